@@ -1,1 +1,21 @@
-//! net
+//! The only room that opens sockets.
+//!
+//! Owns workers (a thread, a loop, a core), listeners, streams, time-outs and names. Promises that a
+//! dropped receive loses nothing, that an idle connection holds no buffer, and that nothing here takes
+//! a lock another worker may hold while a request runs. Knows no protocol above TCP.
+
+pub mod clock;
+mod listener;
+mod outgoing;
+mod receive;
+mod stream;
+pub mod timer;
+pub mod worker;
+
+pub use listener::{
+    Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
+};
+pub use outgoing::{FileRange, Outgoing};
+pub use receive::detach;
+pub use stream::{Parked, Peer, Stream};
+pub use timer::{Nudge, Timer};

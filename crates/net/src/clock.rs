@@ -1,0 +1,119 @@
+//! The worker's cached clock.
+//!
+//! Owns one reading of the monotonic clock per thread, taken when the event loop wakes (see
+//! `worker`), so that time-outs cost a memory load and not a clock call. Promises: the reading never
+//! goes backwards and is at most one loop turn old. Never used where a user sees the difference:
+//! latencies are taken with [`precise_us`].
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A point in time in whole milliseconds since the process began; cheap to copy and compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// Later than every deadline: "no deadline".
+    pub const NEVER: Moment = Moment(u64::MAX);
+
+    /// This moment plus a span, saturating at [`Moment::NEVER`].
+    pub fn after(self, span: Duration) -> Moment {
+        Moment(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Time from `earlier` to this moment, zero if it lies ahead.
+    pub fn since(self, earlier: Moment) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Milliseconds since the process began.
+    pub fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn from_ms(ms: u64) -> Moment {
+        Moment(ms)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Reading {
+    us: u64,
+    wall_secs: u64,
+}
+
+thread_local! {
+    static READING: Cell<Option<Reading>> = const { Cell::new(None) };
+}
+
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+fn read() -> Reading {
+    let us = precise_us();
+    let wall_secs =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since_epoch| since_epoch.as_secs());
+    Reading { us, wall_secs }
+}
+
+/// Reads the clocks anew; the worker's loop calls it whenever it wakes.
+pub fn refresh() {
+    READING.with(|cell| cell.set(Some(read())));
+}
+
+fn cached() -> Reading {
+    READING.with(|cell| {
+        cell.get().unwrap_or_else(|| {
+            // A thread without a worker loop (the control thread, a test) has no one to refresh it.
+            read()
+        })
+    })
+}
+
+/// The time of this loop turn.
+pub fn now() -> Moment {
+    Moment(cached().us / 1000)
+}
+
+/// The time of this loop turn in microseconds: where a request's latency begins.
+pub fn now_us() -> u64 {
+    cached().us
+}
+
+/// Microseconds since the process began, read now: where a request's latency ends.
+pub fn precise_us() -> u64 {
+    u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Seconds since 1970, of this loop turn: for the Date field and logs.
+pub fn wall_secs() -> u64 {
+    cached().wall_secs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_saturate_and_order() {
+        let now = now();
+        assert!(now.after(Duration::from_secs(1)) > now);
+        assert_eq!(Moment::NEVER.after(Duration::from_secs(1)), Moment::NEVER);
+        assert_eq!(now.since(now.after(Duration::from_secs(1))), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_with_a_loop_sees_the_time_of_its_turn() {
+        refresh();
+        let before = now_us();
+        while precise_us() == before {
+            std::hint::spin_loop();
+        }
+        assert_eq!(now_us(), before);
+        refresh();
+        assert!(now_us() > before);
+    }
+}

@@ -1,0 +1,377 @@
+//! Listening sockets.
+//!
+//! A TCP address is probed once without SO_REUSEPORT, so that an address in use is an error and not a
+//! silent share with a stranger; then every worker gets a socket of its own in one SO_REUSEPORT group,
+//! and the kernel spreads connections over them. A Unix socket is one socket that the workers share;
+//! a file left behind by a dead server is recognised by connecting to it.
+//!
+//! A listener leaves its group only after its queue is drained ([`Listener::drain`]): closing a queue
+//! with connections in it would reset them.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use crate::stream::{Peer, Stream, own_descriptor};
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bind {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Bind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bind::Tcp(address) => address.fmt(f),
+            Bind::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// What a socket is told before it listens; accepted connections inherit it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// Connections the kernel may queue before they are accepted.
+    pub backlog: u32,
+    /// Nagle's algorithm off.
+    pub nodelay: bool,
+    /// Idle time before TCP probes whether the peer is still there; `None` for never.
+    pub keepalive: Option<Duration>,
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        ListenOptions { backlog: 4096, nodelay: true, keepalive: None }
+    }
+}
+
+/// Why an address cannot be listened on, as one clear sentence.
+#[derive(Debug)]
+pub struct BindError {
+    pub bind: Bind,
+    pub error: io::Error,
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.error.kind() {
+            io::ErrorKind::AddrInUse => {
+                write!(f, "cannot listen on {}: the address is in use", self.bind)
+            }
+            io::ErrorKind::PermissionDenied => write!(
+                f,
+                "cannot listen on {}: no permission (ports below 1024 need CAP_NET_BIND_SERVICE, \
+                 a Unix socket a writable folder)",
+                self.bind
+            ),
+            io::ErrorKind::AddrNotAvailable => {
+                write!(f, "cannot listen on {}: this machine has no such address", self.bind)
+            }
+            _ => write!(f, "cannot listen on {}: {}", self.bind, self.error),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+/// Bound sockets, one for each worker, not yet part of any event loop.
+#[derive(Debug)]
+pub struct Listening {
+    local: Bind,
+    sockets: Vec<OwnedFd>,
+}
+
+impl Listening {
+    /// Binds `bind` for `workers` workers.
+    pub fn bind(
+        bind: &Bind,
+        workers: usize,
+        options: &ListenOptions,
+    ) -> Result<Listening, BindError> {
+        let bound = match bind {
+            Bind::Tcp(address) => bind_tcp(*address, workers, options),
+            Bind::Unix(path) => bind_unix(path, workers, options),
+        };
+        bound.map_err(|error| BindError { bind: bind.clone(), error })
+    }
+
+    /// Takes over a socket that already listens, given by descriptor number: systemd's `LISTEN_FDS`
+    /// or a parent process (seam 12). Further workers share it.
+    ///
+    /// # Safety
+    /// The descriptor must be open and owned by nobody else in this process.
+    pub unsafe fn inherit(descriptor: RawFd, workers: usize) -> io::Result<Listening> {
+        // SAFETY: promised by the caller.
+        let socket = Socket::from(unsafe { own_descriptor(descriptor) });
+        socket.set_nonblocking(true)?;
+        socket.set_cloexec(true)?;
+        let local = local_of(&socket.local_addr()?)?;
+        Ok(Listening { local, sockets: share(socket.into(), workers)? })
+    }
+
+    /// The address that is really bound: the port is known even where 0 was asked for.
+    pub fn local(&self) -> &Bind {
+        &self.local
+    }
+
+    /// Descriptor numbers, for handing over to another process.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// One socket for each worker, in order.
+    pub fn into_sockets(self) -> Vec<BoundSocket> {
+        let local = self.local;
+        self.sockets
+            .into_iter()
+            .map(|socket| BoundSocket { socket, local: local.clone() })
+            .collect()
+    }
+}
+
+/// One worker's share of a [`Listening`]; may travel to its thread.
+#[derive(Debug)]
+pub struct BoundSocket {
+    socket: OwnedFd,
+    local: Bind,
+}
+
+impl BoundSocket {
+    /// Joins this worker's event loop.
+    pub fn adopt(self) -> io::Result<Listener> {
+        let io = match self.local {
+            Bind::Tcp(_) => {
+                Io::Tcp(TcpListener::from_std(std::net::TcpListener::from(self.socket))?)
+            }
+            Bind::Unix(_) => {
+                let listener = std::os::unix::net::UnixListener::from(self.socket);
+                Io::Unix(UnixListener::from_std(listener)?)
+            }
+        };
+        Ok(Listener { io, local: self.local })
+    }
+}
+
+enum Io {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A listener on this worker's event loop.
+pub struct Listener {
+    io: Io,
+    local: Bind,
+}
+
+/// A new connection.
+#[derive(Debug)]
+pub struct Accepted {
+    pub stream: Stream,
+    pub peer: Peer,
+}
+
+impl Listener {
+    pub fn local(&self) -> &Bind {
+        &self.local
+    }
+
+    /// The next connection. An error concerns this attempt only; see [`is_exhausted`].
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
+        match &self.io {
+            Io::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, peer)| Accepted {
+                stream: Stream::from_tcp(stream),
+                peer: Peer::Tcp(peer),
+            }),
+            Io::Unix(listener) => listener.poll_accept(cx).map_ok(|(stream, _)| Accepted {
+                stream: Stream::from_unix(stream),
+                peer: Peer::Unix,
+            }),
+        }
+    }
+
+    pub async fn accept(&self) -> io::Result<Accepted> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// Takes what the kernel has queued, then closes the socket.
+    pub fn drain(self) -> io::Result<Vec<Accepted>> {
+        let mut accepted = Vec::new();
+        match self.io {
+            Io::Tcp(listener) => {
+                let listener = listener.into_std()?;
+                while let Ok((stream, peer)) = listener.accept() {
+                    stream.set_nonblocking(true)?;
+                    let stream = Stream::from_tcp(TcpStream::from_std(stream)?);
+                    accepted.push(Accepted { stream, peer: Peer::Tcp(peer) });
+                }
+            }
+            Io::Unix(listener) => {
+                let listener = listener.into_std()?;
+                while let Ok((stream, _)) = listener.accept() {
+                    stream.set_nonblocking(true)?;
+                    let stream = Stream::from_unix(UnixStream::from_std(stream)?);
+                    accepted.push(Accepted { stream, peer: Peer::Unix });
+                }
+            }
+        }
+        Ok(accepted)
+    }
+}
+
+/// Whether accepting failed for want of descriptors or memory: the connection is still queued, and
+/// trying again at once would spin.
+pub fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+}
+
+fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<Listening> {
+    let probe = tcp_socket(address, options)?;
+    probe.bind(&address.into())?;
+    let address = local_tcp(&probe)?;
+    drop(probe);
+    let mut sockets = Vec::with_capacity(workers);
+    for _ in 0..workers.max(1) {
+        let socket = tcp_socket(address, options)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        sockets.push(socket);
+    }
+    // Bound all before any listens: the group is whole when the first connection is spread over it.
+    for socket in &sockets {
+        socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    }
+    Ok(Listening {
+        local: Bind::Tcp(address),
+        sockets: sockets.into_iter().map(OwnedFd::from).collect(),
+    })
+}
+
+fn tcp_socket(address: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_reuse_address(true)?;
+    // Linux hands these down to accepted connections, which saves two calls for each.
+    socket.set_tcp_nodelay(options.nodelay)?;
+    if let Some(idle) = options.keepalive {
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
+    }
+    Ok(socket)
+}
+
+fn local_tcp(socket: &Socket) -> io::Result<SocketAddr> {
+    SockRef::from(socket)
+        .local_addr()?
+        .as_socket()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+}
+
+fn bind_unix(path: &Path, workers: usize, options: &ListenOptions) -> io::Result<Listening> {
+    remove_stale(path)?;
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    Ok(Listening { local: Bind::Unix(path.to_owned()), sockets: share(socket.into(), workers)? })
+}
+
+/// Removes a socket file that nobody serves any more; anything else in its place is left alone.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !metadata.file_type().is_socket() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is there",
+        ));
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn share(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
+    let mut sockets = vec![socket];
+    for _ in 1..workers {
+        let copy = sockets[0].try_clone()?;
+        sockets.push(copy);
+    }
+    Ok(sockets)
+}
+
+fn local_of(address: &SockAddr) -> io::Result<Bind> {
+    if let Some(address) = address.as_socket() {
+        return Ok(Bind::Tcp(address));
+    }
+    address
+        .as_pathname()
+        .map(|path| Bind::Unix(path.to_owned()))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "neither TCP nor a Unix path"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::block_on_local;
+
+    fn local() -> Bind {
+        Bind::Tcp("127.0.0.1:0".parse().unwrap())
+    }
+
+    #[test]
+    fn an_address_in_use_is_an_error_even_between_reuseport_groups() {
+        let first = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
+        let second = Listening::bind(first.local(), 2, &ListenOptions::default());
+        let message = second.err().unwrap().to_string();
+        assert!(message.contains("in use"), "{message}");
+    }
+
+    #[test]
+    fn every_worker_has_a_socket_on_the_same_port() {
+        let listening = Listening::bind(&local(), 3, &ListenOptions::default()).unwrap();
+        assert_eq!(listening.descriptors().len(), 3);
+        let Bind::Tcp(address) = listening.local() else { panic!("TCP was asked for") };
+        assert_ne!(address.port(), 0);
+    }
+
+    #[test]
+    fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = std::env::temp_dir().join(format!("tidegate-net-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let bind = Bind::Unix(folder.join("s.sock"));
+        drop(Listening::bind(&bind, 1, &ListenOptions::default()).unwrap());
+        let live = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+        let refused = Listening::bind(&bind, 1, &ListenOptions::default()).err().unwrap();
+        assert_eq!(refused.error.kind(), io::ErrorKind::AddrInUse);
+        drop(live);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_drained_listener_loses_no_queued_connection() {
+        block_on_local(async {
+            let listening = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
+            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+            let listener = listening.into_sockets().remove(0).adopt().unwrap();
+            let mut clients = Vec::new();
+            for _ in 0..5 {
+                clients.push(Stream::connect_tcp(address).await.unwrap());
+            }
+            assert_eq!(listener.drain().unwrap().len(), 5);
+            assert!(clients.iter().all(Stream::is_quiet));
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! What waits to be sent on one stream: owned chunks and file ranges, in order.
+//!
+//! Sent with one `writev` for neighbouring chunks and `sendfile` for files, so that a response head
+//! and its body leave together.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+
+/// Chunks handed to the kernel at once.
+const BATCH: usize = 32;
+/// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for others.
+const FILE_STEP: u64 = 512 * 1024;
+
+/// A part of an open file.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    pub file: Arc<File>,
+    pub offset: u64,
+    pub length: u64,
+}
+
+#[derive(Debug)]
+enum Piece {
+    Chunk(Bytes),
+    File(FileRange),
+}
+
+/// The queue itself.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    pieces: VecDeque<Piece>,
+    length: u64,
+}
+
+impl Outgoing {
+    /// Bytes still to be sent.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    pub fn push(&mut self, chunk: Bytes) {
+        if !chunk.is_empty() {
+            self.length += chunk.len() as u64;
+            self.pieces.push_back(Piece::Chunk(chunk));
+        }
+    }
+
+    pub fn push_file(&mut self, range: FileRange) {
+        if range.length > 0 {
+            self.length += range.length;
+            self.pieces.push_back(Piece::File(range));
+        }
+    }
+
+    /// Forgets what waits: the stream is to be closed.
+    pub fn clear(&mut self) {
+        self.pieces.clear();
+        self.length = 0;
+    }
+
+    /// Sends once, as much as the socket takes; the number of bytes taken and whether the socket is
+    /// full.
+    pub(crate) fn send_once(&mut self, socket: RawFd) -> io::Result<Sent> {
+        match self.pieces.front() {
+            None => Ok(Sent { taken: 0, full: false }),
+            Some(Piece::Chunk(_)) => self.send_chunks(socket),
+            Some(Piece::File(_)) => self.send_file(socket),
+        }
+    }
+
+    fn send_chunks(&mut self, socket: RawFd) -> io::Result<Sent> {
+        let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        let mut count = 0;
+        let mut offered = 0;
+        for piece in self.pieces.iter().take(BATCH) {
+            let Piece::Chunk(chunk) = piece else { break };
+            parts[count] =
+                libc::iovec { iov_base: chunk.as_ptr().cast_mut().cast(), iov_len: chunk.len() };
+            offered += chunk.len();
+            count += 1;
+        }
+        // A file comes next: let the kernel hold the last short packet until its first bytes.
+        let more = if count < self.pieces.len() { libc::MSG_MORE } else { 0 };
+        // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the kernel
+        // only reads them. A zeroed msghdr is valid.
+        let taken = unsafe {
+            let mut message: libc::msghdr = std::mem::zeroed();
+            message.msg_iov = parts.as_mut_ptr();
+            message.msg_iovlen = count as _;
+            libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL | more)
+        };
+        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+        self.consume(taken);
+        Ok(Sent { taken, full: taken < offered })
+    }
+
+    fn consume(&mut self, mut taken: usize) {
+        self.length -= taken as u64;
+        while taken > 0 {
+            let Some(Piece::Chunk(chunk)) = self.pieces.front_mut() else { break };
+            if taken < chunk.len() {
+                chunk.advance(taken);
+                return;
+            }
+            taken -= chunk.len();
+            self.pieces.pop_front();
+        }
+    }
+
+    fn send_file(&mut self, socket: RawFd) -> io::Result<Sent> {
+        let Some(Piece::File(range)) = self.pieces.front_mut() else {
+            return Ok(Sent { taken: 0, full: false });
+        };
+        let offered = range.length.min(FILE_STEP);
+        let mut offset = i64::try_from(range.offset).unwrap_or(i64::MAX);
+        // SAFETY: both descriptors are open for the call (the queue owns the file), `offset` is a
+        // local that the kernel updates.
+        let taken = unsafe {
+            libc::sendfile(socket, range.file.as_raw_fd(), &raw mut offset, offered as usize)
+        };
+        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+        if taken == 0 {
+            // The file has become shorter than what the head promised.
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
+        }
+        range.offset += taken as u64;
+        range.length -= taken as u64;
+        self.length -= taken as u64;
+        if range.length == 0 {
+            self.pieces.pop_front();
+        }
+        Ok(Sent { taken, full: (taken as u64) < offered })
+    }
+}
+
+pub(crate) struct Sent {
+    pub(crate) taken: usize,
+    pub(crate) full: bool,
+}

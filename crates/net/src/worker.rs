@@ -1,0 +1,93 @@
+//! A worker: one thread, one event loop, one core if asked for.
+//!
+//! Owns the runtime of a worker thread and what every worker has: the cached clock and the timer
+//! wheel. Promises that tasks of a worker never leave its thread, so what they share needs no lock.
+
+use std::io;
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+
+use crate::{clock, timer};
+
+/// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
+/// more often than the kernel has news; every task of a batch is one poll, so 256 covers a full one.
+const POLLS_PER_TURN: u32 = 256;
+
+/// Threads that may block on a worker's behalf (cold file reads, large compressions).
+const BLOCKING_THREADS: usize = 8;
+
+/// Builds the runtime of one worker.
+pub fn runtime() -> io::Result<LocalRuntime> {
+    clock::refresh();
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .event_interval(POLLS_PER_TURN)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("tidegate-block")
+        .on_thread_unpark(clock::refresh)
+        .build_local(LocalOptions::default())
+}
+
+/// Starts a worker thread that runs `main` to its end.
+///
+/// `main` is built on the new thread, so it may hold what is not `Send`.
+pub fn spawn<M, F>(name: String, core: Option<usize>, main: M) -> io::Result<JoinHandle<()>>
+where
+    M: FnOnce() -> F + Send + 'static,
+    F: Future<Output = ()> + 'static,
+{
+    std::thread::Builder::new().name(name).spawn(move || {
+        if let Some(core) = core {
+            pin_to_core(core);
+        }
+        match runtime() {
+            Ok(runtime) => runtime.block_on(async {
+                tokio::task::spawn_local(timer::drive());
+                main().await;
+            }),
+            Err(error) => {
+                // Without an event loop there is no server; the supervisor sees the thread end.
+                eprintln!("tidegate: a worker cannot start its event loop: {error}");
+            }
+        }
+    })
+}
+
+/// Runs a future on a fresh worker loop of this thread: tests and small programs.
+pub fn block_on_local<F: Future>(future: F) -> F::Output {
+    let runtime = runtime().expect("an event loop can be built");
+    runtime.block_on(async {
+        tokio::task::spawn_local(timer::drive());
+        future.await
+    })
+}
+
+/// Cores this process may run on, in order.
+pub fn allowed_cores() -> Vec<usize> {
+    // SAFETY: the set is a plain bit array that the call fills; its size is passed with it.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) != 0 {
+            return Vec::new();
+        }
+        set
+    };
+    (0..libc::CPU_SETSIZE as usize)
+        // SAFETY: the index is below CPU_SETSIZE, the length of the set.
+        .filter(|core| unsafe { libc::CPU_ISSET(*core, &set) })
+        .collect()
+}
+
+fn pin_to_core(core: usize) {
+    // SAFETY: as above; a core outside the allowed set makes the call fail, which leaves the thread
+    // where the scheduler puts it: slower, never wrong.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if core < libc::CPU_SETSIZE as usize {
+            libc::CPU_SET(core, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
+        }
+    }
+}
