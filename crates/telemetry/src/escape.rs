@@ -1,0 +1,118 @@
+//! Text that came from outside, made safe to stand in a log line.
+//!
+//! Whatever goes in, one line comes out: no control character survives, and what is not UTF-8 is
+//! replaced (JSON) or written as `\xHH` (text).
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// At most so many bytes of a text, cut at a character.
+pub(crate) fn cut(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// A JSON string with its quotes (RFC 8259 section 7).
+pub fn json_string(value: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for chunk in value.utf8_chunks() {
+        let text = chunk.valid().as_bytes();
+        let mut plain = 0;
+        for (i, &byte) in text.iter().enumerate() {
+            if byte >= 0x20 && byte != b'"' && byte != b'\\' && byte != 0x7f {
+                continue;
+            }
+            out.extend_from_slice(&text[plain..i]);
+            plain = i + 1;
+            json_escape(byte, out);
+        }
+        out.extend_from_slice(&text[plain..]);
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+    out.push(b'"');
+}
+
+fn json_escape(byte: u8, out: &mut Vec<u8>) {
+    match byte {
+        b'"' => out.extend_from_slice(b"\\\""),
+        b'\\' => out.extend_from_slice(b"\\\\"),
+        b'\n' => out.extend_from_slice(b"\\n"),
+        b'\r' => out.extend_from_slice(b"\\r"),
+        b'\t' => out.extend_from_slice(b"\\t"),
+        _ => {
+            out.extend_from_slice(b"\\u00");
+            hex(byte, out);
+        }
+    }
+}
+
+fn hex(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
+/// The inside of a quoted field of the combined log format: quotes, backslashes, control characters
+/// and whatever is not ASCII as `\xHH`, as nginx does it.
+pub fn combined(value: &[u8], out: &mut Vec<u8>) {
+    for &byte in value {
+        if (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\' {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(b"\\x");
+            hex(byte, out);
+        }
+    }
+}
+
+/// A value of a `key=value` line: bare when it is one plain word, otherwise a JSON string.
+pub fn text_value(value: &[u8], out: &mut Vec<u8>) {
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\');
+    if !value.is_empty() && value.iter().all(plain) {
+        out.extend_from_slice(value);
+    } else {
+        json_string(value, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{combined, cut, json_string, text_value};
+
+    fn with(f: fn(&[u8], &mut Vec<u8>), value: &[u8]) -> String {
+        let mut out = Vec::new();
+        f(value, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn json_strings() {
+        assert_eq!(with(json_string, b"plain"), r#""plain""#);
+        assert_eq!(with(json_string, b"a\"b\\c\n\x00\x7f"), r#""a\"b\\c\n\u0000\u007f""#);
+        assert_eq!(with(json_string, "käse".as_bytes()), "\"käse\"");
+        assert_eq!(with(json_string, b"bad \xff\xfe!"), "\"bad \u{fffd}\u{fffd}!\"");
+    }
+
+    #[test]
+    fn combined_fields_cannot_break_out() {
+        assert_eq!(with(combined, b"a\" 200 \xe9\n\\"), r"a\x22 200 \xe9\x0a\x5c");
+    }
+
+    #[test]
+    fn text_values_are_quoted_when_needed() {
+        assert_eq!(with(text_value, b"127.0.0.1:80"), "127.0.0.1:80");
+        assert_eq!(with(text_value, b"two words"), "\"two words\"");
+        assert_eq!(with(text_value, b""), "\"\"");
+        assert_eq!(with(text_value, b"a=b"), "\"a=b\"");
+    }
+
+    #[test]
+    fn cuts_between_characters() {
+        assert_eq!(cut("ééé", 4), "éé");
+        assert_eq!(cut("ééé", 3), "é");
+        assert_eq!(cut("é", 0), "");
+        assert_eq!(cut("abc", 9), "abc");
+    }
+}

@@ -1,0 +1,18 @@
+//! Every bound of this crate, by name.
+
+/// Label sets one family may hold before further ones are added up under "other".
+pub const SERIES_PER_FAMILY: usize = 4_096;
+/// Route names kept apart before further ones are added up under "other".
+pub const ROUTES: usize = 16_384;
+/// Longest label value; the rest is cut.
+pub const LABEL_BYTES: usize = 256;
+/// Lines a ring holds before it drops.
+pub const RING_LINES: usize = 8_192;
+/// Line buffers above this are freed instead of being kept for the next line.
+pub const KEPT_BUFFER_BYTES: usize = 4 * 1024;
+/// The writer hands bytes to the system in pieces of about this size.
+pub const WRITE_BATCH_BYTES: usize = 256 * 1024;
+/// How long the writer lets lines gather after a busy round.
+pub const GATHER_MS: u64 = 10;
+/// Longest event line; the rest is cut.
+pub const EVENT_BYTES: usize = 16 * 1024;

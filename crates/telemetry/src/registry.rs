@@ -1,0 +1,290 @@
+//! The registry: where counters are asked for and added up.
+//!
+//! One `Telemetry` for the whole process, shared by all. A mutex is taken when a counter is asked
+//! for and when all are read, never when one is counted up. Counters are keyed by name (a route's,
+//! an upstream's), not by configuration, so that they outlive a reload.
+
+use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
+use crate::escape::cut;
+use crate::families::{self, CLASSES, Family};
+use crate::histogram::{Histogram, Snapshot};
+use crate::limits::{LABEL_BYTES, ROUTES};
+use crate::reasons::{CloseReason, LimitHit};
+use crate::series::{OTHER, SeriesSet, Stored};
+use crate::worker::{RouteMetrics, WorkerMetrics};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One label set of a family and its value, added up over all workers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// In the order of the family's label names.
+    pub labels: Vec<String>,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Counter(u64),
+    Gauge(i64),
+    /// What is not a whole number.
+    Float(f64),
+    Histogram(Box<Snapshot>),
+}
+
+/// A family and all its samples.
+#[derive(Debug)]
+pub struct FamilySamples {
+    pub family: &'static Family,
+    pub samples: Vec<Sample>,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    workers: BTreeMap<usize, Arc<WorkerMetrics>>,
+    routes: BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>,
+    families: BTreeMap<&'static str, SeriesSet>,
+}
+
+/// The registry. Put it in an `Arc`.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    books: Mutex<Books>,
+}
+
+impl Telemetry {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counters of a worker; only that worker may write them.
+    pub fn worker(&self, worker: usize) -> Arc<WorkerMetrics> {
+        Arc::clone(self.books().workers.entry(worker).or_default())
+    }
+
+    /// The workers known, with their counters.
+    pub fn workers(&self) -> Vec<(usize, Arc<WorkerMetrics>)> {
+        self.books().workers.iter().map(|(i, metrics)| (*i, Arc::clone(metrics))).collect()
+    }
+
+    /// A worker's counters of a route; only that worker may write them. Past the bound on names,
+    /// routes that no plan holds any more make room, then "other" takes what comes.
+    pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMetrics> {
+        let mut books = self.books();
+        let routes = &mut books.routes;
+        let mut key = cut(name, LABEL_BYTES).to_owned();
+        if !routes.contains_key(&key) {
+            if routes.len() >= ROUTES {
+                routes.retain(|name, cells| {
+                    name == OTHER || cells.values().any(|cell| Arc::strong_count(cell) > 1)
+                });
+            }
+            if routes.len() >= ROUTES {
+                key = OTHER.to_owned();
+            }
+        }
+        Arc::clone(routes.entry(key).or_default().entry(worker).or_default())
+    }
+
+    /// A counter any thread may write. `labels` are the values of `family.labels`, in order.
+    pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Arc<SharedCounter> {
+        self.cell(family, labels, None)
+    }
+
+    /// A gauge any thread may write. Keep the handle: a gauge with labels that nobody holds is
+    /// taken for gone.
+    pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Arc<SharedGauge> {
+        self.cell(family, labels, None)
+    }
+
+    /// A counter that only the worker named writes; the workers' counters add up.
+    pub fn worker_counter(
+        &self,
+        worker: usize,
+        family: &'static Family,
+        labels: &[&str],
+    ) -> Arc<Lane<Counter>> {
+        self.cell(family, labels, Some(worker))
+    }
+
+    /// A gauge that only the worker named writes; the workers' gauges add up.
+    pub fn worker_gauge(
+        &self,
+        worker: usize,
+        family: &'static Family,
+        labels: &[&str],
+    ) -> Arc<Lane<Gauge>> {
+        self.cell(family, labels, Some(worker))
+    }
+
+    /// A histogram that only the worker named writes; the workers' histograms add up.
+    pub fn worker_histogram(
+        &self,
+        worker: usize,
+        family: &'static Family,
+        labels: &[&str],
+    ) -> Arc<Histogram> {
+        self.cell(family, labels, Some(worker))
+    }
+
+    fn cell<T: Stored>(
+        &self,
+        family: &'static Family,
+        labels: &[&str],
+        owner: Option<usize>,
+    ) -> Arc<T> {
+        debug_assert_eq!(labels.len(), family.labels.len(), "labels of {}", family.name);
+        self.books().families.entry(family.name).or_default().cell(labels, owner)
+    }
+
+    /// Everything counted, family by family in the order of the table; families without a sample
+    /// are left out.
+    pub fn collect(&self) -> Vec<FamilySamples> {
+        let mut books = self.books();
+        let mut found: BTreeMap<&'static str, Vec<Sample>> = BTreeMap::new();
+        for (name, set) in &mut books.families {
+            found.insert(name, set.collect());
+        }
+        worker_samples(&books.workers, &mut found);
+        route_samples(&books.routes, &mut found);
+        drop(books);
+        families::ALL
+            .iter()
+            .filter_map(|family| {
+                let samples = found.remove(family.name).filter(|samples| !samples.is_empty())?;
+                Some(FamilySamples { family, samples })
+            })
+            .collect()
+    }
+}
+
+type Found = BTreeMap<&'static str, Vec<Sample>>;
+
+fn push(found: &mut Found, family: &'static Family, labels: &[&str], value: Value) {
+    let labels = labels.iter().map(|&value| value.to_owned()).collect();
+    found.entry(family.name).or_default().push(Sample { labels, value });
+}
+
+fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, found: &mut Found) {
+    let count = |read: &dyn Fn(&WorkerMetrics) -> u64| {
+        Value::Counter(workers.values().map(|worker| read(worker)).sum())
+    };
+    let level = |read: &dyn Fn(&WorkerMetrics) -> i64| {
+        Value::Gauge(workers.values().map(|worker| read(worker)).sum())
+    };
+    push(found, &families::WORKERS, &[], Value::Gauge(workers.len() as i64));
+    let accepted = count(&|w| w.connections_accepted.get());
+    push(found, &families::CONNECTIONS_ACCEPTED, &[], accepted);
+    let active = level(&|w| w.connections_active.get());
+    push(found, &families::CONNECTIONS_ACTIVE, &[], active);
+    push(found, &families::CONNECTIONS_IDLE, &[], level(&|w| w.connections_idle.get()));
+    for &reason in CloseReason::ALL {
+        let labels = [reason.slug(), reason.severity().slug()];
+        push(found, &families::CONNECTIONS_CLOSED, &labels, count(&|w| w.closes(reason)));
+    }
+    push(found, &families::ACCEPT_ERRORS, &[], count(&|w| w.accept_errors.get()));
+    push(found, &families::TUNNELS_ACTIVE, &[], level(&|w| w.tunnels_active.get()));
+    push(found, &families::BYTES_RECEIVED, &[], count(&|w| w.bytes_received.get()));
+    push(found, &families::BYTES_SENT, &[], count(&|w| w.bytes_sent.get()));
+    for &limit in LimitHit::ALL {
+        push(found, &families::LIMITS_HIT, &[limit.slug()], count(&|w| w.hits(limit)));
+    }
+    for (i, class) in CLASSES.into_iter().enumerate() {
+        push(found, &families::RESPONSES, &[class], count(&|w| w.answers(i)));
+    }
+    let in_flight = level(&|w| w.requests_in_flight.get());
+    push(found, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
+}
+
+fn route_samples(routes: &BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>, found: &mut Found) {
+    for (name, cells) in routes {
+        let mut duration = Snapshot::default();
+        for (i, class) in CLASSES.into_iter().enumerate() {
+            let requests = cells.values().map(|cell| cell.requests(i)).sum::<u64>();
+            if requests > 0 {
+                push(found, &families::REQUESTS, &[name, class], Value::Counter(requests));
+            }
+        }
+        let in_flight = cells.values().map(|cell| cell.in_flight.get()).sum();
+        push(found, &families::REQUESTS_IN_FLIGHT, &[name], Value::Gauge(in_flight));
+        for cell in cells.values() {
+            duration.merge(&cell.duration.snapshot());
+        }
+        if duration.count() > 0 {
+            let value = Value::Histogram(Box::new(duration));
+            push(found, &families::REQUEST_DURATION, &[name], value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FamilySamples, Telemetry, Value};
+    use crate::families::{self, Family};
+    use crate::limits::ROUTES;
+    use crate::reasons::CloseReason;
+    use std::sync::Arc;
+
+    fn value(all: &[FamilySamples], family: &Family, labels: &[&str]) -> Option<Value> {
+        let found = all.iter().find(|f| f.family.name == family.name)?;
+        found.samples.iter().find(|s| s.labels == labels).map(|s| s.value.clone())
+    }
+
+    #[test]
+    fn workers_and_routes_add_up() {
+        let telemetry = Telemetry::new();
+        for i in 0..2 {
+            let worker = telemetry.worker(i);
+            worker.connections_accepted.add(2);
+            worker.closed(CloseReason::Drain);
+            let route = telemetry.route(i, "shop");
+            route.finished(200, 1_000);
+            route.in_flight.inc();
+        }
+        assert!(Arc::ptr_eq(&telemetry.worker(1), &telemetry.worker(1)));
+        assert!(Arc::ptr_eq(&telemetry.route(1, "shop"), &telemetry.route(1, "shop")));
+        let all = telemetry.collect();
+        assert_eq!(value(&all, &families::WORKERS, &[]), Some(Value::Gauge(2)));
+        let accepted = value(&all, &families::CONNECTIONS_ACCEPTED, &[]);
+        assert_eq!(accepted, Some(Value::Counter(4)));
+        let drained = value(&all, &families::CONNECTIONS_CLOSED, &["drain", "normal"]);
+        assert_eq!(drained, Some(Value::Counter(2)));
+        assert_eq!(value(&all, &families::REQUESTS, &["shop", "2xx"]), Some(Value::Counter(2)));
+        assert_eq!(value(&all, &families::REQUESTS_IN_FLIGHT, &["shop"]), Some(Value::Gauge(2)));
+        match value(&all, &families::REQUEST_DURATION, &["shop"]) {
+            Some(Value::Histogram(snapshot)) => assert_eq!(snapshot.count(), 2),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn families_come_in_the_order_of_the_table() {
+        let telemetry = Telemetry::new();
+        telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
+        telemetry.worker_counter(0, &families::UPSTREAM_RETRIES, &["api"]).add(3);
+        telemetry.worker_counter(1, &families::UPSTREAM_RETRIES, &["api"]).add(4);
+        let all = telemetry.collect();
+        assert_eq!(value(&all, &families::UPSTREAM_RETRIES, &["api"]), Some(Value::Counter(7)));
+        let place =
+            |family: &Family| families::ALL.iter().position(|f| f.name == family.name).unwrap();
+        let places: Vec<_> = all.iter().map(|f| place(f.family)).collect();
+        assert!(places.is_sorted(), "{places:?}");
+    }
+
+    #[test]
+    fn route_names_are_bounded() {
+        let telemetry = Telemetry::new();
+        let held: Vec<_> = (0..ROUTES).map(|i| telemetry.route(0, &format!("r{i}"))).collect();
+        telemetry.route(0, "late").finished(200, 1);
+        let all = telemetry.collect();
+        assert_eq!(value(&all, &families::REQUESTS, &["other", "2xx"]), Some(Value::Counter(1)));
+        drop((held, all));
+        telemetry.route(0, "later").finished(200, 1);
+        let all = telemetry.collect();
+        assert_eq!(value(&all, &families::REQUESTS, &["later", "2xx"]), Some(Value::Counter(1)));
+    }
+}

@@ -1,0 +1,134 @@
+//! The bounded queue between a worker that has a line to log and the thread that writes it.
+//!
+//! Pushing never blocks and never waits: when the ring is full the line is dropped and counted.
+//! Line buffers go back to the worker, so that a steady log allocates nothing.
+
+use crate::cell::SharedCounter;
+use crate::limits::{KEPT_BUFFER_BYTES, RING_LINES};
+use crossbeam_queue::ArrayQueue;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+/// Wakes the writer's thread, once per sleep.
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    asleep: AtomicBool,
+    thread: OnceLock<Thread>,
+}
+
+impl Bell {
+    /// Names the thread to wake; the first call counts.
+    pub(crate) fn answers(&self, thread: Thread) {
+        self.thread.get_or_init(|| thread);
+    }
+
+    pub(crate) fn ring(&self) {
+        // Orders the push before the look at `asleep`; `sleep` does the opposite, so that one of
+        // the two sees the other.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+
+    /// Sleeps until rung, unless there turns out to be something to do.
+    pub(crate) fn sleep(&self, nothing_to_do: impl Fn() -> bool) {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if nothing_to_do() {
+            std::thread::park();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+}
+
+/// A bounded queue of lines. Usually one per worker; several writers are allowed.
+#[derive(Debug)]
+pub struct LogRing {
+    lines: ArrayQueue<Vec<u8>>,
+    spare: ArrayQueue<Vec<u8>>,
+    dropped: Arc<SharedCounter>,
+    bell: Arc<Bell>,
+}
+
+impl LogRing {
+    pub(crate) fn new(dropped: Arc<SharedCounter>, bell: Arc<Bell>) -> Self {
+        Self {
+            lines: ArrayQueue::new(RING_LINES),
+            spare: ArrayQueue::new(RING_LINES / 16),
+            dropped,
+            bell,
+        }
+    }
+
+    /// An empty buffer to format the next line into.
+    pub fn buffer(&self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Hands over one line, without its line end. When the ring is full it is dropped and counted.
+    pub fn push(&self, line: Vec<u8>) {
+        if self.lines.push(line).is_err() {
+            self.dropped.inc();
+            return;
+        }
+        self.bell.ring();
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    pub(crate) fn pop(&self) -> Option<Vec<u8>> {
+        self.lines.pop()
+    }
+
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= KEPT_BUFFER_BYTES {
+            buffer.clear();
+            // A full shelf means enough buffers are about; this one is freed.
+            drop(self.spare.push(buffer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bell, LogRing};
+    use crate::limits::{KEPT_BUFFER_BYTES, RING_LINES};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_full_ring_drops_and_counts() {
+        let ring = LogRing::new(Arc::default(), Arc::new(Bell::default()));
+        for i in 0..RING_LINES + 3 {
+            ring.push(i.to_string().into_bytes());
+        }
+        assert_eq!(ring.dropped(), 3);
+        assert_eq!(ring.pop().as_deref(), Some(&b"0"[..]), "the oldest stay");
+    }
+
+    #[test]
+    fn buffers_come_back_unless_they_grew_large() {
+        let ring = LogRing::new(Arc::default(), Arc::new(Bell::default()));
+        let mut small = Vec::with_capacity(300);
+        small.extend_from_slice(b"line");
+        let address = small.as_ptr();
+        ring.give_back(small);
+        ring.give_back(Vec::with_capacity(KEPT_BUFFER_BYTES + 1));
+        let again = ring.buffer();
+        assert!(again.is_empty() && again.as_ptr() == address);
+        assert_eq!(ring.buffer().capacity(), 0);
+    }
+}

@@ -1,0 +1,196 @@
+//! The label sets of one family and the cells behind them.
+//!
+//! A series is one label set; its value is the sum of its cells: one shared cell and one per worker.
+//! The number of series is bounded: at the bound those that nobody holds any more make room, and
+//! when none does, what comes is added up under "other".
+
+use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
+use crate::escape::cut;
+use crate::histogram::{Histogram, Snapshot};
+use crate::limits::{LABEL_BYTES, SERIES_PER_FAMILY};
+use crate::registry::{Sample, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The label value under which everything past a bound is added up.
+pub(crate) const OTHER: &str = "other";
+
+/// Whose cell it is: `None` for the one all threads share, else the worker's number.
+pub(crate) type Owner = Option<usize>;
+
+#[derive(Debug)]
+pub(crate) enum Cell {
+    SharedCounter(Arc<SharedCounter>),
+    SharedGauge(Arc<SharedGauge>),
+    Counter(Arc<Lane<Counter>>),
+    Gauge(Arc<Lane<Gauge>>),
+    Histogram(Arc<Histogram>),
+}
+
+impl Cell {
+    fn held(&self) -> bool {
+        let holders = match self {
+            Self::SharedCounter(cell) => Arc::strong_count(cell),
+            Self::SharedGauge(cell) => Arc::strong_count(cell),
+            Self::Counter(cell) => Arc::strong_count(cell),
+            Self::Gauge(cell) => Arc::strong_count(cell),
+            Self::Histogram(cell) => Arc::strong_count(cell),
+        };
+        holders > 1
+    }
+
+    fn is_gauge(&self) -> bool {
+        matches!(self, Self::SharedGauge(_) | Self::Gauge(_))
+    }
+}
+
+/// A type that can stand behind a series.
+pub(crate) trait Stored: Default {
+    fn into_cell(this: Arc<Self>) -> Cell;
+    fn from_cell(cell: &Cell) -> Option<Arc<Self>>;
+}
+
+macro_rules! stored {
+    ($($type:ty => $variant:ident),*) => {
+        $(impl Stored for $type {
+            fn into_cell(this: Arc<Self>) -> Cell {
+                Cell::$variant(this)
+            }
+
+            fn from_cell(cell: &Cell) -> Option<Arc<Self>> {
+                match cell {
+                    Cell::$variant(cell) => Some(Arc::clone(cell)),
+                    _ => None,
+                }
+            }
+        })*
+    };
+}
+
+stored!(
+    SharedCounter => SharedCounter,
+    SharedGauge => SharedGauge,
+    Lane<Counter> => Counter,
+    Lane<Gauge> => Gauge,
+    Histogram => Histogram
+);
+
+#[derive(Debug, Default)]
+pub(crate) struct SeriesSet {
+    series: BTreeMap<Vec<String>, BTreeMap<Owner, Cell>>,
+}
+
+impl SeriesSet {
+    /// The cell of a label set, made when it is not there yet.
+    pub(crate) fn cell<T: Stored>(&mut self, labels: &[&str], owner: Owner) -> Arc<T> {
+        let mut key: Vec<String> =
+            labels.iter().map(|value| cut(value, LABEL_BYTES).to_owned()).collect();
+        if !labels.is_empty() && !self.series.contains_key(&key) {
+            if self.series.len() >= SERIES_PER_FAMILY {
+                self.forget_unheld();
+            }
+            if self.series.len() >= SERIES_PER_FAMILY {
+                key = vec![OTHER.to_owned(); labels.len()];
+            }
+        }
+        let cells = self.series.entry(key).or_default();
+        if let Some(known) = cells.get(&owner).and_then(T::from_cell) {
+            return known;
+        }
+        let fresh = Arc::new(T::default());
+        cells.insert(owner, T::into_cell(Arc::clone(&fresh)));
+        fresh
+    }
+
+    fn forget_unheld(&mut self) {
+        self.series.retain(|labels, cells| {
+            labels.iter().all(|value| value == OTHER) || cells.values().any(Cell::held)
+        });
+    }
+
+    /// The sum of each series. A labelled gauge that nobody holds describes something gone (a server
+    /// taken out of the configuration) and is forgotten; a counter is kept.
+    pub(crate) fn collect(&mut self) -> Vec<Sample> {
+        self.series.retain(|labels, cells| {
+            cells.retain(|_, cell| labels.is_empty() || !cell.is_gauge() || cell.held());
+            !cells.is_empty()
+        });
+        let samples = self.series.iter();
+        samples
+            .map(|(labels, cells)| Sample { labels: labels.clone(), value: sum(cells) })
+            .collect()
+    }
+}
+
+fn sum(cells: &BTreeMap<Owner, Cell>) -> Value {
+    let (mut count, mut level, mut gauge) = (0_u64, 0_i64, false);
+    let mut latency: Option<Snapshot> = None;
+    for cell in cells.values() {
+        match cell {
+            Cell::SharedCounter(cell) => count = count.wrapping_add(cell.get()),
+            Cell::Counter(cell) => count = count.wrapping_add(cell.get()),
+            Cell::SharedGauge(cell) => (level, gauge) = (level + cell.get(), true),
+            Cell::Gauge(cell) => (level, gauge) = (level + cell.get(), true),
+            Cell::Histogram(cell) => latency.get_or_insert_default().merge(&cell.snapshot()),
+        }
+    }
+    match latency {
+        Some(snapshot) => Value::Histogram(Box::new(snapshot)),
+        None if gauge => Value::Gauge(level),
+        None => Value::Counter(count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SeriesSet;
+    use crate::cell::{Counter, Lane, SharedCounter, SharedGauge};
+    use crate::limits::SERIES_PER_FAMILY;
+    use crate::registry::Value;
+
+    #[test]
+    fn shared_and_worker_cells_add_up() {
+        let mut set = SeriesSet::default();
+        set.cell::<SharedCounter>(&["a"], None).add(1);
+        set.cell::<Lane<Counter>>(&["a"], Some(0)).add(2);
+        set.cell::<Lane<Counter>>(&["a"], Some(0)).add(4);
+        set.cell::<Lane<Counter>>(&["a"], Some(1)).add(8);
+        set.cell::<SharedCounter>(&["b"], None).add(100);
+        let samples = set.collect();
+        assert_eq!(samples.len(), 2);
+        assert_eq!(samples[0].labels, ["a"]);
+        assert_eq!(samples[0].value, Value::Counter(15));
+    }
+
+    #[test]
+    fn past_the_bound_held_series_stay_and_new_ones_are_other() {
+        let mut set = SeriesSet::default();
+        let held: Vec<_> = (0..SERIES_PER_FAMILY)
+            .map(|i| set.cell::<SharedCounter>(&[&i.to_string()], None))
+            .collect();
+        set.cell::<SharedCounter>(&["one too many"], None).add(7);
+        set.cell::<SharedCounter>(&["and another"], None).add(5);
+        let samples = set.collect();
+        assert_eq!(samples.len(), SERIES_PER_FAMILY + 1);
+        let other = samples.iter().find(|sample| sample.labels == ["other"]).unwrap();
+        assert_eq!(other.value, Value::Counter(12));
+        drop(held);
+        set.cell::<SharedCounter>(&["room again"], None).inc();
+        let left: Vec<_> = set.collect().into_iter().map(|sample| sample.labels).collect();
+        assert_eq!(left, [["other"], ["room again"]]);
+    }
+
+    #[test]
+    fn a_gauge_nobody_holds_is_gone() {
+        let mut set = SeriesSet::default();
+        let kept = set.cell::<SharedGauge>(&["kept"], None);
+        kept.set(3);
+        set.cell::<SharedGauge>(&["gone"], None).set(1);
+        let samples = set.collect();
+        assert_eq!(samples.len(), 1);
+        assert_eq!(samples[0].value, Value::Gauge(3));
+        let mut plain = SeriesSet::default();
+        plain.cell::<SharedGauge>(&[], None).set(1);
+        assert_eq!(plain.collect().len(), 1, "without labels it stays");
+    }
+}

@@ -1,0 +1,153 @@
+//! What one worker counts about connections, answers and routes.
+//!
+//! One `WorkerMetrics` per worker and one `RouteMetrics` per worker and route name, written by that
+//! worker alone, read by whoever adds them up.
+
+use crate::cell::{Counter, Gauge};
+use crate::histogram::Histogram;
+use crate::reasons::{CloseReason, LimitHit};
+
+/// The place of a status in an array of classes: 1xx is 0, 5xx (and anything odd) is 4.
+#[inline]
+pub fn class_index(status: u16) -> usize {
+    match status {
+        100..=199 => 0,
+        200..=299 => 1,
+        300..=399 => 2,
+        400..=499 => 3,
+        _ => 4,
+    }
+}
+
+/// The counters of one worker.
+#[derive(Debug)]
+#[repr(align(128))] // two lines: the neighbour-line prefetcher must not share them either
+pub struct WorkerMetrics {
+    pub connections_accepted: Counter,
+    pub connections_active: Gauge,
+    /// Kept alive and waiting for a request.
+    pub connections_idle: Gauge,
+    /// Upgraded and passing bytes.
+    pub tunnels_active: Gauge,
+    pub requests_in_flight: Gauge,
+    pub bytes_received: Counter,
+    pub bytes_sent: Counter,
+    pub accept_errors: Counter,
+    responses: [Counter; 5],
+    closed: [Counter; CloseReason::COUNT],
+    limits: [Counter; LimitHit::COUNT],
+}
+
+impl WorkerMetrics {
+    pub fn new() -> Self {
+        Self {
+            connections_accepted: Counter::new(),
+            connections_active: Gauge::new(),
+            connections_idle: Gauge::new(),
+            tunnels_active: Gauge::new(),
+            requests_in_flight: Gauge::new(),
+            bytes_received: Counter::new(),
+            bytes_sent: Counter::new(),
+            accept_errors: Counter::new(),
+            responses: [const { Counter::new() }; 5],
+            closed: [const { Counter::new() }; CloseReason::COUNT],
+            limits: [const { Counter::new() }; LimitHit::COUNT],
+        }
+    }
+
+    /// Counts an answer by its status class, routed or not.
+    #[inline]
+    pub fn answered(&self, status: u16) {
+        self.responses[class_index(status)].inc();
+    }
+
+    /// Counts the end of a connection; the caller takes it out of `connections_active`.
+    #[inline]
+    pub fn closed(&self, reason: CloseReason) {
+        self.closed[reason.index()].inc();
+    }
+
+    #[inline]
+    pub fn hit(&self, limit: LimitHit) {
+        self.limits[limit.index()].inc();
+    }
+
+    pub fn answers(&self, class: usize) -> u64 {
+        self.responses.get(class).map_or(0, Counter::get)
+    }
+
+    pub fn closes(&self, reason: CloseReason) -> u64 {
+        self.closed[reason.index()].get()
+    }
+
+    pub fn hits(&self, limit: LimitHit) -> u64 {
+        self.limits[limit.index()].get()
+    }
+}
+
+impl Default for WorkerMetrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The counters of one route in one worker.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct RouteMetrics {
+    requests: [Counter; 5],
+    pub in_flight: Gauge,
+    pub duration: Histogram,
+}
+
+impl RouteMetrics {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts an answered request; the caller takes it out of `in_flight`.
+    #[inline]
+    pub fn finished(&self, status: u16, duration_us: u64) {
+        self.requests[class_index(status)].inc();
+        self.duration.record_us(duration_us);
+    }
+
+    pub fn requests(&self, class: usize) -> u64 {
+        self.requests.get(class).map_or(0, Counter::get)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RouteMetrics, WorkerMetrics, class_index};
+    use crate::reasons::{CloseReason, LimitHit};
+
+    #[test]
+    fn classes_cover_every_status() {
+        let expected = [(100, 0), (204, 1), (304, 2), (499, 3), (500, 4), (0, 4), (999, 4)];
+        for (status, class) in expected {
+            assert_eq!(class_index(status), class, "{status}");
+        }
+    }
+
+    #[test]
+    fn rows_do_not_mix() {
+        let worker = WorkerMetrics::new();
+        worker.closed(CloseReason::IdleTimeout);
+        worker.hit(LimitHit::Idle);
+        worker.answered(404);
+        assert_eq!(worker.closes(CloseReason::IdleTimeout), 1);
+        assert_eq!(worker.closes(CloseReason::ClientClosed), 0);
+        assert_eq!(worker.hits(LimitHit::Idle), 1);
+        assert_eq!((worker.answers(3), worker.answers(1), worker.answers(9)), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_route_counts_class_and_time() {
+        let route = RouteMetrics::new();
+        route.finished(201, 300);
+        route.finished(503, 20);
+        assert_eq!((route.requests(1), route.requests(4), route.requests(0)), (1, 1, 0));
+        assert_eq!(route.duration.snapshot().sum_us, 320);
+    }
+}

@@ -1,0 +1,324 @@
+//! The thread that writes a log.
+//!
+//! One thread per destination drains the rings of all workers and writes in large pieces. It sleeps
+//! while there is nothing to write and lets lines gather for some milliseconds while there is, so
+//! that a busy worker wakes it rarely. A write that fails is counted and its lines are lost: a full
+//! disk must not stop the server.
+
+use crate::cell::SharedCounter;
+use crate::families;
+use crate::limits::{GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
+use crate::registry::Telemetry;
+use crate::ring::{Bell, LogRing};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Where a log goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sink {
+    Stderr,
+    Stdout,
+    /// Appended to, created when missing.
+    File(PathBuf),
+}
+
+enum Output {
+    Stderr,
+    Stdout,
+    File(File),
+}
+
+impl Output {
+    fn open(sink: &Sink) -> io::Result<Self> {
+        Ok(match sink {
+            Sink::Stderr => Self::Stderr,
+            Sink::Stdout => Self::Stdout,
+            Sink::File(path) => {
+                Self::File(OpenOptions::new().append(true).create(true).open(path)?)
+            }
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stderr => io::stderr().lock().write_all(bytes),
+            Self::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes)?;
+                out.flush()
+            }
+            Self::File(file) => file.write_all(bytes),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Orders {
+    rings: Vec<Arc<LogRing>>,
+    output: Option<Output>,
+    flushes_wanted: u64,
+    flushes_done: u64,
+    stop: bool,
+}
+
+struct Shared {
+    orders: Mutex<Orders>,
+    flushed: Condvar,
+    bell: Arc<Bell>,
+    dropped: Arc<SharedCounter>,
+    failed: Arc<SharedCounter>,
+}
+
+impl Shared {
+    fn orders(&self) -> MutexGuard<'_, Orders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running log. Dropping it writes what is left and ends its thread.
+pub struct LogWriter {
+    shared: Arc<Shared>,
+    sink: Mutex<Sink>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogWriter {
+    /// Opens the destination and starts the thread. `log` is the label of its counters.
+    pub fn start(log: &'static str, sink: Sink, telemetry: &Telemetry) -> io::Result<Self> {
+        let output = Output::open(&sink)?;
+        let shared = Arc::new(Shared {
+            orders: Mutex::default(),
+            flushed: Condvar::new(),
+            bell: Arc::new(Bell::default()),
+            dropped: telemetry.counter(&families::LOG_DROPPED, &[log]),
+            failed: telemetry.counter(&families::LOG_WRITE_ERRORS, &[log]),
+        });
+        let run = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(format!("log-{log}"))
+            .spawn(move || Round { shared: run, output, batch: Vec::new() }.run())?;
+        shared.bell.answers(thread.thread().clone());
+        Ok(Self { shared, sink: Mutex::new(sink), thread: Some(thread) })
+    }
+
+    /// A ring of its own for one worker. It is forgotten when the worker drops it.
+    pub fn ring(&self) -> Arc<LogRing> {
+        let dropped = Arc::clone(&self.shared.dropped);
+        let ring = Arc::new(LogRing::new(dropped, Arc::clone(&self.shared.bell)));
+        self.shared.orders().rings.push(Arc::clone(&ring));
+        ring
+    }
+
+    /// Opens the file again, as after a rotation. When it cannot be opened the old one stays.
+    pub fn reopen(&self) -> io::Result<()> {
+        let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.retarget(sink)
+    }
+
+    /// Writes elsewhere from now on; lines pushed before still go to the old place.
+    pub fn retarget(&self, sink: Sink) -> io::Result<()> {
+        let output = Output::open(&sink)?;
+        *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
+        self.shared.orders().output = Some(output);
+        self.flush();
+        Ok(())
+    }
+
+    /// Waits until every line pushed before has been written.
+    pub fn flush(&self) {
+        let mut orders = self.shared.orders();
+        orders.flushes_wanted += 1;
+        let ticket = orders.flushes_wanted;
+        self.shared.bell.wake();
+        while orders.flushes_done < ticket {
+            orders = self.shared.flushed.wait(orders).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for LogWriter {
+    fn drop(&mut self) {
+        self.shared.orders().stop = true;
+        self.shared.bell.wake();
+        if let Some(thread) = self.thread.take() {
+            // A writer that panicked has nothing left to say.
+            drop(thread.join());
+        }
+    }
+}
+
+struct Round {
+    shared: Arc<Shared>,
+    output: Output,
+    batch: Vec<u8>,
+}
+
+impl Round {
+    fn run(mut self) {
+        // In case the first line comes before `start` has named the thread.
+        self.shared.bell.answers(thread::current());
+        loop {
+            let (rings, output, wanted, stop) = {
+                let mut orders = self.shared.orders();
+                // A ring nobody else holds gets no more lines.
+                orders.rings.retain_mut(|ring| Arc::get_mut(ring).is_none_or(|r| !r.is_empty()));
+                (orders.rings.clone(), orders.output.take(), orders.flushes_wanted, orders.stop)
+            };
+            let lines = rings.iter().map(|ring| self.drain(ring)).sum::<usize>();
+            self.write();
+            if let Some(output) = output {
+                self.output = output;
+            }
+            self.report(wanted);
+            if stop {
+                return;
+            }
+            if lines > 0 {
+                thread::park_timeout(Duration::from_millis(GATHER_MS));
+            } else {
+                let shared = Arc::clone(&self.shared);
+                shared.bell.sleep(|| {
+                    let orders = shared.orders();
+                    !orders.stop
+                        && orders.flushes_done == orders.flushes_wanted
+                        && orders.rings.iter().all(|ring| ring.is_empty())
+                });
+            }
+        }
+    }
+
+    fn report(&self, wanted: u64) {
+        let mut orders = self.shared.orders();
+        if orders.flushes_done != wanted {
+            orders.flushes_done = wanted;
+            self.shared.flushed.notify_all();
+        }
+    }
+
+    /// Takes at most a ring's worth, so that one busy worker cannot starve the rest.
+    fn drain(&mut self, ring: &LogRing) -> usize {
+        let mut lines = 0;
+        while lines < RING_LINES {
+            let Some(line) = ring.pop() else { break };
+            self.batch.extend_from_slice(&line);
+            self.batch.push(b'\n');
+            ring.give_back(line);
+            lines += 1;
+            if self.batch.len() >= WRITE_BATCH_BYTES {
+                self.write();
+            }
+        }
+        lines
+    }
+
+    fn write(&mut self) {
+        if !self.batch.is_empty() && self.output.write(&self.batch).is_err() {
+            self.shared.failed.inc();
+        }
+        self.batch.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LogWriter, Sink};
+    use crate::limits::RING_LINES;
+    use crate::registry::Telemetry;
+    use std::fs;
+    use std::thread;
+
+    #[test]
+    fn lines_of_all_workers_arrive_in_their_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let writer =
+            LogWriter::start("access", Sink::File(path.clone()), &Telemetry::new()).unwrap();
+        thread::scope(|scope| {
+            for worker in 0..3 {
+                let ring = writer.ring();
+                scope.spawn(move || {
+                    for i in 0..1_000 {
+                        let mut line = ring.buffer();
+                        line.extend_from_slice(format!("{worker} {i}").as_bytes());
+                        ring.push(line);
+                    }
+                });
+            }
+        });
+        writer.flush();
+        let text = fs::read_to_string(&path).unwrap();
+        for worker in 0..3 {
+            let own = text.lines().filter_map(|line| line.strip_prefix(&format!("{worker} ")));
+            let numbers: Vec<usize> = own.map(|n| n.parse().unwrap()).collect();
+            assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
+        }
+        writer.flush();
+        assert_eq!(writer.shared.orders().rings.len(), 0, "dropped rings are forgotten");
+    }
+
+    #[test]
+    fn dropping_writes_what_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let writer =
+            LogWriter::start("access", Sink::File(path.clone()), &Telemetry::new()).unwrap();
+        let ring = writer.ring();
+        ring.push(b"last words".to_vec());
+        drop(writer);
+        assert_eq!(fs::read(&path).unwrap(), b"last words\n");
+        ring.push(b"nobody listens".to_vec());
+    }
+
+    #[test]
+    fn a_rotated_file_is_left_alone_after_reopen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, rotated) = (dir.path().join("a.log"), dir.path().join("a.log.1"));
+        let writer =
+            LogWriter::start("access", Sink::File(path.clone()), &Telemetry::new()).unwrap();
+        let ring = writer.ring();
+        ring.push(b"one".to_vec());
+        writer.flush();
+        fs::rename(&path, &rotated).unwrap();
+        ring.push(b"two".to_vec());
+        writer.reopen().unwrap();
+        ring.push(b"three".to_vec());
+        writer.flush();
+        assert_eq!(fs::read(&rotated).unwrap(), b"one\ntwo\n");
+        assert_eq!(fs::read(&path).unwrap(), b"three\n");
+        let missing = Sink::File(dir.path().join("no/such/dir"));
+        assert!(writer.retarget(missing).is_err());
+        ring.push(b"four".to_vec());
+        writer.flush();
+        assert_eq!(fs::read(&path).unwrap(), b"three\nfour\n");
+    }
+
+    #[test]
+    fn a_destination_that_refuses_is_counted() {
+        let telemetry = Telemetry::new();
+        let sink = Sink::File("/dev/full".into());
+        let writer = LogWriter::start("access", sink, &telemetry).unwrap();
+        writer.ring().push(vec![b'x'; 10]);
+        writer.flush();
+        assert_eq!(writer.shared.failed.get(), 1);
+    }
+
+    #[test]
+    fn many_more_lines_than_a_ring_holds_are_written_or_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let writer =
+            LogWriter::start("access", Sink::File(path.clone()), &Telemetry::new()).unwrap();
+        let ring = writer.ring();
+        let pushed = RING_LINES * 4;
+        for _ in 0..pushed {
+            ring.push(b"x".to_vec());
+        }
+        writer.flush();
+        let written = fs::read(&path).unwrap().len() / 2;
+        assert_eq!(written + ring.dropped() as usize, pushed);
+    }
+}
