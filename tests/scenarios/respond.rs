@@ -1,0 +1,49 @@
+//! A canned answer: its head, its body, its connection, and what HEAD and a closing client change.
+
+use scenarios::Tidegate;
+
+const CONFIG: &str = r#"
+listeners: { web: { bind: "127.0.0.1:0" } }
+admin: { bind: "127.0.0.1:0" }
+routes:
+  - name: ping
+    match: { path: "/ping" }
+    handler: { respond: { status: 200, headers: { content-type: text/plain }, body: "pong" } }
+"#;
+
+#[test]
+fn one_connection_gets_answer_after_answer() {
+    let server = Tidegate::start(CONFIG);
+    let mut client = server.connect("web");
+    for _ in 0..3 {
+        client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.version.as_str()), (200, "HTTP/1.1"));
+        assert_eq!(answer.header("content-type"), Some("text/plain"));
+        assert_eq!(answer.header("content-length"), Some("4"));
+        assert!(answer.header("date").is_some_and(|date| date.ends_with(" GMT")), "{answer:?}");
+        assert_eq!(answer.body, b"pong");
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let server = Tidegate::start(CONFIG);
+    let mut client = server.connect("web");
+    client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\nGET /none HTTP/1.1\r\nhost: a\r\n\r\nHEAD");
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.answer().status, 404);
+    client.send(" /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+    let last = client.answer_to_head();
+    assert_eq!((last.status, last.header("content-length")), (200, Some("4")));
+    assert_eq!(last.header("connection"), Some("close"));
+    client.expect_closed();
+}
+
+#[test]
+fn a_request_in_single_bytes_is_the_same_request() {
+    let server = Tidegate::start(CONFIG);
+    let mut client = server.connect("web");
+    client.send_byte_by_byte("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.answer().text(), "pong");
+}

@@ -1,0 +1,48 @@
+//! What a scenario holds in its hands: a running server, a raw client, a scripted upstream.
+//!
+//! Owns the outside view. A scenario knows the binary, its configuration file, its sockets, its
+//! log lines, its signals and its counters, and imports nothing of ours, so that a test cannot
+//! share a mistake with the code it tests.
+//!
+//! Promises: every wait ends, by the event or by a panic that says what was seen instead
+//! ([`PATIENCE`]); everything started is gone when its value is dropped; nothing binds a fixed
+//! port or writes outside a temporary folder.
+//!
+//! ```no_run
+//! use scenarios::{Tidegate, Upstream};
+//!
+//! let upstream = Upstream::start(|peer| {
+//!     peer.read_head();
+//!     peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi");
+//! });
+//! let server = Tidegate::start(&format!(
+//!     "listeners: {{ web: {{ bind: '127.0.0.1:0' }} }}
+//! upstreams: {{ u: {{ servers: ['{}'] }} }}
+//! routes: [{{ match: {{ path: '/{{*rest}}' }}, handler: {{ upstream: u }} }}]",
+//!     upstream.address()
+//! ));
+//! let mut client = server.connect("web");
+//! client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+//! assert_eq!(client.answer().body, b"hi");
+//! ```
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
+
+mod answer;
+mod binary;
+mod connection;
+mod metrics;
+mod process;
+mod server;
+mod upstream;
+
+pub use answer::Answer;
+pub use binary::tidegate_binary;
+pub use connection::Connection;
+pub use metrics::Metrics;
+pub use process::{Exit, Process, command_exists};
+pub use server::{Launch, Tidegate};
+pub use upstream::Upstream;
+
+/// How long anything may take before a scenario gives up on it. Generous, because a loaded
+/// machine is slow and a scenario that passes never waits for it.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);

@@ -1,0 +1,160 @@
+//! A child process that cannot outlive its test: its standard error is kept line by line, and it
+//! is killed on drop.
+
+use crate::PATIENCE;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// How a process ended and what it said.
+#[derive(Debug)]
+pub struct Exit {
+    /// `None` when a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// What a process has said on standard error so far.
+#[derive(Default)]
+struct Log {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    log: Mutex<Log>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub struct Process {
+    child: Child,
+    shared: Arc<Shared>,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Starts `command` with nothing on its standard input.
+    pub fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let shared = Arc::new(Shared::default());
+        let writer = Arc::clone(&shared);
+        let stderr = std::thread::spawn(move || {
+            for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+                writer.lock().lines.push(String::from_utf8_lossy(&line).into_owned());
+                writer.changed.notify_all();
+            }
+            writer.lock().ended = true;
+            writer.changed.notify_all();
+        });
+        let stdout = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.read_to_end(&mut bytes);
+            String::from_utf8_lossy(&bytes).into_owned()
+        });
+        Self { child, shared, stdout: Some(stdout), stderr: Some(stderr) }
+    }
+
+    /// Runs `command` to its end.
+    pub fn run(command: &mut Command) -> Exit {
+        Self::start(command).wait()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The lines of standard error so far.
+    pub fn log(&self) -> Vec<String> {
+        self.shared.lock().lines.clone()
+    }
+
+    /// Waits for a line of standard error that `pick` makes something of. `None` when the process
+    /// closed its standard error without one; a panic when that takes too long.
+    pub fn wait_for_line<T>(&self, mut pick: impl FnMut(&str) -> Option<T>) -> Option<T> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut read = 0;
+        let mut log = self.shared.lock();
+        loop {
+            if let Some(found) = log.lines[read..].iter().find_map(|line| pick(line)) {
+                return Some(found);
+            }
+            read = log.lines.len();
+            if log.ended {
+                return None;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no such line in time; it said:\n{}", log.lines.join("\n"));
+            log = self
+                .shared
+                .changed
+                .wait_timeout(log, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Sends a signal by its name without SIG: `HUP`, `TERM`, `INT`, `KILL`, `STOP`, `CONT`.
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.id())])
+            .status()
+            .expect("sh starts");
+        assert!(status.success(), "kill -{name}: {status}");
+    }
+
+    /// Waits for the end, which has to come in time.
+    pub fn wait(mut self) -> Exit {
+        let status = self.wait_in_time();
+        let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        if let Some(thread) = self.stderr.take() {
+            let _ = thread.join();
+        }
+        let stderr = self.log().join("\n");
+        Exit { code: status.code(), stdout, stderr }
+    }
+
+    fn wait_in_time(&mut self) -> ExitStatus {
+        // std has no wait with a deadline, so the end is looked for every few milliseconds.
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("our own child can be waited for") {
+                return status;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "still running; it said:\n{}",
+                self.log().join("\n")
+            );
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether `name` is a program of this machine. Interop tests say what they skip.
+pub fn command_exists(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder| folder.join(name).is_file())
+}

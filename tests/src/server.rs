@@ -1,0 +1,209 @@
+//! A running `tidegate up` with a configuration of its own, in a folder of its own.
+//!
+//! Relies on two promises of the server: for every listener (the admin API is `admin`) it says
+//! `listening name=NAME address=ADDRESS` on standard error once connections are accepted there,
+//! in the log format it was told to use; and it serves `/metrics` on the admin listener.
+
+use crate::{Answer, Connection, Exit, Metrics, PATIENCE, Process, tidegate_binary};
+use serde_json::Value;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// What is decided before the server starts: files beside the configuration, arguments.
+pub struct Launch {
+    folder: TempDir,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Launch {
+    pub fn new(config: &str) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
+        Self { folder, arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// Writes a file beside the configuration, whose paths are relative to it.
+    pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
+        write(self.folder.path(), name, content.as_ref());
+        self
+    }
+
+    /// Adds an argument of `tidegate up`.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Runs another command of the binary to its end, in the folder of the configuration.
+    pub fn run(&self, arguments: &[&str]) -> Exit {
+        let mut command = Command::new(tidegate_binary());
+        command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
+        Process::run(command.current_dir(self.folder.path()))
+    }
+
+    /// Starts the server without waiting for anything.
+    pub fn start(self) -> Tidegate {
+        let mut command = Command::new(tidegate_binary());
+        command.arg("up").arg("tidegate.yaml").args(&self.arguments);
+        command.envs(self.environment).current_dir(self.folder.path());
+        Tidegate { process: Process::start(&mut command), folder: self.folder }
+    }
+}
+
+pub struct Tidegate {
+    // Dropped in this order: the process must be gone before its folder.
+    process: Process,
+    folder: TempDir,
+}
+
+impl Tidegate {
+    pub fn start(config: &str) -> Self {
+        Launch::new(config).start()
+    }
+
+    /// Runs the binary with `arguments` to its end, for the commands that do not serve.
+    pub fn run(arguments: &[&str]) -> Exit {
+        Process::run(Command::new(tidegate_binary()).args(arguments))
+    }
+
+    /// Where the listener `name` accepts connections. Waits until it does.
+    pub fn address(&self, name: &str) -> SocketAddr {
+        let text = self.address_text(name);
+        text.parse().unwrap_or_else(|error| panic!("listener {name} at {text}: {error}"))
+    }
+
+    /// The same as the server says it, for a listener on a Unix socket.
+    pub fn address_text(&self, name: &str) -> String {
+        self.process.wait_for_line(|line| announced(line, name)).unwrap_or_else(|| {
+            panic!("the server ended before {name} listened:\n{}", self.log().join("\n"))
+        })
+    }
+
+    pub fn connect(&self, name: &str) -> Connection {
+        Connection::to(self.address(name))
+    }
+
+    /// One request on a connection of its own: sends `request`, reads one answer.
+    pub fn exchange(&self, name: &str, request: impl AsRef<[u8]>) -> Answer {
+        let mut connection = self.connect(name);
+        connection.send(request);
+        connection.answer()
+    }
+
+    /// Every counter as it is now, from the admin listener.
+    pub fn metrics(&self) -> Metrics {
+        let request = "GET /metrics HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n";
+        let answer = self.exchange("admin", request);
+        assert_eq!(answer.status, 200, "/metrics: {answer:?}");
+        Metrics::parse(&answer.text())
+    }
+
+    /// Waits until the sum of `name` over all series with these labels is at least `least`.
+    /// A counter may move a moment after the bytes that moved it arrived, and tells nobody.
+    pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let metrics = self.metrics();
+            if metrics.sum(name, labels) >= least {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "{name} {labels:?} never reached {least}:\n{}",
+                metrics.describe(name)
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The lines of standard error so far.
+    pub fn log(&self) -> Vec<String> {
+        self.process.log()
+    }
+
+    /// Waits for a line of standard error that contains `text`, and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        self.process
+            .wait_for_line(|line| line.contains(text).then(|| line.to_owned()))
+            .unwrap_or_else(|| panic!("ended without {text:?}:\n{}", self.log().join("\n")))
+    }
+
+    /// Writes the configuration anew in one step, as an editor does.
+    pub fn rewrite_config(&self, config: &str) {
+        self.write("tidegate.yaml.new", config);
+        fs::rename(self.path("tidegate.yaml.new"), self.path("tidegate.yaml")).expect("a rename");
+    }
+
+    /// Writes a file in the server's folder.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        write(self.folder.path(), name, content.as_ref());
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a signal by its name without SIG.
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
+    /// Waits for the end of the server.
+    pub fn wait(self) -> Exit {
+        self.process.wait()
+    }
+}
+
+fn write(folder: &Path, name: &str, content: &[u8]) {
+    let path = folder.join(name);
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).expect("a folder in the temporary folder");
+    }
+    fs::write(path, content).expect("a file in the temporary folder");
+}
+
+/// The address in a `listening` line for `name`, in either log format.
+fn announced(line: &str, name: &str) -> Option<String> {
+    if line.starts_with('{') {
+        let fields: Value = serde_json::from_str(line).ok()?;
+        let told = ["message", "msg", "event"].iter().any(|key| fields[key] == "listening");
+        return (told && fields["name"] == name)
+            .then(|| fields["address"].as_str().map(str::to_owned))?;
+    }
+    let fields = line.split_once("listening ")?.1;
+    let field = |key: &str| {
+        fields.split_whitespace().find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
+    };
+    (field("name")? == name).then(|| field("address").map(str::to_owned))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::announced;
+
+    #[test]
+    fn the_address_of_the_named_listener_is_found_in_both_formats() {
+        let text = "2026-01-02T03:04:05Z info listening name=web address=127.0.0.1:4321";
+        assert_eq!(announced(text, "web").as_deref(), Some("127.0.0.1:4321"));
+        assert_eq!(announced(text, "admin"), None);
+        assert_eq!(announced("info drained name=web address=x", "web"), None);
+
+        let json = r#"{"message":"listening","name":"web","address":"unix:/a b"}"#;
+        assert_eq!(announced(json, "web").as_deref(), Some("unix:/a b"));
+        assert_eq!(announced(json, "admin"), None);
+    }
+}
