@@ -1,1 +1,18 @@
-//! wire
+//! Protocols without sockets: bytes in, facts out.
+//!
+//! Owns the syntax of HTTP/1 and of the header fields other rooms reason about. Promises to allocate only
+//! where a result needs it, to bound everything a peer can make grow, and to give the same verdict however
+//! the bytes were split. Never reads a socket or a clock: time is passed in.
+
+pub mod authority;
+pub mod date;
+pub mod h1;
+pub mod token;
+
+mod known;
+mod method;
+mod reject;
+
+pub use known::Known;
+pub use method::{Method, Version};
+pub use reject::Reject;

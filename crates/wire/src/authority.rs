@@ -1,0 +1,162 @@
+//! Authorities: `host[:port]` of `Host`, of absolute-form targets and of configuration
+//! (RFC 9110 4.2, 7.2; RFC 3986 3.2).
+//!
+//! Owns what a valid host is: a registered name, an IPv4 address, or an IPv6 address in brackets; never
+//! user information, never empty. Comparison ignores case. Never resolves a name.
+
+use std::net::Ipv6Addr;
+
+/// A validated authority, borrowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority<'a> {
+    /// The host as written; IPv6 with its brackets.
+    pub host: &'a [u8],
+    /// The port, unless absent or empty (`host:` means the default port).
+    pub port: Option<u16>,
+}
+
+impl<'a> Authority<'a> {
+    /// Takes `host[:port]` apart; `None` unless it is valid.
+    pub fn parse(text: &'a [u8]) -> Option<Authority<'a>> {
+        let end = host_end(text)?;
+        let host = &text[..end];
+        let port = match &text[end..] {
+            [] | [b':'] => None,
+            [b':', digits @ ..] => Some(port(digits)?),
+            _ => return None,
+        };
+        Some(Authority { host, port })
+    }
+
+    /// Whether the host is this one, in any case.
+    pub fn is_host(&self, host: &[u8]) -> bool {
+        self.host.eq_ignore_ascii_case(host)
+    }
+
+    /// The host without the brackets of IPv6.
+    pub fn bare_host(&self) -> &'a [u8] {
+        match self.host {
+            [b'[', inner @ .., b']'] => inner,
+            host => host,
+        }
+    }
+}
+
+/// Whether the text is `host[:port]`.
+#[inline]
+pub fn is_valid(text: &[u8]) -> bool {
+    // The common case in one pass: a plain name with an optional port.
+    let mut at = 0;
+    while let Some(&byte) = text.get(at)
+        && (byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-')
+    {
+        at += 1;
+    }
+    (at > 0 && at == text.len()) || Authority::parse(text).is_some()
+}
+
+fn host_end(text: &[u8]) -> Option<usize> {
+    if text.first() == Some(&b'[') {
+        let close = text.iter().position(|&b| b == b']')?;
+        let inner = std::str::from_utf8(&text[1..close]).ok()?;
+        // IPvFuture and zone identifiers are not for the wire (RFC 9110 gives them no meaning).
+        inner.parse::<Ipv6Addr>().ok()?;
+        return Some(close + 1);
+    }
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b':' => break,
+            b'%' => {
+                let hex = text.get(at + 1..at + 3)?;
+                if !hex.iter().all(u8::is_ascii_hexdigit) {
+                    return None;
+                }
+                at += 3;
+            }
+            _ if is_reg_name(byte) => at += 1,
+            _ => return None,
+        }
+    }
+    (at > 0).then_some(at)
+}
+
+/// unreserved / sub-delims (RFC 3986 2.2, 2.3).
+fn is_reg_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')
+        || matches!(byte, b'*' | b'+' | b',' | b';' | b'=')
+}
+
+fn port(digits: &[u8]) -> Option<u16> {
+    // Leading zeros are legal but mean nothing good; five digits hold every port.
+    if digits.len() > 5 {
+        return None;
+    }
+    u16::try_from(crate::token::decimal(digits)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Authority, is_valid};
+
+    #[test]
+    fn valid_ones_split() {
+        let cases: [(&str, &str, Option<u16>); 8] = [
+            ("example.com", "example.com", None),
+            ("example.com:8080", "example.com", Some(8080)),
+            ("example.com:", "example.com", None),
+            ("127.0.0.1:80", "127.0.0.1", Some(80)),
+            ("[::1]", "[::1]", None),
+            ("[2001:db8::1]:65535", "[2001:db8::1]", Some(65535)),
+            ("a_b~c%20", "a_b~c%20", None),
+            ("x:0", "x", Some(0)),
+        ];
+        for (text, host, port) in cases {
+            let found = Authority::parse(text.as_bytes()).unwrap();
+            assert_eq!((found.host, found.port), (host.as_bytes(), port), "{text}");
+            assert!(is_valid(text.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn invalid_ones_are_refused() {
+        let cases = [
+            "",
+            ":80",
+            "a:b",
+            "a:65536",
+            "a:-1",
+            "a:+1",
+            "a: 1",
+            "a b",
+            "u@h",
+            "a/b",
+            "[::1",
+            "[::g]",
+            "[]",
+            "[::1]x",
+            "::1",
+            "a,b/",
+            "a%2",
+            "a%zz",
+            "é",
+            "a#b",
+            "a?b",
+            "a\\b",
+            "a:000080",
+            "[fe80::1%25e]",
+        ];
+        for text in cases {
+            assert_eq!(Authority::parse(text.as_bytes()), None, "{text}");
+            assert!(!is_valid(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn comparison_ignores_case() {
+        let authority = Authority::parse(b"EXAMPLE.com:1").unwrap();
+        assert!(authority.is_host(b"example.COM") && !authority.is_host(b"example.co"));
+        assert_eq!(Authority::parse(b"[::1]:1").unwrap().bare_host(), b"::1");
+    }
+}

@@ -1,0 +1,239 @@
+//! Fields of a head as offsets, and what they say about the connection and the body.
+//!
+//! Owns the limits of a head and the reading of the fields that frame a message: Content-Length,
+//! Transfer-Encoding, Connection, Upgrade, Host, Expect. Never looks at the syntax of lines: that has
+//! been checked when fields arrive here.
+
+use crate::{Known, Reject, token};
+
+/// The most fields a head may have, whatever the configuration says: it is the size of an array on the
+/// stack.
+pub const MAX_HEADER_COUNT: usize = 256;
+
+/// A run of bytes within a head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    pub at: u32,
+    pub len: u32,
+}
+
+impl Span {
+    #[inline]
+    pub(crate) fn new(at: usize, len: usize) -> Span {
+        // A head is bounded by `HeadLimits`, far below 4 GiB.
+        Span { at: at as u32, len: len as u32 }
+    }
+
+    /// The bytes, out of the head they were found in.
+    #[inline]
+    pub fn of(self, head: &[u8]) -> &[u8] {
+        &head[self.range()]
+    }
+
+    #[inline]
+    pub fn range(self) -> std::ops::Range<usize> {
+        self.at as usize..self.at as usize + self.len as usize
+    }
+}
+
+/// One field line: 16 bytes, offsets into the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSpan {
+    name_at: u32,
+    value_at: u32,
+    value_len: u32,
+    name_len: u16,
+    pub known: Option<Known>,
+}
+
+impl FieldSpan {
+    /// `None` if the name is longer than its length can say.
+    #[inline]
+    pub(crate) fn new(name: Span, value: Span, known: Option<Known>) -> Option<FieldSpan> {
+        Some(FieldSpan {
+            name_at: name.at,
+            value_at: value.at,
+            value_len: value.len,
+            name_len: u16::try_from(name.len).ok()?,
+            known,
+        })
+    }
+
+    #[inline]
+    pub fn name(&self) -> Span {
+        Span { at: self.name_at, len: u32::from(self.name_len) }
+    }
+
+    #[inline]
+    pub fn value(&self) -> Span {
+        Span { at: self.value_at, len: self.value_len }
+    }
+}
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the request or status line, with its CRLF.
+    pub request_line: usize,
+    /// Bytes of all field lines together, with the empty line.
+    pub headers: usize,
+    /// Field lines, at most `MAX_HEADER_COUNT`.
+    pub header_count: usize,
+}
+
+impl Default for HeadLimits {
+    /// The defaults of the configuration.
+    fn default() -> HeadLimits {
+        HeadLimits { request_line: 8 << 10, headers: 32 << 10, header_count: 128 }
+    }
+}
+
+impl HeadLimits {
+    #[inline]
+    pub(crate) fn count(&self) -> usize {
+        self.header_count.min(MAX_HEADER_COUNT)
+    }
+
+    /// Whether an unfinished head of this length may still be within the limits.
+    #[inline]
+    pub(crate) fn may_grow(&self, len: usize) -> bool {
+        len < self.request_line.min(self.headers)
+    }
+
+    /// Whether a finished head is within the limits.
+    #[inline]
+    pub(crate) fn admit(&self, line: usize, headers: usize) -> bool {
+        line <= self.request_line && headers <= self.headers
+    }
+}
+
+/// What the fields of one head say about its framing and its connection.
+#[derive(Default)]
+pub(crate) struct Facts {
+    pub(crate) content_length: Option<u64>,
+    pub(crate) chunked: bool,
+    pub(crate) host: Option<Span>,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) names_upgrade: bool,
+    pub(crate) has_upgrade: bool,
+    pub(crate) expect: Expectation,
+    /// The first field that is wrong in itself. Kept, not returned: offences of syntax and of size come
+    /// first, wherever they stand.
+    fault: Option<Reject>,
+}
+
+#[derive(Default, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    #[default]
+    None,
+    Continue,
+    Unknown,
+}
+
+impl Facts {
+    /// Takes note of one field.
+    #[inline]
+    pub(crate) fn note(&mut self, known: Known, value: &[u8], at: Span) {
+        match known {
+            Known::Host => {
+                if self.host.replace(at).is_some() {
+                    self.blame(Reject::RepeatedHost);
+                }
+            }
+            Known::ContentLength => self.length(value),
+            Known::TransferEncoding => self.coding(value),
+            Known::Connection => self.connection(value),
+            Known::Upgrade => self.has_upgrade = true,
+            Known::Expect => {
+                let continues = value.eq_ignore_ascii_case(b"100-continue");
+                self.expect = match self.expect {
+                    Expectation::None | Expectation::Continue if continues => Expectation::Continue,
+                    _ => Expectation::Unknown,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    fn blame(&mut self, reject: Reject) {
+        self.fault = self.fault.or(Some(reject));
+    }
+
+    /// RFC 9112 6.3 lets a recipient repair "5, 5"; we do not: two lengths are ambiguous.
+    fn length(&mut self, value: &[u8]) {
+        match token::decimal(value) {
+            None => self.blame(Reject::InvalidContentLength),
+            Some(length) => {
+                if self.content_length.replace(length).is_some() {
+                    self.blame(Reject::RepeatedContentLength);
+                }
+            }
+        }
+    }
+
+    /// Chunked alone is understood; what else it was only matters to the reader of the log.
+    fn coding(&mut self, value: &[u8]) {
+        let chunked = token::list(value).filter(|c| c.eq_ignore_ascii_case(b"chunked")).count();
+        if self.chunked || chunked > 1 {
+            self.blame(Reject::RepeatedTransferCoding);
+        } else if !value.eq_ignore_ascii_case(b"chunked") {
+            self.blame(Reject::UnknownTransferCoding);
+        }
+        self.chunked = true;
+    }
+
+    /// RFC 9110 7.6.1: a list of options, of which three concern us here.
+    fn connection(&mut self, value: &[u8]) {
+        for option in token::list(value) {
+            if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.names_upgrade = true;
+            }
+        }
+    }
+
+    /// Whether the connection goes on after this message (RFC 9112 9.3).
+    #[inline]
+    pub(crate) fn persists(&self, version: crate::Version) -> bool {
+        match version {
+            crate::Version::Http11 => !self.close,
+            crate::Version::Http10 => self.keep_alive && !self.close,
+        }
+    }
+
+    /// Fields that are wrong, or that contradict each other or the version (RFC 9112 6.1, 6.3).
+    #[inline]
+    pub(crate) fn check(&self, version: crate::Version) -> Result<(), Reject> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        if self.chunked && self.content_length.is_some() {
+            return Err(Reject::LengthAndCoding);
+        }
+        if self.chunked && version == crate::Version::Http10 {
+            return Err(Reject::TransferCodingInHttp10);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FieldSpan, Span};
+
+    #[test]
+    fn a_field_is_sixteen_bytes() {
+        assert_eq!(size_of::<FieldSpan>(), 16);
+        assert_eq!(size_of::<Span>(), 8);
+    }
+
+    #[test]
+    fn a_name_too_long_to_say_is_no_field() {
+        let long = Span { at: 0, len: 70_000 };
+        assert!(FieldSpan::new(long, Span::default(), None).is_none());
+    }
+}

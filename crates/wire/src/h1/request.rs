@@ -1,0 +1,321 @@
+//! Request heads (RFC 9112 3, 5, 6): the hot path and the meaning of what it found.
+//!
+//! Promises that an accepted head has one valid Host (or none in HTTP/1.0), a target in a form that its
+//! method allows, at most one way to frame its body, and no CR or LF but at line ends.
+
+use std::mem::MaybeUninit;
+
+use super::field::{Expectation, Facts, FieldSpan, HeadLimits, MAX_HEADER_COUNT, Span};
+use super::strict;
+use crate::{Known, Method, Reject, Version, authority, token};
+
+/// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be answered with 501).
+const MAX_METHOD_LEN: usize = 24;
+
+/// How the target was written (RFC 9112 3.2). Authority-form belongs to CONNECT, which is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetForm {
+    Origin,
+    Absolute,
+    Asterisk,
+}
+
+/// How the body of a request ends (RFC 9112 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    None,
+    Length(u64),
+    Chunked,
+}
+
+/// A request head; spans are offsets into the bytes it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    pub method: Method,
+    pub target: Span,
+    pub form: TargetForm,
+    /// The authority of an absolute-form target, which wins (RFC 9112 3.2.2), or the value of Host.
+    pub authority: Option<Span>,
+    /// The path; empty for an absolute-form target without one (see `path_bytes`), `*` for asterisk-form.
+    pub path: Span,
+    /// What follows `?`, if there is one.
+    pub query: Option<Span>,
+    pub version: Version,
+    pub framing: Framing,
+    /// Whether the connection may carry another request after this one.
+    pub keep_alive: bool,
+    /// The client waits for 100 before it sends its body (HTTP/1.1 with a body only, RFC 9110 10.1.1).
+    pub expect_continue: bool,
+    /// The client offers to switch protocols (HTTP/1.1 only, RFC 9110 7.8).
+    pub upgrade: bool,
+    /// Bytes of the head, with a leading empty line and the final one.
+    pub len: usize,
+}
+
+impl RequestHead {
+    /// The path, `/` if the target leaves it out (RFC 9110 4.2.3).
+    pub fn path_bytes<'b>(&self, head: &'b [u8]) -> &'b [u8] {
+        if self.path.len == 0 { b"/" } else { self.path.of(head) }
+    }
+}
+
+/// Reads one request head from the start of `buf`. `Ok(None)` asks for more bytes. `fields` is emptied first
+/// and holds the field lines, in order, once a head is returned.
+pub fn parse_request(
+    buf: &[u8],
+    limits: &HeadLimits,
+    fields: &mut Vec<FieldSpan>,
+) -> Result<Option<RequestHead>, Reject> {
+    fields.clear();
+    let skip = match leading_line(buf)? {
+        Some(skip) => skip,
+        None => return Ok(None),
+    };
+    let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_HEADER_COUNT];
+    let mut raw = httparse::Request::new(&mut []);
+    match raw.parse_with_uninit_headers(&buf[skip..], &mut slots[..limits.count()]) {
+        Ok(httparse::Status::Complete(len)) => {
+            let end = skip + len;
+            if let (Some(method), Some(target), Some(minor)) = (raw.method, raw.path, raw.version)
+                && let Some((facts, line_end)) = take_fields(buf, end, raw.headers, fields)
+                && limits.admit(line_end - skip, end - line_end)
+                && line_end == skip + method.len() + target.len() + " HTTP/1.1 \r\n".len()
+            {
+                let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+                let target = Span::new(skip + method.len() + 1, target.len());
+                return finish(buf, method.as_bytes(), target, version, facts, end).map(Some);
+            }
+        }
+        Ok(httparse::Status::Partial) if limits.may_grow(buf.len() - skip) => return Ok(None),
+        Ok(httparse::Status::Partial) | Err(_) => {}
+    }
+    by_the_law(buf, skip, limits, fields)
+}
+
+/// RFC 9112 2.2: one empty line before the request line is forgiven.
+#[inline]
+fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
+    match buf {
+        [] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
+        [b'\r', b'\n', b'\r' | b'\n', ..] => Err(Reject::EmptyLine),
+        [b'\r', b'\n', ..] => Ok(Some(2)),
+        [b'\r', ..] => Err(Reject::BareCr),
+        [b'\n', ..] => Err(Reject::BareLf),
+        _ => Ok(Some(0)),
+    }
+}
+
+/// Turns what `httparse` found into spans and facts, and finds the end of the start line. `None` if a line
+/// does not end with CRLF or a name is too long: the law decides.
+#[inline]
+pub(super) fn take_fields(
+    buf: &[u8],
+    end: usize,
+    found: &[httparse::Header<'_>],
+    fields: &mut Vec<FieldSpan>,
+) -> Option<(Facts, usize)> {
+    let origin = buf.as_ptr() as usize;
+    let mut facts = Facts::default();
+    let mut line_end = 0;
+    fields.reserve(found.len());
+    for header in found {
+        let name = header.name.as_bytes();
+        let at = name.as_ptr() as usize - origin;
+        // httparse takes LF alone for a line end, so look at what stands before each line.
+        if !ends_line(buf, at) {
+            return None;
+        }
+        if line_end == 0 {
+            line_end = at;
+        }
+        let known = Known::from_bytes(name);
+        let value = Span::new(header.value.as_ptr() as usize - origin, header.value.len());
+        let Some(field) = FieldSpan::new(Span::new(at, name.len()), value, known) else {
+            return None;
+        };
+        fields.push(field);
+        if let Some(known) = known {
+            facts.note(known, header.value, value);
+        }
+    }
+    if !ends_line(buf, end) || !ends_line(buf, end - 2) {
+        return None;
+    }
+    if line_end == 0 {
+        line_end = end - 2;
+    }
+    Some((facts, line_end))
+}
+
+#[inline]
+fn ends_line(buf: &[u8], at: usize) -> bool {
+    at >= 2 && buf[at - 2..at] == *b"\r\n"
+}
+
+/// The strict parser's verdict, within the limits: each limit cuts what it may look at.
+#[cold]
+fn by_the_law(
+    buf: &[u8],
+    skip: usize,
+    limits: &HeadLimits,
+    fields: &mut Vec<FieldSpan>,
+) -> Result<Option<RequestHead>, Reject> {
+    let head = &buf[skip..];
+    let Some(line) = strict::request_line(&head[..head.len().min(limits.request_line)])? else {
+        let full = head.len() >= limits.request_line;
+        return if full { Err(Reject::RequestLineTooLong) } else { Ok(None) };
+    };
+    let at = skip + line.len;
+    let Some((facts, end)) = law_fields(buf, at, limits, fields)? else {
+        return Ok(None);
+    };
+    let method = &head[line.method.range()];
+    let target = Span::new(skip + line.target.at as usize, line.target.len as usize);
+    finish(buf, method, target, line.version, facts, end).map(Some)
+}
+
+/// The field section at `at` by the strict parser, and what it says.
+pub(super) fn law_fields(
+    buf: &[u8],
+    at: usize,
+    limits: &HeadLimits,
+    fields: &mut Vec<FieldSpan>,
+) -> Result<Option<(Facts, usize)>, Reject> {
+    let section = &buf[at..];
+    let window = &section[..section.len().min(limits.headers)];
+    let Some(len) = strict::field_section(window, at, limits.count(), fields)? else {
+        let full = section.len() >= limits.headers;
+        return if full { Err(Reject::HeadersTooLarge) } else { Ok(None) };
+    };
+    let mut facts = Facts::default();
+    for field in fields.iter() {
+        if let Some(known) = field.known {
+            facts.note(known, field.value().of(buf), field.value());
+        }
+    }
+    Ok(Some((facts, at + len)))
+}
+
+/// The meaning of a head whose syntax is in order.
+#[inline]
+fn finish(
+    buf: &[u8],
+    method: &[u8],
+    target: Span,
+    version: Version,
+    facts: Facts,
+    end: usize,
+) -> Result<RequestHead, Reject> {
+    if method.len() > MAX_METHOD_LEN {
+        return Err(Reject::MethodTooLong);
+    }
+    let method = Method::from_bytes(method);
+    facts.check(version)?;
+    let parts = target_parts(buf, &method, target)?;
+    let authority = authority(buf, version, facts.host, parts.authority)?;
+
+    let framing = match facts.content_length {
+        _ if facts.chunked => Framing::Chunked,
+        Some(length) => Framing::Length(length),
+        None => Framing::None,
+    };
+    let modern = version == Version::Http11;
+    // An expectation in HTTP/1.0 means nothing (RFC 9110 10.1.1).
+    if modern && facts.expect == Expectation::Unknown {
+        return Err(Reject::UnknownExpectation);
+    }
+    let has_body = !matches!(framing, Framing::None | Framing::Length(0));
+    Ok(RequestHead {
+        method,
+        target,
+        form: parts.form,
+        authority,
+        path: parts.path,
+        query: parts.query,
+        version,
+        framing,
+        keep_alive: facts.persists(version),
+        expect_continue: modern && has_body && facts.expect == Expectation::Continue,
+        upgrade: modern && facts.has_upgrade && facts.names_upgrade,
+        len: end,
+    })
+}
+
+/// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also beside an absolute-form target. An empty Host
+/// names nobody and is refused, as nginx does.
+#[inline]
+fn authority(
+    buf: &[u8],
+    version: Version,
+    host: Option<Span>,
+    of_target: Option<Span>,
+) -> Result<Option<Span>, Reject> {
+    match host {
+        None if version == Version::Http11 => return Err(Reject::MissingHost),
+        Some(host) if !authority::is_valid(host.of(buf)) => return Err(Reject::InvalidHost),
+        _ => {}
+    }
+    Ok(of_target.or(host))
+}
+
+struct TargetParts {
+    form: TargetForm,
+    authority: Option<Span>,
+    path: Span,
+    query: Option<Span>,
+}
+
+#[inline]
+fn target_parts(buf: &[u8], method: &Method, target: Span) -> Result<TargetParts, Reject> {
+    if *method == Method::Connect {
+        return Err(Reject::ConnectRefused);
+    }
+    let text = target.of(buf);
+    // httparse lets `#` and bytes above ASCII pass.
+    if !text.iter().all(|&b| token::is_target_byte(b)) {
+        return Err(Reject::InvalidTarget);
+    }
+    if text[0] == b'/' {
+        let (path, query) = split_query(text, target.at as usize);
+        return Ok(TargetParts { form: TargetForm::Origin, authority: None, path, query });
+    }
+    if text == b"*" {
+        if *method != Method::Options {
+            return Err(Reject::InvalidTarget);
+        }
+        let form = TargetForm::Asterisk;
+        return Ok(TargetParts { form, authority: None, path: target, query: None });
+    }
+    absolute_parts(text, target.at as usize)
+}
+
+/// `http://authority[/path][?query]`, the form proxies are sent (RFC 9112 3.2.2).
+#[cold]
+fn absolute_parts(text: &[u8], at: usize) -> Result<TargetParts, Reject> {
+    let colon = text.iter().position(|&b| b == b':').ok_or(Reject::InvalidTarget)?;
+    let scheme = &text[..colon];
+    let after = text[colon..].strip_prefix(b"://").ok_or(Reject::InvalidTarget)?;
+    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+        return Err(Reject::UnsupportedScheme);
+    }
+    let host_at = text.len() - after.len();
+    let host_len = after.iter().position(|&b| b == b'/' || b == b'?').unwrap_or(after.len());
+    let host = &after[..host_len];
+    if host.contains(&b'@') {
+        return Err(Reject::UserInfoInTarget);
+    }
+    if !authority::is_valid(host) {
+        return Err(Reject::InvalidTarget);
+    }
+    let (path, query) = split_query(&after[host_len..], at + host_at + host_len);
+    let authority = Some(Span::new(at + host_at, host_len));
+    Ok(TargetParts { form: TargetForm::Absolute, authority, path, query })
+}
+
+#[inline]
+fn split_query(text: &[u8], at: usize) -> (Span, Option<Span>) {
+    match memchr::memchr(b'?', text) {
+        Some(mark) => (Span::new(at, mark), Some(Span::new(at + mark + 1, text.len() - mark - 1))),
+        None => (Span::new(at, text.len()), None),
+    }
+}

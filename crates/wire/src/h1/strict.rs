@@ -1,0 +1,177 @@
+//! The law: a byte-by-byte parser of start lines and field sections that allows nothing the grammar of
+//! RFC 9112 does not.
+//!
+//! Promises to find the first offence in the order of the bytes, so that a prefix never earns another
+//! rejection than the whole. Off the hot path: it runs when `httparse` objects or something looks odd, for
+//! trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far, not finished".
+
+use super::field::{FieldSpan, Span};
+use crate::{Known, Reject, Version, token};
+
+/// The parts of a request line; `len` includes its CRLF.
+pub(crate) struct RequestLine {
+    pub(crate) method: Span,
+    pub(crate) target: Span,
+    pub(crate) version: Version,
+    pub(crate) len: usize,
+}
+
+/// The parts of a status line; `len` includes its CRLF.
+pub(crate) struct StatusLine {
+    pub(crate) status: u16,
+    pub(crate) reason: Span,
+    pub(crate) version: Version,
+    pub(crate) len: usize,
+}
+
+type Parsed<T> = Result<Option<T>, Reject>;
+
+macro_rules! more {
+    ($parsed:expr) => {
+        match $parsed {
+            Some(value) => value,
+            None => return Ok(None),
+        }
+    };
+}
+
+/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 3).
+pub(crate) fn request_line(buf: &[u8]) -> Parsed<RequestLine> {
+    let method_len = more!(buf.iter().position(|&b| !token::is_tchar(b)));
+    match buf[method_len] {
+        b' ' if method_len > 0 => {}
+        b'\r' | b'\n' => return Err(Reject::InvalidRequestLine),
+        _ => return Err(Reject::InvalidMethod),
+    }
+    let target_at = method_len + 1;
+    let rest = &buf[target_at..];
+    let target_len = more!(rest.iter().position(|&b| !token::is_target_byte(b)));
+    match rest[target_len] {
+        b' ' if target_len > 0 => {}
+        // `GET /` alone is HTTP/0.9, which is history.
+        b'\r' | b'\n' => return Err(Reject::InvalidRequestLine),
+        _ => return Err(Reject::InvalidTarget),
+    }
+    let version_at = target_at + target_len + 1;
+    let version = more!(version(&buf[version_at..])?);
+    let end = version_at + VERSION_LEN;
+    more!(crlf(&buf[end..], Reject::InvalidRequestLine)?);
+    Ok(Some(RequestLine {
+        method: Span::new(0, method_len),
+        target: Span::new(target_at, target_len),
+        version,
+        len: end + 2,
+    }))
+}
+
+/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is required even
+/// when the reason is absent.
+pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
+    let version = more!(version(buf)?);
+    let mut at = VERSION_LEN;
+    let mut status = 0u16;
+    for place in 0..5 {
+        let byte = *more!(buf.get(at));
+        match (place, byte) {
+            (0 | 4, b' ') => {}
+            (1..=3, b'0'..=b'9') => status = status * 10 + u16::from(byte - b'0'),
+            _ => return Err(Reject::InvalidStatusLine),
+        }
+        at += 1;
+        // Said as soon as it is known, so that the order of offences is the order of bytes.
+        if place == 3 && !(100..600).contains(&status) {
+            return Err(Reject::InvalidStatus);
+        }
+    }
+    let reason_len = more!(buf[at..].iter().position(|&b| !token::is_value_byte(b)));
+    let end = at + reason_len;
+    more!(crlf(&buf[end..], Reject::InvalidStatusLine)?);
+    Ok(Some(StatusLine { status, reason: Span::new(at, reason_len), version, len: end + 2 }))
+}
+
+const VERSION_LEN: usize = 8;
+
+/// `HTTP/` DIGIT `.` DIGIT. Minor versions above 1 are read as 1.1 (RFC 9110 2.5).
+fn version(buf: &[u8]) -> Parsed<Version> {
+    for (at, &byte) in buf.iter().take(VERSION_LEN).enumerate() {
+        let fits = match at {
+            5 | 7 => byte.is_ascii_digit(),
+            6 => byte == b'.',
+            _ => byte == b"HTTP/"[at],
+        };
+        if !fits {
+            return Err(Reject::InvalidVersion);
+        }
+    }
+    match buf.get(..VERSION_LEN) {
+        None => Ok(None),
+        Some([.., b'1', _, b'0']) => Ok(Some(Version::Http10)),
+        Some([.., b'1', _, _]) => Ok(Some(Version::Http11)),
+        Some(_) => Err(Reject::UnsupportedVersion),
+    }
+}
+
+/// The end of a line. `otherwise` is the verdict when something else than a line end stands here.
+fn crlf(buf: &[u8], otherwise: Reject) -> Parsed<()> {
+    match buf {
+        [] | [b'\r'] => Ok(None),
+        [b'\r', b'\n', ..] => Ok(Some(())),
+        [b'\r', ..] => Err(Reject::BareCr),
+        [b'\n', ..] => Err(Reject::BareLf),
+        _ => Err(otherwise),
+    }
+}
+
+/// Field lines up to and including the empty line; offsets count from `base` before `buf`. Returns the
+/// length of the section.
+pub(crate) fn field_section(
+    buf: &[u8],
+    base: usize,
+    max_count: usize,
+    fields: &mut Vec<FieldSpan>,
+) -> Parsed<usize> {
+    fields.clear();
+    let mut at = 0;
+    loop {
+        match *more!(buf.get(at)) {
+            b'\r' | b'\n' => {
+                more!(crlf(&buf[at..], Reject::BareCr)?);
+                return Ok(Some(at + 2));
+            }
+            b' ' | b'\t' if at == 0 => return Err(Reject::SpaceBeforeFirstField),
+            // RFC 9112 5.2: obs-fold outside message/http is refused.
+            b' ' | b'\t' => return Err(Reject::ObsoleteFolding),
+            b':' => return Err(Reject::EmptyFieldName),
+            _ => {}
+        }
+        if fields.len() == max_count {
+            return Err(Reject::TooManyFields);
+        }
+        let (field, len) = more!(field_line(&buf[at..], base + at)?);
+        fields.push(field);
+        at += len;
+    }
+}
+
+/// `field-name ":" OWS field-value OWS CRLF` (RFC 9112 5).
+fn field_line(line: &[u8], base: usize) -> Parsed<(FieldSpan, usize)> {
+    let name_len = more!(line.iter().position(|&b| !token::is_tchar(b)));
+    match line[name_len] {
+        b':' => {}
+        // RFC 9112 5.1: white space before the colon has been used to smuggle requests.
+        b' ' | b'\t' => return Err(Reject::SpaceInFieldName),
+        _ => return Err(Reject::InvalidFieldName),
+    }
+    let value_at = name_len + 1;
+    let raw_len = more!(line[value_at..].iter().position(|&b| !token::is_value_byte(b)));
+    let end = value_at + raw_len;
+    more!(crlf(&line[end..], Reject::InvalidFieldValue)?);
+    let raw = &line[value_at..end];
+    let lead = raw.iter().position(|&b| !token::is_ows(b)).unwrap_or(raw.len());
+    let value = token::trim(raw);
+    let name = Span::new(base, name_len);
+    let value = Span::new(base + value_at + lead, value.len());
+    let known = Known::from_bytes(&line[..name_len]);
+    let field = FieldSpan::new(name, value, known).ok_or(Reject::FieldNameTooLong)?;
+    Ok(Some((field, end + 2)))
+}

@@ -1,0 +1,126 @@
+//! Request methods and protocol versions (RFC 9110 9, RFC 9112 2.3).
+//!
+//! Owns what a method promises: safe, idempotent. Method names are case-sensitive: `get` is another
+//! method than `GET`. Never decides whether a method is allowed.
+
+use bytes::Bytes;
+
+/// A request method.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    Get,
+    Head,
+    Post,
+    Put,
+    Delete,
+    Options,
+    Trace,
+    Patch,
+    Connect,
+    /// Any other token.
+    Other(Bytes),
+}
+
+impl Method {
+    /// The method with this name. The name is not checked to be a token: the parser has done that,
+    /// and configuration asks `parse`.
+    #[inline]
+    pub fn from_bytes(name: &[u8]) -> Method {
+        match name {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            b"POST" => Method::Post,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
+            b"OPTIONS" => Method::Options,
+            b"TRACE" => Method::Trace,
+            b"PATCH" => Method::Patch,
+            b"CONNECT" => Method::Connect,
+            other => Method::Other(Bytes::copy_from_slice(other)),
+        }
+    }
+
+    /// The same for text that may be anything: `None` unless it is a token.
+    pub fn parse(name: &[u8]) -> Option<Method> {
+        crate::token::is_token(name).then(|| Method::from_bytes(name))
+    }
+
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Method::Get => b"GET",
+            Method::Head => b"HEAD",
+            Method::Post => b"POST",
+            Method::Put => b"PUT",
+            Method::Delete => b"DELETE",
+            Method::Options => b"OPTIONS",
+            Method::Trace => b"TRACE",
+            Method::Patch => b"PATCH",
+            Method::Connect => b"CONNECT",
+            Method::Other(name) => name,
+        }
+    }
+
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        // A method is a token, hence ASCII; one made from other bytes shows as empty.
+        std::str::from_utf8(self.as_bytes()).unwrap_or("")
+    }
+
+    /// Asks for no change of state (RFC 9110 9.2.1).
+    #[inline]
+    pub fn is_safe(&self) -> bool {
+        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
+    }
+
+    /// Repeating the request intends the same as sending it once (RFC 9110 9.2.2).
+    #[inline]
+    pub fn is_idempotent(&self) -> bool {
+        self.is_safe() || matches!(self, Method::Put | Method::Delete)
+    }
+}
+
+/// The protocol version of a message. A higher minor version of HTTP/1 is read as 1.1, the highest one
+/// that both sides understand (RFC 9110 2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Version {
+    Http10,
+    Http11,
+}
+
+impl Version {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Method;
+
+    #[test]
+    fn names_round_trip_and_case_matters() {
+        let all = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT"];
+        for name in all {
+            let method = Method::from_bytes(name.as_bytes());
+            assert!(!matches!(method, Method::Other(_)), "{name}");
+            assert_eq!(method.as_str(), name);
+            let lower = Method::from_bytes(name.to_ascii_lowercase().as_bytes());
+            assert!(matches!(lower, Method::Other(_)), "{name}");
+        }
+        assert_eq!(Method::parse(b"PROPFIND").unwrap().as_str(), "PROPFIND");
+        assert_eq!(Method::parse(b"GET "), None);
+        assert_eq!(Method::parse(b""), None);
+    }
+
+    #[test]
+    fn promises() {
+        assert!(Method::Get.is_safe() && Method::Get.is_idempotent());
+        assert!(!Method::Put.is_safe() && Method::Put.is_idempotent());
+        assert!(!Method::Post.is_idempotent() && !Method::Patch.is_idempotent());
+        assert!(!Method::from_bytes(b"get").is_idempotent());
+    }
+}
