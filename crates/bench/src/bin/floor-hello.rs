@@ -16,7 +16,7 @@ use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-/// As long as the answer of `respond: { status: 200, headers: { content-type: text/plain }, body: "pong" }`.
+/// As long as what `respond` sends for `{ headers: { content-type: text/plain }, body: "pong" }`.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
 date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 4\r\n\r\npong";
 

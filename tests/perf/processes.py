@@ -1,0 +1,171 @@
+"""Server processes of one run: started, watched, measured, and always ended.
+
+Owns every child of the run. Promises that whatever way the run ends (done, error, Ctrl-C,
+SIGTERM) each child's whole process group is killed and the temporary folder is removed.
+Never looks inside a server: what it knows comes from /proc and the socket.
+"""
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+START_SECONDS = 10.0
+STOP_SECONDS = 3.0
+
+_running = []
+_folder = None
+
+
+def folder():
+    """The temporary folder of this run."""
+    global _folder
+    if _folder is None:
+        _folder = tempfile.mkdtemp(prefix="tidegate-perf-")
+    return _folder
+
+
+def write(name, text):
+    """Writes a file into the temporary folder and returns its path."""
+    path = os.path.join(folder(), name)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
+
+
+def free_port():
+    """A port nobody listens on now. Another process may take it first; then starting fails."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def pinned(command, core):
+    """The command on one core, or as it was when `core` is None."""
+    return command if core is None else ["taskset", "-c", str(core), *command]
+
+
+class Server:
+    """One server: a process group and the port it answers on."""
+
+    def __init__(self, name, command, port, core=None):
+        self.name = name
+        self.port = port
+        self.log = os.path.join(folder(), f"{name}-{port}.log")
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                pinned(command, core),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=folder(),
+                start_new_session=True,
+            )
+        _running.append(self)
+        self._wait_until_accepting()
+
+    def _wait_until_accepting(self):
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended at once:\n{self.said()}")
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"{self.name} does not accept:\n{self.said()}") from None
+                time.sleep(0.02)
+
+    def said(self):
+        """The end of what it wrote on its standard output and error."""
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read()[-4000:]
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def tasks(self):
+        """Run time in ns of every task of the process tree, by (process, task)."""
+        times = {}
+        for pid in self.tree():
+            for task in _list(f"/proc/{pid}/task"):
+                text = _read(f"/proc/{pid}/task/{task}/schedstat")
+                if text:
+                    times[pid, task] = int(text.split()[0])
+        return times
+
+    def tree(self):
+        """The process and its descendants, as far as they still run."""
+        found, waiting = [], [self.process.pid]
+        while waiting:
+            pid = waiting.pop()
+            found.append(pid)
+            for task in _list(f"/proc/{pid}/task"):
+                waiting += [int(c) for c in _read(f"/proc/{pid}/task/{task}/children").split()]
+        return found
+
+    def rss_bytes(self):
+        """Resident memory of the tree. Pages shared between its processes count in each."""
+        total = 0
+        for pid in self.tree():
+            for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+                if line.startswith("Rss:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self):
+        """Ends the whole process group, with force if it has to be."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, number)
+            except ProcessLookupError:
+                break
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                continue
+        if self in _running:
+            _running.remove(self)
+
+
+def _list(path):
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _read(path):
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def stop_all():
+    """Ends every server and removes the temporary folder."""
+    global _folder
+    for server in list(_running):
+        server.stop()
+    if _folder is not None:
+        shutil.rmtree(_folder, ignore_errors=True)
+        _folder = None
+
+
+def _interrupted(number, _frame):
+    sys.exit(128 + number)
+
+
+atexit.register(stop_all)
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(_number, _interrupted)
