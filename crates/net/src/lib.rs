@@ -5,16 +5,20 @@
 //! a lock another worker may hold while a request runs. Knows no protocol above TCP.
 
 pub mod clock;
+mod datagram;
 mod listener;
+mod names;
 mod outgoing;
 mod receive;
 mod stream;
 pub mod timer;
 pub mod worker;
 
+pub use datagram::Datagram;
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
+pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use receive::detach;
 pub use stream::{Parked, Peer, Stream};

@@ -9,9 +9,11 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::RawFd;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, RawFd};
 
 use bytes::{Bytes, BytesMut};
+use socket2::SockRef;
 
 /// Size of a block.
 const BLOCK: usize = 64 * 1024;
@@ -49,6 +51,23 @@ pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };
         Ok(Received { chunk: room.split().freeze(), drained: 0 < taken && taken < offered })
+    })
+}
+
+/// Reads one datagram into the worker's block. A block is as long as the longest datagram, so none is
+/// cut short.
+pub(crate) fn receive_from(socket: BorrowedFd<'_>) -> io::Result<(Bytes, SocketAddr)> {
+    ROOM.with(|room| {
+        let mut room = room.borrow_mut();
+        if room.capacity() < BLOCK {
+            room.reserve(BLOCK);
+        }
+        let (taken, from) = SockRef::from(&socket).recv_from(room.spare_capacity_mut())?;
+        // SAFETY: the kernel has just initialised `taken` bytes after the current length.
+        unsafe { room.set_len(taken) };
+        let chunk = room.split().freeze();
+        let from = from.as_socket().ok_or(io::ErrorKind::Unsupported)?;
+        Ok((chunk, from))
     })
 }
 

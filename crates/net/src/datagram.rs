@@ -1,0 +1,117 @@
+//! A datagram socket (UDP) on this worker's event loop.
+//!
+//! Receives into the worker's chunk pool, as streams do: a datagram is one owned chunk, whole, and a
+//! dropped receive loses nothing. Promises to hand out datagrams of any length UDP can carry; an empty
+//! one is a datagram like any other and not an end. Never retries, orders or answers by itself.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::receive::receive_from;
+
+/// A bound UDP socket.
+#[derive(Debug)]
+pub struct Datagram {
+    socket: UdpSocket,
+    local: SocketAddr,
+}
+
+impl Datagram {
+    /// Binds on this worker; port 0 lets the kernel choose one.
+    pub fn bind(address: SocketAddr) -> io::Result<Datagram> {
+        let socket = std::net::UdpSocket::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let local = socket.local_addr()?;
+        Ok(Datagram { socket: UdpSocket::from_std(socket)?, local })
+    }
+
+    /// The address that is really bound.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// A datagram that is there now, and its sender; `WouldBlock` if there is none.
+    pub fn try_receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
+        self.socket.try_io(Interest::READABLE, || receive_from(self.socket.as_fd()))
+    }
+
+    /// The next datagram and its sender.
+    pub fn poll_receive_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
+        loop {
+            match self.try_receive_from() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.socket.poll_recv_ready(cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    /// The next datagram and its sender. Dropping this future loses nothing.
+    pub async fn receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
+        poll_fn(|cx| self.poll_receive_from(cx)).await
+    }
+
+    /// Sends one datagram now; `WouldBlock` while the socket's queue is full.
+    pub fn try_send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<()> {
+        self.socket.try_send_to(payload, to).map(drop)
+    }
+
+    /// Sends one datagram. A datagram goes out whole or not at all.
+    pub async fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<()> {
+        self.socket.send_to(payload, to).await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timer::within;
+    use crate::worker::block_on_local;
+    use std::time::Duration;
+
+    fn bind() -> Datagram {
+        Datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_echo_answers_each_datagram_whole_and_in_order() {
+        block_on_local(async {
+            let (server, client) = (bind(), bind());
+            let to = server.local();
+            let echo = tokio::task::spawn_local(async move {
+                for _ in 0..4 {
+                    let (datagram, from) = server.receive_from().await.unwrap();
+                    server.send_to(&datagram, from).await.unwrap();
+                }
+            });
+            // The longest that IPv4 carries, an empty one, and two small ones that must not merge.
+            for payload in [vec![9u8; 65_507], vec![], b"one".to_vec(), b"two".to_vec()] {
+                client.send_to(&payload, to).await.unwrap();
+                let (datagram, from) = client.receive_from().await.unwrap();
+                assert_eq!((&datagram[..], from), (&payload[..], to));
+            }
+            echo.await.unwrap();
+        });
+    }
+
+    #[test]
+    fn nothing_to_receive_waits_and_a_dropped_receive_loses_nothing() {
+        block_on_local(async {
+            let (one, other) = (bind(), bind());
+            let empty = one.try_receive_from().unwrap_err();
+            assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+            assert!(within(Duration::from_millis(4), one.receive_from()).await.is_none());
+            other.try_send_to(b"kept", one.local()).unwrap();
+            assert_eq!(&one.receive_from().await.unwrap().0[..], b"kept");
+        });
+    }
+}
