@@ -1,0 +1,83 @@
+use super::{Decode, DecodeError, Decoder, decode_all};
+use crate::{Coding, encode_all};
+
+const PLENTY: Decode = Decode { output_bytes: 1 << 30, ratio: 1 << 20 };
+
+#[test]
+fn a_bomb_is_refused_before_it_is_unpacked() {
+    let zeros = vec![0_u8; 64 << 20];
+    for coding in Coding::ALL {
+        let bomb = encode_all(coding, 1, &zeros).unwrap();
+        let tight = Decode { output_bytes: 100_000, ratio: u64::MAX };
+        assert_eq!(decode_all(coding, &bomb, tight), Err(DecodeError::TooLarge), "{coding:?}");
+        let thin = Decode { output_bytes: u64::MAX, ratio: 20 };
+        let mut decoder = Decoder::new(coding, thin).unwrap();
+        let mut out = Vec::new();
+        assert_eq!(decoder.decode(&bomb, &mut out), Err(DecodeError::TooDense), "{coding:?}");
+        let allowed = (bomb.len() * 20).max(1 << 20);
+        assert!(out.len() <= allowed, "{coding:?}: {} bytes came out", out.len());
+        assert_eq!(decoder.finish(&mut out), Err(DecodeError::TooDense), "it stays refused");
+    }
+}
+
+#[test]
+fn exactly_the_limit_is_allowed() {
+    for coding in Coding::ALL {
+        let coded = encode_all(coding, 1, &[7; 5_000]).unwrap();
+        for (limit, fits) in [(5_000, true), (4_999, false)] {
+            let allowed = Decode { output_bytes: limit, ratio: 1 };
+            assert_eq!(decode_all(coding, &coded, allowed).is_ok(), fits, "{coding:?} {limit}");
+        }
+    }
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    for coding in Coding::ALL {
+        let coded = encode_all(coding, 1, b"the quick brown fox jumps over the lazy dog").unwrap();
+        for end in 0..coded.len() {
+            let result = decode_all(coding, &coded[..end], PLENTY);
+            assert_eq!(result, Err(DecodeError::Truncated), "{coding:?} cut at {end}");
+        }
+    }
+}
+
+#[test]
+fn damage_and_leftovers_are_corrupt() {
+    for coding in Coding::ALL {
+        let coded = encode_all(coding, 1, &b"abcdefghij".repeat(50)).unwrap();
+        let with_rest = [&coded[..], b"and more than a header"].concat();
+        assert_eq!(decode_all(coding, &with_rest, PLENTY), Err(DecodeError::Corrupt), "{coding:?}");
+        let noise = b"\xff\xfe this was never coded by anybody";
+        assert_eq!(decode_all(coding, noise, PLENTY), Err(DecodeError::Corrupt), "{coding:?}");
+    }
+    let mut gzip = encode_all(Coding::Gzip, 1, b"checked by a sum").unwrap();
+    let sum = gzip.len() - 5;
+    gzip[sum] ^= 1;
+    assert!(decode_all(Coding::Gzip, &gzip, PLENTY).is_err());
+}
+
+#[test]
+fn members_of_gzip_and_frames_of_zstd_follow_each_other() {
+    for coding in [Coding::Gzip, Coding::Zstd] {
+        let one = encode_all(coding, 1, b"one ").unwrap();
+        let two = encode_all(coding, 1, b"two").unwrap();
+        let both = [one, two].concat();
+        assert_eq!(decode_all(coding, &both, PLENTY).unwrap(), b"one two", "{coding:?}");
+    }
+}
+
+#[test]
+fn input_byte_by_byte() {
+    let body = b"a body that is somewhat longer than a word ".repeat(100);
+    for coding in Coding::ALL {
+        let coded = encode_all(coding, 3, &body).unwrap();
+        let mut decoder = Decoder::new(coding, PLENTY).unwrap();
+        let mut out = Vec::new();
+        for byte in &coded {
+            decoder.decode(std::slice::from_ref(byte), &mut out).unwrap();
+        }
+        decoder.finish(&mut out).unwrap();
+        assert!(out == body, "{coding:?}");
+    }
+}
