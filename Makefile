@@ -1,0 +1,107 @@
+# The one door. CI calls the same targets as people do.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# rustup puts cargo here; Debian keeps nginx and haproxy there.
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+# Scenarios run against the binary that was built for them, and do not build it again.
+DEBUG_BINARY := $(CURDIR)/target/debug/tidegate
+RELEASE_BINARY := $(CURDIR)/target/release/tidegate
+REFERENCE := docs/reference
+
+# What `make bench` and `make soak` are told, such as: make bench BENCH="--rows hello --pin"
+BENCH ?=
+SOAK ?=
+# How long each fuzz target runs in `make test` and `make fuzz`.
+FUZZ_SMOKE_SECONDS ?= 5
+FUZZ_SECONDS ?= 300
+
+.PHONY: help
+help: ## say what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
+	  | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+
+.PHONY: run
+run: prepare-build ## build the release binary and start the demo
+	cargo build --release --package tidegate
+	exec $(RELEASE_BINARY) demo
+
+.PHONY: build
+build: prepare-build ## build the release binary
+	cargo build --release --package tidegate
+
+.PHONY: test
+test: prepare-test ## everything: format, lints, all tests, generated files, fuzz targets for seconds
+	@$(MAKE) format-check lint test-rust check-generated perf-smoke
+	@tests/doors/fuzz $(FUZZ_SMOKE_SECONDS)
+
+.PHONY: check
+check: prepare-build ## the quick half of `make test`: format, lints, the rules of the house
+	@$(MAKE) format-check lint
+	cargo test --quiet --package scenarios --test house
+
+.PHONY: fmt
+fmt: ## format everything
+	cargo fmt --all
+	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml; fi
+
+.PHONY: bench
+bench: prepare-bench ## measure CPU per request against nginx and haproxy (BENCH="…" for tests/perf/measure)
+	cargo build --release --package tidegate --package bench
+	tests/perf/measure --tidegate $(RELEASE_BINARY) $(BENCH)
+
+.PHONY: soak
+soak: prepare-bench ## load and reloads for ten minutes: no error, no growth (SOAK="…" for tests/perf/soak)
+	cargo build --release --package tidegate
+	tests/perf/soak --tidegate $(RELEASE_BINARY) $(SOAK)
+
+.PHONY: fuzz
+fuzz: prepare-test ## run every fuzz target for five minutes
+	tests/doors/fuzz $(FUZZ_SECONDS)
+
+.PHONY: generate
+generate: build-debug ## write the generated pages of docs/reference
+	mkdir -p $(REFERENCE)
+	$(DEBUG_BINARY) schema > $(REFERENCE)/schema.json
+	$(DEBUG_BINARY) schema --markdown > $(REFERENCE)/configuration.md
+
+.PHONY: check-generated
+check-generated: build-debug ## see that docs/reference is what `make generate` writes
+	@$(DEBUG_BINARY) schema | diff -u $(REFERENCE)/schema.json - \
+	  || { echo "$(REFERENCE)/schema.json is stale: make generate"; exit 1; }
+	@$(DEBUG_BINARY) schema --markdown | diff -u $(REFERENCE)/configuration.md - \
+	  || { echo "$(REFERENCE)/configuration.md is stale: make generate"; exit 1; }
+
+# Steps of the above.
+
+.PHONY: prepare-build prepare-test prepare-bench
+prepare-build prepare-test prepare-bench: prepare-%:
+	@tests/doors/prepare $*
+
+.PHONY: build-debug
+build-debug:
+	cargo build --workspace
+
+.PHONY: format-check
+format-check:
+	cargo fmt --all -- --check
+	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml -- --check; fi
+
+.PHONY: lint
+lint:
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+
+.PHONY: test-rust
+test-rust: build-debug
+	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace --no-fail-fast
+
+# Shows that the measuring works, not what it measures: a debug binary, one second a round.
+.PHONY: perf-smoke
+perf-smoke: build-debug
+	@if command -v python3 >/dev/null; then \
+	  tests/perf/measure --tidegate $(DEBUG_BINARY) --rows hello,proxy,filters \
+	    --connections 16 --seconds 1 --rounds 2; \
+	else echo "perf-smoke: skipped, there is no python3"; fi
