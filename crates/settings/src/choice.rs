@@ -1,0 +1,197 @@
+//! [`choice!`](crate::choice): one of several words or one-key maps, declared once.
+
+use crate::node::{MapKey, Node, Value};
+use crate::reader::Reader;
+
+/// Declares an enum. A variant without payload is written as its word, one with payload as a map with one key:
+///
+/// ```
+/// settings::choice! {
+///     /// How a server is picked.
+///     pub enum Balance {
+///         /// The better of two picked at random.
+///         P2c = "p2c",
+///         /// Always the same server for the same key.
+///         Hash(settings::Key) = "hash",
+///     }
+///     later: maglev;      // optional: refused with "comes later"
+/// }
+/// # fn main() {
+/// assert_eq!(settings::read(&settings::node!("p2c")), Ok(Balance::P2c));
+/// assert!(matches!(settings::read(&settings::node!({ "hash": "client_ip" })), Ok(Balance::Hash(_))));
+/// # }
+/// ```
+#[macro_export]
+macro_rules! choice {
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis enum $name:ident {
+            $(
+                $(#[doc = $vdoc:literal])*
+                $variant:ident $(($payload:ty))? = $word:literal
+            ),+ $(,)?
+        }
+        $(later: $($later:ident),+ $(,)? ;)?
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis enum $name {
+            $($(#[doc = $vdoc])* $variant $(($payload))?,)+
+        }
+
+        impl $crate::Setting for $name {
+            fn schema(defs: &mut $crate::Defs) -> $crate::Schema {
+                defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
+                    $crate::Def::Choice($crate::ChoiceDef {
+                        doc: $crate::doc(&[$($doc),*]),
+                        variants: vec![$($crate::Variant {
+                            name: $word,
+                            doc: $crate::doc(&[$($vdoc),*]),
+                            payload: None $(.or(Some(<$payload as $crate::Setting>::schema(_defs))))?,
+                        }),+],
+                        later: &[$($(stringify!($later)),+)?],
+                    })
+                })
+            }
+
+            fn read(node: &$crate::Node, reader: &mut $crate::Reader<'_>) -> Option<Self> {
+                const WORDS: &[(&str, bool)] =
+                    &[$(($word, false $(|| $crate::macros::yes(stringify!($payload)))?)),+];
+                const LATER: &[&str] = &[$($(stringify!($later)),+)?];
+                let (word, _payload) = $crate::macros::chosen(node, WORDS, LATER, reader)?;
+                $($crate::choice! { @variant $name $variant word _payload reader $word $(, $payload)? })+
+                None
+            }
+        }
+    };
+
+    (@variant $name:ident $variant:ident $w:ident $p:ident $reader:ident $word:literal) => {
+        if $w == $word {
+            return Some($name::$variant);
+        }
+    };
+    (@variant $name:ident $variant:ident $w:ident $p:ident $reader:ident $word:literal, $payload:ty) => {
+        if $w == $word {
+            return <$payload as $crate::Setting>::read($p, $reader).map($name::$variant);
+        }
+    };
+}
+
+/// For a constant of the macro: a variant has a payload when this is called.
+pub const fn yes(_: &str) -> bool {
+    true
+}
+
+/// The word chosen at a node and its payload (the node itself for a bare word), or a mistake.
+pub fn chosen<'n>(
+    node: &'n Node,
+    words: &[(&'static str, bool)],
+    later: &[&str],
+    reader: &mut Reader<'_>,
+) -> Option<(&'n str, &'n Node)> {
+    let listed = || words.iter().map(|(word, _)| *word);
+    let (name, span, payload) = match &node.value {
+        Value::Scalar(scalar) => (scalar.text.as_str(), node.span, None),
+        Value::Map(_) => {
+            let (key, payload) = tagged(node, reader)?;
+            (key.name.as_str(), key.span, Some(payload))
+        }
+        _ => {
+            let all = listed().collect::<Vec<_>>().join(", ");
+            reader.expected(node, &format!("one of {all}"));
+            return None;
+        }
+    };
+    let Some((word, has_payload)) = words.iter().find(|(word, _)| *word == name) else {
+        if later.contains(&name) {
+            reader.report().comes_later(span, name);
+        } else {
+            let shown = match &node.value {
+                Value::Scalar(scalar) => scalar.shown(),
+                _ => name,
+            };
+            reader.report().unknown(span, "choice", shown, listed());
+        }
+        return None;
+    };
+    match (has_payload, payload) {
+        (true, Some(payload)) => Some((name, payload)),
+        (false, None) => Some((name, node)),
+        (true, None) => {
+            reader
+                .mistake(span, format!("`{word}` needs a value"))
+                .help(format!("write {{ {word}: … }}"));
+            None
+        }
+        (false, Some(_)) => {
+            reader
+                .mistake(span, format!("`{word}` takes no value"))
+                .help(format!("write {word} alone"));
+            None
+        }
+    }
+}
+
+/// The only key of a one-key map such as `{ rate_limit: {…} }` and its value, or a mistake.
+pub fn tagged<'n>(node: &'n Node, reader: &mut Reader<'_>) -> Option<(&'n MapKey, &'n Node)> {
+    match &node.value {
+        Value::Map(entries) if entries.len() == 1 => entries.first().map(|(key, node)| (key, node)),
+        Value::Map(entries) if entries.is_empty() => {
+            reader.expected(node, "a map with one key").message.push_str(" without keys");
+            None
+        }
+        Value::Map(entries) => {
+            let names: Vec<_> = entries.iter().map(|(key, _)| key.name.as_str()).collect();
+            let second = entries[1].0.span;
+            reader.mistake(
+                second,
+                format!("only one key can stand here, not {}", names.join(" and ")),
+            );
+            None
+        }
+        _ => {
+            reader.expected(node, "a map with one key");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Size, node, read};
+
+    crate::choice! {
+        /// How.
+        pub(crate) enum How {
+            /// Fast.
+            Fast = "fast",
+            /// With room.
+            Room(Size) = "room",
+        }
+        later: slow;
+    }
+
+    #[test]
+    fn words_and_one_key_maps() {
+        assert_eq!(read(&node!("fast")), Ok(How::Fast));
+        assert_eq!(read(&node!({ "room": "1KiB" })), Ok(How::Room(Size::from_bytes(1024))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (node, expected) in [
+            (node!("fats"), "unknown choice \"fats\", did you mean \"fast\"?"),
+            (node!("slow"), "`slow` comes later"),
+            (node!({ "slow": 1 }), "`slow` comes later"),
+            (node!("room"), "`room` needs a value"),
+            (node!({ "fast": 1 }), "`fast` takes no value"),
+            (node!({ "room": "many" }), "\"many\""),
+            (node!({ "room": "1B", "fast": 1 }), "only one key can stand here, not room and fast"),
+            (node!({}), "expected a map with one key, found a map without keys"),
+            (node!([]), "expected one of fast, room, found a list"),
+        ] {
+            let out = read::<How>(&node).unwrap_err();
+            assert!(out.contains(expected), "{out}\nwanted {expected}");
+        }
+    }
+}

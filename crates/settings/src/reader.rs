@@ -1,0 +1,133 @@
+//! What a setting is handed while it is read: where to report, and what the rest of the configuration must know later.
+//!
+//! Promises: reading never stops at the first mistake; a `None` from a reader means that a mistake was reported.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use crate::node::{Node, Scalar, Span, Value};
+use crate::report::{Mistake, Report};
+use crate::spanned::Spanned;
+
+/// The largest file that a `{ file: path }` is read from.
+pub const SETTING_FILE_BYTES: u64 = 1 << 20;
+
+/// Reads settings out of nodes and into a report.
+pub struct Reader<'a> {
+    report: &'a mut Report,
+    path_variables: Vec<Spanned<String>>,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> Reader<'a> {
+    pub fn new(report: &'a mut Report) -> Self {
+        Reader { report, path_variables: Vec::new(), files: Vec::new() }
+    }
+
+    pub fn report(&mut self) -> &mut Report {
+        self.report
+    }
+
+    /// Reports that something is wrong at a place.
+    pub fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Mistake {
+        self.report.mistake(span, message)
+    }
+
+    /// Reports that this node is not what is wanted here: `expected a list, found "x"`.
+    pub fn expected(&mut self, node: &Node, what: &str) -> &mut Mistake {
+        self.report.mistake(node.span, format!("expected {what}, found {}", node.found()))
+    }
+
+    /// The scalar at this node, or a mistake.
+    pub fn scalar<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Scalar> {
+        match &node.value {
+            Value::Scalar(scalar) => Some(scalar),
+            _ => {
+                self.expected(node, what);
+                None
+            }
+        }
+    }
+
+    /// Reads a scalar through `FromStr`. Its error completes the sentence `"typed" …`, as in `"5" has no unit`.
+    pub fn parse<T>(&mut self, node: &Node, what: &str) -> Option<T>
+    where
+        T: FromStr,
+        T::Err: std::fmt::Display,
+    {
+        let scalar = self.scalar(node, what)?;
+        match scalar.text.parse() {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refuse(node, scalar, &error.to_string()).help(format!("expected {what}"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn refuse(&mut self, node: &Node, scalar: &Scalar, why: &str) -> &mut Mistake {
+        self.report.mistake(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
+    }
+
+    /// Where a relative path written at this place leads: paths start at the folder of the file that wrote them.
+    pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
+        match self.report.dir(span) {
+            Some(dir) if path.is_relative() => dir.join(path),
+            _ => path.to_owned(),
+        }
+    }
+
+    /// The content of a (regular, not too large) file that a setting names, and a note that we depend on it.
+    pub fn read_file(&mut self, span: Span, path: &Path) -> Option<Vec<u8>> {
+        let full = self.resolve(span, path);
+        let content =
+            std::fs::metadata(&full).map_err(|e| e.to_string()).and_then(|about| {
+                match (about.is_file(), about.len()) {
+                    (false, _) => Err("it is not a file".to_owned()),
+                    (_, len) if len > SETTING_FILE_BYTES => {
+                        Err(format!("it is too large ({len} bytes)"))
+                    }
+                    _ => std::fs::read(&full).map_err(|e| e.to_string()),
+                }
+            });
+        self.files.push(full.clone());
+        match content {
+            Ok(bytes) => Some(bytes),
+            Err(why) => {
+                self.report.mistake(span, format!("cannot read {}: {why}", full.display()));
+                None
+            }
+        }
+    }
+
+    /// Notes that something other than configuration was read from this file, so that a watcher may watch it.
+    pub fn depends_on(&mut self, path: PathBuf) {
+        self.files.push(path);
+    }
+
+    /// Every file that settings were read from so far.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    pub(crate) fn uses_path_variable(&mut self, name: &str, span: Span) {
+        self.path_variables.push(Spanned { value: name.to_owned(), span });
+    }
+
+    /// The `{path.NAME}` variables read since the last call: whoever knows the route's path checks that it has them.
+    pub fn take_path_variables(&mut self) -> Vec<Spanned<String>> {
+        std::mem::take(&mut self.path_variables)
+    }
+}
+
+/// Reads one setting from a node that no document wrote: for tests and command-line options.
+///
+/// The error is the rendered report.
+pub fn read<T: crate::Setting>(node: &Node) -> Result<T, String> {
+    let mut report = Report::new();
+    let value = T::read(node, &mut Reader::new(&mut report));
+    match value {
+        Some(value) if report.is_empty() => Ok(value),
+        _ => Err(report.render()),
+    }
+}

@@ -1,0 +1,268 @@
+//! [`record!`](crate::record): a map with known keys, declared once.
+//!
+//! Owns the reading of such maps: unknown keys with their nearest word, keys that come later, missing keys, defaults
+//! read by the same reader as what users type, ranges.
+
+use crate::node::{MapKey, Node, Value, quote};
+use crate::reader::{Reader, read};
+use crate::setting::Setting;
+
+/// Declares a struct that is read from a map. See the [crate documentation](crate) for a whole example.
+///
+/// ```text
+/// settings::record! {
+///     /// What it is: one sentence, then details. Becomes the reference page and the schema's description.
+///     pub struct Name {
+///         /// What the key does.
+///         pub key: Type = default { in low..=high, example value, example value },
+///         /// Without a default the key is required, unless its type is an `Option`.
+///         pub other: Option<Type>,
+///     }
+///     // each of these is optional; they stand in this order
+///     later: promised, but_not_built;     // refused with "comes later"
+///     short: key;                         // a value that is no map stands for `{ key: value }`
+///     check: function;                    // fn(&Name, &Node, &mut Reader<'_>), for what spans several keys
+/// }
+/// ```
+///
+/// Defaults, bounds and examples are written as [`node!`](crate::node) takes them: `"1s"`, `50`, `true`, `[]`, `{}`,
+/// `["GET", "HEAD"]`, `null`. A record whose every field has a default also gets `Default`.
+#[macro_export]
+macro_rules! record {
+    // Every field has a default: the struct has one too.
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $fdoc:literal])*
+                $fvis:vis $field:ident : $ty:ty = $default:tt $({ $($opts:tt)* })?
+            ),* $(,)?
+        }
+        $($clauses:tt)*
+    ) => {
+        $crate::record! { @build
+            $(#[doc = $doc])*
+            $vis struct $name {
+                $($(#[doc = $fdoc])* $fvis $field : $ty = $default $({ $($opts)* })?,)*
+            }
+            $($clauses)*
+        }
+
+        impl ::std::default::Default for $name {
+            fn default() -> Self {
+                // No input reaches this: a test calls `settings::verify` for every declaration.
+                $crate::read(&$crate::node!({})).expect("every field has a valid default")
+            }
+        }
+    };
+    (
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident { $($fields:tt)* }
+        $($clauses:tt)*
+    ) => {
+        $crate::record! { @build
+            $(#[doc = $doc])*
+            $vis struct $name { $($fields)* }
+            $($clauses)*
+        }
+    };
+
+    (@build
+        $(#[doc = $doc:literal])*
+        $vis:vis struct $name:ident {
+            $(
+                $(#[doc = $fdoc:literal])*
+                $fvis:vis $field:ident : $ty:ty $(= $default:tt)? $({ $($opts:tt)* })?
+            ),* $(,)?
+        }
+        $(later: $($later:ident),+ $(,)? ;)?
+        $(short: $short:ident ;)?
+        $(check: $check:path ;)?
+    ) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        $vis struct $name {
+            $($(#[doc = $fdoc])* $fvis $field: $ty,)*
+        }
+
+        impl $crate::Setting for $name {
+            fn schema(defs: &mut $crate::Defs) -> $crate::Schema {
+                defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
+                    $crate::Def::Record($crate::RecordDef {
+                        doc: $crate::doc(&[$($doc),*]),
+                        fields: vec![$({
+                            let mut field = $crate::Field {
+                                key: $crate::macros::key(stringify!($field)),
+                                doc: $crate::doc(&[$($fdoc),*]),
+                                schema: <$ty as $crate::Setting>::schema(_defs),
+                                default: None $(.or(Some($crate::node!($default))))?,
+                                required: <$ty as $crate::Setting>::missing().is_none(),
+                                range: None,
+                                examples: Vec::new(),
+                                accepts: |node| $crate::read::<$ty>(node).map(drop),
+                            };
+                            field.required &= field.default.is_none();
+                            $($crate::record! { @describe field [$ty] $($opts)* })?
+                            field
+                        }),*],
+                        later: &[$($(stringify!($later)),+)?],
+                        short: None $(.or(Some($crate::macros::key(stringify!($short)))))?,
+                    })
+                })
+            }
+
+            fn read(node: &$crate::Node, reader: &mut $crate::Reader<'_>) -> Option<Self> {
+                const KEYS: &[&str] = &[$(stringify!($field)),*];
+                const LATER: &[&str] = &[$($(stringify!($later)),+)?];
+                const SHORT: Option<&str> = [$(Some(stringify!($short)),)? None][0];
+                let _fields = $crate::macros::Fields::open(node, KEYS, LATER, SHORT, reader)?;
+                $(
+                    let default: Option<$crate::Node> = None $(.or(Some($crate::node!($default))))?;
+                    let $field: Option<$ty> = _fields.read(stringify!($field), default, reader);
+                    $($crate::record! { @check $field _fields reader $($opts)* })?
+                )*
+                let this = $name { $($field: $field?),* };
+                $($check(&this, node, reader);)?
+                Some(this)
+            }
+        }
+    };
+
+    (@describe $out:ident [$ty:ty]) => {};
+    (@describe $out:ident [$ty:ty] in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
+        $out.range = Some(($crate::node!($low), $crate::node!($high)));
+        $out.accepts = |node| {
+            $crate::macros::accepts::<$ty>(node, &$crate::node!($low), &$crate::node!($high))
+        };
+        $($crate::record! { @describe $out [$ty] $($rest)* })?
+    };
+    (@describe $out:ident [$ty:ty] example $example:tt $(, $($rest:tt)*)?) => {
+        $out.examples.push($crate::node!($example));
+        $($crate::record! { @describe $out [$ty] $($rest)* })?
+    };
+
+    (@check $field:ident $fields:ident $reader:ident) => {};
+    (@check $field:ident $fields:ident $reader:ident in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
+        let $field = $fields.within(
+            stringify!($field), $field, &$crate::node!($low), &$crate::node!($high), $reader);
+        $($crate::record! { @check $field $fields $reader $($rest)* })?
+    };
+    (@check $field:ident $fields:ident $reader:ident example $e:tt $(, $($rest:tt)*)?) => {
+        $($crate::record! { @check $field $fields $reader $($rest)* })?
+    };
+}
+
+/// The key a field is written as: `r#match` is `match`.
+pub fn key(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
+/// A map whose keys have been checked, ready to be read field by field.
+pub struct Fields<'n> {
+    node: &'n Node,
+    entries: &'n [(MapKey, Node)],
+    /// The value itself, where it stands for one of the fields.
+    short: Option<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    /// Checks the keys. Values are read, and their mistakes reported, even when a key is wrong.
+    pub fn open(
+        node: &'n Node,
+        keys: &'static [&'static str],
+        later: &'static [&'static str],
+        short: Option<&'static str>,
+        reader: &mut Reader<'_>,
+    ) -> Option<Self> {
+        let entries: &[(MapKey, Node)] = match &node.value {
+            Value::Map(entries) => entries,
+            // `compress:` with nothing after it is a map without keys.
+            Value::Null => &[],
+            _ if short.is_some() => return Some(Fields { node, entries: &[], short }),
+            _ => {
+                reader.expected(node, "a map");
+                return None;
+            }
+        };
+        for (written, _) in entries {
+            let name = written.name.as_str();
+            if later.contains(&name) {
+                reader.report().comes_later(written.span, name);
+            } else if !keys.iter().any(|k| key(k) == name) {
+                reader.report().unknown(written.span, "key", name, keys.iter().map(|k| key(k)));
+            }
+        }
+        Some(Fields { node, entries, short: None })
+    }
+
+    fn written(&self, name: &str) -> Option<&'n Node> {
+        if let Some(short) = self.short {
+            return (key(short) == name).then_some(self.node);
+        }
+        self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
+    }
+
+    /// The field as written, else its default, else what its type says of a missing one, else a mistake.
+    pub fn read<T: Setting>(
+        &self,
+        field: &'static str,
+        default: Option<Node>,
+        reader: &mut Reader<'_>,
+    ) -> Option<T> {
+        let name = key(field);
+        if let Some(written) = self.written(name) {
+            return T::read(written, reader);
+        }
+        if let Some(default) = default {
+            return T::read(&default, reader);
+        }
+        let value = T::missing();
+        if value.is_none() {
+            reader.mistake(self.node.span, format!("key {} is missing", quote(name)));
+        }
+        value
+    }
+
+    /// Refuses a written value outside its range. The bounds are read as if the user had typed them.
+    pub fn within<T: Setting + PartialOrd>(
+        &self,
+        field: &'static str,
+        value: Option<T>,
+        low: &Node,
+        high: &Node,
+        reader: &mut Reader<'_>,
+    ) -> Option<T> {
+        let value = value?;
+        let Some(written) = self.written(key(field)).filter(|node| !node.is_null()) else {
+            return Some(value);
+        };
+        if value >= T::read(low, reader)? && value <= T::read(high, reader)? {
+            return Some(value);
+        }
+        let outside = outside(written, low, high);
+        reader.mistake(written.span, format!("{} {outside}", key(field)));
+        None
+    }
+}
+
+fn outside(written: &Node, low: &Node, high: &Node) -> String {
+    let (low, high) = (low.text().unwrap_or_default(), high.text().unwrap_or_default());
+    format!("{} is not between {low} and {high}", written.found())
+}
+
+/// Would a field of this type and range take this node?
+pub fn accepts<T: Setting + PartialOrd>(
+    node: &Node,
+    low: &Node,
+    high: &Node,
+) -> Result<(), String> {
+    let (value, from, to) = (read::<T>(node)?, read::<T>(low)?, read::<T>(high)?);
+    match node.is_null() || (from..=to).contains(&value) {
+        true => Ok(()),
+        false => Err(outside(node, low, high)),
+    }
+}
+
+#[cfg(test)]
+#[path = "record/tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+use crate::{Def, Defs, Duration, Node, Reader, Setting, node, read};
+
+crate::record! {
+    /// A thing.
+    ///
+    /// With details.
+    pub(crate) struct Thing {
+        /// How long.
+        pub(crate) timeout: Duration = "1s" { in "1ms"..="1h", example "5s" },
+        /// How many.
+        pub(crate) count: u32 = 5 { in 1..=10 },
+        /// A word of Rust.
+        pub(crate) r#match: Vec<String> = [],
+        /// Perhaps.
+        pub(crate) maybe: Option<String> = null,
+    }
+    later: tls, proxy_protocol;
+}
+
+crate::record! {
+    /// A server.
+    pub(crate) struct Server {
+        /// Where.
+        pub(crate) address: String,
+        /// Weight.
+        pub(crate) weight: u32 = 1 { in 1..=100 },
+        /// Limit.
+        pub(crate) limit: Option<u32> { in 2..=3 },
+        /// Inner.
+        pub(crate) thing: Thing = {},
+    }
+    short: address;
+    check: check_server;
+}
+
+crate::record! {
+    /// Nothing to set.
+    pub(crate) struct Empty {}
+}
+
+fn check_server(server: &Server, node: &Node, reader: &mut Reader<'_>) {
+    if server.address == "bad" && server.weight == 7 {
+        reader.mistake(node.span, "bad servers have no weight 7");
+    }
+}
+
+#[test]
+fn defaults_come_from_the_declaration() {
+    let thing = Thing::default();
+    assert_eq!(thing.timeout, Duration::from_secs(1));
+    assert_eq!((thing.count, thing.r#match.len(), thing.maybe.clone()), (5, 0, None));
+    assert_eq!(read(&node!(null)), Ok(thing));
+    assert_eq!(Empty::default(), Empty {});
+}
+
+#[test]
+fn what_is_written_counts() {
+    let thing: Thing = read(&node!({ "timeout": "5s", "match": ["a"], "maybe": "x" })).unwrap();
+    assert_eq!(thing.timeout.to_string(), "5s");
+    assert_eq!((thing.r#match.as_slice(), thing.maybe.as_deref()), (&["a".into()][..], Some("x")));
+}
+
+#[test]
+fn the_short_form_stands_for_a_key() {
+    let short: Server = read(&node!("a:1")).unwrap();
+    let long: Server = read(&node!({ "address": "a:1", "weight": 1 })).unwrap();
+    assert_eq!(short, long);
+}
+
+#[test]
+fn all_mistakes_at_once() {
+    let out = read::<Thing>(&node!({ "tiemout": "5s", "count": 11, "match": 3, "tls": {} }));
+    let out = out.unwrap_err();
+    for expected in [
+        "unknown key \"tiemout\", did you mean \"timeout\"?",
+        "count \"11\" is not between 1 and 10",
+        "expected a list, found \"3\"",
+        "`tls` comes later",
+    ] {
+        assert!(out.contains(expected), "{out}\nwanted {expected}");
+    }
+    assert!(
+        read::<Server>(&node!({ "weight": 2 })).unwrap_err().contains("\"address\" is missing")
+    );
+    assert!(read::<Thing>(&node!([])).unwrap_err().contains("expected a map, found a list"));
+}
+
+#[test]
+fn ranges_hold_for_optional_fields_too() {
+    assert!(read::<Server>(&node!({ "address": "a", "limit": 4 })).is_err());
+    assert_eq!(read::<Server>(&node!({ "address": "a", "limit": 3 })).unwrap().limit, Some(3));
+    assert_eq!(read::<Server>(&node!({ "address": "a", "limit": null })).unwrap().limit, None);
+}
+
+#[test]
+fn a_check_sees_the_whole_record() {
+    let out = read::<Server>(&node!({ "address": "bad", "weight": 7 })).unwrap_err();
+    assert!(out.contains("no weight 7"), "{out}");
+}
+
+#[test]
+fn the_description_is_the_declaration() {
+    let mut defs = Defs::default();
+    Server::schema(&mut defs);
+    let names: Vec<_> = defs.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["settings::record::tests::Server", "settings::record::tests::Thing"]);
+    let Some(Def::Record(thing)) = defs.get(names[1]) else { panic!("not a record") };
+    assert_eq!(thing.doc, "A thing.\n\nWith details.");
+    assert_eq!(thing.later, ["tls", "proxy_protocol"]);
+    assert_eq!(thing.fields[0].examples, [node!("5s")]);
+    assert_eq!(thing.fields[0].range, Some((node!("1ms"), node!("1h"))));
+    assert_eq!(thing.fields[2].key, "match");
+    let Some(Def::Record(server)) = defs.get(names[0]) else { panic!("not a record") };
+    assert_eq!(server.short, Some("address"));
+    let required: Vec<_> = server.fields.iter().map(|field| field.required).collect();
+    assert_eq!(required, [true, false, false, false]);
+}

@@ -1,0 +1,158 @@
+//! Collects mistakes, so that a user sees all of them at once and in the order of the file.
+//!
+//! Owns the texts of the documents, to show excerpts from. Promises: a mistake names what was typed and, where one is
+//! near, what was probably meant. Never shows the value of an environment variable or of an inline secret it knows of.
+
+use std::path::{Path, PathBuf};
+
+use crate::nearest::nearest;
+use crate::node::{SourceId, Span, quote};
+
+/// How many mistakes are kept: past it nobody reads, and a hostile document must not fill memory.
+pub const MISTAKES_KEPT: usize = 200;
+
+/// One thing that is wrong and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    pub span: Span,
+    /// One sentence, no full stop.
+    pub message: String,
+    /// What to do about it, where there is something to say.
+    pub help: Option<String>,
+}
+
+impl Mistake {
+    pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+/// A document that spans point into.
+#[derive(Clone, Debug)]
+pub(crate) struct Document {
+    pub(crate) name: String,
+    pub(crate) text: String,
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// The collector.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub(crate) documents: Vec<Document>,
+    mistakes: Vec<Mistake>,
+    left_out: usize,
+    pub(crate) masked: Vec<Span>,
+}
+
+impl Report {
+    pub fn new() -> Self {
+        Report::default()
+    }
+
+    /// Makes a document known: its name in messages, its text for excerpts, and the folder its relative paths start at.
+    pub fn add_document(&mut self, name: &str, text: &str, dir: Option<&Path>) -> SourceId {
+        let id = SourceId(u32::try_from(self.documents.len()).unwrap_or(u32::MAX));
+        self.documents.push(Document {
+            name: name.to_owned(),
+            text: text.to_owned(),
+            dir: dir.map(Path::to_owned),
+        });
+        id
+    }
+
+    /// The folder that relative paths written at this place start at.
+    pub fn dir(&self, span: Span) -> Option<&Path> {
+        self.documents.get(span.source.0 as usize)?.dir.as_deref()
+    }
+
+    pub fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Mistake {
+        if self.mistakes.len() >= MISTAKES_KEPT {
+            self.left_out += 1;
+            self.mistakes.truncate(MISTAKES_KEPT - 1);
+        }
+        let at = self.mistakes.len();
+        self.mistakes.push(Mistake { span, message: message.into(), help: None });
+        &mut self.mistakes[at]
+    }
+
+    /// `unknown key "tiemout", did you mean "timeout"?`; without a near word, the help lists what would be valid.
+    pub fn unknown<'a>(
+        &mut self,
+        span: Span,
+        what: &str,
+        word: &str,
+        valid: impl IntoIterator<Item = &'a str>,
+    ) -> &mut Mistake {
+        self.not_valid(span, format!("unknown {what} {}", quote(word)), word, valid)
+    }
+
+    /// A reference to a name that nothing declares: `there is no upstream "catalgo", did you mean "catalog"?`.
+    pub fn dangling<'a>(
+        &mut self,
+        span: Span,
+        what: &str,
+        name: &str,
+        declared: impl IntoIterator<Item = &'a str>,
+    ) -> &mut Mistake {
+        self.not_valid(span, format!("there is no {what} {}", quote(name)), name, declared)
+    }
+
+    fn not_valid<'a>(
+        &mut self,
+        span: Span,
+        message: String,
+        word: &str,
+        valid: impl IntoIterator<Item = &'a str>,
+    ) -> &mut Mistake {
+        const LISTED: usize = 30;
+        let valid: Vec<&str> = valid.into_iter().collect();
+        if let Some(near) = nearest(word, valid.iter().copied()) {
+            return self.mistake(span, format!("{message}, did you mean {}?", quote(near)));
+        }
+        let mistake = self.mistake(span, message);
+        if !valid.is_empty() {
+            let dots = if valid.len() > LISTED { ", …" } else { "" };
+            let listed = valid.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+            mistake.help(format!("valid here: {listed}{dots}"));
+        }
+        mistake
+    }
+
+    /// A promised name that is not built yet.
+    pub fn comes_later(&mut self, span: Span, name: &str) -> &mut Mistake {
+        self.mistake(span, format!("`{name}` comes later"))
+            .help("this version does not have it yet; leave it out")
+    }
+
+    /// A declared name that nothing uses.
+    pub fn unused(&mut self, span: Span, what: &str, name: &str) -> &mut Mistake {
+        self.mistake(span, format!("{what} {} is never used", quote(name)))
+            .help("use it or remove it")
+    }
+
+    /// Excerpts will not show this place: a secret was written there.
+    pub fn mask(&mut self, span: Span) {
+        self.masked.push(span);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.mistakes.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.mistakes.len() + self.left_out
+    }
+
+    /// All mistakes in the order of the documents, each once.
+    pub fn mistakes(&self) -> Vec<&Mistake> {
+        let mut sorted: Vec<&Mistake> = self.mistakes.iter().collect();
+        sorted.sort_by_key(|mistake| mistake.span);
+        sorted.dedup();
+        sorted
+    }
+
+    pub(crate) fn left_out(&self) -> usize {
+        self.left_out
+    }
+}

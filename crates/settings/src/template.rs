@@ -1,0 +1,298 @@
+//! Text with variables, `https://{host}{path}`, and keys, `header.x-user`. Parsed here, filled in by `exchange`.
+//!
+//! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is a mistake with the nearest valid one;
+//! what is displayed reads back as the same template.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::variable::{Allow, NAMES, Variable};
+use crate::{Defs, Node, Reader, Schema, Setting};
+
+/// Text with variables in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Template {
+    pub parts: Vec<Part>,
+}
+
+/// A piece of a [`Template`]. Two texts never stand side by side, and none is empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    Text(String),
+    Var(Variable),
+}
+
+/// How many parts a template may have.
+pub const TEMPLATE_PARTS: usize = 256;
+
+impl Template {
+    pub fn parse(text: &str, allow: Allow) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '{' if chars.next_if_eq(&'{').is_some() => literal.push('{'),
+                '}' if chars.next_if_eq(&'}').is_some() => literal.push('}'),
+                '{' => {
+                    let mut name = String::new();
+                    loop {
+                        match chars.next() {
+                            Some('}') => break,
+                            Some('{') | None => {
+                                return Err(
+                                    "has a { without its }: a brace itself is {{".to_owned()
+                                );
+                            }
+                            Some(c) => name.push(c),
+                        }
+                    }
+                    let variable = Variable::parse(&name, allow)?;
+                    if !literal.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(Part::Var(variable));
+                }
+                '}' => return Err("has a } without its {: a brace itself is }}".to_owned()),
+                c => literal.push(c),
+            }
+            if parts.len() > TEMPLATE_PARTS {
+                return Err(format!("has more than {TEMPLATE_PARTS} parts"));
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal));
+        }
+        Ok(Template { parts })
+    }
+
+    /// A template that is this text, whatever is in it.
+    pub fn literal(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let parts = if text.is_empty() { Vec::new() } else { vec![Part::Text(text)] };
+        Template { parts }
+    }
+
+    /// The text, when there is no variable in it: what can be made once instead of per request.
+    pub fn as_literal(&self) -> Option<&str> {
+        match self.parts.as_slice() {
+            [] => Some(""),
+            [Part::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn variables(&self) -> impl Iterator<Item = &Variable> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Var(variable) => Some(variable),
+            Part::Text(_) => None,
+        })
+    }
+
+    fn read_allowing(node: &Node, allow: Allow, reader: &mut Reader<'_>) -> Option<Self> {
+        let scalar = reader.scalar(node, "text, perhaps with variables such as {host}")?;
+        let parsed = Template::parse(&scalar.text, allow);
+        noted(parsed, node, reader)
+    }
+}
+
+/// Reports why a template is none; tells the reader which parameters of the path it wants.
+fn noted(
+    parsed: Result<Template, String>,
+    node: &Node,
+    reader: &mut Reader<'_>,
+) -> Option<Template> {
+    match parsed {
+        Ok(template) => {
+            for variable in template.variables() {
+                if let Variable::PathParam(name) = variable {
+                    reader.uses_path_variable(name, node.span);
+                }
+            }
+            Some(template)
+        }
+        Err(why) if why.contains("variable") => {
+            // Words from the environment may be secret: only what was typed is shown.
+            let hidden = matches!(&node.value, crate::Value::Scalar(s) if s.typed.is_some());
+            let why = if hidden { "unknown variable".to_owned() } else { why };
+            reader.mistake(node.span, why).help(format!("the variables are {NAMES}"));
+            None
+        }
+        Err(why) => {
+            let found = node.found();
+            reader.mistake(node.span, format!("{found} {why}"));
+            None
+        }
+    }
+}
+
+impl FromStr for Template {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Template::parse(text, Allow::Request)
+    }
+}
+
+impl fmt::Display for Template {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(&text.replace('{', "{{").replace('}', "}}"))?,
+                Part::Var(variable) => write!(f, "{{{variable}}}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Setting for Template {
+    fn schema(_: &mut Defs) -> Schema {
+        Schema::text("template")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Template::read_allowing(node, Allow::Request, reader)
+    }
+}
+
+/// A template for the log, where the answer is known too: `{status} {duration_ms} {bytes_sent}`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogTemplate(pub Template);
+
+impl Setting for LogTemplate {
+    fn schema(_: &mut Defs) -> Schema {
+        Schema::text("log template")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        Template::read_allowing(node, Allow::Log, reader).map(LogTemplate)
+    }
+}
+
+/// What requests are told apart by: one variable, with or without braces, or several in a template.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key(Template);
+
+impl Key {
+    pub fn template(&self) -> &Template {
+        &self.0
+    }
+
+    /// The variable, when the key is just one: the common case, and a fast path.
+    pub fn variable(&self) -> Option<&Variable> {
+        match self.0.parts.as_slice() {
+            [Part::Var(variable)] => Some(variable),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Key {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.contains(['{', '}']) {
+            let variable = Variable::parse(text, Allow::Request)?;
+            return Ok(Key(Template { parts: vec![Part::Var(variable)] }));
+        }
+        let template = Template::parse(text, Allow::Request)?;
+        if template.variables().next().is_none() {
+            return Err("is the same for every request: a key has a variable in it".to_owned());
+        }
+        Ok(Key(template))
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.variable() {
+            Some(variable) => variable.fmt(f),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+impl Setting for Key {
+    fn schema(_: &mut Defs) -> Schema {
+        Schema::text("key")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let scalar = reader.scalar(node, "a key such as client_ip or header.x-user")?;
+        let parsed = scalar.text.parse::<Key>().map(|key| key.0);
+        noted(parsed, node, reader).map(Key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, LogTemplate, Part, Template, Variable};
+    use crate::{Reader, Report, Setting, node, read};
+
+    #[test]
+    fn text_and_variables_alternate() {
+        let template: Template =
+            read(&node!("https://{host}{path}/{{x}}?u={header.X-User}")).unwrap();
+        assert_eq!(
+            template.parts,
+            [
+                Part::Text("https://".into()),
+                Part::Var(Variable::Host),
+                Part::Var(Variable::Path),
+                Part::Text("/{x}?u=".into()),
+                Part::Var(Variable::Header("x-user".into())),
+            ]
+        );
+        assert_eq!(template.to_string(), "https://{host}{path}/{{x}}?u={header.x-user}");
+        assert_eq!(template.to_string().parse(), Ok(template));
+        assert_eq!(Template::literal("{a}").to_string(), "{{a}}");
+        assert_eq!("a}}b".parse::<Template>().unwrap().as_literal(), Some("a}b"));
+        assert_eq!("".parse::<Template>().unwrap().as_literal(), Some(""));
+    }
+
+    #[test]
+    fn refuses_with_a_reason() {
+        for (text, why) in [
+            ("{clientip}", "unknown variable \"clientip\", did you mean \"client_ip\"?"),
+            ("{host", "a { without its }"),
+            ("host}", "a } without its {"),
+            ("{ho{st}", "a { without its }"),
+            ("{status}", "only in the log"),
+            ("{}", "unknown variable"),
+        ] {
+            let out = read::<Template>(&node!(text)).unwrap_err();
+            assert!(out.contains(why), "{text}: {out}");
+        }
+        assert!(read::<LogTemplate>(&node!("{status} {host}")).is_ok());
+    }
+
+    #[test]
+    fn keys_need_no_braces() {
+        for text in ["header.x-user", "{header.x-user}"] {
+            let key: Key = read(&node!(text)).unwrap();
+            assert_eq!(key.variable(), Some(&Variable::Header("x-user".into())));
+            assert_eq!(key.to_string(), "header.x-user");
+        }
+        let key: Key = read(&node!("{client_ip}-{host}")).unwrap();
+        assert_eq!((key.variable(), key.to_string().as_str()), (None, "{client_ip}-{host}"));
+        for (text, why) in [
+            ("clientip", "did you mean \"client_ip\"?"),
+            ("{{x}}", "is the same for every request"),
+        ] {
+            let out = read::<Key>(&node!(text)).unwrap_err();
+            assert!(out.contains(why), "{text}: {out}");
+        }
+    }
+
+    #[test]
+    fn the_reader_learns_which_path_parameters_are_wanted() {
+        let mut report = Report::new();
+        let mut reader = Reader::new(&mut report);
+        Template::read(&node!("/new/{path.id}/{path}"), &mut reader);
+        Key::read(&node!("path.shop"), &mut reader);
+        let names: Vec<_> = reader.take_path_variables().into_iter().map(|n| n.value).collect();
+        assert_eq!(names, ["id", "shop"]);
+        assert!(reader.take_path_variables().is_empty());
+    }
+}
