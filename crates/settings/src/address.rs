@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// A place in the network or a Unix socket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -144,7 +144,7 @@ impl fmt::Display for Address {
 }
 
 impl Setting for Address {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("address", r"^(unix:.+|.*:[0-9]{1,5})$")
     }
 

@@ -40,7 +40,7 @@ macro_rules! choice {
         }
 
         impl $crate::Setting for $name {
-            fn schema(defs: &mut $crate::Defs) -> $crate::Schema {
+            fn schema(defs: &mut $crate::SchemaBuilder) -> $crate::Schema {
                 defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
                     $crate::Def::Choice($crate::ChoiceDef {
                         doc: $crate::doc(&[$($doc),*]),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Defs, Node, Reader, Schema, Setting, Spanned, Value};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned, Value};
 
 impl<T: Setting> Setting for Vec<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         Schema::List(Box::new(T::schema(defs)))
     }
 
@@ -21,7 +21,7 @@ impl<T: Setting> Setting for Vec<T> {
 }
 
 impl<T: Setting> Setting for Option<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         T::schema(defs)
     }
 
@@ -35,7 +35,7 @@ impl<T: Setting> Setting for Option<T> {
 }
 
 impl<T: Setting> Setting for Box<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         T::schema(defs)
     }
 
@@ -45,7 +45,7 @@ impl<T: Setting> Setting for Box<T> {
 }
 
 impl<T: Setting> Setting for BTreeMap<String, T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         Schema::Map(Box::new(T::schema(defs)))
     }
 
@@ -78,7 +78,7 @@ impl<T> Default for Named<T> {
 }
 
 impl<T: Setting> Setting for Named<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         Schema::Map(Box::new(T::schema(defs)))
     }
 
@@ -115,7 +115,7 @@ impl<T> std::ops::Deref for OneOrMany<T> {
 }
 
 impl<T: Setting> Setting for OneOrMany<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         let one = T::schema(defs);
         Schema::OneOf(vec![one.clone(), Schema::List(Box::new(one))])
     }

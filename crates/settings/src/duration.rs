@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// A length of time, to the millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,7 +127,7 @@ impl fmt::Display for Duration {
 }
 
 impl Setting for Duration {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("duration", r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$")
     }
 
@@ -158,6 +158,14 @@ mod tests {
             assert_eq!(duration.to_string(), shown);
             assert_eq!(shown.parse(), Ok(duration));
         }
+    }
+
+    #[test]
+    fn what_came_from_the_environment_is_not_repeated() {
+        let typed = Some("${WAIT}".to_owned());
+        let scalar = crate::Scalar { text: "hunter2".into(), plain: true, typed };
+        let out = read::<Duration>(&crate::Node::made(crate::Value::Scalar(scalar))).unwrap_err();
+        assert!(out.contains("\"${WAIT}\" does not hold") && !out.contains("hunter2"), "{out}");
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::node::Node;
-use crate::schema::{ChoiceDef, Def, Defs, Field, RecordDef, Schema};
+use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder};
 
 /// The whole document: `root` with all definitions beside it.
-pub fn json_schema(title: &str, root: &Schema, defs: &Defs) -> Value {
+pub fn json_schema(title: &str, root: &Schema, defs: &SchemaBuilder) -> Value {
     let mut out = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": title,
@@ -154,7 +154,7 @@ fn of_choice(choice: &ChoiceDef) -> Value {
 #[cfg(test)]
 mod tests {
     use super::json_schema;
-    use crate::{Defs, Duration, Key, Rate, Secret, Setting, node};
+    use crate::{Duration, Key, Rate, SchemaBuilder, Secret, Setting, node};
 
     crate::choice! {
         /// How a server is picked.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn it_accepts_what_the_reader_accepts_and_refuses_the_rest() {
-        let mut defs = Defs::default();
+        let mut defs = SchemaBuilder::default();
         let root = Thing::schema(&mut defs);
         let schema = json_schema("thing", &root, &defs);
         let validator = jsonschema::draft202012::new(&schema).unwrap();

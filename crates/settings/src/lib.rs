@@ -100,7 +100,7 @@ pub use rate::{Per, Percent, Rate};
 pub use reader::{Reader, SETTING_FILE_BYTES, read};
 pub use reference::reference_markdown;
 pub use report::{MISTAKES_KEPT, Mistake, Report};
-pub use schema::{ChoiceDef, Def, Defs, Field, RecordDef, Schema, Text, Variant, doc};
+pub use schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder, Text, Variant, doc};
 pub use secret::Secret;
 pub use setting::Setting;
 pub use size::Size;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::str::FromStr;
 
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// How much memory one compiled expression may take.
 pub const REGEX_BYTES: usize = 1 << 20;
@@ -59,7 +59,7 @@ impl fmt::Display for Regex {
 }
 
 impl Setting for Regex {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("regular expression")
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// So many per second, minute or hour; never none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ impl fmt::Display for Rate {
 }
 
 impl Setting for Rate {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("rate", "^[0-9]+/(s|m|h)$")
     }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Percent {
 }
 
 impl Setting for Percent {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("percentage", r"^[0-9]+(\.[0-9]+)?%$")
     }
 

@@ -59,7 +59,12 @@ impl<'a> Reader<'a> {
         match scalar.text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
-                self.refuse(node, scalar, &error.to_string()).help(format!("expected {what}"));
+                // An error may repeat the text; what came from the environment is not for logs.
+                let why = match scalar.typed {
+                    Some(_) => "does not hold what is wanted here".to_owned(),
+                    None => error.to_string(),
+                };
+                self.refuse(node, scalar, &why).help(format!("expected {what}"));
                 None
             }
         }

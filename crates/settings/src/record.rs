@@ -86,7 +86,7 @@ macro_rules! record {
         }
 
         impl $crate::Setting for $name {
-            fn schema(defs: &mut $crate::Defs) -> $crate::Schema {
+            fn schema(defs: &mut $crate::SchemaBuilder) -> $crate::Schema {
                 defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
                     $crate::Def::Record($crate::RecordDef {
                         doc: $crate::doc(&[$($doc),*]),

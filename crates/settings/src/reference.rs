@@ -6,10 +6,10 @@
 use std::fmt::Write;
 
 use crate::node::Node;
-use crate::schema::{ChoiceDef, Def, Defs, Field, RecordDef, Schema};
+use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder};
 
 /// One section per definition. `title` names a definition as users know it: the path of keys that leads to it.
-pub fn reference_markdown(root: &Schema, defs: &Defs) -> String {
+pub fn reference_markdown(root: &Schema, defs: &SchemaBuilder) -> String {
     let mut page = Page { out: String::new(), defs, seen: Vec::new() };
     page.visit(root, "");
     page.out
@@ -17,7 +17,7 @@ pub fn reference_markdown(root: &Schema, defs: &Defs) -> String {
 
 struct Page<'d> {
     out: String,
-    defs: &'d Defs,
+    defs: &'d SchemaBuilder,
     /// Definitions already given a section, with the path of keys that is its heading.
     seen: Vec<(&'static str, String)>,
 }
@@ -129,7 +129,7 @@ fn join(path: &str, key: &str) -> String {
 }
 
 /// What a reader calls this kind of value.
-fn kind(schema: &Schema, defs: &Defs) -> String {
+fn kind(schema: &Schema, defs: &SchemaBuilder) -> String {
     match schema {
         Schema::Any => "anything".to_owned(),
         Schema::Bool => "true or false".to_owned(),
@@ -183,7 +183,7 @@ fn flow(node: &Node) -> String {
 #[cfg(test)]
 mod tests {
     use super::reference_markdown;
-    use crate::{Defs, Named, Setting, Size};
+    use crate::{Named, SchemaBuilder, Setting, Size};
 
     crate::record! {
         /// A store.
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_page_says_everything_declared() {
-        let mut defs = Defs::default();
+        let mut defs = SchemaBuilder::default();
         let root = Root::schema(&mut defs);
         let expected = "\
 ## Top level

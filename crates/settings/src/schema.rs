@@ -17,7 +17,7 @@ pub enum Schema {
     List(Box<Schema>),
     /// A map from names to the same kind of thing.
     Map(Box<Schema>),
-    /// A record or a choice, by its name in [`Defs`].
+    /// A record or a choice, by its name in [`SchemaBuilder`].
     Ref(&'static str),
     OneOf(Vec<Schema>),
     /// A map with exactly this key: `{ file: path }`.
@@ -104,13 +104,17 @@ pub struct Variant {
 
 /// The definitions collected while a schema is built, in the order first met.
 #[derive(Clone, Debug, Default)]
-pub struct Defs {
+pub struct SchemaBuilder {
     entries: Vec<(&'static str, Option<Def>)>,
 }
 
-impl Defs {
+impl SchemaBuilder {
     /// Adds a definition once and refers to it. The name is a path (`upstream::health::Health`), unique in the program.
-    pub fn define(&mut self, name: &'static str, build: impl FnOnce(&mut Defs) -> Def) -> Schema {
+    pub fn define(
+        &mut self,
+        name: &'static str,
+        build: impl FnOnce(&mut SchemaBuilder) -> Def,
+    ) -> Schema {
         if !self.entries.iter().any(|(n, _)| *n == name) {
             // The place is taken before it is filled, so that a definition may mention itself.
             let at = self.entries.len();

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::{Defs, Node, Reader, Schema, Setting, Value};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Value};
 
 /// A secret text. Two are equal when their contents are (not in constant time: for comparing plans, not for checking).
 #[derive(Clone, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl fmt::Debug for Secret {
 const WHAT: &str = "a secret: \"${NAME}\" or { file: path }";
 
 impl Setting for Secret {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::OneOf(vec![
             Schema::text("secret"),
             Schema::OneKey { key: "file", value: Box::new(Schema::text("path")) },

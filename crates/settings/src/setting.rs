@@ -2,13 +2,13 @@
 
 use crate::node::{Node, Scalar};
 use crate::reader::Reader;
-use crate::schema::{Defs, Schema};
+use crate::schema::{Schema, SchemaBuilder};
 
 /// A type that configuration can hold. Implemented by [`record!`](crate::record) and [`choice!`](crate::choice); by
 /// hand only for vocabulary.
 pub trait Setting: Sized {
     /// What may be written here.
-    fn schema(defs: &mut Defs) -> Schema;
+    fn schema(defs: &mut SchemaBuilder) -> Schema;
 
     /// Reads it. `None` means that a mistake was reported.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
@@ -20,7 +20,7 @@ pub trait Setting: Sized {
 }
 
 impl Setting for String {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("text")
     }
 
@@ -30,7 +30,7 @@ impl Setting for String {
 }
 
 impl Setting for bool {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::Bool
     }
 
@@ -64,7 +64,7 @@ fn number<'n>(node: &'n Node, what: &str, reader: &mut Reader<'_>) -> Option<&'n
 macro_rules! integers {
     ($($int:ident)*) => {$(
         impl Setting for $int {
-            fn schema(_: &mut Defs) -> Schema {
+            fn schema(_: &mut SchemaBuilder) -> Schema {
                 // JSON numbers past 2^53 are not exact: leave the bound out where it says nothing.
                 let max = i64::try_from($int::MAX).ok().filter(|max| *max < 1 << 53);
                 let min = i64::try_from($int::MIN).ok().filter(|min| *min > -(1 << 53));
@@ -93,7 +93,7 @@ macro_rules! integers {
 integers!(u8 u16 u32 u64 usize i64);
 
 impl Setting for f64 {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::Number
     }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::duration::times;
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// A number of bytes. `unlimited` is larger than every other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +92,7 @@ impl fmt::Display for Size {
 }
 
 impl Setting for Size {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("size", r"^(unlimited|[0-9]+(\.[0-9]+)?(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB))$")
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 
-use crate::{Defs, Node, Reader, Schema, Setting, Span};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Span};
 
 /// A value and its place. Two are equal when the values are: a moved line changes no plan.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ impl<T: fmt::Display> fmt::Display for Spanned<T> {
 }
 
 impl<T: Setting> Setting for Spanned<T> {
-    fn schema(defs: &mut Defs) -> Schema {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
         T::schema(defs)
     }
 

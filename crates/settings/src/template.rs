@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::variable::{Allow, NAMES, Variable};
-use crate::{Defs, Node, Reader, Schema, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// Text with variables in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -147,7 +147,7 @@ impl fmt::Display for Template {
 }
 
 impl Setting for Template {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("template")
     }
 
@@ -161,7 +161,7 @@ impl Setting for Template {
 pub struct LogTemplate(pub Template);
 
 impl Setting for LogTemplate {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("log template")
     }
 
@@ -214,7 +214,7 @@ impl fmt::Display for Key {
 }
 
 impl Setting for Key {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("key")
     }
 

@@ -1,18 +1,18 @@
 //! Checks a declaration itself: a default, a bound or an example that users could not type is a bug.
 
-use crate::schema::{Def, Defs, Field};
+use crate::schema::{Def, Field, SchemaBuilder};
 use crate::setting::Setting;
 
 /// Checks that everything a setting and what it is made of declares about itself is valid: defaults, bounds and
 /// examples read, keys and words have prose. One call in a test of each room's outermost settings is enough.
 pub fn verify<T: Setting>() -> Result<(), String> {
-    let mut defs = Defs::default();
+    let mut defs = SchemaBuilder::default();
     T::schema(&mut defs);
     verify_defs(&defs)
 }
 
 /// The same for definitions already collected, as a table of filters does.
-pub fn verify_defs(defs: &Defs) -> Result<(), String> {
+pub fn verify_defs(defs: &SchemaBuilder) -> Result<(), String> {
     let mut wrong = Vec::new();
     for (name, def) in defs.iter() {
         match def {

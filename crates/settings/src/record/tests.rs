@@ -1,4 +1,4 @@
-use crate::{Def, Defs, Duration, Node, Reader, Setting, node, read};
+use crate::{Def, Duration, Node, Reader, SchemaBuilder, Setting, node, read};
 
 crate::record! {
     /// A thing.
@@ -100,7 +100,7 @@ fn a_check_sees_the_whole_record() {
 
 #[test]
 fn the_description_is_the_declaration() {
-    let mut defs = Defs::default();
+    let mut defs = SchemaBuilder::default();
     Server::schema(&mut defs);
     let names: Vec<_> = defs.iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["settings::record::tests::Server", "settings::record::tests::Thing"]);
