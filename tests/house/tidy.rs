@@ -63,7 +63,7 @@ fn complaints_of(name: &str, text: &str) -> Vec<String> {
     if name.ends_with(".rs") {
         complaints.extend(rust(name, text));
     }
-    if name.ends_with(".rs") || name.ends_with(".py") {
+    if name.ends_with(".rs") || name.ends_with(".py") || text.starts_with("#!/") {
         let wide = |(_, line): &(usize, &str)| line.chars().count() > COLUMNS_MAX;
         let lines = text.lines().enumerate().filter(wide);
         complaints.extend(lines.map(|(at, _)| format!("{}: past {COLUMNS_MAX} columns", at + 1)));

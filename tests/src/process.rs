@@ -158,3 +158,41 @@ pub fn command_exists(name: &str) -> bool {
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .any(|folder| folder.join(name).is_file())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Process;
+    use std::process::Command;
+
+    #[test]
+    fn lines_and_the_end_are_seen() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one >&2; echo two >&2; echo out; exit 3"]);
+        let process = Process::start(&mut command);
+        let two = process.wait_for_line(|line| line.strip_prefix("tw").map(str::to_owned));
+        assert_eq!(two.as_deref(), Some("o"));
+        assert_eq!(process.wait_for_line(|line| line.strip_prefix("x").map(str::to_owned)), None);
+        let exit = process.wait();
+        assert_eq!(
+            (exit.code, exit.stdout.as_str(), exit.stderr.as_str()),
+            (Some(3), "out\n", "one\ntwo")
+        );
+    }
+
+    #[test]
+    fn a_signal_ends_it() {
+        let process = Process::start(Command::new("sleep").arg("1000"));
+        process.signal("TERM");
+        assert_eq!(process.wait().code, None);
+    }
+
+    #[test]
+    fn dropping_it_kills_it() {
+        let process = Process::start(Command::new("sleep").arg("1000"));
+        let id = process.id().to_string();
+        let exists = || Process::run(Command::new("kill").args(["-0", &id])).code == Some(0);
+        assert!(exists());
+        drop(process);
+        assert!(!exists());
+    }
+}
