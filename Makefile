@@ -81,9 +81,10 @@ check-generated: build-debug ## see that docs/reference is what `make generate` 
 prepare-build prepare-test prepare-bench: prepare-%:
 	@tests/doors/prepare $*
 
+# With all targets the features of libraries are those of `cargo test`, so that one build serves both.
 .PHONY: build-debug
 build-debug:
-	cargo build --workspace
+	cargo build --workspace --all-targets
 
 .PHONY: format-check
 format-check:
