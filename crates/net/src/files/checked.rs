@@ -1,0 +1,46 @@
+//! The walk where openat2 is missing: resolve, compare, open, and compare again.
+//!
+//! Somebody who may rename folders inside the served one can still win a race against two looks. That
+//! is why this is the fallback.
+
+use std::fs::{Metadata, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{Folder, Found, Links, Refusal, is_same};
+
+pub(super) fn open(root: &Path, relative: &Path, links: Links) -> Result<Found, Refusal> {
+    let path = resolve(root, relative, links)?;
+    let expected = std::fs::symlink_metadata(&path)?;
+    if !expected.is_file() && !expected.is_dir() {
+        return Err(Refusal::Special);
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+    let about = file.metadata()?;
+    if !is_same(&expected, &about) || resolve(root, relative, links)? != path {
+        return Err(Refusal::Missing);
+    }
+    Ok(match about.is_dir() {
+        true => Found::Folder(Folder(file)),
+        false => Found::File(file, about),
+    })
+}
+
+pub(super) fn look(root: &Path, relative: &Path, links: Links) -> Result<Metadata, Refusal> {
+    Ok(std::fs::symlink_metadata(resolve(root, relative, links)?)?)
+}
+
+fn resolve(root: &Path, relative: &Path, links: Links) -> Result<PathBuf, Refusal> {
+    let root = root.canonicalize()?;
+    let straight = match relative == Path::new(".") {
+        true => root.clone(),
+        false => root.join(relative),
+    };
+    let path = straight.canonicalize()?;
+    let allowed = match links {
+        Links::Beneath => path.starts_with(&root),
+        Links::Refused => path == straight,
+    };
+    if allowed { Ok(path) } else { Err(Refusal::Missing) }
+}

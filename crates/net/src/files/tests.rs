@@ -1,0 +1,137 @@
+//! Every way out of a folder, tried against both walks.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::{
+    Found, Links, Refusal, checked, is_resident, is_same, look_beneath, open_beneath, warm,
+};
+
+type Open = fn(&Path, &Path, Links) -> Result<Found, Refusal>;
+
+fn walks() -> Vec<(&'static str, Open)> {
+    let mut walks: Vec<(&'static str, Open)> = vec![("checked", checked::open)];
+    #[cfg(target_os = "linux")]
+    if super::openat2::available() {
+        walks.push(("openat2", super::openat2::open));
+    }
+    walks
+}
+
+fn pipe(path: &Path) {
+    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path ends in NUL.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+}
+
+fn is_missing(result: &Result<Found, Refusal>) -> bool {
+    matches!(result, Err(Refusal::Missing))
+}
+
+#[test]
+fn links_may_lead_around_inside_but_not_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir_all(root.join("deep/er")).unwrap();
+    fs::write(dir.path().join("secret"), "secret").unwrap();
+    fs::write(root.join("plain"), "plain").unwrap();
+    symlink("../../plain", root.join("deep/er/inside")).unwrap();
+    symlink("../secret", root.join("out")).unwrap();
+    symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
+    symlink("..", root.join("up")).unwrap();
+    symlink("loop2", root.join("loop1")).unwrap();
+    symlink("loop1", root.join("loop2")).unwrap();
+    symlink("nowhere", root.join("dangling")).unwrap();
+    symlink("deep", root.join("shallow")).unwrap();
+    for (name, open) in walks() {
+        let at = |path: &str, links| open(&root, Path::new(path), links);
+        assert!(matches!(at("plain", Links::Beneath), Ok(Found::File(..))), "{name}");
+        assert!(matches!(at("deep/er/inside", Links::Beneath), Ok(Found::File(..))), "{name}");
+        assert!(matches!(at("shallow/er", Links::Beneath), Ok(Found::Folder(_))), "{name}");
+        for path in ["out", "absolute", "up", "up/secret", "loop1", "dangling", "plain/x", "none"] {
+            assert!(is_missing(&at(path, Links::Beneath)), "{name}: {path}");
+        }
+        for path in ["deep/er/inside", "shallow/er", "out", "absolute"] {
+            assert!(is_missing(&at(path, Links::Refused)), "{name}: {path}");
+        }
+        assert!(matches!(at("deep/er", Links::Refused), Ok(Found::Folder(_))), "{name}");
+    }
+}
+
+#[test]
+fn only_names_are_walked() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(dir.path().join("secret"), "").unwrap();
+    for path in ["../secret", "/etc/passwd", "./../secret", "a/../../secret", "\0", "secret\0"] {
+        assert!(is_missing(&open_beneath(&root, Path::new(path), Links::Beneath)), "{path:?}");
+    }
+    let found = open_beneath(&root, Path::new(""), Links::Beneath);
+    assert!(matches!(found, Ok(Found::Folder(_))));
+    let found = open_beneath(&dir.path().join("gone"), Path::new("a"), Links::Beneath);
+    assert!(is_missing(&found));
+}
+
+#[test]
+fn special_files_are_refused_without_waiting_for_them() {
+    let dir = tempfile::tempdir().unwrap();
+    pipe(&dir.path().join("pipe"));
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    for (name, open) in walks() {
+        let found = open(dir.path(), Path::new("pipe"), Links::Beneath);
+        assert!(matches!(found, Err(Refusal::Special)), "{name}: {found:?}");
+        let found = open(Path::new("/dev"), Path::new("null"), Links::Beneath);
+        assert!(matches!(found, Err(Refusal::Special)), "{name}: {found:?}");
+        let found = open(dir.path(), Path::new("folder"), Links::Beneath);
+        assert!(matches!(found, Ok(Found::Folder(_))), "{name}");
+    }
+}
+
+#[test]
+fn a_replaced_root_is_looked_up_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("current");
+    for release in ["one", "two"] {
+        fs::create_dir(dir.path().join(release)).unwrap();
+        fs::write(dir.path().join(release).join("file"), release).unwrap();
+    }
+    symlink("one", &root).unwrap();
+    let before = look_beneath(&root, Path::new("file"), Links::Refused).unwrap();
+    symlink("two", dir.path().join("next")).unwrap();
+    fs::rename(dir.path().join("next"), &root).unwrap();
+    let after = look_beneath(&root, Path::new("file"), Links::Refused).unwrap();
+    assert!(!is_same(&before, &after));
+}
+
+#[test]
+fn folders_tell_their_names() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let Ok(Found::Folder(folder)) = open_beneath(dir.path(), Path::new(""), Links::Beneath) else {
+        panic!("no folder")
+    };
+    let mut names: Vec<_> = folder.entries(10).unwrap().into_iter().map(|(name, _)| name).collect();
+    names.sort();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(folder.entries(2).unwrap().len(), 2);
+}
+
+#[test]
+fn a_warmed_file_is_resident() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large");
+    fs::write(&path, vec![7u8; 700_000]).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    warm(&file, 0, 700_000).unwrap();
+    assert!(is_resident(&file, 0, 700_000));
+    assert!(is_resident(&file, 0, 0));
+    // Shorter than promised: neither waits for bytes that are not there.
+    warm(&file, 600_000, 900_000).unwrap();
+    assert!(is_resident(&file, 600_000, 900_000));
+}
