@@ -6,6 +6,8 @@
 
 pub mod clock;
 mod datagram;
+mod driver;
+pub mod files;
 mod listener;
 mod names;
 mod outgoing;
@@ -15,6 +17,7 @@ pub mod timer;
 pub mod worker;
 
 pub use datagram::Datagram;
+pub use driver::{Driver, Event, Interest, Key, Source};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };

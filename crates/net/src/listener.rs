@@ -163,12 +163,14 @@ impl BoundSocket {
     }
 }
 
+#[derive(Debug)]
 enum Io {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 /// A listener on this worker's event loop.
+#[derive(Debug)]
 pub struct Listener {
     io: Io,
     local: Bind,

@@ -171,6 +171,29 @@ impl Stream {
         Ok(total)
     }
 
+    /// Sends from borrowed bytes what the socket takes now, `WouldBlock` if nothing: for a message that
+    /// was just written into a buffer of the worker and most often leaves in this one call.
+    pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = None;
+        let outcome = self.try_io(Interest::WRITABLE, || {
+            // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
+            let sent = unsafe {
+                libc::send(self.socket(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
+            };
+            let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+            taken = Some(sent);
+            if sent < bytes.len() {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match (taken, outcome) {
+            (Some(sent), _) => Ok(sent),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
     /// Ready with the number of bytes taken, at least one unless nothing waits.
     pub fn poll_send(
         &self,

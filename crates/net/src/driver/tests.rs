@@ -1,0 +1,217 @@
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::listener::{Bind, ListenOptions, Listening};
+use crate::outgoing::Outgoing;
+use crate::timer::within;
+use crate::worker::block_on_local;
+
+async fn send(stream: &Stream, bytes: &'static [u8]) {
+    let mut outgoing = Outgoing::default();
+    outgoing.push(Bytes::from_static(bytes));
+    stream.send_all(&mut outgoing).await.unwrap();
+}
+
+/// Whether the driver has nothing to say for a moment.
+async fn is_idle<T>(driver: &mut Driver<T>) -> bool {
+    within(Duration::from_millis(8), driver.next_ready()).await.is_none()
+}
+
+#[test]
+fn events_come_in_the_order_the_kernel_reported() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let mut ends = Vec::new();
+        for number in 0..50 {
+            let (ours, theirs) = Stream::pair().unwrap();
+            driver.insert(ours, number);
+            ends.push(theirs);
+        }
+        assert!(is_idle(&mut driver).await);
+        let order: Vec<usize> = (0..50).map(|step| step * 17 % 50).collect();
+        for number in &order {
+            send(&ends[*number], b"x").await;
+        }
+        for expected in order {
+            let (key, event) = driver.next_ready().await;
+            assert!(matches!(event, Event::Ready(Interest::READ)));
+            let (stream, number) = driver.stream(key).unwrap();
+            assert_eq!(*number, expected);
+            assert_eq!(&stream.try_receive().unwrap()[..], b"x");
+        }
+        assert!(is_idle(&mut driver).await);
+    });
+}
+
+#[test]
+fn a_source_waits_in_the_queue_once() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, theirs) = Stream::pair().unwrap();
+        let key = driver.insert(ours, ());
+        assert!(is_idle(&mut driver).await);
+        for _ in 0..3 {
+            send(&theirs, b"again").await;
+            tokio::task::yield_now().await; // the event loop reports it
+            driver.slots[key.index as usize].waker.wake_by_ref();
+        }
+        assert_eq!(driver.next_ready().await.0, key);
+        let (stream, ()) = driver.stream(key).unwrap();
+        assert_eq!(stream.try_receive().unwrap().len(), 15);
+        assert!(is_idle(&mut driver).await);
+    });
+}
+
+#[test]
+fn what_was_not_read_comes_again_behind_the_others() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (first, first_end) = Stream::pair().unwrap();
+        let (second, second_end) = Stream::pair().unwrap();
+        let (first, second) = (driver.insert(first, ()), driver.insert(second, ()));
+        assert!(is_idle(&mut driver).await);
+        send(&first_end, b"long").await;
+        send(&second_end, b"short").await;
+        assert_eq!(driver.next_ready().await.0, first);
+        assert_eq!(&driver.stream(first).unwrap().0.try_receive_up_to(1).unwrap()[..], b"l");
+        assert_eq!(driver.next_ready().await.0, second);
+        driver.stream(second).unwrap().0.try_receive().unwrap();
+        assert_eq!(driver.next_ready().await.0, first);
+        assert_eq!(&driver.stream(first).unwrap().0.try_receive().unwrap()[..], b"ong");
+        assert!(is_idle(&mut driver).await);
+    });
+}
+
+#[test]
+fn the_end_of_a_stream_is_an_event() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, theirs) = Stream::pair().unwrap();
+        let key = driver.insert(ours, ());
+        drop(theirs);
+        assert_eq!(driver.next_ready().await.0, key);
+        assert!(driver.stream(key).unwrap().0.try_receive().unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_stale_key_reaches_nothing() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, theirs) = Stream::pair().unwrap();
+        let stale = driver.insert(ours, "old");
+        assert!(is_idle(&mut driver).await);
+        send(&theirs, b"unheard").await;
+        driver.slots[0].waker.wake_by_ref(); // queued, and removed before its turn
+        let old_waker = driver.slots[0].waker.clone();
+        assert!(matches!(driver.remove(stale), Some((Source::Stream(_), "old"))));
+        let (ours, theirs) = Stream::pair().unwrap();
+        let fresh = driver.insert(ours, "new");
+        assert_eq!(fresh.index, stale.index);
+        old_waker.wake();
+        assert!(is_idle(&mut driver).await);
+        assert!(driver.stream(stale).is_none() && driver.state(stale).is_none());
+        assert!(driver.remove(stale).is_none());
+        driver.want(stale, Interest::NONE);
+        send(&theirs, b"heard").await;
+        assert_eq!(driver.next_ready().await.0, fresh);
+        assert_eq!(driver.keys().collect::<Vec<_>>(), [fresh]);
+    });
+}
+
+#[test]
+fn interest_decides_what_is_reported() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, theirs) = Stream::pair().unwrap();
+        let key = driver.insert(ours, ());
+        driver.want(key, Interest::NONE);
+        send(&theirs, b"later").await;
+        assert!(is_idle(&mut driver).await);
+        driver.want(key, Interest::BOTH);
+        let (_, event) = driver.next_ready().await;
+        assert!(matches!(event, Event::Ready(Interest::BOTH)), "{event:?}");
+
+        let stream = driver.stream(key).unwrap().0;
+        stream.try_receive().unwrap();
+        let mut outgoing = Outgoing::default();
+        outgoing.push(Bytes::from(vec![0; 4 << 20]));
+        while stream.try_send(&mut outgoing).is_ok() {}
+        let left = outgoing.length();
+        assert!(left > 0);
+        driver.want(key, Interest::WRITE);
+        assert!(is_idle(&mut driver).await);
+        while (theirs.try_receive()).is_ok() {}
+        let (_, event) = driver.next_ready().await;
+        assert!(matches!(event, Event::Ready(Interest::WRITE)), "{event:?}");
+        driver.stream(key).unwrap().0.try_send(&mut outgoing).unwrap();
+        assert!(outgoing.length() < left);
+    });
+}
+
+#[test]
+fn connections_and_bytes_share_one_queue() {
+    block_on_local(async {
+        let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
+        let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let mut driver = Driver::new();
+        let listener = listening.into_sockets().remove(0).adopt().unwrap();
+        let door = driver.listen(listener, ());
+        let client = Stream::connect_tcp(address).await.unwrap();
+        let (key, event) = driver.next_ready().await;
+        let Event::Accepted(Ok(accepted)) = event else { panic!("{event:?}") };
+        assert_eq!(key, door);
+        let guest = driver.insert(accepted.stream, ());
+        send(&client, b"hello").await;
+        assert_eq!(driver.next_ready().await.0, guest);
+        driver.stream(guest).unwrap().0.try_receive().unwrap();
+
+        driver.want(door, Interest::NONE);
+        let _second = Stream::connect_tcp(address).await.unwrap();
+        assert!(is_idle(&mut driver).await);
+        driver.want(door, Interest::READ);
+        assert!(matches!(driver.next_ready().await.1, Event::Accepted(Ok(_))));
+        assert!(matches!(driver.remove(door), Some((Source::Listener(_), ()))));
+    });
+}
+
+#[test]
+fn a_busy_driver_lets_the_worker_breathe() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, theirs) = Stream::pair().unwrap();
+        driver.insert(ours, ());
+        send(&theirs, b"never read").await;
+        let turns = Rc::new(Cell::new(0));
+        let counter = turns.clone();
+        tokio::task::spawn_local(async move {
+            loop {
+                counter.set(counter.get() + 1);
+                tokio::task::yield_now().await;
+            }
+        });
+        for _ in 0..10 * BATCH {
+            driver.next_ready().await;
+        }
+        assert!(turns.get() >= 9, "{}", turns.get());
+    });
+}
+
+#[test]
+fn a_wake_from_another_thread_is_heard() {
+    block_on_local(async {
+        let mut driver = Driver::new();
+        let (ours, _theirs) = Stream::pair().unwrap();
+        let key = driver.insert(ours, ());
+        assert!(is_idle(&mut driver).await);
+        let waker = driver.slots[key.index as usize].waker.clone();
+        let thread = std::thread::spawn(move || waker.wake());
+        assert_eq!(driver.next_ready().await.0, key);
+        thread.join().unwrap();
+    });
+}
