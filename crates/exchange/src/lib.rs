@@ -1,1 +1,47 @@
-//! exchange
+//! One request in flight: the types, the contracts, the serving loop and the client connection.
+//!
+//! Everything above speaks of [`Request`], [`Response`], [`Body`] and [`Fault`], and plugs in through
+//! [`Filter`], [`Surround`], [`Handler`] and [`Dispatch`]. An exchange lives and dies on one worker;
+//! nothing here is `Send` unless it says so. Owns no route table and reads no configuration.
+
+mod access;
+mod body;
+mod chain;
+pub mod duplex;
+mod facts;
+mod fault;
+mod headers;
+pub mod keyed;
+mod marks;
+mod params;
+mod plan;
+pub mod problem;
+mod request;
+mod response;
+pub mod serve;
+mod target;
+
+pub use access::{AccessFormat, AccessLog};
+pub use body::{Body, BodyStream, Frame};
+pub use chain::{
+    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, Stage, Step, Surround,
+};
+pub use duplex::{Duplex, Ending, Takeover};
+pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
+pub use fault::{Fault, Retry, Side};
+pub use headers::{Field, Headers, Name};
+pub use keyed::{Keyed, KeyedLimits};
+pub use marks::Marks;
+pub use params::{PARAMS_MAX, Params};
+pub use plan::{
+    FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Shared, WorkerContext,
+};
+pub use request::{Inform, Notes, Request};
+pub use response::Response;
+pub use target::{BadPath, Target};
+
+/// Chooses the way of a request; implemented by `server` over the router of the current Plan.
+pub trait Dispatch {
+    /// The route, with `request.params` filled in; or the fault (404, 405) to answer.
+    fn dispatch(&self, request: &mut Request) -> Result<std::rc::Rc<Route>, Fault>;
+}

@@ -49,7 +49,7 @@ pub struct FieldSpan {
 impl FieldSpan {
     /// `None` if the name is longer than its length can say.
     #[inline]
-    pub(crate) fn new(name: Span, value: Span, known: Option<Known>) -> Option<FieldSpan> {
+    pub fn new(name: Span, value: Span, known: Option<Known>) -> Option<FieldSpan> {
         Some(FieldSpan {
             name_at: name.at,
             value_at: value.at,
@@ -136,11 +136,7 @@ impl Facts {
     #[inline]
     pub(crate) fn note(&mut self, known: Known, value: &[u8], at: Span) {
         match known {
-            Known::Host => {
-                if self.host.replace(at).is_some() {
-                    self.blame(Reject::RepeatedHost);
-                }
-            }
+            Known::Host => self.host(at),
             Known::ContentLength => self.length(value),
             Known::TransferEncoding => self.coding(value),
             Known::Connection => self.connection(value),
@@ -153,6 +149,12 @@ impl Facts {
                 };
             }
             _ => {}
+        }
+    }
+
+    fn host(&mut self, at: Span) {
+        if self.host.replace(at).is_some() {
+            self.blame(Reject::RepeatedHost);
         }
     }
 

@@ -1,0 +1,275 @@
+//! The access log: one line per exchange, as JSON or in the combined format.
+//!
+//! A line is formatted on the worker only after the sampling decision and handed to a ring; writing is
+//! another thread's. Secrets are masked: the fields in [`MASKED_QUERY`] of a query never appear, and
+//! no request field but User-Agent and Referer is logged at all.
+
+use std::cell::Cell;
+use std::io::Write;
+use std::sync::Arc;
+
+use telemetry::LogRing;
+use telemetry::timestamp::{common_log, now_ms, rfc3339};
+use wire::Known;
+
+use crate::{ConnectionFacts, Fault, Request};
+
+/// Query parameters whose values are secrets more often than not.
+const MASKED_QUERY: [&str; 8] = [
+    "access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token",
+];
+
+/// The shape of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessFormat {
+    Json,
+    Combined,
+}
+
+/// One worker's end of the access log.
+pub struct AccessLog {
+    ring: Arc<LogRing>,
+    format: AccessFormat,
+    /// Out of 2³² exchanges, how many are logged; failures (5xx) always are.
+    share: u64,
+    dice: Cell<u64>,
+}
+
+impl AccessLog {
+    /// `sample` is the share of exchanges that is logged, from 0 to 1.
+    pub fn new(ring: Arc<LogRing>, format: AccessFormat, sample: f64) -> AccessLog {
+        let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
+        AccessLog { ring, format, share, dice: Cell::new(0x9E37_79B9_7F4A_7C15) }
+    }
+
+    fn is_drawn(&self, status: u16) -> bool {
+        if self.share >= 1 << 32 || status >= 500 {
+            return true;
+        }
+        // xorshift64: fair enough to sample with, and one worker's own.
+        let mut dice = self.dice.get();
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        self.dice.set(dice);
+        (dice >> 32) < self.share
+    }
+
+    /// Logs an exchange.
+    pub fn answered(&self, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
+        if !self.is_drawn(status) {
+            return;
+        }
+        let mut line = self.ring.buffer();
+        match self.format {
+            AccessFormat::Json => json(&mut line, request, status, body_bytes, duration_us),
+            AccessFormat::Combined => combined(&mut line, request, status, body_bytes),
+        }
+        self.ring.push(line);
+    }
+
+    /// Logs a connection whose bytes were no request.
+    pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
+        if !self.is_drawn(fault.status) {
+            return;
+        }
+        let mut line = self.ring.buffer();
+        match self.format {
+            AccessFormat::Json => {
+                let mut object = Object::begin(&mut line);
+                object.time();
+                object.text("client_ip", facts.peer_ip().to_string().as_bytes());
+                object.text("listener", facts.listener.as_bytes());
+                object.number("status", u64::from(fault.status));
+                object.text("fault", fault.slug.as_bytes());
+                object.text("detail", fault.detail.as_bytes());
+                object.end();
+            }
+            AccessFormat::Combined => {
+                write_to(&mut line, format_args!("{} - - [", facts.peer_ip()));
+                common_log(now_ms(), &mut line);
+                write_to(&mut line, format_args!("] \"-\" {} 0 \"-\" \"-\"", fault.status));
+            }
+        }
+        self.ring.push(line);
+    }
+}
+
+fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a vector cannot fail.
+    let _ = line.write_fmt(text);
+}
+
+fn json(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
+    let mut object = Object::begin(line);
+    object.time();
+    object.text("client_ip", request.client_ip.to_string().as_bytes());
+    object.text("method", request.method.as_bytes());
+    object.text("host", request.authority());
+    object.text("path", request.target.raw_path());
+    if let Some(query) = request.target.query() {
+        object.text("query", &masked(query));
+    }
+    object.text("protocol", request.version.as_str().as_bytes());
+    object.number("status", u64::from(status));
+    object.number("bytes", body_bytes);
+    object.number("duration_us", duration_us);
+    if let Some(route) = &request.route {
+        object.text("route", route.name.as_bytes());
+    }
+    if let Some(id) = &request.request_id {
+        object.text("request_id", id.as_bytes());
+    }
+    if let Some(consumer) = &request.consumer {
+        object.text("consumer", consumer.as_bytes());
+    }
+    if let Some(upstream) = &request.notes.upstream {
+        object.text("upstream", upstream.as_bytes());
+        object.number("attempts", u64::from(request.notes.upstream_attempts));
+    }
+    if let Some(fault) = request.notes.fault {
+        object.text("fault", fault.as_bytes());
+    }
+    for (name, field) in [("user_agent", Known::UserAgent), ("referer", Known::Referer)] {
+        if let Some(value) = request.headers.get(field) {
+            object.text(name, value);
+        }
+    }
+    object.end();
+}
+
+/// The combined format of Apache and nginx.
+fn combined(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
+    let consumer = request.consumer.as_deref().unwrap_or("-");
+    write_to(line, format_args!("{} - {consumer} [", request.client_ip));
+    common_log(now_ms(), line);
+    line.extend_from_slice(b"] \"");
+    escape_quoted(line, request.method.as_bytes());
+    line.push(b' ');
+    escape_quoted(line, request.target.raw_path());
+    if let Some(query) = request.target.query() {
+        line.push(b'?');
+        escape_quoted(line, &masked(query));
+    }
+    write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
+    for field in [Known::Referer, Known::UserAgent] {
+        line.extend_from_slice(b" \"");
+        escape_quoted(line, request.headers.get(field).unwrap_or(b"-"));
+        line.push(b'"');
+    }
+}
+
+/// A query with the values of secret parameters replaced by `***`.
+fn masked(query: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(query.len());
+    for (index, pair) in query.split(|byte| *byte == b'&').enumerate() {
+        if index > 0 {
+            out.push(b'&');
+        }
+        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+        let secret = name.len() < pair.len()
+            && MASKED_QUERY.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
+        if secret {
+            out.extend_from_slice(name);
+            out.extend_from_slice(b"=***");
+        } else {
+            out.extend_from_slice(pair);
+        }
+    }
+    out
+}
+
+fn escape_quoted(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            0x20..=0x7E => out.push(*byte),
+            _ => write_to(out, format_args!("\\x{byte:02X}")),
+        }
+    }
+}
+
+/// A flat JSON object written field by field.
+struct Object<'a> {
+    line: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    fn begin(line: &'a mut Vec<u8>) -> Object<'a> {
+        line.push(b'{');
+        Object { line, empty: true }
+    }
+
+    fn name(&mut self, name: &str) {
+        if !std::mem::take(&mut self.empty) {
+            self.line.push(b',');
+        }
+        write_to(self.line, format_args!("\"{name}\":"));
+    }
+
+    fn time(&mut self) {
+        self.name("time");
+        self.line.push(b'"');
+        rfc3339(now_ms(), self.line);
+        self.line.push(b'"');
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        write_to(self.line, format_args!("{value}"));
+    }
+
+    /// Bytes that are no UTF-8 appear as U+FFFD: the line stays JSON whatever a client sends.
+    fn text(&mut self, name: &str, value: &[u8]) {
+        self.name(name);
+        self.line.push(b'"');
+        for character in String::from_utf8_lossy(value).chars() {
+            match character {
+                '"' => self.line.extend_from_slice(b"\\\""),
+                '\\' => self.line.extend_from_slice(b"\\\\"),
+                control if control.is_control() => {
+                    write_to(self.line, format_args!("\\u{:04x}", u32::from(control)));
+                }
+                other => {
+                    self.line.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+            }
+        }
+        self.line.push(b'"');
+    }
+
+    fn end(self) {
+        self.line.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_queries_are_masked() {
+        assert_eq!(masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
+    }
+
+    #[test]
+    fn a_line_is_json_whatever_was_sent() {
+        let mut line = Vec::new();
+        let mut object = Object::begin(&mut line);
+        object.text("path", b"/\"\\\n\xff");
+        object.number("status", 200);
+        object.end();
+        assert_eq!(
+            String::from_utf8(line).unwrap(),
+            "{\"path\":\"/\\\"\\\\\\u000a\u{fffd}\",\"status\":200}"
+        );
+    }
+
+    #[test]
+    fn quoted_text_cannot_end_its_quotes() {
+        let mut out = Vec::new();
+        escape_quoted(&mut out, b"a\"b\\c\r");
+        assert_eq!(out, b"a\\\"b\\\\c\\x0D");
+    }
+}

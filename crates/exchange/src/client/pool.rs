@@ -1,0 +1,362 @@
+//! The connections one worker keeps to one peer.
+//!
+//! Last in, first out, so that a quiet hour lets the rest go. Bounded in number (a share of the
+//! process's), idle time (jittered: servers and proxies that were started together must not close
+//! together), age and requests. A connection on which the event loop has seen anything since it was
+//! put back is dead. Outlives Plans: asked for by identity.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use net::clock::{self, Moment};
+use net::{Stream, timer};
+use telemetry::{Counter, Gauge, Lane, families};
+
+use super::connection::{Connection, Destination};
+use super::faults;
+use super::keeper::Keeper;
+use super::limits::PARK_AFTER;
+use super::parking::{ParkedConnection, Parking};
+use crate::{Fault, WorkerContext};
+
+/// What may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Idle connections to one peer, over all workers.
+    pub max_idle: usize,
+    /// Longest idle time.
+    pub idle: Duration,
+    /// A connection is not used again after this time.
+    pub max_age: Duration,
+    /// Requests one connection carries.
+    pub max_requests: u32,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        PoolLimits {
+            max_idle: 1024,
+            idle: Duration::from_secs(60),
+            max_age: Duration::from_secs(3600),
+            max_requests: u32::MAX,
+        }
+    }
+}
+
+/// Sizes of one peer's pools, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolState {
+    pub active: i64,
+    pub idle: i64,
+    pub parked: usize,
+}
+
+struct Metrics {
+    active: Arc<Lane<Gauge>>,
+    idle: Arc<Lane<Gauge>>,
+    parked: Arc<Lane<Gauge>>,
+    reuses: Arc<Lane<Counter>>,
+    connects: [Arc<Lane<Counter>>; 4],
+}
+
+impl Metrics {
+    fn of(context: &WorkerContext, upstream: &str) -> Metrics {
+        let telemetry = &context.telemetry;
+        let gauge = |state| {
+            let family = &families::UPSTREAM_CONNECTIONS;
+            telemetry.worker_gauge(context.index, family, &[upstream, state])
+        };
+        let connects = |result| {
+            let family = &families::UPSTREAM_CONNECTS;
+            telemetry.worker_counter(context.index, family, &[upstream, result])
+        };
+        Metrics {
+            active: gauge("active"),
+            idle: gauge("idle"),
+            parked: gauge("parked"),
+            reuses: telemetry.worker_counter(
+                context.index,
+                &families::UPSTREAM_REUSES,
+                &[upstream],
+            ),
+            connects: ["ok", "refused", "timeout", "error"].map(connects),
+        }
+    }
+
+    fn connected(&self, outcome: Result<(), &Fault>) {
+        let result = match outcome {
+            Ok(()) => 0,
+            Err(fault) if fault.slug == "connection_refused" => 1,
+            Err(fault) if fault.slug == "connection_timeout" => 2,
+            Err(_) => 3,
+        };
+        self.connects[result].inc();
+    }
+}
+
+/// One worker's connections to one peer.
+pub struct Pool {
+    destination: Destination,
+    limits: Cell<PoolLimits>,
+    /// The most recently used last, so `idle_since` grows along the list.
+    idle: RefCell<Vec<Box<Connection>>>,
+    parking: Arc<Parking>,
+    keeper: Rc<Keeper>,
+    worker: usize,
+    workers: usize,
+    metrics: Metrics,
+    dice: Cell<u64>,
+}
+
+impl Pool {
+    /// The pool of this worker to `destination` on behalf of `upstream`, with what it kept before.
+    pub fn of(
+        context: &WorkerContext,
+        upstream: &str,
+        destination: &Destination,
+        limits: PoolLimits,
+    ) -> Rc<Pool> {
+        let identity = format!("{upstream} {destination}");
+        let keeper = context.local.get("keeper", Keeper::default);
+        let mut made = false;
+        let pool = context.local.get(&identity, || {
+            made = true;
+            Pool {
+                destination: destination.clone(),
+                limits: Cell::new(limits),
+                idle: RefCell::default(),
+                parking: Pool::parking(&context.shared, &identity, context.workers),
+                keeper: keeper.clone(),
+                worker: context.index.min(context.workers.saturating_sub(1)),
+                workers: context.workers.max(1),
+                metrics: Metrics::of(context, upstream),
+                dice: Cell::new(context.index as u64 ^ 0x9e37_79b9_7f4a_7c15),
+            }
+        });
+        if made {
+            keeper.look_after(&pool);
+        }
+        pool.limits.set(limits);
+        pool
+    }
+
+    fn parking(shared: &crate::Shared, identity: &str, workers: usize) -> Arc<Parking> {
+        shared.get(identity, || Parking::new(workers))
+    }
+
+    /// How many connections all workers have to that peer.
+    pub fn state(
+        shared: &crate::Shared,
+        upstream: &str,
+        destination: &Destination,
+        workers: usize,
+    ) -> PoolState {
+        let parking = Pool::parking(shared, &format!("{upstream} {destination}"), workers);
+        let sum = |lanes: &[Lane<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
+        PoolState {
+            active: sum(&parking.active),
+            idle: sum(&parking.idle),
+            parked: parking.len(),
+        }
+    }
+
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// A kept connection, of this worker or parked by another.
+    pub fn take(self: &Rc<Self>) -> Option<Lease> {
+        let now = clock::now();
+        loop {
+            let Some(connection) = self.pop() else { break };
+            if connection.stream.is_quiet()
+                && now < connection.idle_until
+                && now < connection.retires
+            {
+                self.metrics.reuses.inc();
+                return Some(self.lease(connection));
+            }
+        }
+        while let Some(parked) = self.parking.take() {
+            self.metrics.parked.dec();
+            let usable = now < parked.idle_until && now < parked.retires;
+            if usable
+                && parked.socket.is_quiet()
+                && let Ok(stream) = parked.socket.adopt()
+            {
+                self.metrics.reuses.inc();
+                let mut connection = Box::new(Connection::new(stream, parked.retires));
+                connection.requests = parked.requests;
+                return Some(self.lease(connection));
+            }
+        }
+        None
+    }
+
+    fn pop(&self) -> Option<Box<Connection>> {
+        let connection = self.idle.borrow_mut().pop()?;
+        self.count_idle(-1);
+        Some(connection)
+    }
+
+    fn count_idle(&self, change: i64) {
+        self.metrics.idle.add(change);
+        self.parking.idle[self.worker].add(change);
+    }
+
+    fn count_active(&self, change: i64) {
+        self.metrics.active.add(change);
+        self.parking.active[self.worker].add(change);
+    }
+
+    fn lease(self: &Rc<Self>, connection: Box<Connection>) -> Lease {
+        self.count_active(1);
+        Lease { connection: Some(connection), pool: self.clone() }
+    }
+
+    /// A new connection.
+    pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
+        let connecting = async {
+            match &self.destination {
+                Destination::Tcp(address) => Stream::connect_tcp(*address).await,
+                Destination::Unix(path) => Stream::connect_unix(path).await,
+            }
+        };
+        let outcome = match timer::within(within, connecting).await {
+            None => Err(faults::connect_timeout()),
+            Some(Err(error)) => Err(faults::connect(&error)),
+            Some(Ok(stream)) => Ok(stream),
+        };
+        self.metrics.connected(outcome.as_ref().map(|_| ()));
+        let retires = clock::now().after(self.jittered(self.limits.get().max_age));
+        Ok(self.lease(Box::new(Connection::new(outcome?, retires))))
+    }
+
+    /// Keeps a connection for the next request.
+    fn keep(&self, mut connection: Box<Connection>) {
+        let limits = self.limits.get();
+        connection.requests += 1;
+        if connection.requests >= limits.max_requests || limits.max_idle == 0 {
+            return;
+        }
+        connection.timer.clear();
+        let now = clock::now();
+        connection.idle_since = now;
+        connection.idle_until = now.after(self.jittered(limits.idle));
+        let share = (limits.max_idle / self.workers).max(1);
+        if self.idle.borrow().len() < share {
+            self.idle.borrow_mut().push(connection);
+            self.count_idle(1);
+        } else if self.workers > 1 {
+            self.park(*connection, now);
+        }
+        self.keeper.arm();
+    }
+
+    fn park(&self, connection: Connection, now: Moment) {
+        let Connection { stream, retires, requests, idle_until, .. } = connection;
+        // A connection that cannot leave the event loop is closed.
+        if let Ok(socket) = stream.park() {
+            let parked =
+                ParkedConnection { socket, retires, requests, idle_until, looked_at: now };
+            self.metrics.parked.add(self.parking.park(parked, self.limits.get().max_idle));
+        }
+    }
+
+    /// Closes what is dead or over, parks what has been idle for long; whether anything is left to
+    /// look after.
+    pub(super) fn sweep(&self, now: Moment) -> bool {
+        let mut idle = self.idle.take();
+        let before = idle.len();
+        idle.retain(|connection| {
+            now < connection.idle_until
+                && now < connection.retires
+                && connection.stream.is_quiet()
+        });
+        let stale = if self.workers > 1 {
+            idle.partition_point(|connection| now.since(connection.idle_since) >= PARK_AFTER)
+        } else {
+            // Nobody could take it over, and here the event loop watches it.
+            0
+        };
+        let leaving: Vec<Box<Connection>> = idle.drain(..stale).collect();
+        let left = idle.len();
+        self.count_idle(left as i64 - before as i64);
+        self.idle.replace(idle);
+        for connection in leaving {
+            self.park(*connection, now);
+        }
+        let closed = self.parking.sweep(now);
+        self.metrics.parked.add(-(closed as i64));
+        left > 0 || self.parking.len() > 0
+    }
+
+    /// A span shortened by up to an eighth.
+    fn jittered(&self, span: Duration) -> Duration {
+        // Xorshift (Marsaglia 2003): enough to spread deadlines.
+        let mut dice = self.dice.get();
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        self.dice.set(dice);
+        span.saturating_sub((span / 2048) * (dice as u32 & 255))
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().len();
+        self.count_idle(-(idle as i64));
+    }
+}
+
+/// A connection in use. Dropping it closes the connection.
+pub struct Lease {
+    connection: Option<Box<Connection>>,
+    pool: Rc<Pool>,
+}
+
+impl Lease {
+    /// Whether the connection carried a request before: it may have been closed in this moment.
+    pub fn is_reused(&self) -> bool {
+        self.connection().requests > 0
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        self.connection.as_deref().expect("a lease holds its connection until it is given back")
+    }
+
+    pub(super) fn connection_mut(&mut self) -> &mut Connection {
+        self.connection.as_deref_mut().expect("a lease holds its connection until it is given back")
+    }
+
+    /// Gives the connection back for the next request.
+    pub(super) fn give_back(mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.count_active(-1);
+            self.pool.keep(connection);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.connection.take().is_some() {
+            self.pool.count_active(-1);
+        }
+    }
+}
+
+/// Waits until a kept connection shows a sign of life: its end, for tests and for nobody else.
+#[cfg(test)]
+pub(super) async fn until_noticed(lease: &Lease) {
+    poll_fn(|cx| match lease.connection().stream.poll_readable(cx) {
+        Poll::Ready(_) => Poll::Ready(()),
+        Poll::Pending => Poll::Pending,
+    })
+    .await;
+}

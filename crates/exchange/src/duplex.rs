@@ -1,0 +1,57 @@
+//! A connection after an upgrade (seam 3): chunk source, sink, and why it ended.
+//!
+//! Tunnels, WebSocket, Lua and applications use only this; none of them sees a socket, so the same
+//! code will run over an HTTP/2 stream.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use crate::LocalFuture;
+
+/// Why a duplex connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Both sides said that they were done.
+    Finished,
+    /// The client broke off.
+    ClientGone,
+    /// The other side (upstream, script, application) broke off.
+    OtherGone,
+    /// Nothing moved for longer than allowed.
+    Idle,
+    /// The server is going down.
+    Drain,
+}
+
+/// Both directions of an upgraded connection.
+pub trait Duplex {
+    /// The next bytes; an empty chunk once the other side has finished.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>>;
+
+    /// Takes the chunk and sends it; ready once all of it is with the kernel.
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Bytes) -> Poll<io::Result<()>>;
+
+    /// Says that nothing more will be sent.
+    fn finish(&mut self);
+
+    /// True once the server wants its connections to end.
+    fn is_draining(&self) -> bool {
+        false
+    }
+}
+
+/// What a handler does with the client's connection once its 101 is out.
+pub type Takeover = Box<dyn FnOnce(Box<dyn Duplex>) -> LocalFuture<'static, Ending>>;
+
+/// Receives from a duplex; an empty chunk is the end.
+pub async fn receive(duplex: &mut dyn Duplex) -> io::Result<Bytes> {
+    poll_fn(|cx| duplex.poll_receive(cx)).await
+}
+
+/// Sends a whole chunk.
+pub async fn send(duplex: &mut dyn Duplex, mut chunk: Bytes) -> io::Result<()> {
+    poll_fn(|cx| duplex.poll_send(cx, &mut chunk)).await
+}

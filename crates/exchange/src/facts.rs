@@ -1,0 +1,73 @@
+//! What an exchange knows of the connection it came on (seam 2): never a socket.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+
+use net::{Bind, Peer};
+
+/// Whether the client spoke to us in the clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// The wire protocol of a connection; one connection may carry several exchanges at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    Http1,
+    /// A request that came from no client: a health check, a warm-up, a test.
+    Internal,
+}
+
+/// Facts of a TLS session; they are there only where TLS is.
+#[derive(Clone, Debug, Default)]
+pub struct TlsFacts {
+    pub server_name: Option<Box<str>>,
+}
+
+/// One connection, seen from its exchanges.
+#[derive(Clone, Debug)]
+pub struct ConnectionFacts {
+    pub peer: Peer,
+    pub local: Rc<Bind>,
+    /// The name of the listener in the configuration.
+    pub listener: Rc<str>,
+    pub protocol: Protocol,
+    pub tls: Option<Rc<TlsFacts>>,
+}
+
+impl ConnectionFacts {
+    /// The peer's address; a Unix peer counts as this machine.
+    pub fn peer_ip(&self) -> IpAddr {
+        match self.peer {
+            Peer::Tcp(address) => address.ip().to_canonical(),
+            Peer::Unix => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+
+    pub fn scheme(&self) -> Scheme {
+        if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// Facts of a request we make up ourselves.
+    pub fn internal() -> ConnectionFacts {
+        let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        ConnectionFacts {
+            peer: Peer::Tcp(nobody),
+            local: Rc::new(Bind::Tcp(nobody)),
+            listener: Rc::from("internal"),
+            protocol: Protocol::Internal,
+            tls: None,
+        }
+    }
+}

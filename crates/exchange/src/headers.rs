@@ -1,0 +1,281 @@
+//! The one header type of the house (seam 5).
+//!
+//! Order and repeats are kept; names are compared without case (RFC 9110 5.1) and known names by id.
+//! A received section stays where it arrived: a field is two spans into the received head, and what
+//! we add lies in an arena behind it, so that forwarding a request copies nothing until it is written.
+//! Nobody above may rely on that: they see names and values as bytes.
+
+use std::fmt;
+
+use bytes::Bytes;
+use wire::Known;
+use wire::h1::{FieldSpan, Span};
+
+/// Fields of a request, a response or a trailer section.
+#[derive(Clone, Default)]
+pub struct Headers {
+    /// The received head; empty when the section is our own.
+    head: Bytes,
+    /// Text of fields that we added. Spans at or past `head.len()` point here.
+    arena: Vec<u8>,
+    fields: Vec<FieldSpan>,
+}
+
+/// A field name to look up: by id, or as text that is compared without case.
+#[derive(Clone, Copy, Debug)]
+pub enum Name<'a> {
+    Known(Known),
+    Other(&'a [u8]),
+}
+
+impl From<Known> for Name<'_> {
+    fn from(known: Known) -> Self {
+        Name::Known(known)
+    }
+}
+
+impl<'a> From<&'a str> for Name<'a> {
+    fn from(text: &'a str) -> Self {
+        Name::from(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a String> for Name<'a> {
+    fn from(text: &'a String) -> Self {
+        Name::from(text.as_bytes())
+    }
+}
+
+impl<'a> From<&'a [u8]> for Name<'a> {
+    fn from(text: &'a [u8]) -> Self {
+        Known::from_bytes(text).map_or(Name::Other(text), Name::Known)
+    }
+}
+
+impl<'a> Name<'a> {
+    /// The name as it is written when we write it.
+    pub fn text(self) -> &'a [u8] {
+        match self {
+            Name::Known(known) => known.as_str().as_bytes(),
+            Name::Other(text) => text,
+        }
+    }
+
+    fn known(self) -> Option<Known> {
+        match self {
+            Name::Known(known) => Some(known),
+            Name::Other(_) => None,
+        }
+    }
+}
+
+/// One field, as it was received or set.
+#[derive(Clone, Copy)]
+pub struct Field<'a> {
+    pub known: Option<Known>,
+    pub name: &'a [u8],
+    pub value: &'a [u8],
+}
+
+impl Headers {
+    pub fn new() -> Headers {
+        Headers::default()
+    }
+
+    /// The fields a parser found in `head`.
+    pub fn received(head: Bytes, fields: Vec<FieldSpan>) -> Headers {
+        Headers { head, arena: Vec::new(), fields }
+    }
+
+    pub fn len(&self) -> usize {
+        self.fields.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
+        self.fields.iter().map(|field| self.view(field))
+    }
+
+    /// The first value of a name.
+    pub fn get<'n>(&self, name: impl Into<Name<'n>>) -> Option<&[u8]> {
+        let name = name.into();
+        self.fields
+            .iter()
+            .find(|field| self.matches(field, name))
+            .map(|field| self.slice(field.value()))
+    }
+
+    /// The first value of a name, if it is UTF-8.
+    pub fn get_str<'n>(&self, name: impl Into<Name<'n>>) -> Option<&str> {
+        self.get(name).and_then(|value| std::str::from_utf8(value).ok())
+    }
+
+    /// Every value of a name, in order.
+    pub fn get_all<'a>(&'a self, name: impl Into<Name<'a>>) -> impl Iterator<Item = &'a [u8]> {
+        let name = name.into();
+        self.fields
+            .iter()
+            .filter(move |field| self.matches(field, name))
+            .map(|field| self.slice(field.value()))
+    }
+
+    pub fn contains<'n>(&self, name: impl Into<Name<'n>>) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Whether there is a field of any of these names.
+    pub fn contains_any(&self, names: &[Known]) -> bool {
+        self.fields.iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
+    }
+
+    /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
+    /// because a value from a variable must never end the field (RFC 9110 5.5).
+    pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
+        let name = name.into();
+        let value = value.as_ref();
+        let name_span = self.keep(name.text());
+        let value_span = self.keep(value);
+        let from = self.arena.len() - value.len();
+        for byte in &mut self.arena[from..] {
+            if matches!(*byte, b'\r' | b'\n' | 0) {
+                *byte = b' ';
+            }
+        }
+        // A name too long for its span is no name anybody sends: it is left out.
+        self.fields.extend(FieldSpan::new(name_span, value_span, name.known()));
+    }
+
+    /// Replaces every field of a name by one.
+    pub fn set<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
+        let name = name.into();
+        self.remove(name);
+        self.append(name, value);
+    }
+
+    /// Removes every field of a name; whether there was one.
+    pub fn remove<'n>(&mut self, name: impl Into<Name<'n>>) -> bool {
+        let name = name.into();
+        let before = self.fields.len();
+        let (head, arena) = (&self.head, &self.arena);
+        self.fields.retain(|field| !field_matches(head, arena, field, name));
+        self.fields.len() != before
+    }
+
+    /// Keeps the fields that `keep` approves of.
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let (head, arena) = (&self.head, &self.arena);
+        self.fields.retain(|field| {
+            keep(Field {
+                known: field.known,
+                name: slice(head, arena, field.name()),
+                value: slice(head, arena, field.value()),
+            })
+        });
+    }
+
+    /// Whether a list-valued field (RFC 9110 5.6.1) names `token`, compared without case.
+    pub fn lists_token(&self, name: Known, token: &str) -> bool {
+        self.get_all(name)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    }
+
+    fn keep(&mut self, text: &[u8]) -> Span {
+        let at = self.head.len() + self.arena.len();
+        self.arena.extend_from_slice(text);
+        Span { at: at as u32, len: text.len() as u32 }
+    }
+
+    fn view(&self, field: &FieldSpan) -> Field<'_> {
+        Field {
+            known: field.known,
+            name: self.slice(field.name()),
+            value: self.slice(field.value()),
+        }
+    }
+
+    fn slice(&self, span: Span) -> &[u8] {
+        slice(&self.head, &self.arena, span)
+    }
+
+    fn matches(&self, field: &FieldSpan, name: Name<'_>) -> bool {
+        field_matches(&self.head, &self.arena, field, name)
+    }
+}
+
+fn slice<'a>(head: &'a [u8], arena: &'a [u8], span: Span) -> &'a [u8] {
+    let (at, length) = (span.at as usize, span.len as usize);
+    match at.checked_sub(head.len()) {
+        None => &head[at..at + length],
+        Some(at) => &arena[at..at + length],
+    }
+}
+
+fn field_matches(head: &[u8], arena: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
+    match name {
+        Name::Known(known) => field.known == Some(known),
+        Name::Other(text) => {
+            field.known.is_none() && slice(head, arena, field.name()).eq_ignore_ascii_case(text)
+        }
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map()
+            .entries(self.iter().map(|field| {
+                (String::from_utf8_lossy(field.name), String::from_utf8_lossy(field.value))
+            }))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_and_repeats_are_kept_and_names_have_no_case() {
+        let mut headers = Headers::new();
+        headers.append("X-One", "1");
+        headers.append("accept", "a");
+        headers.append("x-one", "2");
+        assert_eq!(headers.get("X-ONE"), Some(&b"1"[..]));
+        assert_eq!(headers.get_all("x-one").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(headers.get(Known::Accept), Some(&b"a"[..]));
+        headers.set("x-One", "3");
+        assert_eq!(headers.get_all("x-one").collect::<Vec<_>>(), [b"3"]);
+        assert!(headers.remove(Known::Accept));
+        assert_eq!(headers.len(), 1);
+    }
+
+    #[test]
+    fn a_value_cannot_end_its_field() {
+        let mut headers = Headers::new();
+        headers.append("x-user", "a\r\nSet-Cookie: b");
+        assert_eq!(headers.get("x-user"), Some(&b"a  Set-Cookie: b"[..]));
+    }
+
+    #[test]
+    fn added_fields_stand_beside_received_ones() {
+        let head = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut fields = Vec::new();
+        let limits = wire::h1::HeadLimits { request_line: 100, headers: 100, header_count: 8 };
+        wire::h1::parse_request(&head, &limits, &mut fields).unwrap().unwrap();
+        let mut headers = Headers::received(head, fields);
+        headers.append("x-added", "yes");
+        assert_eq!(headers.get(Known::Host), Some(&b"a"[..]));
+        assert_eq!(headers.get("X-Added"), Some(&b"yes"[..]));
+    }
+
+    #[test]
+    fn list_members_are_found_whatever_the_spelling() {
+        let mut headers = Headers::new();
+        headers.append(Known::Connection, "keep-alive, Upgrade");
+        assert!(headers.lists_token(Known::Connection, "upgrade"));
+        assert!(!headers.lists_token(Known::Connection, "up"));
+    }
+}

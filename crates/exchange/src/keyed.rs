@@ -1,0 +1,331 @@
+//! State keyed by bytes that many workers share and that outlives Plans (seam 9).
+//!
+//! Owns a sharded table, bounded in entries, whose values carry their own atomics. Promises that a hit
+//! takes a read lock and writes nothing but the value's own atomics and one saturating bit; only an
+//! insertion takes its shard's write lock, and a full shard evicts the entry that was not asked for
+//! lately (CLOCK). Never waits for anything else: what another machine should hear is noted in a
+//! bounded queue, and the control thread carries it there ([`Keyed::synchronise`]).
+
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crossbeam_queue::ArrayQueue;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+/// Most shards: more than workers, so that two insertions seldom meet.
+const SHARDS_MAX: usize = 64;
+/// Fewer entries than this make no shard: keys spread unevenly, and a shard evicts by itself.
+const SHARD_ENTRIES_MIN: usize = 64;
+/// Entries an eviction looks at before it takes the one in front of it, whatever its bit says.
+const EVICTION_STEPS: usize = 32;
+/// Keys told to the other side at once.
+const NEWS_BATCH: usize = 1024;
+
+/// Bounds of one table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyedLimits {
+    pub entries: usize,
+    /// Changed keys that may wait for the remote side; 0 where there is none, and then noting a
+    /// change costs nothing.
+    pub changes: usize,
+}
+
+/// The table.
+pub struct Keyed<V> {
+    shards: Box<[Padded<V>]>,
+    hasher: RandomState,
+    changes: Option<ArrayQueue<Box<[u8]>>>,
+    evicted: AtomicU64,
+    unheard: AtomicU64,
+}
+
+/// A shard on cache lines of its own: its lock word is written by every hit.
+#[repr(align(128))]
+struct Padded<V>(RwLock<Shard<V>>);
+
+struct Shard<V> {
+    /// Places in `slots`, found by the hash of the key.
+    index: HashTable<u32>,
+    slots: Vec<Slot<V>>,
+    limit: usize,
+    /// Where the next eviction begins to look.
+    hand: usize,
+}
+
+struct Slot<V> {
+    hash: u64,
+    key: Box<[u8]>,
+    value: V,
+    /// Asked for since the hand came by. New entries begin without it, so that keys seen once go
+    /// before keys that come back.
+    used: AtomicBool,
+    /// Its key already waits in the queue of changes.
+    changed: AtomicBool,
+}
+
+/// Another place that shares the state: a second instance, a store. Called on the control thread.
+///
+/// News are states, not differences: to hear the same twice changes nothing, so that a batch which
+/// failed can simply be told again.
+pub trait Remote<V>: Send + Sync {
+    type News: Send;
+
+    /// What the other side should hear of a value.
+    fn news(&self, value: &V) -> Self::News;
+
+    /// Tells a batch; answers what the other side knows of these or other keys.
+    fn exchange(
+        &self,
+        batch: Vec<(Box<[u8]>, Self::News)>,
+    ) -> impl Future<Output = std::io::Result<Vec<(Box<[u8]>, Self::News)>>> + Send;
+
+    /// Merges what the other side knows into a value.
+    fn merge(&self, value: &V, news: Self::News);
+}
+
+impl<V> Keyed<V> {
+    pub fn new(limits: KeyedLimits) -> Keyed<V> {
+        let entries = limits.entries.max(1);
+        let count = (entries / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
+        // Rounded down to a power of two, so that a mask picks the shard.
+        let count = 1usize << count.ilog2();
+        let shard = || Shard {
+            index: HashTable::new(),
+            slots: Vec::new(),
+            limit: entries.div_ceil(count),
+            hand: 0,
+        };
+        Keyed {
+            shards: (0..count).map(|_| Padded(RwLock::new(shard()))).collect(),
+            hasher: RandomState::default(),
+            changes: (limits.changes > 0).then(|| ArrayQueue::new(limits.changes)),
+            evicted: AtomicU64::new(0),
+            unheard: AtomicU64::new(0),
+        }
+    }
+
+    /// Uses the value of a key, making it first if there is none.
+    pub fn with<R>(&self, key: &[u8], make: impl FnOnce() -> V, using: impl FnOnce(&V) -> R) -> R {
+        self.use_slot(key, make, |slot| using(&slot.value))
+    }
+
+    /// As [`Keyed::with`], noting that the remote side should hear of the value.
+    pub fn update<R>(
+        &self,
+        key: &[u8],
+        make: impl FnOnce() -> V,
+        using: impl FnOnce(&V) -> R,
+    ) -> R {
+        self.use_slot(key, make, |slot| {
+            let result = using(&slot.value);
+            if let Some(queue) = &self.changes {
+                self.note_change(queue, slot);
+            }
+            result
+        })
+    }
+
+    /// Uses the value of a key if there is one.
+    pub fn peek<R>(&self, key: &[u8], using: impl FnOnce(&V) -> R) -> Option<R> {
+        let hash = self.hasher.hash_one(key);
+        self.read(hash).find(hash, key).map(|slot| using(&slot.value))
+    }
+
+    /// Forgets a key; whether it was known.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.write(hash);
+        match shard.place(hash, key) {
+            Some(at) => {
+                shard.remove(at);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Entries there are now.
+    pub fn len(&self) -> usize {
+        let length =
+            |shard: &Padded<V>| shard.0.read().unwrap_or_else(PoisonError::into_inner).slots.len();
+        self.shards.iter().map(length).sum()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries that had to go because the table was full.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Ordering::Relaxed)
+    }
+
+    /// Changes the remote side was not told of at once because too many waited. Each is told after
+    /// the next change of its key.
+    pub fn unheard(&self) -> u64 {
+        self.unheard.load(Ordering::Relaxed)
+    }
+
+    /// Tells the remote side what changed and takes over what it knows; the number of keys told.
+    /// For the control thread, at whatever pace suits the other side. After an error the same keys
+    /// wait for the next call.
+    pub async fn synchronise<R: Remote<V>>(
+        &self,
+        remote: &R,
+        make: impl Fn() -> V,
+    ) -> std::io::Result<usize> {
+        let batch = self.take_changes(remote);
+        let told: Vec<Box<[u8]>> = batch.iter().map(|(key, _)| key.clone()).collect();
+        match remote.exchange(batch).await {
+            Ok(known) => {
+                for (key, news) in known {
+                    self.with(&key, &make, |value| remote.merge(value, news));
+                }
+                Ok(told.len())
+            }
+            Err(error) => {
+                for key in told {
+                    let hash = self.hasher.hash_one(&key[..]);
+                    if let (Some(queue), Some(slot)) =
+                        (&self.changes, self.read(hash).find(hash, &key))
+                    {
+                        self.note_change(queue, slot);
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn take_changes<R: Remote<V>>(&self, remote: &R) -> Vec<(Box<[u8]>, R::News)> {
+        let mut batch = Vec::new();
+        while batch.len() < NEWS_BATCH {
+            let Some(key) = self.changes.as_ref().and_then(ArrayQueue::pop) else { break };
+            let hash = self.hasher.hash_one(&key[..]);
+            let news = self.read(hash).find(hash, &key).map(|slot| {
+                // Before the value is read: a change from now on queues the key again.
+                slot.changed.store(false, Ordering::SeqCst);
+                remote.news(&slot.value)
+            });
+            if let Some(news) = news {
+                batch.push((key, news));
+            }
+        }
+        batch
+    }
+
+    fn note_change(&self, queue: &ArrayQueue<Box<[u8]>>, slot: &Slot<V>) {
+        if slot.changed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        if queue.push(slot.key.clone()).is_err() {
+            slot.changed.store(false, Ordering::SeqCst);
+            self.unheard.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn use_slot<R>(
+        &self,
+        key: &[u8],
+        make: impl FnOnce() -> V,
+        using: impl FnOnce(&Slot<V>) -> R,
+    ) -> R {
+        let hash = self.hasher.hash_one(key);
+        {
+            let shard = self.read(hash);
+            if let Some(slot) = shard.find(hash, key) {
+                // Read before it is written: a hot entry's line stays shared between the cores.
+                if !slot.used.load(Ordering::Relaxed) {
+                    slot.used.store(true, Ordering::Relaxed);
+                }
+                return using(slot);
+            }
+        }
+        let mut shard = self.write(hash);
+        // Somebody else may have made it between the two locks.
+        let at = match shard.place(hash, key) {
+            Some(at) => at,
+            None => {
+                if shard.slots.len() >= shard.limit {
+                    shard.evict();
+                    self.evicted.fetch_add(1, Ordering::Relaxed);
+                }
+                shard.insert(hash, key, make())
+            }
+        };
+        using(&shard.slots[at])
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<Shard<V>> {
+        // The table inside uses the lowest and the highest bits; take some from between.
+        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)].0
+    }
+
+    fn read(&self, hash: u64) -> RwLockReadGuard<'_, Shard<V>> {
+        self.shard(hash).read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Shard<V>> {
+        self.shard(hash).write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Shard<V> {
+    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let same = |at: &u32| {
+            let slot = &self.slots[*at as usize];
+            slot.hash == hash && *slot.key == *key
+        };
+        self.index.find(hash, same).map(|at| *at as usize)
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Option<&Slot<V>> {
+        self.place(hash, key).map(|at| &self.slots[at])
+    }
+
+    fn insert(&mut self, hash: u64, key: &[u8], value: V) -> usize {
+        let at = self.slots.len();
+        self.slots.push(Slot {
+            hash,
+            key: key.into(),
+            value,
+            used: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+        });
+        let slots = &self.slots;
+        self.index.insert_unique(hash, at as u32, |at| slots[*at as usize].hash);
+        at
+    }
+
+    /// Takes the slot out; the last one takes its place.
+    fn remove(&mut self, at: usize) {
+        let last = self.slots.len() - 1;
+        let hash = self.slots[at].hash;
+        if let Ok(entry) = self.index.find_entry(hash, |place| *place as usize == at) {
+            entry.remove();
+        }
+        if at != last {
+            let hash = self.slots[last].hash;
+            if let Some(place) = self.index.find_mut(hash, |place| *place as usize == last) {
+                *place = at as u32;
+            }
+        }
+        self.slots.swap_remove(at);
+    }
+
+    fn evict(&mut self) {
+        for _ in 0..EVICTION_STEPS {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let used = self.slots[self.hand].used.get_mut();
+            if !std::mem::take(used) {
+                break;
+            }
+        }
+        self.remove(self.hand);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The one place where a fault becomes a response.
+//!
+//! Error bodies are `application/problem+json` (RFC 9457), HTML or text, as Accept asks, or a page of
+//! the configuration. They say nothing of our insides: the detail goes to the log.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use wire::Known;
+use wire::h1::reason;
+use wire::structured::{Bare, Item, write_item};
+
+use crate::{Body, Fault, Headers, Response, Side};
+
+/// Pages of the configuration's `errors`, by status.
+#[derive(Debug, Default)]
+pub struct ErrorPages {
+    pages: BTreeMap<u16, ErrorPage>,
+}
+
+/// One page.
+#[derive(Clone, Debug)]
+pub struct ErrorPage {
+    pub content_type: Box<str>,
+    pub body: Bytes,
+}
+
+impl ErrorPages {
+    pub fn new(pages: BTreeMap<u16, ErrorPage>) -> ErrorPages {
+        ErrorPages { pages }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Html,
+    Text,
+}
+
+/// The response to a fault; `headers` are the request's, where there is one.
+pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> Response {
+    let mut response = match pages.pages.get(&fault.status) {
+        Some(page) => {
+            Response::with_body(fault.status, &page.content_type, page.body.clone())
+        }
+        None => body(fault.status, headers.map_or(Form::Text, preferred_form)),
+    };
+    let fields = &mut response.headers;
+    if let Some(allow) = &fault.allow {
+        fields.append(Known::Allow, &**allow);
+    }
+    if let Some(seconds) = fault.retry_after_s {
+        fields.append(Known::RetryAfter, seconds.to_string());
+    }
+    for field in fault.fields.iter().flat_map(|more| more.iter()) {
+        fields.append(field.name, field.value);
+    }
+    if fault.side == Side::Upstream {
+        // RFC 9209 2: who says so, and which of the registered errors it was.
+        let mut item = Item::new(Bare::token("tidegate")).with("error", Bare::token(fault.slug));
+        if let Some(next_hop) = &fault.next_hop {
+            item = item.with("next-hop", Bare::string(&**next_hop));
+        }
+        let mut value = Vec::new();
+        if write_item(&item, &mut value) {
+            fields.append(Known::ProxyStatus, value);
+        }
+    }
+    response
+}
+
+fn body(status: u16, form: Form) -> Response {
+    let title = match reason(status) {
+        "" => "Error",
+        title => title,
+    };
+    match form {
+        Form::Json => Response::with_body(
+            status,
+            "application/problem+json",
+            format!("{{\"type\":\"about:blank\",\"title\":\"{title}\",\"status\":{status}}}\n"),
+        ),
+        Form::Html => Response::with_body(
+            status,
+            "text/html; charset=utf-8",
+            format!(
+                "<!doctype html><html lang=\"en\"><title>{status} {title}</title>\
+                 <h1>{status} {title}</h1></html>\n"
+            ),
+        ),
+        Form::Text => Response::text(status, Body::from(format!("{status} {title}\n"))),
+    }
+}
+
+/// What the client's Accept prefers; text where it does not say.
+fn preferred_form(headers: &Headers) -> Form {
+    const FORMS: [(&str, Form); 3] = [
+        ("text/plain", Form::Text),
+        ("application/problem+json", Form::Json),
+        ("text/html", Form::Html),
+    ];
+    let offers = FORMS.map(|(media_type, _)| media_type);
+    let chosen = wire::negotiate::choose_media_type(headers.get(Known::Accept), &offers);
+    chosen.map_or(Form::Text, |index| FORMS[index].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Retry;
+
+    fn rendered(fault: &Fault, accept: &str) -> Response {
+        let mut headers = Headers::new();
+        headers.append(Known::Accept, accept);
+        render(fault, Some(&headers), &ErrorPages::default())
+    }
+
+    fn content_type(response: &Response) -> &str {
+        response.headers.get_str(Known::ContentType).unwrap()
+    }
+
+    #[test]
+    fn the_form_is_what_accept_asks_for() {
+        let fault = Fault::not_found();
+        assert_eq!(content_type(&rendered(&fault, "*/*")), "text/plain; charset=utf-8");
+        let json = rendered(&fault, "application/problem+json");
+        assert_eq!(content_type(&json), "application/problem+json");
+        let html = rendered(&fault, "text/html,application/xhtml+xml,*/*;q=0.8");
+        assert_eq!(content_type(&html), "text/html; charset=utf-8");
+    }
+
+    #[test]
+    fn an_upstream_fault_says_so_and_keeps_its_detail() {
+        let fault = Fault::upstream(502, "connection_refused", Retry::Unsent, "10.0.0.1 secret");
+        let response = rendered(&fault, "*/*");
+        let status = response.headers.get_str(Known::ProxyStatus).unwrap();
+        assert_eq!(status, "tidegate; error=connection_refused");
+        let Body::Bytes(body) = &response.body else { panic!("a body") };
+        assert_eq!(&body[..], b"502 Bad Gateway\n");
+    }
+
+    #[test]
+    fn a_configured_page_wins() {
+        let page = ErrorPage { content_type: "text/html".into(), body: "<p>sorry".into() };
+        let pages = ErrorPages::new(BTreeMap::from([(502, page)]));
+        let response = render(&Fault::internal(""), None, &pages);
+        assert_eq!(response.status, 500);
+        let fault = Fault::upstream(502, "connection_refused", Retry::Unsent, "");
+        assert_eq!(content_type(&render(&fault, None, &pages)), "text/html");
+    }
+}

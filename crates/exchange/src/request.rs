@@ -1,0 +1,129 @@
+//! One request in flight, as filters and handlers see it.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use wire::{Known, Method, Version};
+
+use crate::facts::{ConnectionFacts, Scheme};
+use crate::{Body, Fault, Headers, Marks, Params, Route, Target};
+
+/// Sends interim responses (1xx) before the head of the final one.
+pub trait Inform {
+    fn inform(&self, status: u16, headers: &Headers);
+}
+
+/// A request and what the house has found out about it.
+pub struct Request {
+    pub method: Method,
+    pub version: Version,
+    pub target: Target,
+    pub headers: Headers,
+    pub body: Body,
+    pub facts: Rc<ConnectionFacts>,
+    /// The client, after trusted proxies have been believed.
+    pub client_ip: IpAddr,
+    /// The scheme the client used, after trusted proxies have been believed.
+    pub scheme: Scheme,
+    /// The client asks for a protocol switch (RFC 9110 7.8); a handler may answer 101.
+    pub upgrade: bool,
+    /// Microseconds on the worker's clock when the head was whole.
+    pub began_us: u64,
+    /// The route that was chosen; `None` until then.
+    pub route: Option<Rc<Route>>,
+    /// What the path parameters of the route matched.
+    pub params: Params,
+    /// Set by the filter `request_id` or taken from the client.
+    pub request_id: Option<Box<str>>,
+    /// Who was authenticated, for log and variables.
+    pub consumer: Option<Rc<str>>,
+    /// What filters want the log to know: upstream address, attempts, ...
+    pub notes: Notes,
+    /// What filters keep between their two hooks.
+    pub marks: Marks,
+    pub informer: Option<Rc<dyn Inform>>,
+}
+
+/// Remarks for the access log.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    pub upstream: Option<Rc<str>>,
+    pub upstream_attempts: u16,
+    /// What failed, when the exchange did: [`Fault::slug`].
+    pub fault: Option<&'static str>,
+}
+
+impl Request {
+    /// A request that no client sent: health checks, warm-up, mirrors, tests.
+    pub fn made_up(method: Method, target: Target, headers: Headers) -> Request {
+        let facts = Rc::new(ConnectionFacts::internal());
+        Request {
+            method,
+            version: Version::Http11,
+            target,
+            headers,
+            body: Body::Empty,
+            client_ip: facts.peer_ip(),
+            scheme: facts.scheme(),
+            facts,
+            upgrade: false,
+            began_us: net::clock::now_us(),
+            route: None,
+            params: Params::default(),
+            request_id: None,
+            consumer: None,
+            notes: Notes::default(),
+            marks: Marks::default(),
+            informer: None,
+        }
+    }
+
+    /// The authority the client named: host and perhaps port. The serving loop has put an
+    /// absolute-form authority into Host (RFC 9112 3.2.2).
+    pub fn authority(&self) -> &[u8] {
+        self.headers.get(Known::Host).unwrap_or_default()
+    }
+
+    /// The authority without its port.
+    pub fn host(&self) -> &[u8] {
+        let authority = self.authority();
+        wire::authority::Authority::parse(authority).map_or(authority, |parsed| parsed.host)
+    }
+
+    /// Sends an interim response, such as 103 Early Hints (RFC 8297); without a client it is dropped.
+    pub fn inform(&self, status: u16, headers: &Headers) {
+        if let Some(informer) = &self.informer {
+            informer.inform(status, headers);
+        }
+    }
+
+    /// Takes the request out of its place, leaving what the log needs. For [`crate::Surround`].
+    pub fn take(&mut self) -> Request {
+        let husk = Request {
+            method: self.method.clone(),
+            version: self.version,
+            target: self.target.clone(),
+            headers: self.headers.clone(),
+            body: Body::Empty,
+            facts: self.facts.clone(),
+            client_ip: self.client_ip,
+            scheme: self.scheme,
+            upgrade: self.upgrade,
+            began_us: self.began_us,
+            route: self.route.clone(),
+            params: self.params.clone(),
+            request_id: self.request_id.clone(),
+            consumer: self.consumer.clone(),
+            notes: self.notes.clone(),
+            marks: self.marks.clone(),
+            informer: self.informer.clone(),
+        };
+        std::mem::replace(self, husk)
+    }
+
+    /// The body as one piece, at most `limit` bytes.
+    pub async fn collect_body(&mut self, limit: u64) -> Result<Bytes, Fault> {
+        self.body.collect(limit).await
+    }
+}

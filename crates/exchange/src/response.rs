@@ -1,0 +1,38 @@
+//! One response on its way to the client.
+
+use wire::Known;
+
+use crate::duplex::Takeover;
+use crate::{Body, Headers};
+
+/// Status, fields and content. Framing fields (Content-Length, Transfer-Encoding, Connection) are the
+/// serving loop's: what a handler sets there is ignored, except the length of a HEAD response.
+#[derive(Default)]
+pub struct Response {
+    pub status: u16,
+    pub headers: Headers,
+    pub body: Body,
+    /// With status 101: who goes on with the connection once the head is out (seam 3).
+    pub takeover: Option<Takeover>,
+}
+
+impl Response {
+    pub fn new(status: u16) -> Response {
+        Response { status, headers: Headers::new(), body: Body::Empty, takeover: None }
+    }
+
+    pub fn with_body(status: u16, content_type: &str, body: impl Into<Body>) -> Response {
+        let mut response = Response::new(status);
+        response.headers.append(Known::ContentType, content_type);
+        response.body = body.into();
+        response
+    }
+
+    pub fn text(status: u16, body: impl Into<Body>) -> Response {
+        Response::with_body(status, "text/plain; charset=utf-8", body)
+    }
+
+    pub fn json(status: u16, body: impl Into<Body>) -> Response {
+        Response::with_body(status, "application/json", body)
+    }
+}

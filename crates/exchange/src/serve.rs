@@ -1,0 +1,15 @@
+//! The serving loop of HTTP/1.1: from a client's connection to responses on it.
+
+mod arrive;
+mod body;
+mod connection;
+mod edge;
+mod exchange;
+mod head;
+mod respond;
+mod settle;
+mod tunnel;
+mod wire;
+
+pub use connection::{refuse, serve};
+pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies};

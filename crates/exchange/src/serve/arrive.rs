@@ -1,0 +1,154 @@
+//! From a parsed head to a [`Request`]: target, body, and who the client is.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use wire::Known;
+use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
+use wire::h1::{ChunkDecoder, FieldSpan, Framing, RequestHead, TargetForm};
+
+use super::body::{BodyBounds, Decoder, RequestBody};
+use super::edge::{Edge, TrustedProxies};
+use super::wire::Wire;
+use crate::facts::{ConnectionFacts, Scheme};
+use crate::{Body, Fault, Headers, Marks, Notes, Params, Request, Target};
+
+/// Fields that only a trusted proxy may send: from anybody else they are removed.
+const FORWARDING: [Known; 5] = [
+    Known::Forwarded,
+    Known::XForwardedFor,
+    Known::XForwardedHost,
+    Known::XForwardedPort,
+    Known::XForwardedProto,
+];
+
+/// Makes the request whose head was parsed from `bytes`. Its body comes later, with [`attach_body`]:
+/// its bounds are the route's.
+pub(super) fn request(
+    bytes: Bytes,
+    head: RequestHead,
+    fields: Vec<FieldSpan>,
+    facts: &Rc<ConnectionFacts>,
+    edge: &Edge,
+) -> Result<Request, Fault> {
+    let target = target(&bytes, &head)
+        .map_err(|_| Fault::client(400, "invalid_target", "the path cannot be decoded").closing())?;
+    let authority = match head.form {
+        TargetForm::Absolute => head.authority.map(|span| bytes.slice(span.range())),
+        _ => None,
+    };
+    let mut headers = Headers::received(bytes, fields);
+    if let Some(authority) = authority {
+        // RFC 9112 3.2.2: the target's authority replaces the received Host.
+        headers.set(Known::Host, &authority);
+    }
+    let mut client_ip = facts.peer_ip();
+    let mut scheme = facts.scheme();
+    if headers.contains_any(&FORWARDING) {
+        if edge.trusted_proxies.contains(client_ip) {
+            client_ip = believed_client(&headers, client_ip, &edge.trusted_proxies);
+            scheme = believed_scheme(&headers).unwrap_or(scheme);
+        } else {
+            headers.retain(|field| !field.known.is_some_and(|known| FORWARDING.contains(&known)));
+        }
+    }
+    Ok(Request {
+        method: head.method,
+        version: head.version,
+        target,
+        headers,
+        body: Body::Empty,
+        facts: facts.clone(),
+        client_ip,
+        scheme,
+        upgrade: head.upgrade,
+        began_us: net::clock::now_us(),
+        route: None,
+        params: Params::default(),
+        request_id: None,
+        consumer: None,
+        notes: Notes::default(),
+        marks: Marks::default(),
+        informer: None,
+    })
+}
+
+fn target(bytes: &Bytes, head: &RequestHead) -> Result<Target, crate::BadPath> {
+    match head.form {
+        TargetForm::Origin => Target::split_at(bytes.slice(head.target.range()), head.path.len as usize),
+        TargetForm::Asterisk => Ok(Target::asterisk()),
+        TargetForm::Absolute => {
+            let path = head.path_bytes(bytes);
+            let mut raw = BytesMut::with_capacity(head.target.len as usize + 1);
+            raw.put_slice(path);
+            if let Some(query) = head.query {
+                raw.put_u8(b'?');
+                raw.put_slice(query.of(bytes));
+            }
+            Target::split_at(raw.freeze(), path.len())
+        }
+    }
+}
+
+/// Puts the body in place, to be read under the bounds of the route.
+pub(super) fn attach_body(
+    request: &mut Request,
+    wire: &Rc<Wire>,
+    framing: Framing,
+    expects: bool,
+    bounds: BodyBounds,
+    trailers_max: usize,
+) -> Result<(), Fault> {
+    let decoder = match framing {
+        Framing::None | Framing::Length(0) => return Ok(()),
+        Framing::Length(length) if length > bounds.bytes_max => {
+            wire.metrics.hit(telemetry::LimitHit::Body);
+            return Err(Fault::body_too_large());
+        }
+        Framing::Length(length) => Decoder::Length(length),
+        Framing::Chunked => Decoder::Chunked(ChunkDecoder::new(trailers_max)),
+    };
+    request.body = Body::stream(RequestBody::new(wire.clone(), decoder, bounds, expects));
+    Ok(())
+}
+
+/// Reads the list of forwarders from the nearest outwards; the first that is not trusted is the
+/// client. Without a readable list it is the peer.
+fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) -> IpAddr {
+    let mut client = peer;
+    for node in forwarders(headers) {
+        let Some(address) = node else { break };
+        client = address.to_canonical();
+        if !trusted.contains(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// The nodes a request came by, the nearest first: of Forwarded (RFC 7239), else of X-Forwarded-For.
+fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
+    if headers.contains(Known::Forwarded) {
+        let mut nodes = Vec::new();
+        for value in headers.get_all(Known::Forwarded) {
+            let Some(elements) = parse_forwarded(value) else { return Vec::new() };
+            nodes.extend(elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)));
+        }
+        nodes.reverse();
+        return nodes;
+    }
+    let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
+    values.into_iter().rev().flat_map(x_forwarded_for).collect()
+}
+
+fn believed_scheme(headers: &Headers) -> Option<Scheme> {
+    let named = headers.get(Known::XForwardedProto)?.trim_ascii();
+    if named.eq_ignore_ascii_case(b"https") {
+        Some(Scheme::Https)
+    } else if named.eq_ignore_ascii_case(b"http") {
+        Some(Scheme::Http)
+    } else {
+        None
+    }
+}

@@ -1,0 +1,190 @@
+//! The body of a request, as a stream over the connection it comes on.
+//!
+//! Nothing is read before it is asked for. The first poll sends 100 Continue to a client that waits
+//! for it (RFC 9110 10.1.1). When the body is dropped half-read, what is left to read is noted on the
+//! connection, which reads it away or closes.
+
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use telemetry::LimitHit;
+use wire::h1::{ChunkDecoder, ChunkEvent};
+
+use super::wire::Wire;
+use crate::{BodyStream, Fault, Frame, Headers};
+
+/// What is left of a request's body.
+#[derive(Debug, Default)]
+pub(crate) enum Remainder {
+    /// Nothing: the next byte belongs to the next request.
+    #[default]
+    None,
+    Bytes(u64),
+    Chunks(ChunkDecoder),
+    /// It cannot be known where the next request begins.
+    Lost,
+    /// Somebody holds the body.
+    Held,
+}
+
+/// How the body is delimited, and what of it is still to come.
+pub(crate) enum Decoder {
+    Length(u64),
+    Chunked(ChunkDecoder),
+    Done,
+}
+
+/// Bounds of one body.
+#[derive(Clone, Copy)]
+pub(crate) struct BodyBounds {
+    pub(crate) bytes_max: u64,
+    pub(crate) pause: Duration,
+}
+
+pub(crate) struct RequestBody {
+    wire: Rc<Wire>,
+    decoder: Decoder,
+    bounds: BodyBounds,
+    received: u64,
+    /// The client waits for 100 Continue.
+    expects: bool,
+    /// A time-out is running.
+    waiting: bool,
+    failed: bool,
+}
+
+impl RequestBody {
+    pub(crate) fn new(
+        wire: Rc<Wire>,
+        decoder: Decoder,
+        bounds: BodyBounds,
+        expects: bool,
+    ) -> RequestBody {
+        *wire.remainder.borrow_mut() = Remainder::Held;
+        RequestBody { wire, decoder, bounds, received: 0, expects, waiting: false, failed: false }
+    }
+
+    /// The body has been read to its end: the next byte belongs to the next request, whoever may
+    /// still hold this.
+    fn finish(&mut self) {
+        self.decoder = Decoder::Done;
+        *self.wire.remainder.borrow_mut() = Remainder::None;
+    }
+
+    fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame, Fault>>> {
+        self.failed = true;
+        Poll::Ready(Some(Err(fault.closing())))
+    }
+
+    /// Counts body bytes against the limit.
+    fn admit(&mut self, data: Bytes) -> Result<Frame, Fault> {
+        self.received += data.len() as u64;
+        if self.received > self.bounds.bytes_max {
+            self.wire.metrics.hit(LimitHit::Body);
+            return Err(Fault::body_too_large());
+        }
+        Ok(Frame::Data(data))
+    }
+
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        if !self.waiting {
+            self.waiting = true;
+            self.wire.read_timer.set(self.bounds.pause);
+        }
+        if self.wire.read_timer.poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.wire.metrics.hit(LimitHit::SlowBody);
+        self.fail(Fault::client(408, "body_timeout", "the request body paused for too long"))
+    }
+}
+
+impl BodyStream for RequestBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        if self.failed || matches!(self.decoder, Decoder::Done) {
+            return Poll::Ready(None);
+        }
+        if std::mem::take(&mut self.expects) && self.wire.input.borrow().is_empty() {
+            self.wire.inform_continue();
+        }
+        loop {
+            let mut input = match self.wire.poll_input(cx) {
+                Poll::Pending => return self.poll_wait(cx),
+                Poll::Ready(Err(error)) => {
+                    return self.fail(Fault::client_gone(error.to_string()));
+                }
+                Poll::Ready(Ok(chunk)) if chunk.is_empty() => {
+                    return self.fail(Fault::client_gone("the request body was cut off"));
+                }
+                Poll::Ready(Ok(chunk)) => chunk,
+            };
+            self.waiting = false;
+            match &mut self.decoder {
+                Decoder::Done => return Poll::Ready(None),
+                Decoder::Length(left) => {
+                    let data = input.split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
+                    *left -= data.len() as u64;
+                    let whole = *left == 0;
+                    self.wire.unread(input);
+                    if whole {
+                        self.finish();
+                    }
+                    return match self.admit(data) {
+                        Ok(frame) => Poll::Ready(Some(Ok(frame))),
+                        Err(fault) => self.fail(fault),
+                    };
+                }
+                Decoder::Chunked(decoder) => {
+                    let event = decoder.next(&mut input);
+                    self.wire.unread(input);
+                    match event {
+                        Err(reject) => return self.fail(Fault::rejected(reject)),
+                        Ok(ChunkEvent::NeedMore) => {}
+                        Ok(ChunkEvent::Data(data)) => {
+                            return match self.admit(data) {
+                                Ok(frame) => Poll::Ready(Some(Ok(frame))),
+                                Err(fault) => self.fail(fault),
+                            };
+                        }
+                        Ok(ChunkEvent::End(trailers)) => {
+                            self.finish();
+                            if trailers.fields.is_empty() {
+                                return Poll::Ready(None);
+                            }
+                            let trailers = Headers::received(trailers.raw, trailers.fields);
+                            return Poll::Ready(Some(Ok(Frame::Trailers(trailers))));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        match self.decoder {
+            Decoder::Length(left) => Some(left),
+            Decoder::Chunked(_) => None,
+            Decoder::Done => Some(0),
+        }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let decoder = std::mem::replace(&mut self.decoder, Decoder::Done);
+        let remainder = match decoder {
+            // `finish` has said so already, and the next request may have begun since.
+            Decoder::Done if !self.failed => return,
+            _ if self.failed => Remainder::Lost,
+            // A client that was not told to go on may or may not send its body: nobody can tell what
+            // the next bytes are (RFC 9110 10.1.1).
+            _ if self.expects => Remainder::Lost,
+            Decoder::Length(left) => Remainder::Bytes(left),
+            Decoder::Chunked(decoder) => Remainder::Chunks(decoder),
+            Decoder::Done => return,
+        };
+        *self.wire.remainder.borrow_mut() = remainder;
+    }
+}

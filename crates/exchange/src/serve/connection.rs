@@ -1,0 +1,138 @@
+//! The life of one client connection: idle, active, and its end.
+//!
+//! ```text
+//!  idle ──readable──▶ active: head ▶ route, filters, handler ▶ response ─┐
+//!   ▲                   ▲                                                │
+//!   │                   └── more requests in the buffer ◀────────────────┤
+//!   └── nothing buffered, everything sent ◀──────────────────────────────┘
+//! ```
+//!
+//! While idle a connection is a small task with two timers: the future that serves requests is boxed
+//! for an active period and dropped after it (seam 1). Every end has a row of [`CloseReason`].
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use net::{Accepted, Stream};
+use telemetry::{CloseReason, LimitHit};
+
+use super::edge::{Presence, Service};
+use super::exchange;
+use super::wire::Wire;
+use crate::facts::ConnectionFacts;
+
+/// How long a connection that we end may take to read our last words, and how much of what it still
+/// sends is read away meanwhile: closing a socket with unread bytes would reset it (RFC 9112 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// What follows an active period.
+pub(super) enum After {
+    Idle,
+    Close(CloseReason),
+    /// Close, but let the client read what was sent: it may still be sending itself.
+    Linger(CloseReason),
+    /// Close with a reset: what was sent must not pass for whole.
+    Abort(CloseReason),
+}
+
+pub(super) struct Connection {
+    pub(super) wire: Rc<Wire>,
+    pub(super) service: Rc<Service>,
+    pub(super) facts: Rc<ConnectionFacts>,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
+    let wire = Wire::new(accepted.stream, service.metrics.clone());
+    let presence: Presence = service.enter(wire.read_timer.nudge_handle());
+    service.metrics.connections_accepted.inc();
+    let connection = Connection { wire, service: service.clone(), facts: Rc::new(facts) };
+    let reason = connection.live().await;
+    service.metrics.closed(reason);
+    drop(presence);
+}
+
+impl Connection {
+    async fn live(self) -> CloseReason {
+        let timeouts = self.service.edge();
+        let mut patience = timeouts.timeouts.handshake;
+        let mut fresh = true;
+        drop(timeouts);
+        loop {
+            if let Some(reason) = self.idle(patience, fresh).await {
+                return reason;
+            }
+            fresh = false;
+            match Box::pin(exchange::serve_buffered(&self)).await {
+                After::Idle => patience = self.service.edge().timeouts.idle,
+                After::Close(reason) => return reason,
+                After::Linger(reason) => {
+                    linger(&self.wire.stream).await;
+                    return reason;
+                }
+                After::Abort(reason) => {
+                    if let Some(wire) = Rc::into_inner(self.wire) {
+                        wire.stream.abort();
+                    }
+                    return reason;
+                }
+            }
+        }
+    }
+
+    /// Waits for the first byte of a request; the reason to close if none is to be expected.
+    async fn idle(&self, patience: Duration, fresh: bool) -> Option<CloseReason> {
+        let wire = &self.wire;
+        wire.read_timer.set(patience);
+        wire.metrics.connections_idle.add(1);
+        let reason = poll_fn(|cx| {
+            if let Poll::Ready(ready) = wire.stream.poll_readable(cx) {
+                return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
+            }
+            if self.service.is_draining() {
+                return Poll::Ready(Some(CloseReason::Drain));
+            }
+            wire.read_timer.poll(cx).map(|()| {
+                let (limit, reason) = if fresh {
+                    (LimitHit::SlowHandshake, CloseReason::HandshakeTimeout)
+                } else {
+                    (LimitHit::Idle, CloseReason::IdleTimeout)
+                };
+                wire.metrics.hit(limit);
+                Some(reason)
+            })
+        })
+        .await;
+        wire.metrics.connections_idle.add(-1);
+        reason
+    }
+}
+
+async fn linger(stream: &Stream) {
+    stream.finish();
+    let mut discarded = 0;
+    let read_away = async {
+        while let Ok(chunk) = stream.receive().await {
+            discarded += chunk.len();
+            if chunk.is_empty() || discarded > LINGER_BYTES_MAX {
+                break;
+            }
+        }
+    };
+    net::timer::within(LINGER, read_away).await;
+}
+
+/// Answers a connection above the limit and closes it: a clean 503, read before the close arrives.
+pub async fn refuse(accepted: Accepted) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+        Content-Length: 24\r\nRetry-After: 1\r\nConnection: close\r\n\r\n503 Service Unavailable\n";
+    let mut out = net::Outgoing::default();
+    out.push(Bytes::from_static(ANSWER));
+    if accepted.stream.send_all(&mut out).await.is_ok() {
+        linger(&accepted.stream).await;
+    }
+}

@@ -1,0 +1,293 @@
+//! Sending a response: head and body, with back-pressure, time-out, and the client watched.
+//!
+//! A body that is there goes into the queue with its head and leaves in one call. A streamed body is
+//! asked for more only while the queue is short, so a slow client slows its source.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes};
+use net::FileRange;
+use telemetry::{CloseReason, LimitHit};
+use wire::Version;
+use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
+
+use super::connection::After;
+use super::head::{self, Framing, Persistence};
+use super::wire::Wire;
+use crate::{Body, BodyStream, Fault, Frame, Headers, Response, Side};
+
+/// Bytes that may wait for the client before a streamed body is no longer asked for more.
+const QUEUE_BYTES_MAX: u64 = 64 * 1024;
+
+/// How a response is to be sent.
+pub(super) struct Plan {
+    pub(super) to_head: bool,
+    pub(super) version: Version,
+    pub(super) persistence: Persistence,
+    pub(super) write_pause: Duration,
+    pub(super) half_close: bool,
+}
+
+/// A response that was sent, or waits in the queue in full.
+pub(super) struct Sent {
+    pub(super) body_bytes: u64,
+}
+
+impl Sent {
+    /// Whether the queue has to be sent now: nothing else is in the buffer to be answered first, or
+    /// enough has gathered.
+    pub(super) fn must_flush(&self, wire: &Wire, gather_max: u64) -> bool {
+        let waiting = wire.out.borrow().length();
+        waiting > 0 && (wire.input.borrow().is_empty() || waiting > gather_max)
+    }
+}
+
+/// Why a response did not reach its client.
+pub(super) enum Broken {
+    Write(io::Error),
+    WriteTimeout,
+    ClientGone,
+    /// The body failed after the head was out.
+    Body { side: Side, delimited: bool },
+}
+
+impl Broken {
+    pub(super) fn reason(&self) -> CloseReason {
+        match self {
+            Broken::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                CloseReason::ClientReset
+            }
+            Broken::Write(_) => CloseReason::WriteFailed,
+            Broken::WriteTimeout => CloseReason::WriteTimeout,
+            Broken::ClientGone => CloseReason::ClientGone,
+            Broken::Body { side: Side::Upstream, .. } => CloseReason::UpstreamAborted,
+            Broken::Body { side: Side::Client, .. } => CloseReason::ClientGone,
+            Broken::Body { side: Side::Us, .. } => CloseReason::ResponseAborted,
+        }
+    }
+
+    pub(super) fn after(&self) -> After {
+        match self {
+            // Without a length the client takes the close for the end: only a reset tells it.
+            Broken::Body { delimited: false, .. } | Broken::WriteTimeout => {
+                After::Abort(self.reason())
+            }
+            _ => After::Close(self.reason()),
+        }
+    }
+}
+
+/// Queues a response, and sends it as far as its body has to be waited for.
+pub(super) async fn send(wire: &Wire, response: Response, plan: Plan) -> Result<Sent, Broken> {
+    let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
+    let persistence =
+        if framing == Framing::Close { Persistence::Close } else { plan.persistence };
+    let body = if with_body { response.body } else { Body::Empty };
+    let small = match &body {
+        Body::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => bytes.len(),
+        _ => 0,
+    };
+    let response = Response { body: Body::Empty, ..response };
+    let head = head::compose(1024 + small, |out| {
+        head::write(out, &response, framing, persistence);
+        if let Body::Bytes(bytes) = &body
+            && small > 0
+        {
+            out.put_slice(bytes);
+        }
+    });
+    let mut out = wire.out.borrow_mut();
+    out.push(head);
+    match body {
+        Body::Empty => Ok(Sent { body_bytes: 0 }),
+        Body::Bytes(bytes) => {
+            let body_bytes = bytes.len() as u64;
+            if small == 0 {
+                out.push(bytes);
+            }
+            Ok(Sent { body_bytes })
+        }
+        Body::File(range) => {
+            let body_bytes = range.length;
+            out.push_file(range);
+            Ok(Sent { body_bytes })
+        }
+        Body::Stream(stream) => {
+            drop(out);
+            Streaming { wire, stream, framing, sent: 0, ended: false, plan: &plan }.run().await
+        }
+    }
+}
+
+/// A body up to this size is copied behind its head: one piece costs the kernel less than two.
+const COPIED_BYTES_MAX: usize = 1024;
+
+/// Sends everything that waits, within `pause` for each step forward.
+pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
+    let mut progress = Progress { pause, left: u64::MAX };
+    poll_fn(|cx| match wire.poll_flush(cx) {
+        Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
+        Poll::Pending => progress.poll(wire, cx).map(Err),
+    })
+    .await
+}
+
+/// The write time-out: it bounds the longest pause, not the whole.
+struct Progress {
+    pause: Duration,
+    left: u64,
+}
+
+impl Progress {
+    fn poll(&mut self, wire: &Wire, cx: &mut Context<'_>) -> Poll<Broken> {
+        let left = wire.out.borrow().length();
+        if left != self.left {
+            self.left = left;
+            wire.write_timer.set(self.pause);
+        }
+        wire.write_timer.poll(cx).map(|()| {
+            wire.metrics.hit(LimitHit::SlowReader);
+            Broken::WriteTimeout
+        })
+    }
+}
+
+/// A response whose body arrives while it is sent.
+struct Streaming<'a> {
+    wire: &'a Wire,
+    stream: Box<dyn BodyStream>,
+    framing: Framing,
+    sent: u64,
+    ended: bool,
+    plan: &'a Plan,
+}
+
+impl Streaming<'_> {
+    async fn run(mut self) -> Result<Sent, Broken> {
+        let mut progress = Progress { pause: self.plan.write_pause, left: u64::MAX };
+        poll_fn(|cx| self.poll(cx, &mut progress)).await?;
+        Ok(Sent { body_bytes: self.sent })
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, progress: &mut Progress) -> Poll<Result<(), Broken>> {
+        loop {
+            let flushed = match self.wire.poll_flush(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
+                Poll::Ready(Ok(())) => true,
+                Poll::Pending => false,
+            };
+            if self.ended {
+                return match flushed {
+                    true => Poll::Ready(Ok(())),
+                    false => progress.poll(self.wire, cx).map(Err),
+                };
+            }
+            let room = self.wire.out.borrow().length() < QUEUE_BYTES_MAX;
+            let frame = if room { self.stream.poll_frame(cx) } else { Poll::Pending };
+            match frame {
+                Poll::Ready(frame) => {
+                    if let Err(broken) = self.take(frame) {
+                        // What came before the failure is the client's.
+                        self.wire.push_out();
+                        return Poll::Ready(Err(broken));
+                    }
+                }
+                Poll::Pending if !flushed => return progress.poll(self.wire, cx).map(Err),
+                Poll::Pending if self.wire.is_reading_body() => return Poll::Pending,
+                Poll::Pending => {
+                    let gone = self.wire.poll_gone(cx, self.plan.half_close);
+                    return gone.map(|()| Err(Broken::ClientGone));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, frame: Option<Result<Frame, Fault>>) -> Result<(), Broken> {
+        match frame {
+            Some(Ok(Frame::Data(data))) => self.data(data),
+            Some(Ok(Frame::File(range))) => self.file(range),
+            Some(Ok(Frame::Trailers(trailers))) => {
+                self.end(Some(&trailers));
+                Ok(())
+            }
+            Some(Err(fault)) => Err(self.failed(fault.side)),
+            None if matches!(self.framing, Framing::Length(length) if length != self.sent) => {
+                Err(self.failed(Side::Us))
+            }
+            None => {
+                self.end(None);
+                Ok(())
+            }
+        }
+    }
+
+    fn failed(&self, side: Side) -> Broken {
+        Broken::Body { side, delimited: self.framing != Framing::Close }
+    }
+
+    /// Counts content against the length that was promised.
+    fn admit(&mut self, length: u64) -> Result<(), Broken> {
+        self.sent += length;
+        match self.framing {
+            Framing::Length(promised) if self.sent > promised => Err(self.failed(Side::Us)),
+            _ => Ok(()),
+        }
+    }
+
+    fn data(&mut self, data: Bytes) -> Result<(), Broken> {
+        if data.is_empty() {
+            return Ok(()); // an empty chunk would end the body
+        }
+        self.admit(data.len() as u64)?;
+        let chunked = self.framing == Framing::Chunked;
+        let mut out = self.wire.out.borrow_mut();
+        if chunked {
+            out.push(size_line(data.len() as u64));
+        }
+        out.push(data);
+        if chunked {
+            out.push(Bytes::from_static(CHUNK_END));
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, range: FileRange) -> Result<(), Broken> {
+        if range.length == 0 {
+            return Ok(());
+        }
+        self.admit(range.length)?;
+        let chunked = self.framing == Framing::Chunked;
+        let mut out = self.wire.out.borrow_mut();
+        if chunked {
+            out.push(size_line(range.length));
+        }
+        out.push_file(range);
+        if chunked {
+            out.push(Bytes::from_static(CHUNK_END));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, trailers: Option<&Headers>) {
+        self.ended = true;
+        if self.framing != Framing::Chunked {
+            return;
+        }
+        let mut last = Vec::with_capacity(64);
+        last.extend_from_slice(LAST_CHUNK_LINE);
+        let fields = trailers.into_iter().flat_map(Headers::iter);
+        trailer_section(fields.map(|field| (field.name, field.value)), &mut last);
+        self.wire.out.borrow_mut().push(Bytes::from(last));
+    }
+}
+
+fn size_line(length: u64) -> Bytes {
+    head::compose(32, |out| {
+        let mut line = Vec::with_capacity(18);
+        chunk_head(usize::try_from(length).unwrap_or(usize::MAX), &mut line);
+        out.put_slice(&line);
+    })
+}

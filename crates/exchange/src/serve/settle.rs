@@ -1,0 +1,49 @@
+//! After a response: what is left of the request's body.
+//!
+//! A short rest is read away so that the connection can go on; a long one is not worth it, and one
+//! whose end nobody can know ends the connection.
+
+use std::rc::Rc;
+
+use telemetry::CloseReason;
+
+use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
+use super::connection::After;
+use super::edge::{Edge, Service};
+use super::wire::Wire;
+use crate::BodyStream;
+
+/// The longest rest that is read away.
+const REST_BYTES_MAX: u64 = 256 * 1024;
+
+/// Whether the connection may go on after the response: asked before its head is written, so that
+/// the client is told.
+pub(super) fn may_continue(wire: &Wire, body_limit: u64) -> bool {
+    match *wire.remainder.borrow() {
+        Remainder::None | Remainder::Held | Remainder::Chunks(_) => true,
+        Remainder::Bytes(left) => left <= REST_BYTES_MAX.min(body_limit),
+        Remainder::Lost => false,
+    }
+}
+
+/// Reads the rest away.
+pub(super) async fn rest_of_body(wire: &Rc<Wire>, edge: &Edge, service: &Service) -> After {
+    let remainder = wire.remainder.take();
+    let decoder = match remainder {
+        Remainder::None => return After::Idle,
+        Remainder::Bytes(left) => Decoder::Length(left),
+        Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
+        Remainder::Lost | Remainder::Held => return After::Linger(CloseReason::BodyUnread),
+    };
+    let bounds = BodyBounds { bytes_max: REST_BYTES_MAX, pause: edge.bounds.body_pause };
+    let mut rest = RequestBody::new(wire.clone(), decoder, bounds, false);
+    loop {
+        match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => return After::Linger(CloseReason::BodyUnread),
+            None if service.is_draining() => return After::Close(CloseReason::Drain),
+            None => return After::Idle,
+        }
+    }
+}
+

@@ -1,0 +1,38 @@
+//! The client's side of an upgraded connection (seam 3).
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::edge::Service;
+use super::wire::Wire;
+use crate::Duplex;
+
+/// Holds the connection and its service, but not the Plan: a tunnel outlives reloads.
+pub(super) struct ClientDuplex {
+    pub(super) wire: Rc<Wire>,
+    pub(super) service: Rc<Service>,
+}
+
+impl Duplex for ClientDuplex {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        self.wire.poll_input(cx)
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Bytes) -> Poll<io::Result<()>> {
+        if !chunk.is_empty() {
+            self.wire.out.borrow_mut().push(std::mem::take(chunk));
+        }
+        self.wire.poll_flush(cx)
+    }
+
+    fn finish(&mut self) {
+        self.wire.stream.finish();
+    }
+
+    fn is_draining(&self) -> bool {
+        self.service.is_draining()
+    }
+}

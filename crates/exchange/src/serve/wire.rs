@@ -1,0 +1,149 @@
+//! The two directions of one client connection, shared by its serving loop and the body of the
+//! request that is being served.
+//!
+//! Both run on one task of one worker, so cells are enough. Owns what was received and not yet used,
+//! what waits to be sent, and the two time-outs; an idle connection holds neither bytes nor a buffer.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use net::{Outgoing, Stream, Timer};
+use telemetry::WorkerMetrics;
+
+use super::body::Remainder;
+use super::head;
+use crate::{Headers, Inform};
+
+/// Pipelined bytes that are taken from the kernel while an exchange is under way; beyond that the
+/// client waits.
+pub(crate) const PIPELINE_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) struct Wire {
+    pub(crate) stream: Stream,
+    /// Received and not yet used.
+    pub(crate) input: RefCell<Bytes>,
+    pub(crate) out: RefCell<Outgoing>,
+    /// Idle, head and body time-outs.
+    pub(crate) read_timer: Timer,
+    /// The write time-out.
+    pub(crate) write_timer: Timer,
+    /// Where the request's body stands when nobody holds it any more.
+    pub(crate) remainder: RefCell<Remainder>,
+    /// A final head has been written: interim responses come too late.
+    pub(crate) answering: Cell<bool>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: Stream, metrics: Arc<WorkerMetrics>) -> Rc<Wire> {
+        Rc::new(Wire {
+            stream,
+            input: RefCell::new(Bytes::new()),
+            out: RefCell::new(Outgoing::default()),
+            read_timer: Timer::new(),
+            write_timer: Timer::new(),
+            remainder: RefCell::new(Remainder::None),
+            answering: Cell::new(false),
+            metrics,
+        })
+    }
+
+    /// The next bytes, from what is buffered or from the socket; empty at the end of the stream.
+    pub(crate) fn poll_input(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let buffered = self.input.take();
+        if !buffered.is_empty() {
+            return Poll::Ready(Ok(buffered));
+        }
+        let chunk = ready!(self.stream.poll_receive(cx))?;
+        self.metrics.bytes_received.add(chunk.len() as u64);
+        Poll::Ready(Ok(chunk))
+    }
+
+    /// Bytes that are there now.
+    pub(crate) fn try_input(&self) -> io::Result<Bytes> {
+        let chunk = self.stream.try_receive()?;
+        self.metrics.bytes_received.add(chunk.len() as u64);
+        Ok(chunk)
+    }
+
+    /// Tells a client that waits for it to send its body (RFC 9110 10.1.1).
+    pub(crate) fn inform_continue(&self) {
+        if !self.answering.get() {
+            self.out.borrow_mut().push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n"));
+            self.push_out();
+        }
+    }
+
+    /// Gives back what was not used.
+    pub(crate) fn unread(&self, rest: Bytes) {
+        *self.input.borrow_mut() = rest;
+    }
+
+    /// Sends what waits; ready once there is nothing left.
+    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut out = self.out.borrow_mut();
+        while !out.is_empty() {
+            let sent = ready!(self.stream.poll_send(cx, &mut out))?;
+            self.metrics.bytes_sent.add(sent as u64);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the socket takes now, whatever comes of it: a failure shows at the next flush.
+    pub(crate) fn push_out(&self) {
+        if let Ok(sent) = self.stream.try_send(&mut self.out.borrow_mut()) {
+            self.metrics.bytes_sent.add(sent as u64);
+        }
+    }
+
+    /// Whether somebody holds a request body that has not been read to its end.
+    pub(crate) fn is_reading_body(&self) -> bool {
+        matches!(*self.remainder.borrow(), Remainder::Held)
+    }
+
+    /// Looks for the end of a client that waits for its answer: `true` once it has gone. Bytes that
+    /// come meanwhile are the next requests, kept up to [`PIPELINE_BYTES_MAX`].
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>, half_close: bool) -> Poll<()> {
+        loop {
+            let buffered = self.input.borrow().len();
+            if buffered >= PIPELINE_BYTES_MAX {
+                return Poll::Pending;
+            }
+            match self.stream.poll_receive(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(chunk)) if chunk.is_empty() => {
+                    // contracts.md: the end of the client's stream means that it has gone, unless
+                    // the listener allows half-closed clients.
+                    return if half_close { Poll::Pending } else { Poll::Ready(()) };
+                }
+                Poll::Ready(Ok(chunk)) => {
+                    self.metrics.bytes_received.add(chunk.len() as u64);
+                    let mut input = self.input.borrow_mut();
+                    *input = if input.is_empty() {
+                        // It has to wait for the exchange to end: it must not pin a whole block.
+                        net::detach(&chunk).freeze()
+                    } else {
+                        let mut joined = net::detach(&input);
+                        joined.extend_from_slice(&chunk);
+                        joined.freeze()
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Inform for Wire {
+    fn inform(&self, status: u16, headers: &Headers) {
+        if self.answering.get() {
+            return;
+        }
+        self.out.borrow_mut().push(head::interim(status, headers));
+        self.push_out();
+    }
+}

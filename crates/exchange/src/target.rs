@@ -1,0 +1,120 @@
+//! The target of a request: as it came, and as the house reads it.
+//!
+//! Two texts are kept: the *raw* path and query, which is what an upstream is sent, and the *path*,
+//! in the normal form of `wire::target` (decoded, no dot segments), which is what routes, filters and
+//! files look at. Most paths are the same in both, and then there is only one.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+
+/// Path and query of a request.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// `/path?query` in origin-form, or `*`.
+    raw: Bytes,
+    /// Length of the raw path, before any `?`.
+    path_length: usize,
+    /// The decoded, normalised path where it differs from the raw one.
+    path: Option<Box<str>>,
+}
+
+/// The path cannot be read: an encoded NUL, broken percent-encoding, not UTF-8, or above the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPath;
+
+impl Target {
+    /// From a raw origin-form target.
+    pub fn new(raw: Bytes) -> Result<Target, BadPath> {
+        let path_length = raw.iter().position(|byte| *byte == b'?').unwrap_or(raw.len());
+        Target::split_at(raw, path_length)
+    }
+
+    /// The target of `OPTIONS *` (RFC 9110 9.3.7).
+    pub fn asterisk() -> Target {
+        Target { raw: Bytes::from_static(b"*"), path_length: 1, path: None }
+    }
+
+    pub fn is_asterisk(&self) -> bool {
+        &self.raw[..] == b"*"
+    }
+
+    /// From a raw target whose path is known to end at `path_length`.
+    pub fn split_at(raw: Bytes, path_length: usize) -> Result<Target, BadPath> {
+        let path = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
+            Cow::Borrowed(same) if same.len() == path_length && same.is_ascii() => None,
+            // A path need not be UTF-8. Routes and files see U+FFFD for what is not; an upstream is
+            // sent the raw path.
+            other => Some(String::from_utf8_lossy(&other).into_owned().into_boxed_str()),
+        };
+        Ok(Target { raw, path_length, path })
+    }
+
+    /// The path that routes and files see: decoded, without dot segments, beginning with `/`.
+    pub fn path(&self) -> &str {
+        match &self.path {
+            Some(path) => path,
+            // Checked when the target was made: a raw path that needs no normalising is ASCII.
+            None => std::str::from_utf8(self.raw_path()).unwrap_or("/"),
+        }
+    }
+
+    /// The path as the client wrote it.
+    pub fn raw_path(&self) -> &[u8] {
+        &self.raw[..self.path_length]
+    }
+
+    /// The query without its `?`; `None` where there is no `?`.
+    pub fn query(&self) -> Option<&[u8]> {
+        self.raw.get(self.path_length + 1..)
+    }
+
+    /// Path and query as they are sent on.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// Replaces path and query by another raw target.
+    pub fn replace(&mut self, raw: impl Into<Bytes>) -> Result<(), BadPath> {
+        *self = Target::new(raw.into())?;
+        Ok(())
+    }
+
+    /// Replaces the raw path and keeps the query.
+    pub fn replace_path(&mut self, raw_path: &[u8]) -> Result<(), BadPath> {
+        let mut raw = Vec::with_capacity(raw_path.len() + self.raw.len() - self.path_length);
+        raw.extend_from_slice(raw_path);
+        raw.extend_from_slice(&self.raw[self.path_length..]);
+        *self = Target::split_at(Bytes::from(raw), raw_path.len())?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_target_is_kept_once() {
+        let target = Target::new(Bytes::from_static(b"/a/b?x=1")).unwrap();
+        assert_eq!(target.path(), "/a/b");
+        assert_eq!(target.query(), Some(&b"x=1"[..]));
+        assert!(target.path.is_none());
+    }
+
+    #[test]
+    fn routes_see_the_decoded_path_and_upstreams_the_raw_one() {
+        let mut target = Target::new(Bytes::from_static(b"/a%20b/../c%2e?q")).unwrap();
+        assert_eq!(target.path(), "/c.");
+        assert_eq!(&target.raw()[..], b"/a%20b/../c%2e?q");
+        target.replace_path(b"/new").unwrap();
+        assert_eq!(&target.raw()[..], b"/new?q");
+        assert_eq!(target.path(), "/new");
+    }
+
+    #[test]
+    fn an_empty_query_is_not_no_query() {
+        assert_eq!(Target::new(Bytes::from_static(b"/?")).unwrap().query(), Some(&b""[..]));
+        assert_eq!(Target::new(Bytes::from_static(b"/")).unwrap().query(), None);
+    }
+}

@@ -1,0 +1,308 @@
+//! What `{host}`, `{header.x-user}` and their like stand for in a request.
+//!
+//! Owns the meaning of every `settings::Variable`. Promises: what is missing is empty; a variable that
+//! stands alone copies nothing unless it has to be decoded, and allocates nothing for addresses and
+//! numbers. Values are bytes as the client sent them: who writes them into a URL uses [`fill_url`], who
+//! writes them into a header is protected by `Headers`.
+
+use std::io::Write;
+use std::ops::Deref;
+
+use settings::{Key, LogTemplate, Part, Template, Variable};
+use wire::Known;
+
+use crate::{Request, query};
+
+/// The text of a variable or template.
+#[derive(Clone, Debug)]
+pub enum Text<'a> {
+    /// A part of the request, or of the template.
+    Slice(&'a [u8]),
+    /// Made on the spot: an address, a number.
+    Short(Short),
+    Owned(Vec<u8>),
+}
+
+/// Room for the longest address and the longest number.
+#[derive(Clone, Debug)]
+pub struct Short {
+    bytes: [u8; 48],
+    length: u8,
+}
+
+impl Short {
+    fn show(what: impl std::fmt::Display) -> Short {
+        let mut bytes = [0; 48];
+        let mut rest = &mut bytes[..];
+        // Nothing that is shown here is longer; what did not fit would be cut off.
+        let _ = write!(rest, "{what}");
+        let length = 48 - rest.len() as u8;
+        Short { bytes, length }
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Text::Slice(slice) => slice,
+            Text::Short(short) => &short.bytes[..usize::from(short.length)],
+            Text::Owned(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Text<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Text<'_> {
+    pub fn into_vec(self) -> Vec<u8> {
+        match self {
+            Text::Owned(bytes) => bytes,
+            other => other.to_vec(),
+        }
+    }
+}
+
+impl<'a> From<std::borrow::Cow<'a, [u8]>> for Text<'a> {
+    fn from(text: std::borrow::Cow<'a, [u8]>) -> Self {
+        match text {
+            std::borrow::Cow::Borrowed(slice) => Text::Slice(slice),
+            std::borrow::Cow::Owned(bytes) => Text::Owned(bytes),
+        }
+    }
+}
+
+/// What is known when the answer has been sent, for the variables of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    pub duration_ms: u64,
+    /// Bytes of the body.
+    pub bytes_sent: u64,
+}
+
+/// The text of a variable; those of the log are empty.
+pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
+    match variable {
+        Variable::ClientIp => Text::Short(Short::show(request.client_ip)),
+        Variable::Host => host(request),
+        Variable::Method => Text::Slice(request.method.as_bytes()),
+        Variable::Scheme => Text::Slice(request.scheme.as_str().as_bytes()),
+        Variable::Path => Text::Slice(request.target.path().as_bytes()),
+        Variable::PathParam(name) => {
+            Text::Slice(request.params.get(request.target.path(), name).unwrap_or("").as_bytes())
+        }
+        Variable::Query(name) => request
+            .target
+            .query()
+            .and_then(|text| query::value(text, name))
+            .map_or(Text::Slice(b""), Text::from),
+        Variable::Header(name) => Text::Slice(request.headers.get(name).unwrap_or_default()),
+        Variable::Cookie(name) => Text::Slice(cookies(request, name).next().unwrap_or_default()),
+        Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
+        Variable::RequestId => Text::Slice(request.request_id.as_deref().unwrap_or("").as_bytes()),
+        Variable::Consumer => Text::Slice(request.consumer.as_deref().unwrap_or("").as_bytes()),
+        Variable::Status | Variable::DurationMs | Variable::BytesSent => Text::Slice(b""),
+    }
+}
+
+/// The host without port and final dot, in lower case: two spellings of one host are one key.
+fn host(request: &Request) -> Text<'_> {
+    let host = request.host();
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    match host.iter().any(u8::is_ascii_uppercase) {
+        true => Text::Owned(host.to_ascii_lowercase()),
+        false => Text::Slice(host),
+    }
+}
+
+/// Every value of a cookie (RFC 6265 5.4), over all Cookie fields; quotes are part of a value.
+pub fn cookies<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    request
+        .headers
+        .get_all(Known::Cookie)
+        .flat_map(|field| field.split(|byte| *byte == b';'))
+        .filter_map(move |pair| {
+            let equals = pair.iter().position(|byte| *byte == b'=')?;
+            let (written, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
+            (written == name.as_bytes()).then_some(value)
+        })
+}
+
+/// A template with its variables filled in.
+pub fn fill<'a>(template: &'a Template, request: &'a Request) -> Text<'a> {
+    match template.parts.as_slice() {
+        [] => Text::Slice(b""),
+        [Part::Text(text)] => Text::Slice(text.as_bytes()),
+        [Part::Var(variable)] => value(variable, request),
+        _ => {
+            let mut out = Vec::new();
+            append(template, request, &mut out);
+            Text::Owned(out)
+        }
+    }
+}
+
+/// What a request is told apart by.
+pub fn key<'a>(key: &'a Key, request: &'a Request) -> Text<'a> {
+    fill(key.template(), request)
+}
+
+/// Adds a filled-in template to a buffer.
+pub fn append(template: &Template, request: &Request, out: &mut Vec<u8>) {
+    append_with(template, out, |variable, out| out.extend_from_slice(&value(variable, request)));
+}
+
+/// Adds a filled-in line of the log to a buffer.
+pub fn append_log(
+    template: &LogTemplate,
+    request: &Request,
+    answered: &Answered,
+    out: &mut Vec<u8>,
+) {
+    append_with(&template.0, out, |variable, out| match variable {
+        Variable::Status => out.extend_from_slice(&Text::Short(Short::show(answered.status))),
+        Variable::DurationMs => {
+            out.extend_from_slice(&Text::Short(Short::show(answered.duration_ms)));
+        }
+        Variable::BytesSent => {
+            out.extend_from_slice(&Text::Short(Short::show(answered.bytes_sent)));
+        }
+        variable => out.extend_from_slice(&value(variable, request)),
+    });
+}
+
+/// A template that is a URL or a part of one: the text stands as written, and whatever a variable
+/// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query. Slashes
+/// of paths and path parameters stay.
+pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
+    let mut out = Vec::new();
+    append_with(template, &mut out, |variable, out| {
+        let text = value(variable, request);
+        let kept: &[u8] = match variable {
+            Variable::Path | Variable::PathParam(_) => b"/:@!$'()*,;=",
+            // A host was checked when it was received; brackets and colons belong to it.
+            Variable::Host => b"[]:!$&'()*+,;=%",
+            _ => b"",
+        };
+        percent_encode(&text, kept, out);
+    });
+    out
+}
+
+/// Everything but unreserved characters (RFC 3986 2.3) and those in `kept` becomes `%XX`.
+fn percent_encode(text: &[u8], kept: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) || kept.contains(byte) {
+            out.push(*byte);
+        } else {
+            out.extend_from_slice(&[
+                b'%',
+                HEX[usize::from(byte >> 4)],
+                HEX[usize::from(byte & 15)],
+            ]);
+        }
+    }
+}
+
+fn append_with(
+    template: &Template,
+    out: &mut Vec<u8>,
+    mut variable: impl FnMut(&Variable, &mut Vec<u8>),
+) {
+    for part in &template.parts {
+        match part {
+            Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Part::Var(name) => variable(name, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Headers, Params, Target};
+    use bytes::Bytes;
+    use settings::{Allow, node};
+    use std::sync::Arc;
+    use wire::Method;
+
+    fn request() -> Request {
+        let mut headers = Headers::new();
+        headers.append("host", "Shop.Example.COM.:8080");
+        headers.append("x-user", "ann");
+        headers.append("cookie", "a=1; sid = s1 ;b");
+        headers.append("cookie", "sid=s2");
+        let target = Target::new(Bytes::from_static(b"/a%20b/c?q=x+y&plain=z")).unwrap();
+        let mut request = Request::made_up(Method::Get, target, headers);
+        request.client_ip = "2001:db8::1".parse().unwrap();
+        let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
+        request.params = Params::new(names, &[(1, 4)]);
+        request.request_id = Some("r-1".into());
+        request
+    }
+
+    fn filled(text: &str) -> String {
+        let template: Template = text.parse().unwrap();
+        String::from_utf8(fill(&template, &request()).into_vec()).unwrap()
+    }
+
+    #[test]
+    fn every_variable_has_its_text() {
+        for (template, wanted) in [
+            ("{client_ip}", "2001:db8::1"),
+            ("{host}", "shop.example.com"),
+            ("{method} {scheme}", "GET http"),
+            ("{path}|{path.id}", "/a b/c|a b"),
+            ("{query.q}|{query.plain}|{query.none}", "x y|z|"),
+            ("{header.X-User}{header.none}", "ann"),
+            ("{cookie.sid}|{cookie.none}", "s1|"),
+            ("{route}|{request_id}|{consumer}", "|r-1|"),
+            ("plain {{x}}", "plain {x}"),
+            ("", ""),
+        ] {
+            assert_eq!(filled(template), wanted, "{template}");
+        }
+        assert_eq!(cookies(&request(), "sid").collect::<Vec<_>>(), [b"s1", b"s2"]);
+    }
+
+    #[test]
+    fn a_variable_alone_is_not_copied() {
+        let request = request();
+        for name in ["header.x-user", "path", "path.id", "query.plain", "cookie.sid", "method"] {
+            let key: Key = name.parse().unwrap();
+            assert!(matches!(super::key(&key, &request), Text::Slice(_)), "{name}");
+        }
+        let key: Key = "client_ip".parse().unwrap();
+        assert!(matches!(super::key(&key, &request), Text::Short(_)));
+    }
+
+    #[test]
+    fn the_log_knows_more() {
+        let text = "{method} {status} {duration_ms} {bytes_sent}";
+        let template = LogTemplate(Template::parse(text, Allow::Log).unwrap());
+        let answered = Answered { status: 200, duration_ms: u64::MAX, bytes_sent: 7 };
+        let mut out = Vec::new();
+        append_log(&template, &request(), &answered, &mut out);
+        assert_eq!(out, format!("GET 200 {} 7", u64::MAX).into_bytes());
+        let read = settings::read::<LogTemplate>(&node!("{status}")).unwrap();
+        assert_eq!(&*fill(&read.0, &request()), b"");
+    }
+
+    #[test]
+    fn a_value_cannot_leave_its_place_in_a_url() {
+        let mut request = request();
+        request.headers.set("x-user", "a/b?c#d%\r\n&e");
+        let template: Template =
+            "https://{host}{path}/{path.id}?u={header.x-user}".parse().unwrap();
+        let url = String::from_utf8(fill_url(&template, &request)).unwrap();
+        let user = "a%2Fb%3Fc%23d%25%0D%0A%26e";
+        assert_eq!(url, format!("https://shop.example.com/a%20b/c/a%20b?u={user}"));
+    }
+}
