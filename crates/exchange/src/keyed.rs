@@ -65,6 +65,9 @@ struct Slot<V> {
     changed: AtomicBool,
 }
 
+/// Keys and what is to be heard of each.
+pub type Batch<N> = Vec<(Box<[u8]>, N)>;
+
 /// Another place that shares the state: a second instance, a store. Called on the control thread.
 ///
 /// News are states, not differences: to hear the same twice changes nothing, so that a batch which
@@ -78,8 +81,8 @@ pub trait Remote<V>: Send + Sync {
     /// Tells a batch; answers what the other side knows of these or other keys.
     fn exchange(
         &self,
-        batch: Vec<(Box<[u8]>, Self::News)>,
-    ) -> impl Future<Output = std::io::Result<Vec<(Box<[u8]>, Self::News)>>> + Send;
+        batch: Batch<Self::News>,
+    ) -> impl Future<Output = std::io::Result<Batch<Self::News>>> + Send;
 
     /// Merges what the other side knows into a value.
     fn merge(&self, value: &V, news: Self::News);
@@ -199,7 +202,7 @@ impl<V> Keyed<V> {
         }
     }
 
-    fn take_changes<R: Remote<V>>(&self, remote: &R) -> Vec<(Box<[u8]>, R::News)> {
+    fn take_changes<R: Remote<V>>(&self, remote: &R) -> Batch<R::News> {
         let mut batch = Vec::new();
         while batch.len() < NEWS_BATCH {
             let Some(key) = self.changes.as_ref().and_then(ArrayQueue::pop) else { break };
