@@ -8,21 +8,25 @@ pub mod clock;
 mod datagram;
 mod driver;
 pub mod files;
+mod inherit;
 mod listener;
 mod names;
 mod outgoing;
 mod receive;
+mod serve;
 mod stream;
 pub mod timer;
 pub mod worker;
 
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
+pub use inherit::{InheritError, Inherited, inherited};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use receive::detach;
+pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Nudge, Timer};

@@ -314,7 +314,7 @@ fn share(socket: OwnedFd, workers: usize) -> io::Result<Vec<OwnedFd>> {
     Ok(sockets)
 }
 
-fn local_of(address: &SockAddr) -> io::Result<Bind> {
+pub(crate) fn local_of(address: &SockAddr) -> io::Result<Bind> {
     if let Some(address) = address.as_socket() {
         return Ok(Bind::Tcp(address));
     }

@@ -1,0 +1,60 @@
+//! A service that runs out of descriptors goes on, and takes up the waiting connection when it can.
+//! Alone in its file, and so in its process: the limit it sets is the process's.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use net::{Bind, Outgoing, Peer, ServeOptions, Stream, serve};
+
+const DESCRIPTORS: libc::rlim_t = 64;
+
+async fn echo(stream: Stream, _: Peer) {
+    while let Ok(chunk) = stream.receive().await {
+        if chunk.is_empty() {
+            return;
+        }
+        let mut outgoing = Outgoing::default();
+        outgoing.push(chunk);
+        if stream.send_all(&mut outgoing).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn ask(client: &mut TcpStream) -> std::io::Result<[u8; 4]> {
+    let mut answer = [0; 4];
+    client.write_all(b"ping")?;
+    client.read_exact(&mut answer)?;
+    Ok(answer)
+}
+
+#[test]
+fn a_service_without_descriptors_goes_on() {
+    let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
+    // SAFETY: the call reads one structure that lives across it.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+
+    let binds = [Bind::Tcp("127.0.0.1:0".parse().unwrap())];
+    let options = ServeOptions { workers: 1, ..ServeOptions::default() };
+    let serving = serve(&binds, &options, echo).unwrap();
+    let Bind::Tcp(address) = serving.local()[0] else { panic!("TCP was asked for") };
+    let mut early = TcpStream::connect(address).unwrap();
+    assert_eq!(&ask(&mut early).unwrap(), b"ping");
+
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    taken.pop();
+    // The one descriptor left is the client's: the server cannot have one for its end.
+    let mut late = TcpStream::connect(address).unwrap();
+    late.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
+    let unanswered = ask(&mut late).unwrap_err().kind();
+    assert!(matches!(unanswered, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{unanswered}");
+    assert_eq!(&ask(&mut early).unwrap(), b"ping", "others go on");
+
+    drop(taken);
+    late.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = [0; 4];
+    late.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"ping");
+}
