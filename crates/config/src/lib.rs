@@ -1,1 +1,10 @@
 //! config
+
+mod assemble;
+mod expand;
+mod limits;
+mod source;
+mod yaml;
+
+pub use expand::{Environment, process_environment};
+pub use source::{Document, FileSource, Replaced, Source, TextSource};

@@ -1,0 +1,157 @@
+//! `${NAME}` in texts becomes the environment variable NAME; `$${` is a plain `${`.
+//!
+//! Promises: only values are expanded, never keys; once (a value is not looked into again); the document itself stays
+//! as typed, so that it can be written back; the content of the environment is in no mistake.
+
+use settings::{Allow, Node, Report, Scalar, Span, Value, Variable, quote};
+
+use crate::limits::EXPANDED_BYTES;
+
+/// Where environment variables come from: the process, or a test.
+pub type Environment<'e> = dyn Fn(&str) -> Option<String> + 'e;
+
+/// The environment of this process. What is not text counts as not set.
+pub fn process_environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Expands every text below a node in place.
+pub(crate) fn expand(node: &mut Node, environment: &Environment<'_>, report: &mut Report) {
+    match &mut node.value {
+        Value::Null => {}
+        Value::Scalar(scalar) => {
+            if scalar.text.contains("${") {
+                expand_scalar(scalar, node.span, environment, report);
+            }
+        }
+        Value::List(items) => items.iter_mut().for_each(|item| expand(item, environment, report)),
+        Value::Map(entries) => {
+            entries.iter_mut().for_each(|(_, item)| expand(item, environment, report));
+        }
+    }
+}
+
+fn expand_scalar(scalar: &mut Scalar, span: Span, env: &Environment<'_>, report: &mut Report) {
+    let mut out = String::with_capacity(scalar.text.len());
+    let mut rest = scalar.text.as_str();
+    let mut replaced = false;
+    while let Some(at) = rest.find("${") {
+        let (before, from) = rest.split_at(at);
+        if let Some(before) = before.strip_suffix('$') {
+            out.push_str(before);
+            out.push_str("${");
+            rest = &from[2..];
+            continue;
+        }
+        out.push_str(before);
+        let Some(end) = from.find('}') else {
+            report
+                .mistake(span, "${ without its }")
+                .help("an environment variable is ${NAME}; for the text itself write $${");
+            return;
+        };
+        replaced = true;
+        let name = &from[2..end];
+        match value(name, env) {
+            Ok(value) if out.len() + value.len() <= EXPANDED_BYTES => out.push_str(&value),
+            Ok(_) => {
+                report.mistake(span, format!("the text is longer than {EXPANDED_BYTES} bytes"));
+                return;
+            }
+            Err((why, help)) => {
+                report.mistake(span, why).help(help);
+            }
+        }
+        rest = &from[end + 1..];
+    }
+    out.push_str(rest);
+    let typed = std::mem::replace(&mut scalar.text, out);
+    if replaced {
+        scalar.typed = Some(typed);
+    }
+}
+
+fn value(name: &str, environment: &Environment<'_>) -> Result<String, (String, String)> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(valid) || name.starts_with(|c: char| c.is_ascii_digit())
+    {
+        let why = format!("{} is no name of an environment variable", quote(name));
+        return Err((why, "between ${ and } stands a name only, such as ${TOKEN}".to_owned()));
+    }
+    environment(name).ok_or_else(|| {
+        let why = format!("the environment variable {} is not set", quote(name));
+        // `${host}` is how nginx and shells would write it.
+        let help = match Variable::parse(name, Allow::Log) {
+            Ok(_) => {
+                format!("a variable of the request is written {{{name}}}, without the dollar sign")
+            }
+            Err(_) => "set it where tidegate starts; for the text itself write $${".to_owned(),
+        };
+        (why, help)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{Node, Report, Value, node};
+
+    use super::expand;
+
+    fn run(text: &str) -> (Node, String) {
+        let mut node = node!([text]);
+        let mut report = Report::new();
+        let env = |name: &str| match name {
+            "TOKEN" => Some("hunter2".to_owned()),
+            "NESTED" => Some("${TOKEN}".to_owned()),
+            "EMPTY" => Some(String::new()),
+            "HUGE" => Some("x".repeat(1 << 20)),
+            _ => None,
+        };
+        expand(&mut node, &env, &mut report);
+        (node.list().unwrap()[0].clone(), report.render())
+    }
+
+    #[test]
+    fn names_become_their_values() {
+        for (text, expected) in [
+            ("${TOKEN}", "hunter2"),
+            ("a ${TOKEN} b ${TOKEN}", "a hunter2 b hunter2"),
+            ("$${TOKEN}", "${TOKEN}"),
+            ("$$${TOKEN}", "$${TOKEN}"),
+            ("${NESTED}", "${TOKEN}"),
+            ("${EMPTY}", ""),
+            ("$TOKEN {host} $", "$TOKEN {host} $"),
+        ] {
+            let (node, mistakes) = run(text);
+            assert_eq!((node.text(), mistakes.as_str()), (Some(expected), ""), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_typed_is_what_is_shown() {
+        let (node, _) = run("Bearer ${TOKEN}");
+        let Value::Scalar(scalar) = &node.value else { panic!("not a scalar") };
+        assert_eq!(scalar.shown(), "Bearer ${TOKEN}");
+        assert!(!format!("{node:?}").contains("hunter2"));
+        let (node, _) = run("$${x}");
+        let Value::Scalar(scalar) = &node.value else { panic!("not a scalar") };
+        assert_eq!(scalar.shown(), "${x}");
+    }
+
+    #[test]
+    fn mistakes_name_the_variable_and_leak_nothing() {
+        for (text, expected) in [
+            ("${TOKNE}", "the environment variable \"TOKNE\" is not set"),
+            ("${host}", "is written {host}, without the dollar sign"),
+            ("${TOKEN", "${ without its }"),
+            ("${TOKEN:-x}", "\"TOKEN:-x\" is no name"),
+            ("${}", "\"\" is no name"),
+            ("${HUGE}${HUGE}", "longer than"),
+            ("${TOKEN}${NO}", "\"NO\" is not set"),
+        ] {
+            let (_, mistakes) = run(text);
+            assert!(mistakes.contains(expected), "{mistakes}\nwanted {expected}");
+            assert!(!mistakes.contains("hunter2") && !mistakes.contains("\"TOKEN\""), "{mistakes}");
+        }
+    }
+}

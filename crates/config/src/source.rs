@@ -1,0 +1,316 @@
+//! Where configuration comes from (seam 10): documents with a version, from a file now, from elsewhere later.
+//!
+//! Promises: a document's version changes when its text does; a file is replaced whole or not at all.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::limits::DOCUMENT_BYTES;
+
+/// One document as it was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What mistakes call it.
+    pub name: String,
+    pub text: String,
+    /// Where its relative paths start.
+    pub dir: Option<PathBuf>,
+}
+
+impl Document {
+    /// A short name of exactly this text, for ETags.
+    pub fn version(&self) -> String {
+        version_of([self.text.as_str()])
+    }
+}
+
+/// A short name of exactly these texts.
+pub(crate) fn version_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
+    let mut hash = Sha256::new();
+    for text in texts {
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Gives documents. Everything may fail with one clear sentence.
+pub trait Source: Send + Sync {
+    /// The document that everything starts with.
+    fn main(&self) -> Result<Document, String>;
+
+    /// The documents that an `include` of a document in `dir` names, sorted by name.
+    fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String>;
+
+    /// Replaces the main document. Refused by sources that cannot be written.
+    fn replace(&self, _text: &str) -> Result<(), String> {
+        Err("this source of configuration cannot be written".to_owned())
+    }
+
+    /// The file that is the main document, for a watcher.
+    fn file(&self) -> Option<&Path> {
+        None
+    }
+}
+
+/// A file and what it includes.
+#[derive(Clone, Debug)]
+pub struct FileSource {
+    path: PathBuf,
+}
+
+impl FileSource {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        FileSource { path: path.into() }
+    }
+}
+
+impl Source for FileSource {
+    fn main(&self) -> Result<Document, String> {
+        read(&self.path)
+    }
+
+    fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String> {
+        let pattern = dir.unwrap_or(Path::new("")).join(pattern);
+        matching(&pattern)?.iter().map(|path| read(path)).collect()
+    }
+
+    fn replace(&self, text: &str) -> Result<(), String> {
+        write_whole(&self.path, text)
+            .map_err(|e| format!("cannot write {}: {e}", self.path.display()))
+    }
+
+    fn file(&self) -> Option<&Path> {
+        Some(&self.path)
+    }
+}
+
+fn read(path: &Path) -> Result<Document, String> {
+    let explain = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => format!("there is no file {}", path.display()),
+        _ => format!("cannot read {}: {e}", path.display()),
+    };
+    let file = fs::File::open(path).map_err(explain)?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed, so that the reader can tell.
+    file.take(DOCUMENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(explain)?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))?;
+    // Absolute, so that a later change of the working directory moves nothing.
+    let dir = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned));
+    Ok(Document { name: path.display().to_string(), text, dir })
+}
+
+/// Readers see the old text or the new one; a crash leaves one of them (rename(2) after fsync(2)).
+fn write_whole(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays a link: what it points to is replaced.
+    let path = fs::canonicalize(path)?;
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let beside = path.with_file_name(name);
+    let written = (|| {
+        let mut file = fs::File::create(&beside)?;
+        file.set_permissions(fs::metadata(&path)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    })();
+    if written.is_err() {
+        // The first error is the one to report; a leftover is harmless.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// The files a pattern names, sorted. `*` and `?` stand in the last part only; a pattern without them names one file
+/// that must exist.
+fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let shown = pattern.display();
+    let wild = |text: &str| text.contains(['*', '?']);
+    let Some(last) = pattern.file_name().and_then(|name| name.to_str()) else {
+        return Err(format!("{shown} names no files"));
+    };
+    let dir = pattern.parent().unwrap_or(Path::new(""));
+    if dir.to_str().is_some_and(wild) {
+        return Err(format!("{shown} has a wildcard before its last part"));
+    }
+    if !wild(last) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    let entries = fs::read_dir(dir).map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
+        let name = entry.file_name();
+        // As in shells, hidden files (and editors' leftovers) are not meant by a star.
+        let meant = name.to_str().is_some_and(|name| !name.starts_with('.') && glob(last, name));
+        if meant && entry.path().is_file() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Does `name` match a pattern of `*` (any text) and `?` (one character)? Linear in both but for one retry point.
+fn glob(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    let (mut p, mut n) = (0, 0);
+    // After the last star: where in the pattern to go on, and how much of the name it has eaten.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some('*') => {
+                star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(c) if *c == '?' || *c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match &mut star {
+                Some((after, eaten)) => {
+                    *eaten += 1;
+                    (p, n) = (*after, *eaten);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == '*')
+}
+
+/// Texts in memory: for tests, for checking what `PUT /v1/config` brings, and for commands that need no file.
+#[derive(Clone, Debug)]
+pub struct TextSource {
+    main: Document,
+    others: Vec<Document>,
+}
+
+impl TextSource {
+    pub fn new(name: &str, text: &str) -> Self {
+        TextSource {
+            main: Document { name: name.to_owned(), text: text.to_owned(), dir: None },
+            others: Vec::new(),
+        }
+    }
+
+    /// Where relative paths of the main document start.
+    pub fn in_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.main.dir = Some(dir.into());
+        self
+    }
+
+    /// A document that `include` may name.
+    pub fn with(mut self, name: &str, text: &str) -> Self {
+        let dir = self.main.dir.clone();
+        self.others.push(Document { name: name.to_owned(), text: text.to_owned(), dir });
+        self
+    }
+}
+
+impl Source for TextSource {
+    fn main(&self) -> Result<Document, String> {
+        Ok(self.main.clone())
+    }
+
+    fn included(&self, pattern: &str, _dir: Option<&Path>) -> Result<Vec<Document>, String> {
+        let mut found: Vec<_> =
+            self.others.iter().filter(|document| glob(pattern, &document.name)).cloned().collect();
+        if found.is_empty() && !pattern.contains(['*', '?']) {
+            return Err(format!("there is no file {pattern}"));
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+}
+
+/// Another text in place of a source's main document, with what that source includes: what a `PUT` would make of it.
+pub struct Replaced<'s> {
+    pub source: &'s dyn Source,
+    pub text: String,
+}
+
+impl Source for Replaced<'_> {
+    fn main(&self) -> Result<Document, String> {
+        Ok(Document { text: self.text.clone(), ..self.source.main()? })
+    }
+
+    fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String> {
+        self.source.included(pattern, dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{FileSource, Source, glob};
+
+    #[test]
+    fn stars_and_question_marks() {
+        for (pattern, name, matches) in [
+            ("*.yaml", "a.yaml", true),
+            ("*.yaml", "a.yml", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("*a*b", "xxbxxa", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(glob(pattern, name), matches, "{pattern} {name}");
+        }
+        assert!(!glob(&"*a".repeat(30), &"b".repeat(5000)));
+    }
+
+    #[test]
+    fn included_files_are_sorted_and_hidden_ones_left() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        for name in ["b.yaml", "a.yaml", ".c.yaml", "d.txt"] {
+            fs::write(dir.path().join("d").join(name), name).unwrap();
+        }
+        fs::create_dir(dir.path().join("d/e.yaml")).unwrap();
+        let source = FileSource::new(dir.path().join("t.yaml"));
+        let found = source.included("d/*.yaml", Some(dir.path())).unwrap();
+        let texts: Vec<_> = found.iter().map(|document| document.text.as_str()).collect();
+        assert_eq!(texts, ["a.yaml", "b.yaml"]);
+        assert_eq!(found[0].dir.as_deref(), Some(dir.path().join("d").as_path()));
+        assert_eq!(source.included("d/none*.yaml", Some(dir.path())), Ok(Vec::new()));
+        for (pattern, why) in [
+            ("d/none.yaml", "there is no file"),
+            ("*/a.yaml", "wildcard before its last part"),
+            ("none/*.yaml", "cannot read"),
+            ("..", "names no files"),
+        ] {
+            let out = source.included(pattern, Some(dir.path())).unwrap_err();
+            assert!(out.contains(why), "{out}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.yaml");
+        let source = FileSource::new(&path);
+        assert!(source.main().unwrap_err().contains("there is no file"));
+        assert!(source.replace("x").unwrap_err().contains("cannot write"));
+        fs::write(&path, "a: 1").unwrap();
+        let before = source.main().unwrap();
+        std::os::unix::fs::symlink(&path, dir.path().join("link.yaml")).unwrap();
+        FileSource::new(dir.path().join("link.yaml")).replace("a: 2").unwrap();
+        let after = source.main().unwrap();
+        assert_eq!(after.text, "a: 2");
+        assert_ne!(before.version(), after.version());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left behind");
+        fs::write(&path, b"\xff\xfe").unwrap();
+        assert!(source.main().unwrap_err().contains("not UTF-8"));
+    }
+}

@@ -1,0 +1,297 @@
+//! YAML 1.2 (and so JSON) into the neutral tree, with the place of everything.
+//!
+//! Owns the only use of the YAML library. Promises: one document; no repeated keys; no tags, no merge keys; aliases
+//! are replaced by what they name, within [`limits`](crate::limits); any text gives a tree or mistakes, never a panic
+//! or an exhausted machine. Never does: knowing what a key means, expanding `${NAME}`.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
+use settings::{MapKey, Node, Report, Scalar, SourceId, Span, Value, quote};
+
+use crate::limits::{DEPTH, DOCUMENT_BYTES, NODES};
+
+/// Reads one document. `None` when it has no content or a mistake was reported.
+pub(crate) fn parse(text: &str, source: SourceId, report: &mut Report) -> Option<Node> {
+    if text.len() > DOCUMENT_BYTES {
+        let span = Span { source, line: 1, column: 1, end_line: 1, end_column: 2 };
+        report.mistake(span, format!("the document is larger than {DOCUMENT_BYTES} bytes"));
+        return None;
+    }
+    let mut builder = Builder {
+        report,
+        stack: Vec::new(),
+        anchors: HashMap::new(),
+        nodes_left: NODES,
+        root: None,
+        documents: 0,
+    };
+    // A byte order mark is no content.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut parser = Parser::new_from_str(text);
+    while let Some(next) = parser.next_event() {
+        match next {
+            Ok((event, span)) => builder.event(event, place(source, span))?,
+            Err(error) => {
+                syntax_error(&error, text, source, builder.report);
+                return None;
+            }
+        }
+    }
+    builder.root
+}
+
+fn place(source: SourceId, span: saphyr_parser::Span) -> Span {
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Span {
+        source,
+        line: number(span.start.line()),
+        column: number(span.start.col() + 1),
+        end_line: number(span.end.line()),
+        end_column: number(span.end.col() + 1),
+    }
+}
+
+fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Report) {
+    let mark = *error.marker();
+    let mut span = place(source, saphyr_parser::Span::empty(mark));
+    // At the end of the text the caret stands after its last line.
+    let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+    if span.line > lines {
+        let last = text.lines().last().unwrap_or("");
+        span.line = lines.max(1);
+        span.column = u32::try_from(last.chars().count() + 1).unwrap_or(u32::MAX);
+        span.end_line = span.line;
+    }
+    span.end_column = span.column + 1;
+    let line = text.lines().nth(span.line.saturating_sub(1) as usize).unwrap_or("");
+    let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
+    if indent.contains('\t') {
+        report.mistake(span, "a tab cannot indent YAML").help("indent with spaces");
+        return;
+    }
+    let why = match error.info() {
+        "recursion limit exceeded" => {
+            report.mistake(span, format!("nested deeper than {DEPTH} levels"));
+            return;
+        }
+        "simple key expected" | "simple key expect ':'" => "a key followed by a colon is expected",
+        "mapping values are not allowed in this context" => "a colon cannot stand here",
+        other => other,
+    };
+    let help = match line.contains("${") || line.contains("{*") {
+        true => "inside { } and [ ] a text with braces is quoted: \"${NAME}\", \"/{*rest}\"",
+        false => {
+            "indentation tells what belongs together; text with {}[],:#&*!|>'\"%@` may need quotes"
+        }
+    };
+    report.mistake(span, format!("this is not YAML: {why}")).help(help);
+}
+
+/// A map or list that is not closed yet.
+struct Open {
+    span: Span,
+    anchor: usize,
+    content: Content,
+}
+
+enum Content {
+    List(Vec<Node>),
+    /// The key that waits for its value stands apart; keys seen so far with their lines.
+    Map {
+        entries: Vec<(MapKey, Node)>,
+        seen: HashMap<String, u32>,
+        key: Option<PendingKey>,
+    },
+}
+
+/// A key, unless it was reported; its value is read and dropped then.
+struct PendingKey(Option<MapKey>, Span);
+
+struct Builder<'r> {
+    report: &'r mut Report,
+    stack: Vec<Open>,
+    anchors: HashMap<usize, (Node, usize)>,
+    nodes_left: usize,
+    root: Option<Node>,
+    documents: usize,
+}
+
+impl Builder<'_> {
+    /// `None` stops reading: what follows would only confuse.
+    fn event(&mut self, event: Event<'_>, span: Span) -> Option<()> {
+        match event {
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    self.report
+                        .mistake(span, "a second document starts here")
+                        .help("a configuration is one document; use include for more files");
+                    self.root = None;
+                    return None;
+                }
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                let node = scalar(text.into_owned(), style == ScalarStyle::Plain, span);
+                return self.place(node, anchor, 1);
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                return self.open(span, anchor, Content::List(Vec::new()));
+            }
+            Event::MappingStart(anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                let seen = HashMap::new();
+                return self.open(
+                    span,
+                    anchor,
+                    Content::Map { entries: Vec::new(), seen, key: None },
+                );
+            }
+            Event::SequenceEnd | Event::MappingEnd => return self.close(span),
+            Event::Alias(anchor) => return self.alias(anchor, span),
+            Event::StreamStart | Event::StreamEnd | Event::DocumentEnd | Event::Nothing => {}
+        }
+        Some(())
+    }
+
+    fn refuse_tag(&mut self, tag: Option<&saphyr_parser::Tag>, span: Span) {
+        if let Some(tag) = tag {
+            let shown = quote(&tag.to_string());
+            self.report
+                .mistake(span, format!("the tag {shown} has no meaning here"))
+                .help("leave it out: each key knows its type");
+        }
+    }
+
+    fn open(&mut self, span: Span, anchor: usize, content: Content) -> Option<()> {
+        if self.stack.len() >= DEPTH {
+            self.report.mistake(span, format!("nested deeper than {DEPTH} levels"));
+            return None;
+        }
+        self.stack.push(Open { span: self.shown_at(span), anchor, content });
+        Some(())
+    }
+
+    /// Block maps and lists are shown at the key that holds them: their own first line says little.
+    fn shown_at(&self, span: Span) -> Span {
+        match self.stack.last().map(|open| &open.content) {
+            Some(Content::Map { key: Some(PendingKey(_, key)), .. }) if span.line > key.line => {
+                *key
+            }
+            _ => span,
+        }
+    }
+
+    fn close(&mut self, end: Span) -> Option<()> {
+        let Open { mut span, anchor, content } = self.stack.pop()?;
+        let value = match content {
+            Content::List(items) => Value::List(items),
+            Content::Map { entries, .. } => Value::Map(entries),
+        };
+        // A flow collection ends with its bracket (and the library counts the space after it); a block one has an
+        // empty end somewhere below, and is shown as its first line.
+        if (end.end_line, end.end_column) > (end.line, end.column) {
+            (span.end_line, span.end_column) = (end.line, end.column + 1);
+        }
+        self.place(Node { value, span }, anchor, 1)
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) -> Option<()> {
+        let Some((node, size)) = self.anchors.get(&anchor) else {
+            self.report.mistake(span, "this alias names an anchor that is not complete");
+            return None;
+        };
+        // Cloning is what makes a small text large: count before.
+        let size = *size;
+        if size > self.nodes_left {
+            self.too_many(span);
+            return None;
+        }
+        let node = node.clone();
+        self.place(node, 0, size)
+    }
+
+    fn too_many(&mut self, span: Span) {
+        self.report.mistake(span, format!("the configuration has more than {NODES} values"));
+    }
+
+    /// Puts a complete node where it belongs.
+    fn place(&mut self, node: Node, anchor: usize, size: usize) -> Option<()> {
+        let Some(left) = self.nodes_left.checked_sub(size) else {
+            self.too_many(node.span);
+            return None;
+        };
+        self.nodes_left = left;
+        if anchor > 0 {
+            let size = count(&node);
+            // The copy kept for aliases counts too.
+            let Some(left) = self.nodes_left.checked_sub(size) else {
+                self.too_many(node.span);
+                return None;
+            };
+            self.nodes_left = left;
+            self.anchors.insert(anchor, (node.clone(), size));
+        }
+        match self.stack.last_mut().map(|open| &mut open.content) {
+            None => self.root = Some(node),
+            Some(Content::List(items)) => items.push(node),
+            Some(Content::Map { entries, key, .. }) if key.is_some() => {
+                if let Some(PendingKey(Some(key), _)) = key.take() {
+                    entries.push((key, node));
+                }
+            }
+            Some(Content::Map { .. }) => self.key(&node),
+        }
+        Some(())
+    }
+
+    fn key(&mut self, node: &Node) {
+        let Some(Open { content: Content::Map { seen, key, .. }, .. }) = self.stack.last_mut()
+        else {
+            return;
+        };
+        let span = node.span;
+        *key = Some(PendingKey(None, span));
+        let Some(name) = node.text().filter(|name| !name.is_empty()) else {
+            self.report.mistake(span, "a key is a text");
+            return;
+        };
+        if name == "<<" {
+            self.report
+                .mistake(span, "merge keys (<<) are not supported")
+                .help("name the whole value with an alias, or use chains and defaults");
+            return;
+        }
+        if let Some(first) = seen.get(name) {
+            self.report
+                .mistake(span, format!("key {} is repeated", quote(name)))
+                .help(format!("it stands in line {first} too"));
+            return;
+        }
+        seen.insert(name.to_owned(), span.line);
+        *key = Some(PendingKey(Some(MapKey { name: name.to_owned(), span }), span));
+    }
+}
+
+fn scalar(text: String, plain: bool, span: Span) -> Node {
+    let null = plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL");
+    let value = match null {
+        true => Value::Null,
+        false => Value::Scalar(Scalar { text, plain, typed: None }),
+    };
+    Node { value, span }
+}
+
+fn count(node: &Node) -> usize {
+    match &node.value {
+        Value::Null | Value::Scalar(_) => 1,
+        Value::List(items) => 1 + items.iter().map(count).sum::<usize>(),
+        Value::Map(entries) => 1 + entries.iter().map(|(_, node)| count(node)).sum::<usize>(),
+    }
+}
+
+#[cfg(test)]
+#[path = "yaml/tests.rs"]
+mod tests;
