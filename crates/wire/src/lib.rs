@@ -5,8 +5,16 @@
 //! the bytes were split. Never reads a socket or a clock: time is passed in.
 
 pub mod authority;
+pub mod conditional;
+pub mod cookie;
 pub mod date;
+pub mod forwarded;
 pub mod h1;
+pub mod negotiate;
+pub mod range;
+pub mod resp;
+pub mod structured;
+pub mod target;
 pub mod token;
 
 mod known;

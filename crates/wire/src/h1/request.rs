@@ -130,10 +130,7 @@ pub(super) fn take_fields(
         }
         let known = Known::from_bytes(name);
         let value = Span::new(header.value.as_ptr() as usize - origin, header.value.len());
-        let Some(field) = FieldSpan::new(Span::new(at, name.len()), value, known) else {
-            return None;
-        };
-        fields.push(field);
+        fields.push(FieldSpan::new(Span::new(at, name.len()), value, known)?);
         if let Some(known) = known {
             facts.note(known, header.value, value);
         }
@@ -213,7 +210,6 @@ fn finish(
     facts.check(version)?;
     let parts = target_parts(buf, &method, target)?;
     let authority = authority(buf, version, facts.host, parts.authority)?;
-
     let framing = match facts.content_length {
         _ if facts.chunked => Framing::Chunked,
         Some(length) => Framing::Length(length),

@@ -1,0 +1,56 @@
+//! The Cookie field of a request (RFC 6265 4.2.1, 5.4).
+//!
+//! Owns taking it apart, forgivingly: what browsers send is rarely the grammar. Names are case-sensitive.
+//! A name may occur more than once; the first is the one browsers mean. Never decodes.
+
+use crate::token;
+
+/// The most pairs of one value that are looked at.
+pub const MAX_PAIRS: usize = 256;
+
+/// The name-value pairs, in order. Quotes around a value are not part of it; a part without `=` is skipped.
+pub fn pairs(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    value.split(|&b| b == b';').take(MAX_PAIRS).filter_map(|pair| {
+        let equals = memchr::memchr(b'=', pair)?;
+        let name = token::trim(&pair[..equals]);
+        let value = token::trim(&pair[equals + 1..]);
+        let value = match value {
+            [b'"', inner @ .., b'"'] => inner,
+            plain => plain,
+        };
+        (!name.is_empty()).then_some((name, value))
+    })
+}
+
+/// The first value of a name.
+pub fn get<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    pairs(value).find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_PAIRS, get, pairs};
+
+    #[test]
+    fn pairs_are_found_as_browsers_send_them() {
+        let value = b"a=1; b=\"two\" ;c;=x; d=a=b;a=3;e=;f=\"";
+        let found: Vec<_> = pairs(value).collect();
+        let expected: [(&[u8], &[u8]); 6] = [
+            (b"a", b"1"),
+            (b"b", b"two"),
+            (b"d", b"a=b"),
+            (b"a", b"3"),
+            (b"e", b""),
+            (b"f", b"\""),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(get(value, b"a"), Some(&b"1"[..]));
+        assert_eq!(get(value, b"A"), None);
+        assert_eq!(pairs(b"").count(), 0);
+    }
+
+    #[test]
+    fn pairs_are_bounded() {
+        assert_eq!(pairs("a=1;".repeat(MAX_PAIRS * 2).as_bytes()).count(), MAX_PAIRS);
+    }
+}

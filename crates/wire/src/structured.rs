@@ -1,0 +1,92 @@
+//! Structured field values (RFC 9651): items, inner lists and lists, with parameters.
+//!
+//! Owns the two directions for the fields we write and read as such: RateLimit, RateLimit-Policy,
+//! Proxy-Status, Cache-Status. Promises that what it writes it can read, and that a value that fails
+//! anywhere fails as a whole (RFC 9651 4.2). Dictionaries, byte sequences and display strings are not
+//! here: none of those fields uses them on its way through us.
+
+mod parse;
+mod write;
+
+pub use parse::{parse_item, parse_list};
+pub use write::{write_item, write_list};
+
+/// A bare item (RFC 9651 3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bare {
+    /// At most 15 digits.
+    Integer(i64),
+    /// In thousandths; at most 12 digits before the point.
+    Decimal(i64),
+    /// Visible ASCII and spaces.
+    String(String),
+    Token(String),
+    Boolean(bool),
+    /// Seconds since 1970.
+    Date(i64),
+}
+
+/// Parameters in order, each key once.
+pub type Params = Vec<(String, Bare)>;
+
+/// An item with its parameters (RFC 9651 3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    pub bare: Bare,
+    pub params: Params,
+}
+
+/// A member of a list (RFC 9651 3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    Item(Item),
+    Inner(Vec<Item>, Params),
+}
+
+impl Bare {
+    pub fn string(text: impl Into<String>) -> Bare {
+        Bare::String(text.into())
+    }
+
+    pub fn token(text: impl Into<String>) -> Bare {
+        Bare::Token(text.into())
+    }
+}
+
+impl Item {
+    pub fn new(bare: Bare) -> Item {
+        Item { bare, params: Params::new() }
+    }
+
+    /// With one more parameter.
+    pub fn with(mut self, key: &str, value: Bare) -> Item {
+        self.params.push((key.to_owned(), value));
+        self
+    }
+
+    /// The value of a parameter.
+    pub fn param(&self, key: &str) -> Option<&Bare> {
+        self.params.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+}
+
+const MAX_INTEGER: i64 = 999_999_999_999_999;
+
+fn is_key_start(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte == b'*'
+}
+
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-' | b'.' | b'*')
+}
+
+fn is_token_start(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'*'
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    crate::token::is_tchar(byte) || matches!(byte, b':' | b'/')
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Reading structured fields, step by step as RFC 9651 4.2 prescribes; `None` is a failure of the whole.
+
+use super::{
+    Bare, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
+    is_token_start,
+};
+
+/// The most members, inner items and parameters of one value together.
+const MAX_PARTS: usize = 1024;
+
+/// Reads an item; a repeated field is no item.
+pub fn parse_item(value: &[u8]) -> Option<Item> {
+    let mut input = Input { rest: value, parts: 0 };
+    input.spaces();
+    let item = input.item()?;
+    input.spaces();
+    input.rest.is_empty().then_some(item)
+}
+
+/// Reads a list; a repeated field is joined with ", " first. An empty value is an empty list.
+pub fn parse_list(value: &[u8]) -> Option<Vec<Member>> {
+    let mut input = Input { rest: value, parts: 0 };
+    input.spaces();
+    let mut members = Vec::new();
+    while !input.rest.is_empty() {
+        members.push(input.member()?);
+        input.white_space();
+        if input.rest.is_empty() {
+            break;
+        }
+        input.expect(b',')?;
+        input.white_space();
+        // A trailing comma fails.
+        input.peek()?;
+    }
+    Some(members)
+}
+
+struct Input<'a> {
+    rest: &'a [u8],
+    parts: usize,
+}
+
+impl<'a> Input<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    fn next(&mut self) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(first)
+    }
+
+    fn expect(&mut self, byte: u8) -> Option<()> {
+        (self.next()? == byte).then_some(())
+    }
+
+    fn count(&mut self) -> Option<()> {
+        self.parts += 1;
+        (self.parts <= MAX_PARTS).then_some(())
+    }
+
+    fn spaces(&mut self) {
+        self.take(|byte| byte == b' ');
+    }
+
+    fn white_space(&mut self) {
+        self.take(crate::token::is_ows);
+    }
+
+    fn take(&mut self, fits: impl Fn(u8) -> bool) -> &'a [u8] {
+        let len = self.rest.iter().position(|&b| !fits(b)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(len);
+        self.rest = rest;
+        taken
+    }
+
+    fn member(&mut self) -> Option<Member> {
+        if self.peek()? != b'(' {
+            return Some(Member::Item(self.item()?));
+        }
+        self.next();
+        let mut items = Vec::new();
+        loop {
+            self.spaces();
+            if self.peek()? == b')' {
+                self.next();
+                return Some(Member::Inner(items, self.params()?));
+            }
+            items.push(self.item()?);
+            if !matches!(self.peek()?, b' ' | b')') {
+                return None;
+            }
+        }
+    }
+
+    fn item(&mut self) -> Option<Item> {
+        self.count()?;
+        let bare = self.bare()?;
+        Some(Item { bare, params: self.params()? })
+    }
+
+    fn params(&mut self) -> Option<Params> {
+        let mut params = Params::new();
+        while self.peek() == Some(b';') {
+            self.next();
+            self.spaces();
+            self.count()?;
+            let key = self.key()?;
+            let value = if self.peek() == Some(b'=') {
+                self.next();
+                self.bare()?
+            } else {
+                Bare::Boolean(true)
+            };
+            // The last of a repeated key wins, in the place of the first.
+            match params.iter_mut().find(|(name, _)| *name == key) {
+                Some((_, old)) => *old = value,
+                None => params.push((key, value)),
+            }
+        }
+        Some(params)
+    }
+
+    fn key(&mut self) -> Option<String> {
+        is_key_start(self.peek()?).then_some(())?;
+        text(self.take(is_key_byte))
+    }
+
+    fn bare(&mut self) -> Option<Bare> {
+        match self.peek()? {
+            b'"' => self.string(),
+            b'?' => {
+                self.next();
+                match self.next()? {
+                    b'0' => Some(Bare::Boolean(false)),
+                    b'1' => Some(Bare::Boolean(true)),
+                    _ => None,
+                }
+            }
+            b'@' => {
+                self.next();
+                match self.number()? {
+                    Bare::Integer(seconds) => Some(Bare::Date(seconds)),
+                    _ => None,
+                }
+            }
+            b'-' | b'0'..=b'9' => self.number(),
+            byte if is_token_start(byte) => Some(Bare::Token(text(self.take(is_token_byte))?)),
+            _ => None,
+        }
+    }
+
+    fn number(&mut self) -> Option<Bare> {
+        let negative = self.peek()? == b'-';
+        if negative {
+            self.next();
+        }
+        let whole = self.take(|byte| byte.is_ascii_digit());
+        let decimal = self.peek() == Some(b'.');
+        if whole.is_empty() || whole.len() > if decimal { 12 } else { 15 } {
+            return None;
+        }
+        let mut value = digits(whole);
+        let bare = if decimal {
+            self.next();
+            let fraction = self.take(|byte| byte.is_ascii_digit());
+            if fraction.is_empty() || fraction.len() > 3 {
+                return None;
+            }
+            value = value * 1000 + digits(fraction) * 10i64.pow(3 - fraction.len() as u32);
+            Bare::Decimal
+        } else {
+            debug_assert!(value <= MAX_INTEGER);
+            Bare::Integer
+        };
+        Some(bare(if negative { -value } else { value }))
+    }
+
+    fn string(&mut self) -> Option<Bare> {
+        self.expect(b'"')?;
+        let mut out = String::new();
+        loop {
+            match self.next()? {
+                b'"' => return Some(Bare::String(out)),
+                b'\\' => match self.next()? {
+                    byte @ (b'"' | b'\\') => out.push(char::from(byte)),
+                    _ => return None,
+                },
+                byte @ 0x20..=0x7e => out.push(char::from(byte)),
+                _ => return None,
+            }
+        }
+    }
+}
+
+/// At most fifteen of them, so there is no overflow.
+fn digits(text: &[u8]) -> i64 {
+    text.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
+}
+
+fn text(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}

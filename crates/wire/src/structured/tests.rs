@@ -1,0 +1,96 @@
+use super::{Bare, Item, Member, parse_item, parse_list, write_item, write_list};
+
+#[test]
+fn the_fields_we_send_round_trip() {
+    for text in [
+        "\"default\";r=50;t=30",
+        "\"burst\";q=100;w=60, \"daily\";q=1000;w=86400",
+        "tidegate;error=connection_refused;details=\"a \\\"b\\\" \\\\\"",
+        "tidegate;error=http_response_timeout;next-hop=\"10.0.0.1:80\";received-status=503",
+        "r34.example.net;error=http_request_error, ExampleCDN",
+        "(\"a\" b;x 1);q=0.5, ?0, 1;a, @1659578233, -12.345, 0.5, 7.0, ()",
+    ] {
+        let members = parse_list(text.as_bytes()).unwrap();
+        let mut out = Vec::new();
+        assert!(write_list(&members, &mut out));
+        assert_eq!(String::from_utf8(out).unwrap(), text);
+    }
+}
+
+#[test]
+fn odd_but_legal_values_are_read() {
+    assert_eq!(parse_list(b"  "), Some(vec![]));
+    let read = parse_list(b"a\t ,  b ").unwrap();
+    assert_eq!(read.len(), 2);
+    let item = parse_item(b" 1;a=1; b;a=2 ").unwrap();
+    assert_eq!(item.params.len(), 2);
+    assert_eq!(item.param("a"), Some(&Bare::Integer(2)));
+    assert_eq!(item.param("b"), Some(&Bare::Boolean(true)));
+    assert_eq!(parse_item(b"00042").unwrap().bare, Bare::Integer(42));
+    assert_eq!(parse_item(b"-0").unwrap().bare, Bare::Integer(0));
+    assert_eq!(parse_item(b"1.5").unwrap().bare, Bare::Decimal(1500));
+    assert_eq!(parse_item(b"*a:b/c").unwrap().bare, Bare::token("*a:b/c"));
+}
+
+#[test]
+fn a_value_fails_as_a_whole() {
+    for bad in [
+        "a,",
+        ",a",
+        "a b",
+        "a,,b",
+        "\"a",
+        "\"\\x\"",
+        "\"\t\"",
+        "?2",
+        "1.",
+        "1.2345",
+        "1234567890123456",
+        "1234567890123.1",
+        "--1",
+        "a;",
+        "a;A=1",
+        "a; =1",
+        "(a",
+        "(a,b)",
+        "(a\"b\")",
+        "@1.5",
+        "é",
+        "-",
+        "a;b=",
+        ":YQ==:",
+        "%\"a\"",
+    ] {
+        assert_eq!(parse_list(bad.as_bytes()), None, "{bad}");
+    }
+    assert_eq!(parse_item(b""), None);
+    assert_eq!(parse_item(b"a, b"), None);
+}
+
+#[test]
+fn what_cannot_be_written_leaves_no_trace() {
+    let mut out = b"x".to_vec();
+    for bad in [
+        Bare::Integer(1_000_000_000_000_000),
+        Bare::string("é"),
+        Bare::string("a\r\n"),
+        Bare::token("1a"),
+        Bare::token(""),
+        Bare::token("a b"),
+    ] {
+        assert!(!write_item(&Item::new(bad), &mut out));
+    }
+    assert!(!write_item(&Item::new(Bare::Integer(1)).with("A", Bare::Integer(1)), &mut out));
+    let fine = Member::Item(Item::new(Bare::Integer(1)));
+    let bad = Member::Item(Item::new(Bare::token("")));
+    assert!(!write_list(&[fine, bad], &mut out));
+    assert_eq!(out, b"x");
+}
+
+#[test]
+fn parts_are_bounded() {
+    let many = |n: usize| vec!["1"; n].join(",");
+    assert!(parse_list(many(1024).as_bytes()).is_some());
+    assert!(parse_list(many(1025).as_bytes()).is_none());
+    assert!(parse_list(format!("a{}", ";b".repeat(2000)).as_bytes()).is_none());
+}
