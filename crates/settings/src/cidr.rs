@@ -13,6 +13,10 @@ use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 pub struct Cidr(IpNet);
 
 impl Cidr {
+    pub fn net(&self) -> IpNet {
+        self.0
+    }
+
     /// Is this address in the range? An IPv4 address seen through an IPv6 socket (`::ffff:10.0.0.1`) counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.0.contains(&ip.to_canonical())
