@@ -66,6 +66,11 @@ impl Report {
         self.documents.get(span.source.0 as usize)?.dir.as_deref()
     }
 
+    /// The name of the document that this place is in.
+    pub fn file(&self, span: Span) -> Option<&str> {
+        Some(self.documents.get(span.source.0 as usize)?.name.as_str())
+    }
+
     pub fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Mistake {
         if self.mistakes.len() >= MISTAKES_KEPT {
             self.left_out += 1;
