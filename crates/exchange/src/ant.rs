@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use settings::{Defs, Node, Reader, Regex, Schema, Setting};
+use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting};
 
 /// Characters of a pattern.
 pub const ANT_CHARS: usize = 1024;
@@ -111,7 +111,7 @@ impl fmt::Display for Ant {
 }
 
 impl Setting for Ant {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::text("Ant pattern")
     }
 

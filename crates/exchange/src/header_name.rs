@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use settings::{Defs, Node, Reader, Schema, Setting};
+use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
 use wire::Known;
 
 use crate::Name;
@@ -46,7 +46,7 @@ impl fmt::Display for HeaderName {
 }
 
 impl Setting for HeaderName {
-    fn schema(_: &mut Defs) -> Schema {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::pattern("header name", "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
     }
 

@@ -5,11 +5,15 @@
 //! nothing here is `Send` unless it says so. Owns no route table and reads no configuration.
 
 mod access;
+mod ant;
 mod body;
 mod chain;
+pub mod client;
+mod condition;
 pub mod duplex;
 mod facts;
 mod fault;
+mod header_name;
 mod headers;
 pub mod keyed;
 mod marks;
@@ -20,22 +24,24 @@ mod request;
 mod response;
 pub mod serve;
 mod target;
+pub mod variables;
 
 pub use access::{AccessFormat, AccessLog};
+pub use ant::{ANT_CHARS, Ant};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
     Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, Stage, Step, Surround,
 };
+pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, Retry, Side};
+pub use header_name::HeaderName;
 pub use headers::{Field, Headers, Name};
 pub use keyed::{Keyed, KeyedLimits};
 pub use marks::Marks;
 pub use params::{PARAMS_MAX, Params};
-pub use plan::{
-    FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Shared, WorkerContext,
-};
+pub use plan::{FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Shared, WorkerContext};
 pub use request::{Inform, Notes, Request};
 pub use response::Response;
 pub use target::{BadPath, Target};

@@ -5,13 +5,14 @@
 //! numbers. Values are bytes as the client sent them: who writes them into a URL uses [`fill_url`], who
 //! writes them into a header is protected by `Headers`.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Deref;
 
 use settings::{Key, LogTemplate, Part, Template, Variable};
 use wire::Known;
 
-use crate::{Request, query};
+use crate::Request;
 
 /// The text of a variable or template.
 #[derive(Clone, Debug)]
@@ -68,11 +69,11 @@ impl Text<'_> {
     }
 }
 
-impl<'a> From<std::borrow::Cow<'a, [u8]>> for Text<'a> {
-    fn from(text: std::borrow::Cow<'a, [u8]>) -> Self {
+impl<'a> From<Cow<'a, [u8]>> for Text<'a> {
+    fn from(text: Cow<'a, [u8]>) -> Self {
         match text {
-            std::borrow::Cow::Borrowed(slice) => Text::Slice(slice),
-            std::borrow::Cow::Owned(bytes) => Text::Owned(bytes),
+            Cow::Borrowed(slice) => Text::Slice(slice),
+            Cow::Owned(bytes) => Text::Owned(bytes),
         }
     }
 }
@@ -97,11 +98,7 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::PathParam(name) => {
             Text::Slice(request.params.get(request.target.path(), name).unwrap_or("").as_bytes())
         }
-        Variable::Query(name) => request
-            .target
-            .query()
-            .and_then(|text| query::value(text, name))
-            .map_or(Text::Slice(b""), Text::from),
+        Variable::Query(name) => query(request, name).next().map_or(Text::Slice(b""), Text::from),
         Variable::Header(name) => Text::Slice(request.headers.get(name).unwrap_or_default()),
         Variable::Cookie(name) => Text::Slice(cookies(request, name).next().unwrap_or_default()),
         Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
@@ -121,17 +118,21 @@ fn host(request: &Request) -> Text<'_> {
     }
 }
 
-/// Every value of a cookie (RFC 6265 5.4), over all Cookie fields; quotes are part of a value.
+/// Every value of a query parameter, decoded, in order.
+pub fn query<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = Cow<'a, [u8]>> {
+    wire::target::query_pairs(request.target.query().unwrap_or_default())
+        .filter(move |(written, _)| **written == *name.as_bytes())
+        .map(|(_, value)| value)
+}
+
+/// Every value of a cookie, over all Cookie fields.
 pub fn cookies<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     request
         .headers
         .get_all(Known::Cookie)
-        .flat_map(|field| field.split(|byte| *byte == b';'))
-        .filter_map(move |pair| {
-            let equals = pair.iter().position(|byte| *byte == b'=')?;
-            let (written, value) = (pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii());
-            (written == name.as_bytes()).then_some(value)
-        })
+        .flat_map(wire::cookie::pairs)
+        .filter(move |(written, _)| *written == name.as_bytes())
+        .map(|(_, value)| value)
 }
 
 /// A template with its variables filled in.
@@ -179,13 +180,15 @@ pub fn append_log(
 
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
 /// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query. Slashes
-/// of paths and path parameters stay.
+/// and escapes of paths and path parameters stay (see `wire::target`).
 pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
     let mut out = Vec::new();
     append_with(template, &mut out, |variable, out| {
         let text = value(variable, request);
         let kept: &[u8] = match variable {
-            Variable::Path | Variable::PathParam(_) => b"/:@!$'()*,;=",
+            Variable::Path | Variable::PathParam(_) if !out.contains(&b'?') => b"/%!$&'()*+,;=:@",
+            // In a query `&`, `+` and `=` would mean something.
+            Variable::Path | Variable::PathParam(_) => b"/%!$'()*,;:@",
             // A host was checked when it was received; brackets and colons belong to it.
             Variable::Host => b"[]:!$&'()*+,;=%",
             _ => b"",
@@ -198,15 +201,12 @@ pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
 /// Everything but unreserved characters (RFC 3986 2.3) and those in `kept` becomes `%XX`.
 fn percent_encode(text: &[u8], kept: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(byte) || kept.contains(byte) {
-            out.push(*byte);
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte) {
+            out.push(byte);
         } else {
-            out.extend_from_slice(&[
-                b'%',
-                HEX[usize::from(byte >> 4)],
-                HEX[usize::from(byte & 15)],
-            ]);
+            let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
+            out.extend_from_slice(&[b'%', HEX[high], HEX[low]]);
         }
     }
 }
@@ -299,10 +299,14 @@ mod tests {
     fn a_value_cannot_leave_its_place_in_a_url() {
         let mut request = request();
         request.headers.set("x-user", "a/b?c#d%\r\n&e");
+        request.target = Target::new(Bytes::from_static(b"/a%20b&/c%2f")).unwrap();
+        let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
+        request.params = Params::new(names, &[(1, 5)]);
         let template: Template =
-            "https://{host}{path}/{path.id}?u={header.x-user}".parse().unwrap();
+            "https://{host}{path}/{path.id}?u={header.x-user}&i={path.id}".parse().unwrap();
         let url = String::from_utf8(fill_url(&template, &request)).unwrap();
-        let user = "a%2Fb%3Fc%23d%25%0D%0A%26e";
-        assert_eq!(url, format!("https://shop.example.com/a%20b/c/a%20b?u={user}"));
+        let user = "a%2Fb%3Fc%23d%25%20%20%26e";
+        let query = format!("u={user}&i=a%20b%26");
+        assert_eq!(url, format!("https://shop.example.com/a%20b&/c%2F/a%20b&?{query}"));
     }
 }
