@@ -1,1 +1,32 @@
-//! admin
+//! The admin API: what an operator and `tidegate ctl` talk to.
+//!
+//! A [`Handler`](exchange::Handler) on our own loop. Owns the endpoints, who may use them, the form
+//! of every answer and the Prometheus exporter. Reaches the server through [`Control`] alone, which
+//! `server` implements. Promises that every error says what was typed and that no secret is shown.
+//! Never reads a configuration, never decides by reading a number.
+
+mod access;
+mod config;
+mod control;
+mod endpoints;
+mod explain;
+mod handler;
+mod health;
+pub mod limits;
+mod problem;
+mod process;
+mod prometheus;
+mod reference;
+#[cfg(test)]
+mod testing;
+mod views;
+
+pub use access::Access;
+pub use control::{
+    Applied, ConfigDocument, ConfigVersion, Control, Expect, Explanation, ListenerStatus, Question,
+    Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
+    WorkerStatus,
+};
+pub use handler::Admin;
+pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};
+pub use reference::{endpoints_markdown, metrics_markdown};

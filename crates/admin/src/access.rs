@@ -1,0 +1,86 @@
+//! Who may use what.
+//!
+//! The Unix socket is guarded by the rights of its file. Over TCP a bearer token (RFC 6750) is asked
+//! for; without one configured nothing but the open endpoints is served. The token is compared in
+//! constant time and appears in no answer and no log.
+
+use crate::endpoints::Guard;
+use crate::limits::REFUSALS_LOGGED_PER_SECOND;
+use crate::problem::Problem;
+use exchange::Request;
+use net::Peer;
+use settings::Secret;
+use subtle::ConstantTimeEq;
+use telemetry::event_limited;
+use telemetry::log::Level;
+use wire::Known;
+
+/// The locks of the admin API.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The bearer token; without one the API answers on the Unix socket only.
+    pub token: Option<Secret>,
+    /// Whether `/metrics` needs no token.
+    pub metrics_open: bool,
+}
+
+impl Access {
+    /// Lets a request through or says why not.
+    pub(crate) fn check(&self, guard: Guard, request: &Request) -> Result<(), Problem> {
+        let open = match guard {
+            Guard::Open => true,
+            Guard::Metrics => self.metrics_open,
+            Guard::Token => false,
+        };
+        if open || matches!(request.facts.peer, Peer::Unix) {
+            return Ok(());
+        }
+        let Some(token) = &self.token else {
+            return Err(Problem::new(403, "no admin token is configured").advice(
+                "set `admin.token`, or use the Unix socket of the admin API on this machine",
+            ));
+        };
+        let Some(given) = request.headers.get(Known::Authorization) else {
+            return Err(unauthorized("this needs `Authorization: Bearer TOKEN`", "Bearer"));
+        };
+        let right = bearer(given).is_some_and(|given| bool::from(given.ct_eq(token.expose())));
+        if right {
+            return Ok(());
+        }
+        event_limited!(
+            REFUSALS_LOGGED_PER_SECOND,
+            Level::Warn,
+            "admin token refused",
+            client = request.client_ip
+        );
+        // RFC 6750 section 3.1
+        Err(unauthorized("this is not the admin token", "Bearer error=\"invalid_token\""))
+    }
+}
+
+fn unauthorized(detail: &str, challenge: &'static str) -> Problem {
+    Problem::new(401, detail).field(Known::WwwAuthenticate, challenge)
+}
+
+/// The scheme's name has no case (RFC 9110 section 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"bearer") || !token.starts_with(b" ") {
+        return None;
+    }
+    Some(token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bearer;
+
+    #[test]
+    fn the_scheme_has_no_case_and_needs_a_space() {
+        assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"bEARER   abc "), Some(&b"abc"[..]));
+        assert_eq!(bearer(b"Bearerabc"), None);
+        assert_eq!(bearer(b"Basic abc"), None);
+        assert_eq!(bearer(b"Bear"), None);
+    }
+}

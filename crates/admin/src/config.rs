@@ -1,0 +1,171 @@
+//! The configuration over HTTP: read it, replace it, go back.
+//!
+//! The version is a strong ETag (RFC 9110 section 8.8.3). A change without If-Match is refused with
+//! 428 (RFC 6585 section 3), so that nobody overwrites what they have not seen.
+
+use crate::control::{Applied, ConfigDocument, ConfigVersion, Control, Expect, Refusal, Syntax};
+use crate::handler::{Answer, json_answer};
+use crate::health::time;
+use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
+use crate::problem::Problem;
+use exchange::{Request, Response};
+use serde_json::{Value as Json, json};
+use settings::Report;
+use wire::Known;
+
+pub(crate) fn get(document: &ConfigDocument, request: &Request) -> Response {
+    let tag = format!("\"{}\"", document.version);
+    let known = request.headers.get_all(Known::IfNoneMatch).any(|value| lists(value, &tag));
+    let mut response = if known {
+        Response::new(304)
+    } else {
+        Response::with_body(200, document.syntax.media_type(), document.text.clone())
+    };
+    response.headers.append(Known::Etag, &tag);
+    // To be asked about every time, but then the tag may say that nothing changed.
+    response.headers.append(Known::CacheControl, "private, no-cache");
+    if let Some(why) = &document.read_only {
+        response.headers.append("tidegate-read-only", why);
+    }
+    response
+}
+
+/// Whether a list of entity tags names this one, compared weakly (RFC 9110 section 13.1.2).
+fn lists(value: &[u8], tag: &str) -> bool {
+    let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    tags.any(|listed| {
+        listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag.as_bytes()
+    })
+}
+
+pub(crate) fn history(versions: &[ConfigVersion]) -> Response {
+    let rows: Vec<Json> = versions
+        .iter()
+        .map(|version| {
+            json!({
+                "version": version.version,
+                "at": time(version.at_ms),
+                "current": version.current,
+            })
+        })
+        .collect();
+    json_answer(200, &json!({ "versions": rows }))
+}
+
+pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> Answer {
+    let syntax = syntax(request)?;
+    let Some(expect) = expect(request)? else {
+        return Err(Problem::new(428, "a change needs If-Match with the version it replaces")
+            .advice(
+                "send the ETag of GET /v1/config, or `If-Match: *` to replace whatever is there",
+            ));
+    };
+    let text = body_text(request, CONFIG_BYTES).await?;
+    applied(control.apply(text, syntax, expect).await)
+}
+
+pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> Answer {
+    let expect = expect(request)?.unwrap_or(Expect::Any);
+    let text = body_text(request, REQUEST_BYTES).await?;
+    let body: Json = serde_json::from_str(&text)
+        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+    let Some(version) = body.get("version").and_then(Json::as_str) else {
+        return Err(Problem::new(400, "the body must be {\"version\": \"…\"}")
+            .advice("GET /v1/config/history lists the versions"));
+    };
+    applied(control.rollback(version.to_owned(), expect).await)
+}
+
+/// The answer to a change, whichever way it was asked for.
+pub(crate) fn applied(result: Result<Applied, Refusal>) -> Answer {
+    let applied = result?;
+    let body = json!({ "version": applied.version, "changes": applied.changes });
+    let mut response = json_answer(200, &body);
+    response.headers.append(Known::Etag, format!("\"{}\"", applied.version));
+    Ok(response)
+}
+
+/// All mistakes at once, each with its place, and as text with excerpts.
+pub(crate) fn mistakes(report: &Report) -> Problem {
+    let rows: Vec<Json> = report
+        .mistakes()
+        .iter()
+        .map(|mistake| {
+            let file = report.file(mistake.span);
+            json!({
+                "file": file,
+                "line": file.map(|_| mistake.span.line),
+                "column": file.map(|_| mistake.span.column),
+                "message": mistake.message,
+                "help": mistake.help,
+            })
+        })
+        .collect();
+    let detail = match report.len() {
+        1 => "the configuration has a mistake; the one before still serves".to_owned(),
+        n => format!("the configuration has {n} mistakes; the one before still serves"),
+    };
+    Problem::new(422, detail)
+        .member("mistakes", Json::Array(rows))
+        .member("text", json!(report.render()))
+}
+
+fn syntax(request: &Request) -> Result<Syntax, Problem> {
+    const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"]; // RFC 9512
+    let value = request.headers.get_str(Known::ContentType).unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default().trim();
+    if YAML.iter().any(|yaml| media_type.eq_ignore_ascii_case(yaml)) {
+        return Ok(Syntax::Yaml);
+    }
+    if media_type.eq_ignore_ascii_case("application/json") {
+        return Ok(Syntax::Json);
+    }
+    let detail = match media_type {
+        "" => "the body has no Content-Type".to_owned(),
+        typed => format!("a configuration cannot be \"{typed}\""),
+    };
+    Err(Problem::new(415, detail).advice("send Content-Type: application/yaml or application/json"))
+}
+
+/// What If-Match allows to be replaced; `None` without the field.
+fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
+    let mut versions = Vec::new();
+    let mut given = false;
+    for value in request.headers.get_all(Known::IfMatch) {
+        given = true;
+        for tag in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if tag == b"*" {
+                return Ok(Some(Expect::Any));
+            }
+            versions.push(version(tag)?);
+        }
+    }
+    Ok(given.then_some(Expect::OneOf(versions)))
+}
+
+/// The version inside an entity tag. A weak one never matches here (RFC 9110 section 13.1.1), and
+/// quotes left out are forgiven: versions have no characters that could be misread.
+fn version(tag: &[u8]) -> Result<String, Problem> {
+    let text = String::from_utf8_lossy(tag).into_owned();
+    if text.starts_with("W/") || text.is_empty() {
+        return Err(Problem::new(400, format!("\"{text}\" is no entity tag for If-Match"))
+            .advice("send the ETag of GET /v1/config as it was"));
+    }
+    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    Ok(inner.unwrap_or(&text).to_owned())
+}
+
+/// The body as text; too large, broken off or not UTF-8 is a problem.
+pub(crate) async fn body_text(request: &mut Request, limit: u64) -> Result<String, Problem> {
+    let bytes = request.collect_body(limit).await.map_err(|fault| {
+        let detail = match fault.status {
+            413 => format!("the body is above the limit of {limit} bytes"),
+            _ => format!("the body could not be read: {}", fault.slug),
+        };
+        Problem::new(fault.status, detail)
+    })?;
+    String::from_utf8(bytes.to_vec()).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Problem::new(400, format!("the body is not UTF-8: byte {at} is wrong"))
+    })
+}

@@ -1,0 +1,259 @@
+//! What the admin API asks of the server, and the words they share.
+//!
+//! `server` implements [`Control`] on the control thread. Nothing here says how anything is done.
+
+use exchange::LocalFuture;
+use serde_json::Value;
+use std::net::IpAddr;
+use std::sync::Arc;
+use telemetry::Telemetry;
+
+/// The server as the admin API sees it. Called on the control thread.
+pub trait Control {
+    fn telemetry(&self) -> Arc<Telemetry>;
+
+    fn status(&self) -> Status;
+
+    /// The configuration as its source has it, with `${…}` unexpanded.
+    fn config(&self) -> ConfigDocument;
+
+    /// Earlier versions that can be gone back to, newest first.
+    fn history(&self) -> Vec<ConfigVersion>;
+
+    /// Checks a configuration, writes it to its source and puts it into use, or does none of it.
+    /// The comparison with `expect` and the change are one step.
+    fn apply(
+        &self,
+        text: String,
+        syntax: Syntax,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>>;
+
+    /// Puts a version of `history` into use again, the way `apply` would.
+    fn rollback(
+        &self,
+        version: String,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>>;
+
+    /// Reads the source again; resolves when the new Plan serves, or says why not.
+    fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>>;
+
+    /// Asks for a reload and does not wait for it.
+    fn request_reload(&self);
+
+    /// Begins to drain: no new connections, then the end of the process.
+    fn drain(&self);
+
+    /// Every route in the order it is tried.
+    fn routes(&self) -> Vec<RouteStatus>;
+
+    fn upstreams(&self) -> Vec<UpstreamStatus>;
+
+    fn workers(&self) -> Vec<WorkerStatus>;
+
+    /// Which way a request would go. The error says what is wrong with the question.
+    fn explain(&self, question: &Question) -> Result<Explanation, String>;
+}
+
+/// Where the server is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerState {
+    Starting,
+    Serving,
+    Draining,
+}
+
+impl ServerState {
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// The server at a glance.
+#[derive(Debug, Clone)]
+pub struct Status {
+    pub state: ServerState,
+    /// Of the program.
+    pub build: String,
+    pub pid: u32,
+    /// Unix time in milliseconds.
+    pub started_ms: u64,
+    /// Of the configuration in use.
+    pub config_version: String,
+    pub listeners: Vec<ListenerStatus>,
+    /// The latest attempt to change the configuration since the start.
+    pub last_reload: Option<ReloadStatus>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenerStatus {
+    pub name: String,
+    /// The address bound, with the real port.
+    pub address: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReloadStatus {
+    pub at_ms: u64,
+    /// Why it failed, a line per mistake (`file:line:column: message`); empty when it did not.
+    pub mistakes: Vec<String>,
+}
+
+/// The syntax of a configuration text; JSON is read with the same model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Syntax {
+    Yaml,
+    Json,
+}
+
+impl Syntax {
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Self::Yaml => "application/yaml",
+            Self::Json => "application/json",
+        }
+    }
+}
+
+/// The configuration as text.
+#[derive(Debug, Clone)]
+pub struct ConfigDocument {
+    pub text: String,
+    pub syntax: Syntax,
+    /// Changes whenever the text does; only letters, digits and `-._`, so that it can be an ETag.
+    pub version: String,
+    /// Where it came from, for people: a path.
+    pub source: String,
+    /// Why it cannot be changed from here, when it cannot.
+    pub read_only: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigVersion {
+    pub version: String,
+    /// When it was put into use, Unix time in milliseconds.
+    pub at_ms: u64,
+    /// Whether it is the one in use.
+    pub current: bool,
+}
+
+/// Which versions a change may replace (If-Match, RFC 9110 section 13.1.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Expect {
+    Any,
+    OneOf(Vec<String>),
+}
+
+impl Expect {
+    pub fn allows(&self, version: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::OneOf(versions) => versions.iter().any(|expected| expected == version),
+        }
+    }
+}
+
+/// A configuration that is in use now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Applied {
+    pub version: String,
+    /// What it changed, a line each: `route "shop" added`. Empty when nothing did.
+    pub changes: Vec<String>,
+}
+
+/// Why a configuration was not put into use; the one before still serves.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It is wrong.
+    Mistakes(Box<settings::Report>),
+    /// Another version is in use than the one expected.
+    Stale { current: String },
+    /// It cannot be changed from here: the sentence says why.
+    ReadOnly(String),
+    /// No such version in the history.
+    NoVersion,
+    /// Another change is under way.
+    Busy,
+    /// It is right, but could not be put into use: an address is taken, a disk is full.
+    Failed(String),
+}
+
+#[derive(Debug, Clone)]
+pub struct RouteStatus {
+    pub name: String,
+    /// Its conditions in one line, as `explain` writes them.
+    pub rule: String,
+    /// Its filters in the order they run.
+    pub filters: Vec<String>,
+    pub handler: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct UpstreamStatus {
+    pub name: String,
+    pub balance: String,
+    /// So few servers are healthy that all are used.
+    pub panic: bool,
+    pub servers: Vec<ServerStatus>,
+}
+
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    pub address: String,
+    pub weight: u32,
+    pub backup: bool,
+    /// In rotation.
+    pub healthy: bool,
+    /// In a word: `healthy`, `unhealthy`, `ejected`, `recovering`, `warming`, `unknown`.
+    pub state: String,
+    pub in_flight: u64,
+    pub connections: u64,
+    /// The latest failure, in a sentence.
+    pub last_error: Option<String>,
+}
+
+/// What is not counted by the worker itself.
+#[derive(Debug, Clone)]
+pub struct WorkerStatus {
+    pub index: usize,
+    /// The core it is bound to.
+    pub cpu: Option<usize>,
+    /// The configuration it serves.
+    pub config_version: String,
+}
+
+/// A request to be explained.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    pub method: String,
+    /// Absolute, or a path when a Host field names the rest.
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub client_ip: Option<IpAddr>,
+    pub listener: Option<String>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Explanation {
+    /// As `tidegate explain` prints it.
+    pub text: String,
+    pub json: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Expect;
+
+    #[test]
+    fn any_of_the_expected_versions_will_do() {
+        let expect = Expect::OneOf(vec!["a".into(), "b".into()]);
+        assert!(expect.allows("b") && !expect.allows("c"));
+        assert!(Expect::Any.allows("c"));
+        assert!(!Expect::OneOf(Vec::new()).allows("a"));
+    }
+}

@@ -1,0 +1,213 @@
+//! Every endpoint, in one table: path, method, who may use it, what it does.
+//!
+//! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it.
+
+use crate::problem::Problem;
+use settings::nearest;
+use wire::Method;
+
+/// What has to be shown to use an endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Guard {
+    Open,
+    /// Open or tokened, as configured.
+    Metrics,
+    Token,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Healthz,
+    Readyz,
+    Metrics,
+    Status,
+    GetConfig,
+    PutConfig,
+    History,
+    Rollback,
+    Routes,
+    Upstreams,
+    Workers,
+    Explain,
+    Reload,
+    Drain,
+}
+
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) method: &'static str,
+    pub(crate) path: &'static str,
+    /// Parameters its query may have.
+    pub(crate) query: &'static [&'static str],
+    pub(crate) guard: Guard,
+    pub(crate) action: Action,
+    pub(crate) text: &'static str,
+}
+
+macro_rules! endpoints {
+    ($($method:ident $path:literal [$($query:literal),*] $guard:ident $action:ident $text:literal;)*) => {
+        pub(crate) static ENDPOINTS: &[Endpoint] = &[$(Endpoint {
+            method: stringify!($method),
+            path: $path,
+            query: &[$($query),*],
+            guard: Guard::$guard,
+            action: Action::$action,
+            text: $text,
+        },)*];
+    };
+}
+
+endpoints! {
+    GET "/healthz" [] Open Healthz "Answers 200 as long as the process does its work.";
+    GET "/readyz" [] Open Readyz
+        "200 while requests should be sent here, 503 while starting or draining. The detail says \
+         what was wrong with the latest configuration when it was refused.";
+    GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
+    GET "/v1/status" [] Token Status "State, build, listeners and the latest reload.";
+    GET "/v1/config" [] Token GetConfig
+        "The configuration as its source has it, secrets unexpanded; its version is the ETag.";
+    PUT "/v1/config" [] Token PutConfig
+        "Replaces the configuration: checked, written to its file and in use when this answers, or \
+         nothing is changed. Takes YAML or JSON by Content-Type. If-Match with the ETag that was \
+         read is required; `*` replaces whatever is there.";
+    GET "/v1/config/history" [] Token History "Versions that can be gone back to, newest first.";
+    POST "/v1/config/rollback" [] Token Rollback
+        "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
+    GET "/v1/routes" [] Token Routes "Every route in the order it is tried, with its numbers.";
+    GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and how they are.";
+    GET "/v1/workers" [] Token Workers "Workers and their numbers.";
+    POST "/v1/explain" [] Token Explain
+        "Which way a request would go and why: `{\"method\": \"GET\", \"url\": \"http://host/path\", \
+         \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; all but `url` may be left out. \
+         Answers JSON, or text when Accept asks for it.";
+    POST "/v1/reload" ["wait"] Token Reload
+        "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
+         why it does not.";
+    POST "/v1/drain" [] Token Drain "Stops taking connections, finishes requests and ends.";
+}
+
+/// The guard of a path: unknown paths are as closed as the API, so that nobody can map it.
+pub(crate) fn guard(path: &str) -> Guard {
+    ENDPOINTS.iter().find(|endpoint| endpoint.path == path).map_or(Guard::Token, |e| e.guard)
+}
+
+/// The endpoint for a request line, or what is wrong with it.
+pub(crate) fn find(
+    method: &Method,
+    path: &str,
+    query: Option<&[u8]>,
+) -> Result<&'static Endpoint, Problem> {
+    // HEAD is GET without the body, which the serving loop leaves out (RFC 9110 section 9.3.2).
+    let asked = if *method == Method::Head { "GET" } else { method.as_str() };
+    let here = || ENDPOINTS.iter().filter(|endpoint| endpoint.path == path);
+    let Some(endpoint) = here().find(|endpoint| endpoint.method == asked) else {
+        if here().next().is_none() {
+            return Err(unknown_path(path));
+        }
+        let mut allowed: Vec<&str> = here().map(|endpoint| endpoint.method).collect();
+        if allowed.contains(&"GET") {
+            allowed.push("HEAD");
+        }
+        let allow = allowed.join(", ");
+        let detail = format!("{asked} is not for {path}");
+        let advice = format!("allowed here: {allow}");
+        return Err(Problem::new(405, detail).advice(advice).field(wire::Known::Allow, allow));
+    };
+    check_query(endpoint, query)?;
+    Ok(endpoint)
+}
+
+fn unknown_path(path: &str) -> Problem {
+    let problem = Problem::new(404, format!("there is no {path} in the admin API"));
+    match nearest(path, ENDPOINTS.iter().map(|endpoint| endpoint.path)) {
+        Some(near) => problem.advice(format!("did you mean {near}?")),
+        None => problem,
+    }
+}
+
+fn check_query(endpoint: &Endpoint, query: Option<&[u8]>) -> Result<(), Problem> {
+    for name in names(query) {
+        if endpoint.query.iter().any(|known| known.as_bytes() == name) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(name);
+        let problem = Problem::new(400, format!("{} takes no parameter \"{name}\"", endpoint.path));
+        return Err(match nearest(&name, endpoint.query.iter().copied()) {
+            Some(near) => problem.advice(format!("did you mean \"{near}\"?")),
+            None => problem,
+        });
+    }
+    Ok(())
+}
+
+fn names(query: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
+    let pairs = query.unwrap_or_default().split(|byte| *byte == b'&');
+    pairs
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| pair.split(|b| *b == b'=').next().unwrap_or(pair))
+}
+
+/// Whether a parameter is set: `?wait`, `?wait=true`, `?wait=1`.
+pub(crate) fn flag(query: Option<&[u8]>, name: &str) -> bool {
+    let set = |pair: &[u8]| match pair.strip_prefix(name.as_bytes()) {
+        Some(rest) => matches!(rest, b"" | b"=" | b"=1" | b"=true" | b"=yes"),
+        None => false,
+    };
+    query.unwrap_or_default().split(|byte| *byte == b'&').any(set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Action, ENDPOINTS, Guard, find, flag, guard};
+    use crate::testing::text;
+    use exchange::Response;
+    use wire::{Known, Method};
+
+    fn problem(method: Method, path: &str, query: Option<&[u8]>) -> (u16, String) {
+        let mut response = Response::from(find(&method, path, query).unwrap_err());
+        (response.status, text(&mut response))
+    }
+
+    #[test]
+    fn every_endpoint_is_found_and_no_two_are_the_same() {
+        for endpoint in ENDPOINTS {
+            let method = Method::from_bytes(endpoint.method.as_bytes());
+            assert_eq!(find(&method, endpoint.path, None).unwrap().action, endpoint.action);
+            assert!(endpoint.text.ends_with('.'), "{}", endpoint.text);
+        }
+        assert_eq!(find(&Method::Head, "/metrics", None).unwrap().action, Action::Metrics);
+    }
+
+    #[test]
+    fn mistyped_paths_and_parameters_get_the_nearest() {
+        let (status, text) = problem(Method::Get, "/v1/route", None);
+        assert!(status == 404 && text.contains("did you mean /v1/routes?"), "{text}");
+        let (status, text) = problem(Method::Post, "/v1/reload", Some(b"wiat"));
+        assert!(status == 400 && text.contains("did you mean \\\"wait\\\"?"), "{text}");
+        let (status, text) = problem(Method::Get, "/elsewhere/entirely", None);
+        assert!(status == 404 && !text.contains("did you mean"), "{text}");
+    }
+
+    #[test]
+    fn a_wrong_method_names_the_right_ones() {
+        let response = Response::from(find(&Method::Delete, "/v1/config", None).unwrap_err());
+        assert_eq!(response.status, 405);
+        assert_eq!(response.headers.get_str(Known::Allow), Some("GET, PUT, HEAD"));
+    }
+
+    #[test]
+    fn unknown_paths_are_closed() {
+        assert_eq!(guard("/healthz"), Guard::Open);
+        assert_eq!(guard("/v1/config"), Guard::Token);
+        assert_eq!(guard("/no/such"), Guard::Token);
+    }
+
+    #[test]
+    fn flags() {
+        assert!(flag(Some(b"wait"), "wait"));
+        assert!(flag(Some(b"a=b&wait=true"), "wait"));
+        assert!(!flag(Some(b"wait=false"), "wait"));
+        assert!(!flag(Some(b"waiting"), "wait"));
+        assert!(!flag(None, "wait"));
+    }
+}

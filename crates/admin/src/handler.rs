@@ -1,0 +1,142 @@
+//! From a request to its endpoint: find it, check who asks, answer.
+
+use crate::access::Access;
+use crate::control::{Control, Refusal};
+use crate::endpoints::{self, Action};
+use crate::problem::{Problem, pretty};
+use crate::{config, explain, health, prometheus, views};
+use exchange::{Handler, LocalFuture, Outcome, Request, Response};
+use serde_json::json;
+use std::rc::Rc;
+use telemetry::event;
+use telemetry::log::Level;
+use wire::Known;
+
+/// The admin API.
+pub struct Admin {
+    access: Access,
+    control: Rc<dyn Control>,
+}
+
+/// The answer, or an error to make one of.
+pub(crate) type Answer = Result<Response, Problem>;
+
+impl Admin {
+    pub fn new(access: Access, control: Rc<dyn Control>) -> Self {
+        Self { access, control }
+    }
+
+    fn find(&self, request: &Request) -> Result<Action, Problem> {
+        let path = request.target.path();
+        self.access.check(endpoints::guard(path), request)?;
+        Ok(endpoints::find(&request.method, path, request.target.query())?.action)
+    }
+
+    /// What needs neither a body nor a wait.
+    fn at_once(&self, action: Action, request: &Request) -> Option<Answer> {
+        let control = &*self.control;
+        Some(match action {
+            Action::Healthz => Ok(health::healthz()),
+            Action::Readyz => Ok(health::readyz(&control.status(), request)),
+            Action::Metrics => Ok(prometheus::answer(&control.telemetry())),
+            Action::Status => Ok(views::status(&control.status())),
+            Action::GetConfig => Ok(config::get(&control.config(), request)),
+            Action::History => Ok(config::history(&control.history())),
+            Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
+            Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
+            Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
+            Action::Drain => Ok(self.drain()),
+            Action::Reload if !endpoints::flag(request.target.query(), "wait") => {
+                control.request_reload();
+                Ok(accepted("reload"))
+            }
+            Action::Reload | Action::PutConfig | Action::Rollback | Action::Explain => return None,
+        })
+    }
+
+    async fn in_time(&self, action: Action, request: &mut Request) -> Answer {
+        match action {
+            Action::PutConfig => config::put(&*self.control, request).await,
+            Action::Rollback => config::rollback(&*self.control, request).await,
+            Action::Explain => explain::answer(&*self.control, request).await,
+            Action::Reload => config::applied(self.control.reload().await),
+            other => self
+                .at_once(other, request)
+                .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no answer"))),
+        }
+    }
+
+    fn drain(&self) -> Response {
+        event!(Level::Info, "drain asked for", by = "admin API");
+        self.control.drain();
+        accepted("drain")
+    }
+}
+
+fn accepted(what: &str) -> Response {
+    json_answer(202, &json!({ "accepted": what }))
+}
+
+/// A JSON answer that no cache keeps.
+pub(crate) fn json_answer(status: u16, value: &serde_json::Value) -> Response {
+    Response::json(status, pretty(value))
+}
+
+/// Nothing of the API may be kept by a cache or guessed at by a browser.
+fn finish(answer: Answer) -> Outcome {
+    let mut response = answer.unwrap_or_else(Response::from);
+    if !response.headers.contains(Known::CacheControl) {
+        response.headers.append(Known::CacheControl, "no-store");
+    }
+    response.headers.append("x-content-type-options", "nosniff");
+    Ok(response)
+}
+
+impl Handler for Admin {
+    fn name(&self) -> &'static str {
+        "admin"
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        match self.find(request) {
+            Ok(action) => self.at_once(action, request).map(finish),
+            Err(problem) => Some(finish(Err(problem))),
+        }
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(async move {
+            let answer = match self.find(request) {
+                Ok(action) => self.in_time(action, request).await,
+                Err(problem) => Err(problem),
+            };
+            finish(answer)
+        })
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Mistakes(report) => config::mistakes(&report),
+            Refusal::Stale { current } => Problem::new(
+                412,
+                "the configuration has changed since the version that If-Match names",
+            )
+            .advice("read it again with GET /v1/config and change that")
+            .member("version", json!(current))
+            .field(Known::Etag, format!("\"{current}\"")),
+            Refusal::ReadOnly(why) => Problem::new(409, why),
+            Refusal::NoVersion => Problem::new(404, "there is no such version in the history")
+                .advice("GET /v1/config/history lists the versions"),
+            Refusal::Busy => Problem::new(503, "another change is being put into use")
+                .field(Known::RetryAfter, "1"),
+            Refusal::Failed(why) => {
+                Problem::new(500, why).advice("the configuration before it still serves")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+use super::Admin;
+use crate::access::Access;
+use crate::control::{ReloadStatus, ServerState};
+use crate::testing::FakeServer;
+use bytes::Bytes;
+use exchange::{Body, ConnectionFacts, Handler, Headers, Request, Response, Target};
+use net::Peer;
+use serde_json::Value as Json;
+use settings::Secret;
+use std::rc::Rc;
+use wire::{Known, Method};
+
+const TOKEN: &str = "s3cret-token";
+
+struct Bench {
+    server: Rc<FakeServer>,
+    admin: Admin,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(Some(TOKEN), true)
+    }
+
+    fn with(token: Option<&str>, metrics_open: bool) -> Self {
+        let server = Rc::new(FakeServer::new());
+        let access = Access { token: token.map(Secret::new), metrics_open };
+        Self { admin: Admin::new(access, server.clone()), server }
+    }
+
+    /// With the token, as an operator would.
+    fn ask(&self, line: &str, fields: &[(&str, &str)], body: &'static str) -> Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        let fields = [&[("authorization", bearer.as_str())], fields].concat();
+        self.send(request(line, &fields, body))
+    }
+
+    fn send(&self, mut request: Request) -> Answer {
+        net::worker::block_on_local(async {
+            let outcome = match self.admin.answer(&mut request) {
+                Some(outcome) => outcome,
+                None => self.admin.handle(&mut request).await,
+            };
+            Answer::new(outcome.unwrap()).await
+        })
+    }
+}
+
+struct Answer {
+    status: u16,
+    headers: Headers,
+    body: String,
+}
+
+impl Answer {
+    async fn new(mut response: Response) -> Self {
+        let body = response.body.collect(1 << 20).await.unwrap();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        Self { status: response.status, headers: response.headers, body }
+    }
+
+    fn json(&self) -> Json {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+
+    fn field(&self, name: Known) -> &str {
+        self.headers.get_str(name).unwrap_or_default()
+    }
+}
+
+fn request(line: &str, fields: &[(&str, &str)], body: &'static str) -> Request {
+    let (method, target) = line.split_once(' ').unwrap();
+    let mut headers = Headers::new();
+    for (name, value) in fields {
+        headers.append(*name, value);
+    }
+    let target = Target::new(Bytes::copy_from_slice(target.as_bytes())).unwrap();
+    let mut request = Request::made_up(Method::from_bytes(method.as_bytes()), target, headers);
+    request.body = Body::from(body);
+    request
+}
+
+fn over_unix(mut request: Request) -> Request {
+    request.facts = Rc::new(ConnectionFacts { peer: Peer::Unix, ..ConnectionFacts::internal() });
+    request
+}
+
+#[test]
+fn tokens() {
+    let bench = Bench::new();
+    let ask = |fields: &[(&str, &str)]| bench.send(request("GET /v1/routes", fields, ""));
+    let without = ask(&[]);
+    assert_eq!((without.status, without.field(Known::WwwAuthenticate)), (401, "Bearer"));
+    let wrong = ask(&[("authorization", "Bearer s3cret-tokeN")]);
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.field(Known::WwwAuthenticate).contains("invalid_token"));
+    assert!(!wrong.body.contains(TOKEN));
+    assert_eq!(ask(&[("authorization", "Basic s3cret-token")]).status, 401);
+    assert_eq!(ask(&[("authorization", "bearer s3cret-token")]).status, 200);
+    assert_eq!(bench.send(over_unix(request("GET /v1/routes", &[], ""))).status, 200);
+    assert_eq!(bench.send(request("GET /v1/nonsense", &[], "")).status, 401);
+    assert_eq!(bench.ask("GET /v1/nonsense", &[], "").status, 404);
+    assert_eq!(bench.send(request("PUT /healthz", &[], "")).status, 405);
+}
+
+#[test]
+fn without_a_token_only_the_socket_and_the_open_endpoints_serve() {
+    let bench = Bench::with(None, true);
+    let closed = bench.send(request("GET /v1/routes", &[("authorization", "Bearer ")], ""));
+    assert_eq!(closed.status, 403);
+    assert!(closed.json()["advice"].as_str().unwrap().contains("admin.token"));
+    assert_eq!(bench.send(over_unix(request("GET /v1/routes", &[], ""))).status, 200);
+    for path in ["GET /healthz", "GET /readyz", "GET /metrics"] {
+        assert_eq!(bench.send(request(path, &[], "")).status, 200, "{path}");
+    }
+    let tokened = Bench::with(Some(TOKEN), false);
+    assert_eq!(tokened.send(request("GET /metrics", &[], "")).status, 401);
+    assert_eq!(tokened.ask("GET /metrics", &[], "").status, 200);
+}
+
+#[test]
+fn health_and_readiness() {
+    let bench = Bench::new();
+    assert_eq!(bench.send(request("GET /healthz", &[], "")).body, "ok\n");
+    assert_eq!(bench.send(request("GET /readyz", &[], "")).body, "ready\n");
+    let mistakes = vec!["tidegate.yaml:3:1: unknown key \"tiemout\"".to_owned()];
+    *bench.server.last_reload.borrow_mut() = Some(ReloadStatus { at_ms: 5_000, mistakes });
+    let refused = bench.send(request("GET /readyz", &[], ""));
+    assert_eq!(refused.status, 200, "the configuration before it serves");
+    assert!(refused.body.contains("tidegate.yaml:3:1"), "{}", refused.body);
+    for state in [ServerState::Starting, ServerState::Draining] {
+        bench.server.state.set(state);
+        let unready = bench.send(request("GET /readyz", &[("accept", "application/json")], ""));
+        assert_eq!(unready.status, 503);
+        assert_eq!(unready.json()["state"], state.slug());
+        assert_eq!(bench.send(request("GET /healthz", &[], "")).status, 200);
+    }
+}
+
+#[test]
+fn metrics() {
+    let bench = Bench::new();
+    bench.server.telemetry.worker(0).answered(200);
+    let answer = bench.send(request("GET /metrics", &[], ""));
+    assert_eq!(answer.field(Known::ContentType), "text/plain; version=0.0.4; charset=utf-8");
+    assert!(answer.body.contains("tidegate_responses_total{class=\"2xx\"} 1\n"));
+    assert_eq!(answer.field(Known::CacheControl), "no-store");
+}
+
+#[test]
+fn the_configuration_is_read_with_its_version() {
+    let bench = Bench::new();
+    let answer = bench.ask("GET /v1/config", &[], "");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "workers: auto\n"));
+    assert_eq!(answer.field(Known::ContentType), "application/yaml");
+    assert_eq!(answer.field(Known::Etag), "\"v1\"");
+    let same = bench.ask("GET /v1/config", &[("if-none-match", "\"v0\", W/\"v1\"")], "");
+    assert_eq!((same.status, same.body.as_str()), (304, ""));
+}
+
+#[test]
+fn the_configuration_is_replaced_whole_or_not() {
+    let bench = Bench::new();
+    let yaml = ("content-type", "application/yaml; charset=utf-8");
+    let put = |fields: &[(&str, &str)], body| bench.ask("PUT /v1/config", fields, body);
+
+    let blind = put(&[yaml], "workers: 2\n");
+    assert_eq!(blind.status, 428);
+    assert!(blind.json()["advice"].as_str().unwrap().contains("If-Match"));
+    let typeless = put(&[("content-type", "text/html"), ("if-match", "*")], "workers: 2\n");
+    assert_eq!(typeless.status, 415);
+    assert!(typeless.json()["detail"].as_str().unwrap().contains("text/html"));
+
+    let done = put(&[yaml, ("if-match", "\"v1\"")], "workers: 2\n");
+    assert_eq!((done.status, done.field(Known::Etag)), (200, "\"v2\""));
+    assert_eq!(done.json()["changes"][0], "route \"a\" added");
+    assert_eq!(bench.server.text.borrow().as_str(), "workers: 2\n");
+
+    let stale = put(&[yaml, ("if-match", "\"v1\"")], "workers: 3\n");
+    assert_eq!((stale.status, stale.field(Known::Etag)), (412, "\"v2\""));
+    assert_eq!(put(&[yaml, ("if-match", "W/\"v2\"")], "workers: 3\n").status, 400);
+    let json = ("content-type", "application/json");
+    assert_eq!(put(&[json, ("if-match", "\"v0\", \"v2\"")], "{}").status, 200);
+    assert_eq!(put(&[yaml, ("if-match", "*")], "workers: 4\n").status, 200);
+    assert_eq!(bench.server.version.get(), 4);
+}
+
+#[test]
+fn refusals_say_why_and_change_nothing() {
+    let bench = Bench::new();
+    let fields = [("content-type", "application/yaml"), ("if-match", "*")];
+    let put = |body| bench.ask("PUT /v1/config", &fields, body);
+
+    let wrong = put("wrong: 1\n");
+    assert_eq!((wrong.status, wrong.field(Known::ContentType)), (422, "application/problem+json"));
+    let problem = wrong.json();
+    assert!(problem["detail"].as_str().unwrap().contains("2 mistakes"));
+    let placed = problem["mistakes"].as_array().unwrap().iter().find(|m| m["line"] == 1).unwrap();
+    assert_eq!(placed["file"], "tidegate.yaml");
+    assert_eq!(placed["column"], 1);
+    assert_eq!(placed["message"], "unknown key \"wrong\"");
+    assert_eq!(placed["help"], "leave it out");
+    let placeless = problem["mistakes"].as_array().unwrap().iter().find(|m| m["file"].is_null());
+    assert!(placeless.unwrap()["line"].is_null());
+    assert!(problem["text"].as_str().unwrap().contains("--> tidegate.yaml:1:1"));
+
+    let taken = put("taken\n");
+    assert_eq!(taken.status, 500);
+    assert!(taken.json()["detail"].as_str().unwrap().contains("127.0.0.1:80"));
+    bench.server.read_only.set(true);
+    assert_eq!(put("workers: 2\n").status, 409);
+    bench.server.busy.set(true);
+    let busy = put("workers: 2\n");
+    assert_eq!((busy.status, busy.field(Known::RetryAfter)), (503, "1"));
+    assert_eq!(bench.server.version.get(), 1);
+}
+
+#[test]
+fn a_body_too_large_or_not_text_is_refused() {
+    let bench = Bench::new();
+    let bearer = format!("Bearer {TOKEN}");
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/yaml"),
+        ("if-match", "*"),
+    ];
+    let mut large = request("PUT /v1/config", &fields, "");
+    large.body = Body::from("#".repeat(crate::limits::CONFIG_BYTES as usize + 1));
+    assert_eq!(bench.send(large).status, 413);
+    let mut binary = request("PUT /v1/config", &fields, "");
+    binary.body = Body::from(Bytes::from_static(b"workers: \xff\n"));
+    let refused = bench.send(binary);
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("byte 9"), "{}", refused.body);
+}
+
+#[test]
+fn history_and_rollback() {
+    let bench = Bench::new();
+    let history = bench.ask("GET /v1/config/history", &[], "").json();
+    assert_eq!(history["versions"][0]["current"], true);
+    assert_eq!(history["versions"][1]["at"], "1970-01-01T00:00:01.000Z");
+    let back = |body| bench.ask("POST /v1/config/rollback", &[], body);
+    assert_eq!(back("{\"version\": \"v0\"}").status, 200);
+    assert_eq!(bench.server.text.borrow().as_str(), "workers: 1\n");
+    assert_eq!(back("{\"version\": \"v77\"}").status, 404);
+    assert_eq!(back("{\"versoin\": \"v0\"}").status, 400);
+    assert_eq!(back("v0").status, 400);
+    let stale =
+        bench.ask("POST /v1/config/rollback", &[("if-match", "\"v1\"")], "{\"version\": \"v0\"}");
+    assert_eq!(stale.status, 412);
+}
+
+#[test]
+fn reload_and_drain() {
+    let bench = Bench::new();
+    assert_eq!(bench.ask("POST /v1/reload", &[], "").status, 202);
+    assert_eq!((bench.server.reloads_requested.get(), bench.server.version.get()), (1, 1));
+    let waited = bench.ask("POST /v1/reload?wait", &[], "");
+    assert_eq!((waited.status, waited.json()["version"].as_str()), (200, Some("v2")));
+    "wrong".clone_into(&mut bench.server.text.borrow_mut());
+    assert_eq!(bench.ask("POST /v1/reload?wait=1", &[], "").status, 422);
+    assert_eq!(bench.ask("GET /v1/reload", &[], "").status, 405);
+    assert_eq!(bench.ask("POST /v1/drain", &[], "").status, 202);
+    assert_eq!(bench.server.state.get(), ServerState::Draining);
+}
+
+#[test]
+fn what_the_server_is_made_of() {
+    let bench = Bench::new();
+    bench.server.telemetry.route(0, "shop").finished(200, 1_500);
+    bench.server.telemetry.worker(0).connections_accepted.add(7);
+    let routes = bench.ask("GET /v1/routes", &[], "").json();
+    assert_eq!(routes["routes"][0]["requests"]["2xx"], 1);
+    assert_eq!(routes["routes"][0]["latency_below_us"]["p99"], 2_000);
+    let upstreams = bench.ask("GET /v1/upstreams", &[], "").json();
+    assert_eq!(upstreams["upstreams"][0]["healthy"], 1);
+    assert_eq!(upstreams["upstreams"][0]["servers"][1]["last_error"], "connection refused");
+    let workers = bench.ask("GET /v1/workers", &[], "").json();
+    assert_eq!(workers["workers"][0]["connections"]["accepted"], 7);
+    assert_eq!(workers["workers"][0]["cpu"], 1);
+    let status = bench.ask("GET /v1/status", &[], "").json();
+    assert_eq!(status["listeners"][0]["address"], "127.0.0.1:8080");
+    assert_eq!(status["state"], "serving");
+}
+
+#[test]
+fn explain_in_json_or_text() {
+    let bench = Bench::new();
+    let body = "{\"url\": \"http://shop.example.com/\"}";
+    assert_eq!(bench.ask("POST /v1/explain", &[], body).json()["route"], "shop");
+    let told = bench.ask("POST /v1/explain", &[("accept", "text/plain")], body);
+    assert_eq!(told.body, "GET http://shop.example.com/ goes to shop\n");
+    let wrong = bench.ask("POST /v1/explain", &[], "{\"url\": \"ftp://x/\"}");
+    assert_eq!(wrong.status, 400);
+    assert!(wrong.body.contains("ftp://x/"));
+}

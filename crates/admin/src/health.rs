@@ -1,0 +1,54 @@
+//! Is the process alive, and should requests be sent to it.
+//!
+//! A refused reload does not make a server unready, because the configuration before it serves; the
+//! detail says so for whoever looks.
+
+use crate::control::{ServerState, Status};
+use crate::handler::json_answer;
+use exchange::{Request, Response};
+use serde_json::json;
+use telemetry::timestamp;
+use wire::Known;
+
+pub(crate) fn healthz() -> Response {
+    Response::text(200, "ok\n")
+}
+
+pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
+    let code = if status.state == ServerState::Serving { 200 } else { 503 };
+    let failed = status.last_reload.as_ref().filter(|reload| !reload.mistakes.is_empty());
+    let accept = request.headers.get(Known::Accept);
+    if wire::negotiate::choose_media_type(accept, &["text/plain", "application/json"]) == Some(1) {
+        let refused =
+            failed.map(|reload| json!({ "at": time(reload.at_ms), "mistakes": reload.mistakes }));
+        let ready = code == 200;
+        let body = json!({
+            "ready": ready,
+            "state": status.state.slug(),
+            "config_version": status.config_version,
+            "refused_reload": refused,
+        });
+        return json_answer(code, &body);
+    }
+    let mut text =
+        if code == 200 { "ready\n".to_owned() } else { format!("{}\n", status.state.slug()) };
+    if let Some(reload) = failed {
+        text.push_str(&format!(
+            "the configuration offered at {} was refused; version {} still serves\n",
+            time(reload.at_ms),
+            status.config_version
+        ));
+        for mistake in &reload.mistakes {
+            text.push_str(mistake);
+            text.push('\n');
+        }
+    }
+    Response::text(code, text)
+}
+
+/// RFC 3339.
+pub(crate) fn time(unix_ms: u64) -> String {
+    let mut out = Vec::new();
+    timestamp::rfc3339(unix_ms, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}

@@ -1,0 +1,10 @@
+//! Every bound of this crate, by name.
+
+/// Largest configuration that may be put.
+pub const CONFIG_BYTES: u64 = 4 * 1024 * 1024;
+/// Largest body of any other request.
+pub const REQUEST_BYTES: u64 = 256 * 1024;
+/// Most fields a request to be explained may have.
+pub const EXPLAIN_FIELDS: usize = 128;
+/// Refused tokens logged per second; the rest is counted.
+pub const REFUSALS_LOGGED_PER_SECOND: u32 = 5;

@@ -1,0 +1,194 @@
+//! A server that only pretends, for the tests of this crate.
+
+use crate::control::{
+    Applied, ConfigDocument, ConfigVersion, Control, Expect, Explanation, ListenerStatus, Question,
+    Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
+    WorkerStatus,
+};
+use exchange::{LocalFuture, Response};
+use serde_json::json;
+use settings::{Report, Span};
+use std::cell::{Cell, RefCell};
+use std::future::ready;
+use std::sync::Arc;
+use telemetry::Telemetry;
+
+/// Reads a whole answer's body.
+pub(crate) fn text(response: &mut Response) -> String {
+    let body = net::worker::block_on_local(response.body.collect(1 << 20)).unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+pub(crate) struct FakeServer {
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) state: Cell<ServerState>,
+    pub(crate) text: RefCell<String>,
+    pub(crate) version: Cell<u32>,
+    pub(crate) read_only: Cell<bool>,
+    pub(crate) busy: Cell<bool>,
+    pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
+    pub(crate) reloads_requested: Cell<u32>,
+}
+
+impl FakeServer {
+    pub(crate) fn new() -> Self {
+        Self {
+            telemetry: Arc::new(Telemetry::new()),
+            state: Cell::new(ServerState::Serving),
+            text: RefCell::new("workers: auto\n".to_owned()),
+            version: Cell::new(1),
+            read_only: Cell::new(false),
+            busy: Cell::new(false),
+            last_reload: RefCell::new(None),
+            reloads_requested: Cell::new(0),
+        }
+    }
+
+    fn version_text(&self) -> String {
+        format!("v{}", self.version.get())
+    }
+
+    fn change(&self, text: String, expect: &Expect) -> Result<Applied, Refusal> {
+        if self.busy.get() {
+            return Err(Refusal::Busy);
+        }
+        if self.read_only.get() {
+            return Err(Refusal::ReadOnly("tidegate.yaml cannot be written".to_owned()));
+        }
+        if !expect.allows(&self.version_text()) {
+            return Err(Refusal::Stale { current: self.version_text() });
+        }
+        if text.contains("wrong") {
+            return Err(Refusal::Mistakes(Box::new(wrong(&text))));
+        }
+        if text.contains("taken") {
+            return Err(Refusal::Failed("cannot listen on 127.0.0.1:80: it is taken".to_owned()));
+        }
+        *self.text.borrow_mut() = text;
+        self.version.set(self.version.get() + 1);
+        Ok(Applied { version: self.version_text(), changes: vec!["route \"a\" added".to_owned()] })
+    }
+}
+
+fn wrong(text: &str) -> Report {
+    let mut report = Report::new();
+    let source = report.add_document("tidegate.yaml", text, None);
+    let span = Span { source, line: 1, column: 1, end_line: 1, end_column: 6 };
+    report.mistake(span, "unknown key \"wrong\"").help("leave it out");
+    report.mistake(Span::NOWHERE, "there are no routes");
+    report
+}
+
+impl Control for FakeServer {
+    fn telemetry(&self) -> Arc<Telemetry> {
+        Arc::clone(&self.telemetry)
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            state: self.state.get(),
+            build: "0.1.0".to_owned(),
+            pid: 42,
+            started_ms: 1_000,
+            config_version: self.version_text(),
+            listeners: vec![ListenerStatus {
+                name: "web".to_owned(),
+                address: "127.0.0.1:8080".to_owned(),
+            }],
+            last_reload: self.last_reload.borrow().clone(),
+        }
+    }
+
+    fn config(&self) -> ConfigDocument {
+        ConfigDocument {
+            text: self.text.borrow().clone(),
+            syntax: Syntax::Yaml,
+            version: self.version_text(),
+            source: "tidegate.yaml".to_owned(),
+            read_only: self.read_only.get().then(|| "no permission".to_owned()),
+        }
+    }
+
+    fn history(&self) -> Vec<ConfigVersion> {
+        vec![
+            ConfigVersion { version: self.version_text(), at_ms: 2_000, current: true },
+            ConfigVersion { version: "v0".to_owned(), at_ms: 1_000, current: false },
+        ]
+    }
+
+    fn apply(
+        &self,
+        text: String,
+        _: Syntax,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        Box::pin(ready(self.change(text, &expect)))
+    }
+
+    fn rollback(
+        &self,
+        version: String,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        let result = match version.as_str() {
+            "v0" => self.change("workers: 1\n".to_owned(), &expect),
+            _ => Err(Refusal::NoVersion),
+        };
+        Box::pin(ready(result))
+    }
+
+    fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        let text = self.text.borrow().clone();
+        Box::pin(ready(self.change(text, &Expect::Any)))
+    }
+
+    fn request_reload(&self) {
+        self.reloads_requested.set(self.reloads_requested.get() + 1);
+    }
+
+    fn drain(&self) {
+        self.state.set(ServerState::Draining);
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        vec![RouteStatus {
+            name: "shop".to_owned(),
+            rule: "host shop.example.com, path /{*rest}".to_owned(),
+            filters: vec!["compress".to_owned()],
+            handler: "upstream catalog".to_owned(),
+        }]
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamStatus> {
+        let server = |address: &str, healthy: bool| ServerStatus {
+            address: address.to_owned(),
+            weight: 1,
+            backup: false,
+            healthy,
+            state: if healthy { "healthy" } else { "ejected" }.to_owned(),
+            in_flight: 2,
+            connections: 3,
+            last_error: (!healthy).then(|| "connection refused".to_owned()),
+        };
+        vec![UpstreamStatus {
+            name: "catalog".to_owned(),
+            balance: "p2c".to_owned(),
+            panic: false,
+            servers: vec![server("10.0.0.1:80", true), server("10.0.0.2:80", false)],
+        }]
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        vec![WorkerStatus { index: 0, cpu: Some(1), config_version: self.version_text() }]
+    }
+
+    fn explain(&self, question: &Question) -> Result<Explanation, String> {
+        if question.url.starts_with("ftp:") {
+            return Err(format!("\"{}\" is no HTTP URL", question.url));
+        }
+        Ok(Explanation {
+            text: format!("{} {} goes to shop\n", question.method, question.url),
+            json: json!({ "route": "shop" }),
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! What the server is made of, as JSON: status, routes, upstreams, workers.
+
+use crate::control::{RouteStatus, Status, UpstreamStatus, WorkerStatus};
+use crate::handler::json_answer;
+use crate::health::time;
+use exchange::Response;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use telemetry::families::{self, CLASSES};
+use telemetry::{CloseReason, Telemetry, Value, timestamp};
+
+pub(crate) fn status(status: &Status) -> Response {
+    let listeners: Vec<Json> = status
+        .listeners
+        .iter()
+        .map(|listener| json!({ "name": listener.name, "address": listener.address }))
+        .collect();
+    let reload = status.last_reload.as_ref().map(|reload| {
+        json!({
+            "at": time(reload.at_ms),
+            "ok": reload.mistakes.is_empty(),
+            "mistakes": reload.mistakes,
+        })
+    });
+    let body = json!({
+        "state": status.state.slug(),
+        "build": status.build,
+        "pid": status.pid,
+        "started": time(status.started_ms),
+        "uptime_s": timestamp::now_ms().saturating_sub(status.started_ms) / 1_000,
+        "config_version": status.config_version,
+        "listeners": listeners,
+        "last_reload": reload,
+    });
+    json_answer(200, &body)
+}
+
+/// What is counted about one route.
+#[derive(Default)]
+struct RouteNumbers {
+    classes: Map<String, Json>,
+    in_flight: i64,
+    latency: Option<Box<telemetry::Snapshot>>,
+}
+
+fn route_numbers(telemetry: &Telemetry) -> BTreeMap<String, RouteNumbers> {
+    let mut numbers: BTreeMap<String, RouteNumbers> = BTreeMap::new();
+    for found in telemetry.collect() {
+        let name = found.family.name;
+        for sample in found.samples {
+            match (sample.labels.as_slice(), sample.value) {
+                ([route, class], Value::Counter(n)) if name == families::REQUESTS.name => {
+                    let route = numbers.entry(route.clone()).or_default();
+                    route.classes.insert(class.clone(), json!(n));
+                }
+                ([route], Value::Gauge(n)) if name == families::REQUESTS_IN_FLIGHT.name => {
+                    numbers.entry(route.clone()).or_default().in_flight = n;
+                }
+                ([route], Value::Histogram(h)) if name == families::REQUEST_DURATION.name => {
+                    numbers.entry(route.clone()).or_default().latency = Some(h);
+                }
+                _ => {}
+            }
+        }
+    }
+    numbers
+}
+
+pub(crate) fn routes(routes: &[RouteStatus], telemetry: &Telemetry) -> Response {
+    let mut numbers = route_numbers(telemetry);
+    let rows: Vec<Json> = routes
+        .iter()
+        .map(|route| {
+            let counted = numbers.remove(&route.name).unwrap_or_default();
+            let latency = counted.latency.map(|snapshot| {
+                // Upper bounds of histogram buckets; null is above the last.
+                json!({
+                    "p50": snapshot.quantile_us(0.5),
+                    "p90": snapshot.quantile_us(0.9),
+                    "p99": snapshot.quantile_us(0.99),
+                })
+            });
+            json!({
+                "name": route.name,
+                "match": route.rule,
+                "filters": route.filters,
+                "handler": route.handler,
+                "requests": counted.classes,
+                "in_flight": counted.in_flight,
+                "latency_below_us": latency,
+            })
+        })
+        .collect();
+    json_answer(200, &json!({ "routes": rows }))
+}
+
+pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
+    let rows: Vec<Json> = upstreams
+        .iter()
+        .map(|upstream| {
+            let servers: Vec<Json> = upstream
+                .servers
+                .iter()
+                .map(|server| {
+                    json!({
+                        "address": server.address,
+                        "weight": server.weight,
+                        "backup": server.backup,
+                        "healthy": server.healthy,
+                        "state": server.state,
+                        "in_flight": server.in_flight,
+                        "connections": server.connections,
+                        "last_error": server.last_error,
+                    })
+                })
+                .collect();
+            json!({
+                "name": upstream.name,
+                "balance": upstream.balance,
+                "healthy": upstream.servers.iter().filter(|server| server.healthy).count(),
+                "panic": upstream.panic,
+                "servers": servers,
+            })
+        })
+        .collect();
+    json_answer(200, &json!({ "upstreams": rows }))
+}
+
+pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Response {
+    let rows: Vec<Json> = workers
+        .iter()
+        .map(|worker| {
+            let counted = telemetry.worker(worker.index);
+            let answers: Map<String, Json> = CLASSES
+                .iter()
+                .enumerate()
+                .map(|(i, class)| ((*class).to_owned(), json!(counted.answers(i))))
+                .collect();
+            let closed: Map<String, Json> = CloseReason::ALL
+                .iter()
+                .filter(|reason| counted.closes(**reason) > 0)
+                .map(|reason| (reason.slug().to_owned(), json!(counted.closes(*reason))))
+                .collect();
+            json!({
+                "index": worker.index,
+                "cpu": worker.cpu,
+                "config_version": worker.config_version,
+                "connections": {
+                    "accepted": counted.connections_accepted.get(),
+                    "active": counted.connections_active.get(),
+                    "idle": counted.connections_idle.get(),
+                    "tunnels": counted.tunnels_active.get(),
+                    "closed": closed,
+                },
+                "in_flight": counted.requests_in_flight.get(),
+                "responses": answers,
+                "received_bytes": counted.bytes_received.get(),
+                "sent_bytes": counted.bytes_sent.get(),
+            })
+        })
+        .collect();
+    json_answer(200, &json!({ "workers": rows }))
+}
