@@ -15,9 +15,8 @@ use wire::Known;
 use crate::{ConnectionFacts, Fault, Request};
 
 /// Query parameters whose values are secrets more often than not.
-const MASKED_QUERY: [&str; 8] = [
-    "access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token",
-];
+const MASKED_QUERY: [&str; 8] =
+    ["access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token"];
 
 /// The shape of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,6 +87,13 @@ impl Headers {
         Headers { head, arena: Vec::new(), fields }
     }
 
+    /// The same fields, cheap to clone: for what is made once and sent often.
+    pub fn frozen(mut self) -> Headers {
+        let mut whole = self.head.to_vec();
+        whole.append(&mut self.arena);
+        Headers { head: Bytes::from(whole), arena: Vec::new(), fields: self.fields }
+    }
+
     pub fn len(&self) -> usize {
         self.fields.len()
     }

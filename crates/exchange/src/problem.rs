@@ -41,9 +41,7 @@ enum Form {
 /// The response to a fault; `headers` are the request's, where there is one.
 pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> Response {
     let mut response = match pages.pages.get(&fault.status) {
-        Some(page) => {
-            Response::with_body(fault.status, &page.content_type, page.body.clone())
-        }
+        Some(page) => Response::with_body(fault.status, &page.content_type, page.body.clone()),
         None => body(fault.status, headers.map_or(Form::Text, preferred_form)),
     };
     let fields = &mut response.headers;
@@ -135,7 +133,7 @@ mod tests {
         let fault = Fault::upstream(502, "connection_refused", Retry::Unsent, "10.0.0.1 secret");
         let response = rendered(&fault, "*/*");
         let status = response.headers.get_str(Known::ProxyStatus).unwrap();
-        assert_eq!(status, "tidegate; error=connection_refused");
+        assert_eq!(status, "tidegate;error=connection_refused");
         let Body::Bytes(body) = &response.body else { panic!("a body") };
         assert_eq!(&body[..], b"502 Bad Gateway\n");
     }

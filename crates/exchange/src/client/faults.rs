@@ -1,5 +1,6 @@
 //! What can go wrong with a server, as [`Fault`]s with the error types of RFC 9209 2.3.
 
+use std::borrow::Cow;
 use std::io;
 
 use wire::Reject;
@@ -57,11 +58,11 @@ pub(super) fn timeout(wait: Wait) -> Fault {
 /// of the request had been taken.
 pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
     let retry = if sent { Retry::IfIdempotent } else { Retry::Unsent };
-    let detail = match error {
+    let detail: Cow<'static, str> = match error {
         Some(error) => format!("the connection failed before an answer: {error}").into(),
         None => "the connection was closed before an answer".into(),
     };
-    Fault::upstream(502, "connection_terminated", retry, std::borrow::Cow::<'static, str>::from(detail))
+    Fault::upstream(502, "connection_terminated", retry, detail)
 }
 
 /// The connection ended or failed within an answer.

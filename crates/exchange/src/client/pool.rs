@@ -6,10 +6,8 @@
 //! put back is dead. Outlives Plans: asked for by identity.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use net::clock::{self, Moment};
@@ -157,11 +155,7 @@ impl Pool {
     ) -> PoolState {
         let parking = Pool::parking(shared, &format!("{upstream} {destination}"), workers);
         let sum = |lanes: &[Lane<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
-        PoolState {
-            active: sum(&parking.active),
-            idle: sum(&parking.idle),
-            parked: parking.len(),
-        }
+        PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
     }
 
     pub fn destination(&self) -> &Destination {
@@ -261,8 +255,7 @@ impl Pool {
         let Connection { stream, retires, requests, idle_until, .. } = connection;
         // A connection that cannot leave the event loop is closed.
         if let Ok(socket) = stream.park() {
-            let parked =
-                ParkedConnection { socket, retires, requests, idle_until, looked_at: now };
+            let parked = ParkedConnection { socket, retires, requests, idle_until, looked_at: now };
             self.metrics.parked.add(self.parking.park(parked, self.limits.get().max_idle));
         }
     }
@@ -273,9 +266,7 @@ impl Pool {
         let mut idle = self.idle.take();
         let before = idle.len();
         idle.retain(|connection| {
-            now < connection.idle_until
-                && now < connection.retires
-                && connection.stream.is_quiet()
+            now < connection.idle_until && now < connection.retires && connection.stream.is_quiet()
         });
         let stale = if self.workers > 1 {
             idle.partition_point(|connection| now.since(connection.idle_since) >= PARK_AFTER)
@@ -349,14 +340,4 @@ impl Drop for Lease {
             self.pool.count_active(-1);
         }
     }
-}
-
-/// Waits until a kept connection shows a sign of life: its end, for tests and for nobody else.
-#[cfg(test)]
-pub(super) async fn until_noticed(lease: &Lease) {
-    poll_fn(|cx| match lease.connection().stream.poll_readable(cx) {
-        Poll::Ready(_) => Poll::Ready(()),
-        Poll::Pending => Poll::Pending,
-    })
-    .await;
 }

@@ -32,8 +32,9 @@ pub(super) fn request(
     facts: &Rc<ConnectionFacts>,
     edge: &Edge,
 ) -> Result<Request, Fault> {
-    let target = target(&bytes, &head)
-        .map_err(|_| Fault::client(400, "invalid_target", "the path cannot be decoded").closing())?;
+    let target = target(&bytes, &head).map_err(|_| {
+        Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
+    })?;
     let authority = match head.form {
         TargetForm::Absolute => head.authority.map(|span| bytes.slice(span.range())),
         _ => None,
@@ -76,7 +77,9 @@ pub(super) fn request(
 
 fn target(bytes: &Bytes, head: &RequestHead) -> Result<Target, crate::BadPath> {
     match head.form {
-        TargetForm::Origin => Target::split_at(bytes.slice(head.target.range()), head.path.len as usize),
+        TargetForm::Origin => {
+            Target::split_at(bytes.slice(head.target.range()), head.path.len as usize)
+        }
         TargetForm::Asterisk => Ok(Target::asterisk()),
         TargetForm::Absolute => {
             let path = head.path_bytes(bytes);
@@ -133,7 +136,9 @@ fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
         let mut nodes = Vec::new();
         for value in headers.get_all(Known::Forwarded) {
             let Some(elements) = parse_forwarded(value) else { return Vec::new() };
-            nodes.extend(elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)));
+            nodes.extend(
+                elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)),
+            );
         }
         nodes.reverse();
         return nodes;

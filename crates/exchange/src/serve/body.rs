@@ -124,7 +124,8 @@ impl BodyStream for RequestBody {
             match &mut self.decoder {
                 Decoder::Done => return Poll::Ready(None),
                 Decoder::Length(left) => {
-                    let data = input.split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
+                    let data = input
+                        .split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= data.len() as u64;
                     let whole = *left == 0;
                     self.wire.unread(input);

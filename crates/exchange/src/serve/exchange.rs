@@ -71,11 +71,7 @@ async fn flush(connection: &Connection, edge: &Edge) -> Result<(), Broken> {
 }
 
 /// Takes a whole head from the input. Answers that have gathered are sent before it waits.
-async fn read_head(
-    connection: &Connection,
-    edge: &Edge,
-    fields: &mut Vec<FieldSpan>,
-) -> Head {
+async fn read_head(connection: &Connection, edge: &Edge, fields: &mut Vec<FieldSpan>) -> Head {
     let wire = &connection.wire;
     let mut input = wire.input.take();
     if input.is_empty() {
@@ -165,9 +161,7 @@ async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
 /// Which close a fault of the client leads to, with its limit counted.
 fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) -> CloseReason {
     let (reason, limit) = match fault.slug {
-        "request_line_too_long" => {
-            (CloseReason::RequestLineTooLong, Some(LimitHit::RequestLine))
-        }
+        "request_line_too_long" => (CloseReason::RequestLineTooLong, Some(LimitHit::RequestLine)),
         "headers_too_large" | "field_name_too_long" => {
             (CloseReason::HeadersTooLarge, Some(LimitHit::Headers))
         }
@@ -336,9 +330,8 @@ impl Running<'_> {
                 _ => CloseReason::CloseRequested,
             };
             // Whoever may still be sending must be able to read what we said.
-            let sending = must_close
-                || reason == CloseReason::Drain
-                || !wire.input.borrow().is_empty();
+            let sending =
+                must_close || reason == CloseReason::Drain || !wire.input.borrow().is_empty();
             return if sending { After::Linger(reason) } else { After::Close(reason) };
         }
         settle::rest_of_body(wire, self.edge, &self.connection.service).await

@@ -51,7 +51,10 @@ pub(super) enum Broken {
     WriteTimeout,
     ClientGone,
     /// The body failed after the head was out.
-    Body { side: Side, delimited: bool },
+    Body {
+        side: Side,
+        delimited: bool,
+    },
 }
 
 impl Broken {
@@ -83,8 +86,7 @@ impl Broken {
 /// Queues a response, and sends it as far as its body has to be waited for.
 pub(super) async fn send(wire: &Wire, response: Response, plan: Plan) -> Result<Sent, Broken> {
     let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
-    let persistence =
-        if framing == Framing::Close { Persistence::Close } else { plan.persistence };
+    let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let body = if with_body { response.body } else { Body::Empty };
     let small = match &body {
         Body::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => bytes.len(),

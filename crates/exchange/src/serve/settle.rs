@@ -46,4 +46,3 @@ pub(super) async fn rest_of_body(wire: &Rc<Wire>, edge: &Edge, service: &Service
         }
     }
 }
-

@@ -1,0 +1,364 @@
+//! One exchange with a server, to the head of its answer.
+//!
+//! The request is written and, most often, gone in one call; then the answer is awaited while the body
+//! is still being sent, because a server may answer early. Interim responses are dealt with here. When
+//! the whole body came with the head, the connection is back in its pool before the client is answered.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use wire::h1::{self, ResponseFraming, ResponseHead};
+use wire::{Known, Method};
+
+use super::body::{AnswerBody, whole_chunked};
+use super::connection::Connection;
+use super::faults::{self, Wait};
+use super::head::{Call, ClientOptions, RequestFraming, write_head};
+use super::limits::{INLINE_BODY, INTERIM_MAX, KEPT_SCRATCH};
+use super::pool::Lease;
+use super::sender::{Sender, Sending};
+use super::tunnel;
+use crate::{Body, Fault, Headers, Request, Response};
+
+thread_local! {
+    /// Where heads are written: one buffer per worker, warm in the cache.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Sends a request with `body` and gives the answer. The request's own body is left alone; dropping
+/// the future closes the connection.
+pub async fn exchange(
+    lease: Lease,
+    request: &Request,
+    body: Body,
+    call: &Call<'_>,
+) -> Result<Response, Fault> {
+    let mut link = Link::begin(lease, request, body, call);
+    let (head, headers) = poll_fn(|cx| link.poll_head(cx, request)).await?;
+    link.answer(head, headers, request)
+}
+
+/// A connection with the exchange it carries.
+pub(super) struct Link {
+    lease: Lease,
+    pub(super) sender: Sender,
+    options: Rc<ClientOptions>,
+    wait: Wait,
+    /// Whether the server took any byte of the request.
+    sent: bool,
+    /// Interim responses so far.
+    interim: u32,
+    /// The beginning of a head that is not whole yet.
+    partial: BytesMut,
+    /// What was received and not read yet.
+    pub(super) received: Bytes,
+    /// The connection may carry another exchange after this one.
+    pub(super) reusable: bool,
+}
+
+impl Link {
+    /// Writes the head, and a small body with it, and sends what the socket takes.
+    fn begin(lease: Lease, request: &Request, body: Body, call: &Call<'_>) -> Link {
+        let framing = RequestFraming::of(request, &body);
+        let mut link = Link {
+            lease,
+            sender: Sender::Done,
+            options: call.options.clone(),
+            wait: Wait::Nothing,
+            sent: false,
+            interim: 0,
+            partial: BytesMut::new(),
+            received: Bytes::new(),
+            reusable: false,
+        };
+        SCRATCH.with(|scratch| {
+            let mut scratch = scratch.borrow_mut();
+            scratch.clear();
+            write_head(&mut scratch, request, framing, call);
+            match body {
+                Body::Empty => {}
+                Body::Bytes(bytes) if bytes.len() <= INLINE_BODY => {
+                    scratch.extend_from_slice(&bytes);
+                }
+                body => link.sender = Sender::new(body, framing),
+            }
+            link.send_now(&scratch);
+            if scratch.capacity() > KEPT_SCRATCH {
+                *scratch = Vec::new();
+            }
+        });
+        link
+    }
+
+    fn send_now(&mut self, bytes: &[u8]) {
+        let connection = self.lease.connection_mut();
+        let taken = match connection.stream.try_send_slice(bytes) {
+            Ok(taken) => taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+            Err(error) => {
+                self.sender = Sender::Broken(error);
+                return;
+            }
+        };
+        self.sent = taken > 0;
+        if taken < bytes.len() {
+            connection.outgoing.push(Bytes::copy_from_slice(&bytes[taken..]));
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        matches!(self.sender, Sender::Done) && self.lease.connection().outgoing.is_empty()
+    }
+
+    fn connection(&self) -> &Connection {
+        self.lease.connection()
+    }
+
+    /// Sets the time-out for what is waited for now.
+    fn waits(&mut self, wait: Wait) {
+        if self.wait == wait {
+            return;
+        }
+        self.wait = wait;
+        let timer = &self.lease.connection().timer;
+        match wait {
+            Wait::Nothing | Wait::Client => timer.clear(),
+            Wait::Write => timer.set(self.options.write),
+            Wait::Response => timer.set(self.options.response),
+            Wait::Read => timer.set(self.options.read),
+        }
+    }
+
+    /// Sends more of the request; what that waits for.
+    fn send_on(&mut self, cx: &mut Context<'_>) -> Result<Sending, Fault> {
+        if self.is_sent() {
+            return Ok(Sending::Finished);
+        }
+        let mut moved = false;
+        let sending = self.sender.poll(cx, self.lease.connection_mut(), &mut moved)?;
+        if moved {
+            self.sent = true;
+            self.wait = Wait::Nothing;
+        }
+        Ok(sending)
+    }
+
+    /// The head of the final response.
+    fn poll_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        request: &Request,
+    ) -> Poll<Result<(ResponseHead, Headers), Fault>> {
+        let sending = match self.send_on(cx) {
+            Ok(sending) => sending,
+            Err(fault) => return Poll::Ready(Err(fault)),
+        };
+        loop {
+            match self.connection().stream.poll_receive(cx) {
+                Poll::Ready(Ok(chunk)) if !chunk.is_empty() => {
+                    match self.take_head(chunk, request) {
+                        Ok(Some(found)) => return Poll::Ready(Ok(found)),
+                        Ok(None) => {}
+                        Err(fault) => return Poll::Ready(Err(fault)),
+                    }
+                }
+                Poll::Ready(Ok(_)) => return Poll::Ready(Err(self.ended(None))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.ended(Some(&error)))),
+                Poll::Pending => break,
+            }
+        }
+        self.waits(match sending {
+            Sending::Room => Wait::Write,
+            Sending::Body => Wait::Client,
+            Sending::Finished | Sending::Broken => Wait::Response,
+        });
+        match self.connection().timer.poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(faults::timeout(self.wait))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// The connection ended before the head of an answer was whole.
+    fn ended(&self, error: Option<&io::Error>) -> Fault {
+        if !self.partial.is_empty() || self.interim > 0 {
+            return faults::cut_short(error, "head");
+        }
+        match &self.sender {
+            Sender::Broken(sending) => faults::no_answer(error.or(Some(sending)), self.sent),
+            _ => faults::no_answer(error, self.sent),
+        }
+    }
+
+    /// Reads heads from what has arrived until a final one is whole.
+    fn take_head(
+        &mut self,
+        chunk: Bytes,
+        request: &Request,
+    ) -> Result<Option<(ResponseHead, Headers)>, Fault> {
+        let limits = self.options.head;
+        if self.partial.is_empty() {
+            self.received = chunk;
+        } else {
+            let ends_a_line = chunk.contains(&b'\n');
+            self.partial.extend_from_slice(&chunk);
+            // Only a line's end can make a head whole; parsing at every byte would be quadratic.
+            if !ends_a_line && self.partial.len() < limits.request_line.min(limits.headers) {
+                return Ok(None);
+            }
+            self.received = std::mem::take(&mut self.partial).freeze();
+        }
+        while !self.received.is_empty() {
+            let mut fields = Vec::with_capacity(16);
+            let to_head = request.method == Method::Head;
+            let head = h1::parse_response(&self.received, &limits, &mut fields, to_head)
+                .map_err(faults::bad_head)?;
+            let Some(head) = head else {
+                // Kept apart from the worker's block, which a slow server must not pin.
+                self.partial = net::detach(&self.received);
+                self.received = Bytes::new();
+                return Ok(None);
+            };
+            let headers = Headers::received(self.received.split_to(head.len), fields);
+            if !head.is_interim() {
+                return Ok(Some((head, headers)));
+            }
+            self.interim += 1;
+            if self.interim > INTERIM_MAX {
+                return Err(faults::protocol("too many interim responses"));
+            }
+            // 100 answers an expectation that we did not pass on; 102 says nothing.
+            if head.status == 103 {
+                let mut hints = headers;
+                strip(&mut hints, false);
+                request.inform(103, &hints);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The answer whose head has arrived.
+    fn answer(
+        mut self,
+        head: ResponseHead,
+        mut headers: Headers,
+        request: &Request,
+    ) -> Result<Response, Fault> {
+        self.waits(Wait::Nothing);
+        strip(&mut headers, head.upgrade);
+        let mut response = Response { status: head.status, headers, ..Response::default() };
+        if head.upgrade {
+            if !request.upgrade || !self.is_sent() {
+                return Err(faults::protocol("the server switched protocols unasked"));
+            }
+            let Link { lease, received, options, .. } = self;
+            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
+            return Ok(response);
+        }
+        self.reusable = head.keep_alive;
+        // An early answer that is final for the request: the rest of it would be read by nobody.
+        if !self.is_sent() && (head.status >= 300 || !head.keep_alive) {
+            self.stop_sending();
+        }
+        response.body = match head.framing {
+            ResponseFraming::None => {
+                self.finish();
+                Body::Empty
+            }
+            ResponseFraming::Length(length) if length <= self.received.len() as u64 => {
+                let body = self.received.split_to(length as usize);
+                self.finish();
+                Body::from(body)
+            }
+            ResponseFraming::Chunked => match whole_chunked(&mut self.received) {
+                Some(body) => {
+                    self.finish();
+                    Body::from(body)
+                }
+                None => Body::stream(AnswerBody::new(self, head.framing)),
+            },
+            framing => Body::stream(AnswerBody::new(self, framing)),
+        };
+        Ok(response)
+    }
+
+    fn stop_sending(&mut self) {
+        self.sender = Sender::Done;
+        self.lease.connection_mut().outgoing.clear();
+        self.reusable = false;
+    }
+
+    /// The answer is whole: the connection goes back to its pool, or ends if there is any doubt: an
+    /// unfinished request, bytes that nobody asked for.
+    pub(super) fn finish(self) {
+        if self.reusable && self.received.is_empty() && self.is_sent() {
+            self.lease.give_back();
+        }
+    }
+
+    /// More bytes of the answer's body, empty at the end of the connection; sends on meanwhile.
+    pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Fault>> {
+        if let Err(fault) = self.send_on(cx) {
+            return Poll::Ready(Err(fault));
+        }
+        match self.connection().stream.poll_receive(cx) {
+            Poll::Ready(Ok(chunk)) => {
+                self.waits(Wait::Nothing);
+                Poll::Ready(Ok(chunk))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(faults::cut_short(Some(&error), "body"))),
+            Poll::Pending => {
+                self.waits(Wait::Read);
+                match self.connection().timer.poll(cx) {
+                    Poll::Ready(()) => Poll::Ready(Err(faults::timeout(Wait::Read))),
+                    Poll::Pending => Poll::Pending,
+                }
+            }
+        }
+    }
+}
+
+/// Removes what concerns the server's connection alone (RFC 9110 7.6.1). What frames the body stays:
+/// the serving loop reads the length of a HEAD's answer and writes its own framing.
+fn strip(headers: &mut Headers, upgrade: bool) {
+    let mut named = false;
+    let mut foreign = false;
+    for field in headers.iter() {
+        match field.known {
+            Some(Known::Connection) => {
+                named |= wire::token::list(field.value).any(|option| {
+                    !option.eq_ignore_ascii_case(b"keep-alive")
+                        && !option.eq_ignore_ascii_case(b"close")
+                        && !option.eq_ignore_ascii_case(b"upgrade")
+                });
+                foreign = true;
+            }
+            Some(known) => foreign |= known.is_hop_by_hop(),
+            None => {}
+        }
+    }
+    if !foreign {
+        return;
+    }
+    if named {
+        let options: Vec<Vec<u8>> = headers
+            .get_all(Known::Connection)
+            .flat_map(wire::token::list)
+            .map(<[u8]>::to_ascii_lowercase)
+            .collect();
+        headers.retain(|field| {
+            // Framing is not theirs to strip.
+            matches!(field.known, Some(Known::ContentLength | Known::Connection))
+                || !options.iter().any(|option| field.name.eq_ignore_ascii_case(option))
+        });
+    }
+    headers.retain(|field| match field.known {
+        Some(Known::Upgrade) => upgrade,
+        Some(known) => !known.is_hop_by_hop(),
+        None => true,
+    });
+}

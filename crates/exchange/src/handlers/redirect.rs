@@ -1,0 +1,120 @@
+//! `redirect`: sends the client elsewhere (RFC 9110 15.4).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use settings::{Node, Reader, Setting, Template};
+use wire::Known;
+
+use crate::{
+    Handler, HandlerKind, HandlerPlan, LocalFuture, Outcome, Request, Response, WorkerContext,
+    variables,
+};
+
+pub(super) const KIND: HandlerKind =
+    HandlerKind { name: "redirect", schema: Redirect::schema, read };
+
+settings::record! {
+    /// Sends the client elsewhere.
+    ///
+    /// `handler: { redirect: { to: "/new/{path.id}", status: 308 } }`
+    pub struct Redirect {
+        /// Where to: a path or a whole URL. What variables hold is percent-encoded.
+        to: Template { example "https://{host}{path}" },
+        /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308 keep
+        /// the method.
+        status: u16 = 308 { in 301..=308 },
+        /// Append the query of the request, unless `to` has one.
+        keep_query: bool = true,
+    }
+    short: to;
+    check: check;
+}
+
+fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
+    if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
+        let status = redirect.status;
+        reader.mistake(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    Some(Arc::new(Redirect::read(node, reader)?))
+}
+
+impl HandlerPlan for Redirect {
+    fn name(&self) -> &'static str {
+        "redirect"
+    }
+
+    fn build(&self, _: &WorkerContext) -> Rc<dyn Handler> {
+        Rc::new(self.clone())
+    }
+
+    fn describe(&self) -> String {
+        format!("{} to {}", self.status, self.to)
+    }
+
+    fn path_params(&self) -> Vec<String> {
+        super::path_params(&self.to).collect()
+    }
+}
+
+impl Redirect {
+    fn response(&self, request: &Request) -> Response {
+        let mut location = variables::fill_url(&self.to, request);
+        if self.keep_query
+            && !location.contains(&b'?')
+            && let Some(query) = request.target.query()
+        {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        let mut response = Response::new(self.status);
+        response.headers.append(Known::Location, location);
+        response
+    }
+}
+
+impl Handler for Redirect {
+    fn name(&self) -> &'static str {
+        "redirect"
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        Some(Ok(self.response(request)))
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(std::future::ready(Ok(self.response(request))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Headers, Target};
+
+    fn location(to: &str, target: &'static str) -> String {
+        let redirect: Redirect = settings::read(&settings::node!({ "to": to })).unwrap();
+        let target = Target::new(target.into()).unwrap();
+        let request = Request::made_up(wire::Method::Get, target, Headers::new());
+        redirect.response(&request).headers.get_str(Known::Location).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        settings::verify::<Redirect>().unwrap();
+    }
+
+    #[test]
+    fn the_query_goes_along_unless_the_new_place_has_one() {
+        assert_eq!(location("/new{path}", "/a?b=c"), "/new/a?b=c");
+        assert_eq!(location("/new?x=1", "/a?b=c"), "/new?x=1");
+    }
+
+    #[test]
+    fn what_a_client_sent_cannot_leave_its_place() {
+        assert_eq!(location("/q?x={query.y}", "/a?y=1%262%0d%0a"), "/q?x=1%262%0D%0A");
+    }
+}

@@ -1,0 +1,193 @@
+//! `respond`: a fixed answer, or a mock of a backend.
+//!
+//! What does not depend on the request is made once per worker; an answer without a delay allocates no
+//! future.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration as Span;
+
+use bytes::Bytes;
+use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
+
+use crate::{
+    Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, LocalFuture, Outcome, Request,
+    Response, WorkerContext, variables,
+};
+
+pub(super) const KIND: HandlerKind =
+    HandlerKind { name: "respond", schema: Respond::schema, read };
+
+/// The largest body that is made up: it is held in memory.
+const BODY_SIZE_MAX: u64 = 64 * 1024 * 1024;
+
+settings::record! {
+    /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a backend.
+    ///
+    /// `handler: { respond: { body: "pong" } }`
+    pub struct Respond {
+        /// The status.
+        status: u16 = 200 { in 200..=599 },
+        /// Header fields; values may hold variables.
+        headers: Option<Named<Template>> { example { "content-type": "text/plain" } },
+        /// The content.
+        body: Option<String> { example "pong" },
+        /// A file whose content is the body, read when the configuration is.
+        file: Option<FilePath>,
+        /// Makes up a body of this size instead: for mocks.
+        body_size: Option<Size> { example "2KiB" },
+        /// Waits before it answers: for mocks.
+        delay: Option<Duration> { example "20ms" },
+    }
+    check: check;
+}
+
+fn check(respond: &Respond, node: &Node, reader: &mut Reader<'_>) {
+    let sources = [respond.body.is_some(), respond.file.is_some(), respond.body_size.is_some()];
+    if sources.iter().filter(|given| **given).count() > 1 {
+        reader.mistake(node.span, "only one of `body`, `file` and `body_size` can be the content");
+    }
+    if respond.body_size.is_some_and(|size| size.bytes() > BODY_SIZE_MAX) {
+        reader.mistake(node.span, "`body_size` is at most 64MiB");
+    }
+    for (name, _) in respond.headers.iter().flat_map(|headers| &headers.entries) {
+        if let Err(error) = name.value.parse::<HeaderName>() {
+            reader.mistake(name.span, format!("\"{}\" {error}", name.value));
+        }
+    }
+}
+
+/// The frozen form.
+struct RespondPlan {
+    status: u16,
+    headers: Vec<(HeaderName, Template)>,
+    body: Bytes,
+    delay: Option<Span>,
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let settings = Respond::read(node, reader)?;
+    let body = if let Some(path) = &settings.file {
+        match std::fs::read(path.as_ref()) {
+            Ok(content) => Bytes::from(content),
+            Err(error) => {
+                reader.mistake(node.span, format!("cannot read {}: {error}", path));
+                return None;
+            }
+        }
+    } else if let Some(size) = settings.body_size {
+        made_up(size.bytes().min(BODY_SIZE_MAX))
+    } else {
+        Bytes::from(settings.body.unwrap_or_default())
+    };
+    let headers = settings.headers.map(|headers| headers.entries).unwrap_or_default();
+    let headers = headers
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.value.parse().ok()?, value)))
+        .collect();
+    let delay = settings.delay.map(|delay| delay.get());
+    Some(Arc::new(RespondPlan { status: settings.status, headers, body, delay }))
+}
+
+/// Text of a given size, in lines, so that it can be looked at.
+fn made_up(size: u64) -> Bytes {
+    const LINE: &[u8] = b"tidegate makes up this body to stand in for a backend.\n";
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    LINE.iter().copied().cycle().take(size).collect::<Vec<u8>>().into()
+}
+
+impl HandlerPlan for RespondPlan {
+    fn name(&self) -> &'static str {
+        "respond"
+    }
+
+    fn build(&self, _: &WorkerContext) -> Rc<dyn Handler> {
+        let mut fixed = Headers::new();
+        let mut varying = Vec::new();
+        for (name, value) in &self.headers {
+            match value.as_literal() {
+                Some(text) => fixed.append(name, text),
+                None => varying.push((name.clone(), value.clone())),
+            }
+        }
+        if !self.body.is_empty() && !self.headers.iter().any(|(n, _)| n.as_str() == "content-type") {
+            fixed.append(wire::Known::ContentType, "text/plain; charset=utf-8");
+        }
+        Rc::new(RespondHandler {
+            status: self.status,
+            fixed: fixed.frozen(),
+            varying,
+            body: self.body.clone(),
+            delay: self.delay,
+        })
+    }
+
+    fn describe(&self) -> String {
+        format!("status {}, {} bytes", self.status, self.body.len())
+    }
+
+    fn path_params(&self) -> Vec<String> {
+        self.headers.iter().flat_map(|(_, value)| super::path_params(value)).collect()
+    }
+}
+
+struct RespondHandler {
+    status: u16,
+    fixed: Headers,
+    varying: Vec<(HeaderName, Template)>,
+    body: Bytes,
+    delay: Option<Span>,
+}
+
+impl RespondHandler {
+    fn response(&self, request: &Request) -> Response {
+        let mut headers = self.fixed.clone();
+        for (name, value) in &self.varying {
+            headers.append(name, variables::fill(value, request));
+        }
+        let body = Body::from(self.body.clone());
+        Response { status: self.status, headers, body, takeover: None }
+    }
+}
+
+impl Handler for RespondHandler {
+    fn name(&self) -> &'static str {
+        "respond"
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        self.delay.is_none().then(|| Ok(self.response(request)))
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(async move {
+            if let Some(delay) = self.delay {
+                net::timer::sleep(delay).await;
+            }
+            Ok(self.response(request))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_sound() {
+        settings::verify::<Respond>().unwrap();
+    }
+
+    #[test]
+    fn only_one_content_is_possible() {
+        let node = settings::node!({ "body": "a", "body_size": "1KiB" });
+        let mistakes = settings::read::<Respond>(&node).unwrap_err();
+        assert!(mistakes.contains("only one of"), "{mistakes}");
+    }
+
+    #[test]
+    fn a_made_up_body_has_its_size() {
+        assert_eq!(made_up(2048).len(), 2048);
+        assert_eq!(made_up(0).len(), 0);
+    }
+}
