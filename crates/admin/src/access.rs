@@ -1,8 +1,8 @@
 //! Who may use what.
 //!
-//! The Unix socket is guarded by the rights of its file. Over TCP a bearer token (RFC 6750) is asked
-//! for; without one configured nothing but the open endpoints is served. The token is compared in
-//! constant time and appears in no answer and no log.
+//! The Unix socket is guarded by the rights of its file. Over TCP a bearer token (RFC 6750) is
+//! asked for; without one configured nothing but the open endpoints is served. The token is
+//! compared in constant time and appears in no answer and no log.
 
 use crate::endpoints::Guard;
 use crate::limits::REFUSALS_LOGGED_PER_SECOND;

@@ -111,7 +111,8 @@ pub(crate) fn mistakes(report: &Report) -> Problem {
 }
 
 fn syntax(request: &Request) -> Result<Syntax, Problem> {
-    const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"]; // RFC 9512
+    // RFC 9512 section 2.1
+    const YAML: [&str; 4] = ["application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"];
     let value = request.headers.get_str(Known::ContentType).unwrap_or_default();
     let media_type = value.split(';').next().unwrap_or_default().trim();
     if YAML.iter().any(|yaml| media_type.eq_ignore_ascii_case(yaml)) {

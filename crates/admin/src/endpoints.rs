@@ -45,7 +45,9 @@ pub(crate) struct Endpoint {
 }
 
 macro_rules! endpoints {
-    ($($method:ident $path:literal [$($query:literal),*] $guard:ident $action:ident $text:literal;)*) => {
+    ($(
+        $method:ident $path:literal [$($query:literal),*] $guard:ident $action:ident $text:literal;
+    )*) => {
         pub(crate) static ENDPOINTS: &[Endpoint] = &[$(Endpoint {
             method: stringify!($method),
             path: $path,
@@ -77,9 +79,9 @@ endpoints! {
     GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and how they are.";
     GET "/v1/workers" [] Token Workers "Workers and their numbers.";
     POST "/v1/explain" [] Token Explain
-        "Which way a request would go and why: `{\"method\": \"GET\", \"url\": \"http://host/path\", \
-         \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; all but `url` may be left out. \
-         Answers JSON, or text when Accept asks for it.";
+        "Which way a request would go and why. The body: `{\"method\": \"GET\", \"url\": \
+         \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
+         all but `url` may be left out. Answers JSON, or text when Accept asks for it.";
     POST "/v1/reload" ["wait"] Token Reload
         "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
          why it does not.";

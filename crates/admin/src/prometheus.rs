@@ -1,7 +1,7 @@
 //! The exporter: everything counted, in the Prometheus text format 0.0.4.
 //!
-//! Families, help and types come from `telemetry::families`. Values are read one by one, so a scrape
-//! is no snapshot; a histogram's buckets and count always agree with each other.
+//! Families, help and types come from `telemetry::families`. Values are read one by one, so a
+//! scrape is no snapshot; a histogram's buckets and count always agree with each other.
 
 use crate::process;
 use exchange::Response;

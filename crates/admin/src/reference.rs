@@ -8,9 +8,9 @@ use telemetry::{CloseReason, LimitHit, families};
 /// The page of all metrics, as Markdown.
 pub fn metrics_markdown() -> String {
     let mut out = String::from(
-        "# Metrics\n\nEverything `/metrics` exports, in the order it stands there. Counters start at 0 \
-         with the process; a series appears once there is something to count. A family keeps a \
-         bounded number of label sets; what comes past that is added up under `other`.\n\n\
+        "# Metrics\n\nEverything `/metrics` exports, in the order it stands there. Counters start \
+         at 0 with the process; a series appears once there is something to count. A family keeps \
+         a bounded number of label sets; what comes past that is added up under `other`.\n\n\
          | name | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for family in families::ALL {
@@ -21,13 +21,19 @@ pub fn metrics_markdown() -> String {
     let bounds: Vec<String> = BOUNDS_US.iter().map(|us| human(*us)).collect();
     out.push_str("\nHistograms have buckets up to ");
     out.push_str(&bounds.join(", "));
-    out.push_str(".\n\n## Why connections end\n\n`reason` and `fault` of \
-                  `tidegate_connections_closed_total`.\n\n| reason | fault | meaning |\n|---|---|---|\n");
+    out.push_str(
+        ".\n\n## Why connections end\n\n`reason` and `fault` of \
+         `tidegate_connections_closed_total`.\n\n\
+         | reason | fault | meaning |\n|---|---|---|\n",
+    );
     for reason in CloseReason::ALL {
         let slug = format!("`{}`", reason.slug());
         row(&mut out, &[&slug, reason.severity().slug(), reason.text()]);
     }
-    out.push_str("\n## Limits\n\n`limit` of `tidegate_limits_hit_total`.\n\n| limit | meaning |\n|---|---|\n");
+    out.push_str(
+        "\n## Limits\n\n`limit` of `tidegate_limits_hit_total`.\n\n\
+         | limit | meaning |\n|---|---|\n",
+    );
     for limit in LimitHit::ALL {
         row(&mut out, &[&format!("`{}`", limit.slug()), limit.text()]);
     }
@@ -38,7 +44,8 @@ pub fn metrics_markdown() -> String {
 pub fn endpoints_markdown() -> String {
     let mut out = String::from(
         "# Admin API\n\nServed on `admin.bind` and on the Unix socket of the running server. \
-         Errors are `application/problem+json`: `detail` says what is wrong, `advice` what to do.\n\n\
+         Errors are `application/problem+json`: `detail` says what is wrong, `advice` what to \
+         do.\n\n\
          | endpoint | access | meaning |\n|---|---|---|\n",
     );
     for endpoint in ENDPOINTS {

@@ -1,7 +1,7 @@
 //! Undoing a coding, within limits.
 //!
-//! What is decoded was made by somebody else: output stops at the limit given, and at a ratio to the
-//! input, before the rest of a bomb is unpacked.
+//! What is decoded was made by somebody else: output stops at the limit given, and at a ratio to
+//! the input, before the rest of a bomb is unpacked.
 
 use crate::Coding;
 use crate::limits::{OUTPUT_STEP_BYTES, RATIO_FREE_BYTES, ZSTD_DECODE_WINDOW_BITS};
@@ -42,8 +42,8 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// A stream that undoes a coding. After an error it repeats that error, and what it put out is of no
-/// use.
+/// A stream that undoes a coding. After an error it repeats that error, and what it put out is
+/// of no use.
 pub struct Decoder {
     stream: Stream,
     allowed: Decode,

@@ -2,8 +2,8 @@
 //!
 //! Owns the names of the codings and the streams that apply and undo them, whole or piece by piece.
 //! Promises bounded memory per stream, that a flush makes everything so far readable at the other
-//! end, and that decoding stops at a limit. Never negotiates (that is `wire`), never does I/O, never
-//! decides what is worth compressing.
+//! end, and that decoding stops at a limit. Never negotiates (that is `wire`), never does I/O,
+//! never decides what is worth compressing.
 
 mod decoder;
 mod encoder;

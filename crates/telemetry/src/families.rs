@@ -55,7 +55,10 @@ pub struct Family {
 }
 
 macro_rules! families {
-    ($($id:ident = $name:literal, $kind:ident, $unit:ident, [$($label:literal),*], $help:literal;)*) => {
+    ($(
+        $id:ident = $name:literal, $kind:ident, $unit:ident, [$($label:literal),*],
+        $help:literal;
+    )*) => {
         $(#[doc = $help] pub static $id: Family = Family {
             name: $name,
             kind: Kind::$kind,

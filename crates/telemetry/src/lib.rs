@@ -3,8 +3,8 @@
 //! Owns counters, gauges and histograms that one worker writes and anyone reads, the registry that
 //! adds them up, the table of metric families, the tables of close reasons and limits, and the log:
 //! events, rings between workers and the thread that writes. Promises that counting never locks,
-//! that a full ring drops a line and counts it, and that label sets are bounded. Never exports (that
-//! is `admin`), never decides anything by reading a number.
+//! that a full ring drops a line and counts it, and that label sets are bounded. Never exports
+//! (that is `admin`), never decides anything by reading a number.
 
 pub mod cell;
 pub mod escape;

@@ -1,8 +1,8 @@
 //! The label sets of one family and the cells behind them.
 //!
-//! A series is one label set; its value is the sum of its cells: one shared cell and one per worker.
-//! The number of series is bounded: at the bound those that nobody holds any more make room, and
-//! when none does, what comes is added up under "other".
+//! A series is one label set; its value is the sum of its cells: one shared cell and one per
+//! worker. The number of series is bounded: at the bound those that nobody holds any more make room,
+//! and when none does, what comes is added up under "other".
 
 use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
 use crate::escape::cut;
@@ -108,8 +108,8 @@ impl SeriesSet {
         });
     }
 
-    /// The sum of each series. A labelled gauge that nobody holds describes something gone (a server
-    /// taken out of the configuration) and is forgotten; a counter is kept.
+    /// The sum of each series. A labelled gauge that nobody holds describes something gone (a
+    /// server taken out of the configuration) and is forgotten; a counter is kept.
     pub(crate) fn collect(&mut self) -> Vec<Sample> {
         self.series.retain(|labels, cells| {
             cells.retain(|_, cell| labels.is_empty() || !cell.is_gauge() || cell.held());

@@ -1,3 +1,5 @@
+//! Every endpoint against a server that only pretends.
+
 use super::Admin;
 use crate::access::Access;
 use crate::control::{ReloadStatus, ServerState};

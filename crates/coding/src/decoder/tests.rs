@@ -1,3 +1,5 @@
+//! What a decoder is given that is too much, too little or damaged.
+
 use super::{Decode, DecodeError, Decoder, decode_all};
 use crate::{Coding, encode_all};
 

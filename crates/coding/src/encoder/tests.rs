@@ -1,3 +1,5 @@
+//! Whole bodies, pieces and flushes, each read back by the decoder.
+
 use super::{Encoder, encode_all, window_bits};
 use crate::decoder::{Decode, Decoder, decode_all};
 use crate::{Coding, limits::ZSTD_WINDOW_BITS};

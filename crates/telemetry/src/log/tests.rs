@@ -1,3 +1,5 @@
+//! Lines as they are written, levels, and what noisy places hold back.
+
 use super::{CallSite, Event, Format, Level, enabled, install, set_format, set_level};
 use crate::limits::EVENT_BYTES;
 use crate::registry::Telemetry;
