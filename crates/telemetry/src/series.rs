@@ -1,8 +1,8 @@
 //! The label sets of one family and the cells behind them.
 //!
 //! A series is one label set; its value is the sum of its cells: one shared cell and one per
-//! worker. The number of series is bounded: at the bound those that nobody holds any more make room,
-//! and when none does, what comes is added up under "other".
+//! worker. The number of series is bounded: at the bound those that nobody holds any more make
+//! room, and when none does, what comes is added up under "other".
 
 use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
 use crate::escape::cut;
