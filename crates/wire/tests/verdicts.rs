@@ -74,8 +74,10 @@ fn describe_response(head: &ResponseHead, input: &[u8]) -> String {
 /// The verdict of the whole, with anything behind it, and of every prefix.
 fn check(name: &str, input: &[u8], expected: &str, verdict: impl Fn(&[u8]) -> String) {
     assert_eq!(verdict(input), expected, "{name}");
-    let rejected = expected.as_bytes()[0].is_ascii_digit() && expected.contains('_');
-    for end in 0..input.len() {
+    let rejected = Reject::ALL.iter().any(|&reject| refused(reject) == expected);
+    let head = input.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
+    let len = if rejected { input.len() } else { head.unwrap_or(input.len()) };
+    for end in 0..len {
         let found = verdict(&input[..end]);
         assert!(
             found == "more" || (rejected && found == expected),

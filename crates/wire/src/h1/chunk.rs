@@ -271,3 +271,6 @@ impl ChunkDecoder {
         Ok(ChunkEvent::End(Trailers { raw, fields }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! What must hold for any input. The fuzz targets call these functions with what a fuzzer finds; here they
+//! are called with mutations of known messages, the same ones in every run.
+
+use bytes::Bytes;
+use wire::h1::{
+    ChunkDecoder, ChunkEvent, FieldSpan, HeadLimits, Span, chunk_head, parse_request,
+    parse_response,
+};
+use wire::{Reject, target, token};
+
+const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
+
+/// A verdict without its spans: how long the head is, and the rest as text to compare.
+type Verdict = Result<Option<(usize, String)>, Reject>;
+
+/// A request head: any bytes.
+pub fn request_head(data: &[u8]) {
+    for limits in [HeadLimits::default(), SMALL] {
+        let parse = |input: &[u8]| -> Verdict {
+            let mut fields = Vec::new();
+            let head = parse_request(input, &limits, &mut fields)?;
+            Ok(head.map(|head| {
+                let parts = [Some(head.target), Some(head.path), head.query, head.authority];
+                check_head(&input[..head.len], parts.into_iter().flatten(), &fields);
+                let target = head.target.of(input);
+                assert!(target.iter().all(|&b| b > b' ' && b < 0x7f && b != b'#'));
+                assert!(!head.path_bytes(input).is_empty());
+                (head.len, format!("{head:?} {fields:?}"))
+            }))
+        };
+        check_verdict(data, parse);
+    }
+}
+
+/// A response head: any bytes; the first bit of the last byte says that it answers HEAD.
+pub fn response_head(data: &[u8]) {
+    let to_head = data.last().is_some_and(|last| last & 1 == 1);
+    for limits in [HeadLimits::default(), SMALL] {
+        let parse = |input: &[u8]| -> Verdict {
+            let mut fields = Vec::new();
+            let head = parse_response(input, &limits, &mut fields, to_head)?;
+            Ok(head.map(|head| {
+                assert!((100..600).contains(&head.status));
+                check_head(&input[..head.len], [head.reason].into_iter(), &fields);
+                (head.len, format!("{head:?} {fields:?}"))
+            }))
+        };
+        check_verdict(data, parse);
+    }
+}
+
+/// Spans lie within the head; CR and LF stand at line ends only, as pairs; names and values are clean.
+fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpan]) {
+    assert!(head.ends_with(b"\r\n\r\n") || head.starts_with(b"\r\n"));
+    for span in spans {
+        assert!(span.range().end <= head.len());
+    }
+    for (at, byte) in head.iter().enumerate() {
+        match byte {
+            b'\r' => assert_eq!(head.get(at + 1), Some(&b'\n')),
+            b'\n' => assert!(at > 0 && head[at - 1] == b'\r'),
+            _ => {}
+        }
+    }
+    for field in fields {
+        assert!(token::is_token(field.name().of(head)));
+        assert!(token::is_field_value(field.value().of(head)));
+        assert_eq!(field.known, wire::Known::from_bytes(field.name().of(head)));
+    }
+}
+
+/// The verdict depends neither on what follows nor on where the bytes were cut, and the fast parser agrees
+/// with the strict one, which a later minor version summons.
+fn check_verdict(data: &[u8], parse: impl Fn(&[u8]) -> Verdict) {
+    let verdict = parse(data);
+    if verdict != Ok(None) {
+        let longer = [data, b"\n\0 x"].concat();
+        assert_eq!(parse(&longer), verdict, "more bytes change the verdict");
+    }
+    let end = match &verdict {
+        Ok(Some((len, _))) => {
+            assert!(*len <= data.len());
+            assert_eq!(parse(&data[..*len]), verdict, "the bytes of the head alone");
+            *len
+        }
+        _ => data.len(),
+    };
+    for cut in cuts(end) {
+        match parse(&data[..cut]) {
+            Ok(None) => {}
+            Ok(Some(_)) => panic!("a head from its first {cut} bytes"),
+            Err(reject) => assert_eq!(Err(reject), verdict, "the first {cut} bytes"),
+        }
+    }
+    if let Some(twin) = later_minor(data)
+        && let Ok(Some((len, seen))) = &verdict
+    {
+        assert_eq!(parse(&twin), Ok(Some((*len, seen.clone()))), "the two parsers disagree");
+    }
+}
+
+/// The same message in HTTP/1.2, which must be understood alike.
+fn later_minor(data: &[u8]) -> Option<Vec<u8>> {
+    let line = data.strip_prefix(b"\r\n").unwrap_or(data);
+    let skipped = data.len() - line.len();
+    let end = skipped + line.iter().position(|&b| b == b'\n')?;
+    let at = if line.starts_with(b"HTTP/1.1 ") {
+        skipped + 7
+    } else if data[..end].ends_with(b" HTTP/1.1\r") {
+        end - 2
+    } else {
+        return None;
+    };
+    let mut twin = data.to_vec();
+    twin[at] = b'2';
+    Some(twin)
+}
+
+/// Every cut of a short message, some of a long one.
+fn cuts(len: usize) -> impl Iterator<Item = usize> {
+    (0..len).step_by((len / 64).max(1)).chain(len.saturating_sub(4)..len)
+}
+
+/// A chunked body: any bytes, cut anywhere; then the same bytes as the data of a body.
+pub fn chunked(data: &[u8]) {
+    let whole = decode(&[data]);
+    let single: Vec<&[u8]> = data.chunks(1).collect();
+    assert_eq!(decode(&single), whole, "byte by byte");
+    for cut in cuts(data.len()) {
+        let (left, right) = data.split_at(cut);
+        assert_eq!(decode(&[left, right]), whole, "cut at {cut}");
+    }
+    if let Ok((body, consumed)) = &whole {
+        assert!(body.len() <= data.len() && consumed.is_none_or(|consumed| consumed <= data.len()));
+    }
+    let mut encoded = Vec::new();
+    for piece in data.chunks(7) {
+        chunk_head(piece.len(), &mut encoded);
+        encoded.extend_from_slice(piece);
+        encoded.extend_from_slice(b"\r\n");
+    }
+    encoded.extend_from_slice(wire::h1::LAST_CHUNK);
+    let len = encoded.len();
+    assert_eq!(decode(&[&encoded]), Ok((data.to_vec(), Some(len))), "round trip");
+}
+
+/// The body so far, and how many bytes it took if it ended.
+fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
+    let mut decoder = ChunkDecoder::new(64);
+    let (mut body, mut before) = (Vec::new(), 0);
+    for piece in pieces {
+        let mut input = Bytes::copy_from_slice(piece);
+        loop {
+            match decoder.next(&mut input)? {
+                ChunkEvent::Data(data) => body.extend_from_slice(&data),
+                ChunkEvent::NeedMore => break,
+                ChunkEvent::End(trailers) => {
+                    for field in &trailers.fields {
+                        assert!(token::is_token(field.name().of(&trailers.raw)));
+                        assert!(token::is_field_value(field.value().of(&trailers.raw)));
+                    }
+                    return Ok((body, Some(before + piece.len() - input.len())));
+                }
+            }
+        }
+        assert!(input.is_empty());
+        before += piece.len();
+    }
+    Ok((body, None))
+}
+
+/// A path: any bytes that a target may have. Its normal form is normal, stays below the root and can be sent again.
+pub fn path(data: &[u8]) {
+    let mut rooted = [b"/", data].concat();
+    rooted.retain(|&b| b.is_ascii_graphic() && b != b'#');
+    let Ok(normal) = target::normalize(&rooted) else {
+        return;
+    };
+    assert_eq!(normal[0], b'/');
+    assert_eq!(target::normalize(&normal).as_deref(), Ok(&*normal), "normal forms are normal");
+    let mut segments = normal.split(|&b| b == b'/');
+    assert!(segments.all(|segment| segment != b"." && segment != b".."));
+    assert!(!normal.windows(2).any(|pair| pair == b"//"));
+    let mut sent = Vec::new();
+    target::encode_path(&normal, &mut sent);
+    assert!(sent.iter().all(|b| b.is_ascii_graphic() && !b"?#\\\"<>".contains(b)));
+    if let Ok(decoded) = target::decode_for_files(&normal) {
+        assert!(!decoded.contains(&0));
+        let slashes = |text: &[u8]| text.iter().filter(|&&b| b == b'/').count();
+        assert_eq!(slashes(&decoded), slashes(&normal), "an escape became a separator");
+    }
+}
+
+#[cfg(test)]
+mod mutations {
+    const SEEDS: [&[u8]; 9] = [
+        b"GET / HTTP/1.1\r\nHost: example.com\r\nAccept: */*\r\n\r\n",
+        b"\r\nPOST /a/b?c=d HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\n\r\nhello",
+        b"PUT http://a/b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"OPTIONS * HTTP/1.0\r\nConnection: keep-alive, upgrade\r\nUpgrade: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: x\r\n\r\nok",
+        b"HTTP/1.0 304 \r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n",
+        b"5;a=\"b\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\nGET",
+        b"/a/%2e%2E//b/./%2F%25%41/../.c/d..",
+    ];
+    const PIECES: [&[u8]; 24] = [
+        b"\r\n",
+        b"\n",
+        b"\r",
+        b" ",
+        b"\t",
+        b":",
+        b"\0",
+        b"\x7f",
+        b"\xff",
+        b"0",
+        b"9999999999999999999",
+        b",",
+        b"chunked",
+        b"Content-Length: 1\r\n",
+        b"Host: b\r\n",
+        b"Transfer-Encoding: chunked\r\n",
+        b"HTTP/1.1",
+        b"/",
+        b"#",
+        b"?",
+        b"%2e",
+        b"..",
+        b";",
+        b"\"",
+    ];
+
+    /// SplitMix64: the same sequence in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }
+
+        fn below(&mut self, limit: usize) -> usize {
+            (self.next() % limit as u64) as usize
+        }
+    }
+
+    fn mutate(random: &mut Random) -> Vec<u8> {
+        let mut data = SEEDS[random.below(SEEDS.len())].to_vec();
+        for _ in 0..=random.below(4) {
+            let at = random.below(data.len() + 1);
+            match random.below(5) {
+                0 if at < data.len() => data[at] = random.next() as u8,
+                1 if at < data.len() => {
+                    data.remove(at);
+                }
+                2 => data.truncate(at),
+                3 => {
+                    let until = at + random.below(data.len() - at + 1).min(20);
+                    let copy = data[at..until].to_vec();
+                    data.splice(at..at, copy);
+                }
+                _ => {
+                    let piece = PIECES[random.below(PIECES.len())];
+                    data.splice(at..at, piece.iter().copied());
+                }
+            }
+        }
+        data
+    }
+
+    fn hold(seed: u64, rounds: usize, invariant: fn(&[u8])) {
+        let mut random = Random(seed);
+        SEEDS.iter().for_each(|seed| invariant(seed));
+        for _ in 0..rounds {
+            let data = mutate(&mut random);
+            let shown = data.escape_ascii().to_string();
+            let outcome = std::panic::catch_unwind(|| invariant(&data));
+            assert!(outcome.is_ok(), "broken by {shown}");
+        }
+    }
+
+    #[test]
+    fn of_request_heads() {
+        hold(1, 15_000, super::request_head);
+    }
+
+    #[test]
+    fn of_response_heads() {
+        hold(2, 15_000, super::response_head);
+    }
+
+    #[test]
+    fn of_chunked_bodies() {
+        hold(3, 15_000, super::chunked);
+    }
+
+    #[test]
+    fn of_paths() {
+        hold(4, 20_000, super::path);
+    }
+}
