@@ -2,7 +2,9 @@
 
 mod assemble;
 mod expand;
+mod kinds;
 mod limits;
+mod records;
 mod source;
 mod yaml;
 

@@ -14,9 +14,8 @@ impl<T: Setting> Setting for Vec<T> {
             reader.expected(node, "a list");
             return None;
         };
-        // Read them all before giving up, so that every mistake is reported.
-        let items: Vec<Option<T>> = items.iter().map(|item| T::read(item, reader)).collect();
-        items.into_iter().collect()
+        // What is wrong has been reported; the others go on, so that every mistake is.
+        Some(items.iter().filter_map(|item| T::read(item, reader)).collect())
     }
 }
 
@@ -59,11 +58,15 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     pub entries: Vec<(Spanned<String>, T)>,
+    /// Names whose value was wrong: declared all the same, so that nobody else's reference is called dangling.
+    pub broken: Vec<String>,
 }
 
 impl<T> Named<T> {
+    /// All declared names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|(name, _)| name.value.as_str())
+        let whole = self.entries.iter().map(|(name, _)| name.value.as_str());
+        whole.chain(self.broken.iter().map(String::as_str))
     }
 
     pub fn get(&self, name: &str) -> Option<&T> {
@@ -73,7 +76,7 @@ impl<T> Named<T> {
 
 impl<T> Default for Named<T> {
     fn default() -> Self {
-        Named { entries: Vec::new() }
+        Named { entries: Vec::new(), broken: Vec::new() }
     }
 }
 
@@ -91,14 +94,15 @@ impl<T: Setting> Setting for Named<T> {
                 return None;
             }
         };
-        let entries: Vec<_> = entries
-            .iter()
-            .map(|(key, value)| {
-                let name = Spanned { value: key.name.clone(), span: key.span };
-                T::read(value, reader).map(|value| (name, value))
-            })
-            .collect();
-        Some(Named { entries: entries.into_iter().collect::<Option<_>>()? })
+        let mut named = Named::default();
+        for (key, value) in entries {
+            let name = Spanned { value: key.name.clone(), span: key.span };
+            match T::read(value, reader) {
+                Some(value) => named.entries.push((name, value)),
+                None => named.broken.push(name.value),
+            }
+        }
+        Some(named)
     }
 }
 

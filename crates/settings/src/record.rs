@@ -115,6 +115,7 @@ macro_rules! record {
                 const KEYS: &[&str] = &[$(stringify!($field)),*];
                 const LATER: &[&str] = &[$($(stringify!($later)),+)?];
                 const SHORT: Option<&str> = [$(Some(stringify!($short)),)? None][0];
+                let _before = reader.report().len();
                 let _fields = $crate::macros::Fields::open(node, KEYS, LATER, SHORT, reader)?;
                 $(
                     let default: Option<$crate::Node> = None $(.or(Some($crate::node!($default))))?;
@@ -122,7 +123,9 @@ macro_rules! record {
                     $($crate::record! { @check $field _fields reader $($opts)* })?
                 )*
                 let this = $name { $($field: $field?),* };
-                $($check(&this, node, reader);)?
+                $(if reader.report().len() == _before {
+                    $check(&this, node, reader);
+                })?
                 Some(this)
             }
         }
@@ -202,7 +205,8 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
     }
 
-    /// The field as written, else its default, else what its type says of a missing one, else a mistake.
+    /// The field as written, else its default, else what its type says of a missing one, else a mistake. What was
+    /// written and is wrong has been reported; going on with the default lets other mistakes be found.
     pub fn read<T: Setting>(
         &self,
         field: &'static str,
@@ -210,14 +214,15 @@ impl<'n> Fields<'n> {
         reader: &mut Reader<'_>,
     ) -> Option<T> {
         let name = key(field);
-        if let Some(written) = self.written(name) {
-            return T::read(written, reader);
+        let written = self.written(name);
+        if let Some(value) = written.and_then(|written| T::read(written, reader)) {
+            return Some(value);
         }
         if let Some(default) = default {
             return T::read(&default, reader);
         }
         let value = T::missing();
-        if value.is_none() {
+        if value.is_none() && written.is_none() {
             reader.mistake(self.node.span, format!("key {} is missing", quote(name)));
         }
         value
@@ -241,7 +246,7 @@ impl<'n> Fields<'n> {
         }
         let outside = outside(written, low, high);
         reader.mistake(written.span, format!("{} {outside}", key(field)));
-        None
+        Some(value)
     }
 }
 

@@ -10,7 +10,9 @@ pub trait Setting: Sized {
     /// What may be written here.
     fn schema(defs: &mut SchemaBuilder) -> Schema;
 
-    /// Reads it. `None` means that a mistake was reported.
+    /// Reads it. `None` means that a mistake was reported and there is nothing to go on with; `Some` may come with
+    /// mistakes too (a default in the place of what was wrong), so that what depends on it is still checked. A
+    /// configuration whose report is not empty is never used.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// The value when the key is not written and the declaration has no default. Only `Option` has one.

@@ -115,3 +115,14 @@ fn the_description_is_the_declaration() {
     let required: Vec<_> = server.fields.iter().map(|field| field.required).collect();
     assert_eq!(required, [true, false, false, false]);
 }
+
+#[test]
+fn a_wrong_value_does_not_hide_the_mistakes_after_it() {
+    let mut report = crate::Report::new();
+    let node = node!({ "address": "bad", "weight": 0, "thing": { "count": "x", "timeout": "2s" } });
+    let server = Server::read(&node, &mut Reader::new(&mut report)).unwrap();
+    assert_eq!((server.thing.count, server.thing.timeout), (5, Duration::from_secs(2)));
+    assert_eq!(report.len(), 2, "{report}");
+    // Without the key that has no default there is nothing to go on with.
+    assert!(Server::read(&node!({ "weight": 1 }), &mut Reader::new(&mut report)).is_none());
+}

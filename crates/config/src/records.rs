@@ -1,0 +1,21 @@
+//! What may be written in a configuration: one file per part, declared once with prose, default and range.
+//!
+//! Never does: connecting the parts (that is [`compile`](crate::compile)).
+
+mod admin;
+mod bounds;
+mod errors;
+mod listener;
+mod log;
+mod route;
+mod top;
+mod workers;
+
+pub use admin::{AdminSettings, MetricsAccess};
+pub use bounds::{Limits, ListenerLimits, ListenerTimeouts, RouteLimits, RouteTimeouts, Timeouts};
+pub use errors::{ErrorPageSettings, ErrorSettings};
+pub use listener::ListenerSettings;
+pub use log::{AccessFormatWord, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget};
+pub use route::{DefaultsSettings, RouteSettings};
+pub use top::Settings;
+pub use workers::Workers;

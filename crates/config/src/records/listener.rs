@@ -1,0 +1,59 @@
+//! `listeners.NAME`: where clients come in.
+
+use settings::{Address, Duration, Host, Node, Reader, Spanned};
+
+use super::bounds::{ListenerLimits, ListenerTimeouts};
+
+settings::record! {
+    /// Where clients come in. Every worker listens on it.
+    pub struct ListenerSettings {
+        /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or `unix:/run/tidegate.sock`.
+        pub bind: Spanned<Address> { example "127.0.0.1:8080", example "unix:/run/tidegate.sock" },
+        /// A client whose connection ends after a whole request still gets its answer, instead of counting as gone.
+        pub half_close: bool = false,
+        /// Connections the kernel may hold before they are accepted.
+        pub backlog: u32 = 4096 { in 1..=65535 },
+        /// Send small packets at once (TCP_NODELAY).
+        pub nodelay: bool = true,
+        /// Idle time before the kernel probes whether the client is still there; never without it.
+        pub keepalive: Option<Duration> = null { in "1s"..="9h", example "60s" },
+        /// What it limits otherwise than the server's `limits`.
+        pub limits: ListenerLimits = {},
+        /// How long it waits otherwise than the server's `timeouts`.
+        pub timeouts: ListenerTimeouts = {},
+    }
+    later: tls, proxy_protocol;
+    check: check_bind;
+}
+
+/// A name may lead to several addresses or another one tomorrow: a listener is bound to what it says.
+fn check_bind(settings: &ListenerSettings, _: &Node, reader: &mut Reader<'_>) {
+    if let Address::Tcp { host: Host::Name(name), port } = &settings.bind.value
+        && name != "localhost"
+    {
+        reader
+            .mistake(settings.bind.span, "a listener is bound to an address, not to a name")
+            .help(format!("write the IP address, or :{port} for all addresses"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{node, read, verify};
+
+    use super::ListenerSettings;
+
+    #[test]
+    fn the_declaration_holds() {
+        verify::<ListenerSettings>().unwrap();
+    }
+
+    #[test]
+    fn names_are_not_bound() {
+        assert!(read::<ListenerSettings>(&node!({ "bind": "localhost:80" })).is_ok());
+        let out = read::<ListenerSettings>(&node!({ "bind": "example.com:80" })).unwrap_err();
+        assert!(out.contains("bound to an address") && out.contains(":80 for all"), "{out}");
+        let out = read::<ListenerSettings>(&node!({ "bind": ":80", "tls": {} })).unwrap_err();
+        assert!(out.contains("`tls` comes later"), "{out}");
+    }
+}
