@@ -18,6 +18,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use slab::Slab;
 
+use crate::clock;
 use crate::listener::{Accepted, Listener};
 use crate::stream::Stream;
 
@@ -191,6 +192,8 @@ impl<T> Driver<T> {
         }
         if self.handed_out >= BATCH {
             self.handed_out = 0;
+            // A loop that never sleeps reads no clock.
+            clock::refresh();
             // Comes back after the event loop has looked at the sockets, which waking oneself does not.
             ready!(pin!(tokio::task::yield_now()).poll(cx));
         }

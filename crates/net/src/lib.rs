@@ -1,7 +1,7 @@
 //! The only room that opens sockets.
 //!
-//! Owns workers (a thread, a loop, a core), listeners, streams, time-outs and names. Promises that a
-//! dropped receive loses nothing, that an idle connection holds no buffer, and that nothing here takes
+//! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names. Promises
+//! that a dropped receive loses nothing, that an idle connection holds no buffer, and that nothing here takes
 //! a lock another worker may hold while a request runs. Knows no protocol above TCP.
 
 pub mod clock;
@@ -12,6 +12,7 @@ mod inherit;
 mod listener;
 mod names;
 mod outgoing;
+mod platform;
 mod receive;
 mod serve;
 mod stream;

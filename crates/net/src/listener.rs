@@ -208,26 +208,40 @@ impl Listener {
 
     /// Takes what the kernel has queued, then closes the socket.
     pub fn drain(self) -> io::Result<Vec<Accepted>> {
-        let mut accepted = Vec::new();
         match self.io {
             Io::Tcp(listener) => {
                 let listener = listener.into_std()?;
-                while let Ok((stream, peer)) = listener.accept() {
+                Ok(take_queued(|| {
+                    let (stream, peer) = listener.accept()?;
                     stream.set_nonblocking(true)?;
                     let stream = Stream::from_tcp(TcpStream::from_std(stream)?);
-                    accepted.push(Accepted { stream, peer: Peer::Tcp(peer) });
-                }
+                    Ok(Accepted { stream, peer: Peer::Tcp(peer) })
+                }))
             }
             Io::Unix(listener) => {
                 let listener = listener.into_std()?;
-                while let Ok((stream, _)) = listener.accept() {
+                Ok(take_queued(|| {
+                    let (stream, _) = listener.accept()?;
                     stream.set_nonblocking(true)?;
                     let stream = Stream::from_unix(UnixStream::from_std(stream)?);
-                    accepted.push(Accepted { stream, peer: Peer::Unix });
-                }
+                    Ok(Accepted { stream, peer: Peer::Unix })
+                }))
             }
         }
-        Ok(accepted)
+    }
+}
+
+/// Accepts until the queue is empty or no more can be taken. A connection that its client has given up
+/// meanwhile does not end the queue.
+fn take_queued(mut accept: impl FnMut() -> io::Result<Accepted>) -> Vec<Accepted> {
+    let mut accepted = Vec::new();
+    loop {
+        match accept() {
+            Ok(connection) => accepted.push(connection),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // The end of the queue, or no descriptors left: what was taken is served.
+            Err(_) => return accepted,
+        }
     }
 }
 

@@ -6,10 +6,12 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+
+use crate::platform::{MSG_MORE, send_file};
 
 /// Chunks handed to the kernel at once.
 const BATCH: usize = 32;
@@ -89,7 +91,7 @@ impl Outgoing {
             count += 1;
         }
         // A file comes next: let the kernel hold the last short packet until its first bytes.
-        let more = if count < self.pieces.len() { libc::MSG_MORE } else { 0 };
+        let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
         // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the kernel
         // only reads them. A zeroed msghdr is valid.
         let taken = unsafe {
@@ -121,13 +123,7 @@ impl Outgoing {
             return Ok(Sent { taken: 0, full: false });
         };
         let offered = range.length.min(FILE_STEP);
-        let mut offset = i64::try_from(range.offset).unwrap_or(i64::MAX);
-        // SAFETY: both descriptors are open for the call (the queue owns the file), `offset` is a
-        // local that the kernel updates.
-        let taken = unsafe {
-            libc::sendfile(socket, range.file.as_raw_fd(), &raw mut offset, offered as usize)
-        };
-        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+        let taken = send_file(socket, &range.file, range.offset, offered as usize)?;
         if taken == 0 {
             // The file has become shorter than what the head promised.
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
@@ -138,7 +134,8 @@ impl Outgoing {
         if range.length == 0 {
             self.pieces.pop_front();
         }
-        Ok(Sent { taken, full: (taken as u64) < offered })
+        // Short for a full socket, or a file that ends early: only asking again tells.
+        Ok(Sent { taken, full: false })
     }
 }
 

@@ -377,4 +377,19 @@ mod tests {
             assert_eq!(&got, b"head://! A byte stream");
         });
     }
+
+    #[test]
+    fn a_file_that_became_shorter_is_an_error_at_once() {
+        block_on_local(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let one = Stream::connect_tcp(listener.local_addr().unwrap()).await.unwrap();
+            let file = std::sync::Arc::new(std::fs::File::open("src/stream.rs").unwrap());
+            let length = file.metadata().unwrap().len() + 1;
+            let mut outgoing = Outgoing::default();
+            outgoing.push_file(crate::FileRange { file, offset: 0, length });
+            let patience = std::time::Duration::from_secs(5);
+            let sent = crate::timer::within(patience, one.send_all(&mut outgoing)).await;
+            assert_eq!(sent.unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        });
+    }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::{clock, timer};
+use crate::{clock, platform, timer};
 
 /// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
 /// more often than the kernel has news; every task of a batch is one poll, so 256 covers a full one.
@@ -40,7 +40,7 @@ where
 {
     std::thread::Builder::new().name(name).spawn(move || {
         if let Some(core) = core {
-            pin_to_core(core);
+            platform::pin_to_core(core);
         }
         match runtime() {
             Ok(runtime) => runtime.block_on(async {
@@ -66,28 +66,5 @@ pub fn block_on_local<F: Future>(future: F) -> F::Output {
 
 /// Cores this process may run on, in order.
 pub fn allowed_cores() -> Vec<usize> {
-    // SAFETY: the set is a plain bit array that the call fills; its size is passed with it.
-    let set = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) != 0 {
-            return Vec::new();
-        }
-        set
-    };
-    (0..libc::CPU_SETSIZE as usize)
-        // SAFETY: the index is below CPU_SETSIZE, the length of the set.
-        .filter(|core| unsafe { libc::CPU_ISSET(*core, &set) })
-        .collect()
-}
-
-fn pin_to_core(core: usize) {
-    // SAFETY: as above; a core outside the allowed set makes the call fail, which leaves the thread
-    // where the scheduler puts it: slower, never wrong.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        if core < libc::CPU_SETSIZE as usize {
-            libc::CPU_SET(core, &mut set);
-            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
-        }
-    }
+    platform::allowed_cores()
 }

@@ -1,0 +1,48 @@
+//! The calls that Linux has and other systems have not, or have otherwise.
+//!
+//! Linux is what Tidegate runs on; elsewhere it builds for development, slower and never wrong. Owns no
+//! state. The portable side is compiled and tested on Linux too, so that it does not rot.
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(any(test, not(target_os = "linux")))]
+mod portable;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{MSG_MORE, allowed_cores, pin_to_core, send_file};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use portable::{MSG_MORE, allowed_cores, pin_to_core, send_file};
+
+#[cfg(test)]
+mod tests {
+    use super::{linux, portable};
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn both_sides_send_the_same_part_of_a_file() {
+        let text = std::fs::read("src/platform.rs").unwrap();
+        let file = File::open("src/platform.rs").unwrap();
+        type Send = fn(i32, &File, u64, usize) -> std::io::Result<usize>;
+        for send in [linux::send_file as Send, portable::send_file] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            assert_eq!(send(ours.as_raw_fd(), &file, 4, 100).unwrap(), 100);
+            let after_the_end = text.len() as u64;
+            assert_eq!(send(ours.as_raw_fd(), &file, after_the_end, 100).unwrap(), 0);
+            drop(ours);
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).unwrap();
+            assert_eq!(got, text[4..104]);
+        }
+    }
+
+    #[test]
+    fn both_sides_know_how_many_cores_there_are() {
+        assert_eq!(linux::allowed_cores().len(), portable::allowed_cores().len());
+        portable::pin_to_core(0);
+        linux::pin_to_core(usize::MAX); // not there: left where it is
+        assert_eq!(portable::MSG_MORE, 0);
+    }
+}

@@ -1,0 +1,36 @@
+//! Where there is no such call: read and send, no affinity.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::fs::FileExt;
+
+/// Bytes of a file sent at a time.
+const STEP: usize = 64 * 1024;
+
+pub(crate) const MSG_MORE: libc::c_int = 0;
+
+/// As many cores as this process may use.
+pub(crate) fn allowed_cores() -> Vec<usize> {
+    (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
+}
+
+/// Threads stay where the scheduler puts them.
+pub(crate) fn pin_to_core(_core: usize) {}
+
+/// Sends from a file as much as the socket takes; 0 at the end of the file.
+pub(crate) fn send_file(
+    socket: RawFd,
+    file: &File,
+    offset: u64,
+    at_most: usize,
+) -> io::Result<usize> {
+    let mut bytes = vec![0; at_most.min(STEP)];
+    let length = file.read_at(&mut bytes, offset)?;
+    if length == 0 {
+        return Ok(0);
+    }
+    // SAFETY: pointer and length describe the part of `bytes` that was read; the call only reads it.
+    let taken = unsafe { libc::send(socket, bytes.as_ptr().cast(), length, libc::MSG_NOSIGNAL) };
+    usize::try_from(taken).map_err(|_| io::Error::last_os_error())
+}
