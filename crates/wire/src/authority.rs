@@ -45,14 +45,19 @@ impl<'a> Authority<'a> {
 /// Whether the text is `host[:port]`.
 #[inline]
 pub fn is_valid(text: &[u8]) -> bool {
-    // The common case in one pass: a plain name with an optional port.
-    let mut at = 0;
-    while let Some(&byte) = text.get(at)
-        && (byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-')
-    {
-        at += 1;
+    // The common case first: a plain name or IPv4 address, perhaps with a port.
+    let plain = text.iter().position(|&b| !is_plain(b)).unwrap_or(text.len());
+    match &text[plain..] {
+        _ if plain == 0 => Authority::parse(text).is_some(),
+        [] => true,
+        [b':', digits @ ..] if !digits.is_empty() => port(digits).is_some(),
+        _ => Authority::parse(text).is_some(),
     }
-    (at > 0 && at == text.len()) || Authority::parse(text).is_some()
+}
+
+#[inline]
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-'
 }
 
 fn host_end(text: &[u8]) -> Option<usize> {
@@ -83,9 +88,9 @@ fn host_end(text: &[u8]) -> Option<usize> {
 
 /// unreserved / sub-delims (RFC 3986 2.2, 2.3).
 fn is_reg_name(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')')
-        || matches!(byte, b'*' | b'+' | b',' | b';' | b'=')
+    is_plain(byte)
+        || matches!(byte, b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+')
+        || matches!(byte, b',' | b';' | b'=')
 }
 
 fn port(digits: &[u8]) -> Option<u16> {

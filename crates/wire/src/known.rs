@@ -176,6 +176,24 @@ const MULTIPLIER: u32 = 0x4e87_d73b;
 const LONGEST: usize = longest();
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 
+/// The names in lower case, as clients that also speak HTTP/2 send them.
+static LOWER: [[u8; LONGEST]; Known::COUNT] = lower();
+
+const fn lower() -> [[u8; LONGEST]; Known::COUNT] {
+    let mut table = [[0; LONGEST]; Known::COUNT];
+    let mut i = 0;
+    while i < TEXT.len() {
+        let text = TEXT[i].as_bytes();
+        let mut at = 0;
+        while at < text.len() {
+            table[i][at] = text[at].to_ascii_lowercase();
+            at += 1;
+        }
+        i += 1;
+    }
+    table
+}
+
 const fn longest() -> usize {
     let (mut i, mut most) = (0, 0);
     while i < TEXT.len() {
@@ -219,8 +237,11 @@ impl Known {
         }
         let candidate = SLOTS[slot_of(name)]?;
         let text = candidate.as_str().as_bytes();
-        // Most senders use the canonical spelling, and comparing memory is the cheaper test.
-        (text == name || text.eq_ignore_ascii_case(name)).then_some(candidate)
+        // Nearly all senders use one of two spellings, and comparing memory is the cheaper test.
+        let same = text == name
+            || LOWER[candidate.index()][..text.len()] == *name
+            || text.eq_ignore_ascii_case(name);
+        same.then_some(candidate)
     }
 
     /// The canonical spelling, as in the registry: `Content-Type`.

@@ -176,6 +176,10 @@ impl Facts {
 
     /// Chunked alone is understood; what else it was only matters to the reader of the log.
     fn coding(&mut self, value: &[u8]) {
+        if value == b"chunked" && !self.chunked {
+            self.chunked = true;
+            return;
+        }
         let chunked = token::list(value).filter(|c| c.eq_ignore_ascii_case(b"chunked")).count();
         if self.chunked || chunked > 1 {
             self.blame(Reject::RepeatedTransferCoding);
@@ -186,7 +190,16 @@ impl Facts {
     }
 
     /// RFC 9110 7.6.1: a list of options, of which three concern us here.
+    #[inline]
     fn connection(&mut self, value: &[u8]) {
+        match value {
+            b"keep-alive" | b"Keep-Alive" => self.keep_alive = true,
+            b"close" => self.close = true,
+            _ => self.connection_options(value),
+        }
+    }
+
+    fn connection_options(&mut self, value: &[u8]) {
         for option in token::list(value) {
             if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep_alive = true;

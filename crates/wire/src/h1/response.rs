@@ -56,9 +56,10 @@ pub fn parse_response(
     let slots = &mut slots[..limits.count()];
     match config.parse_response_with_uninit_headers(&mut raw, buf, slots) {
         Ok(httparse::Status::Complete(end)) => {
+            let mut facts = Facts::default();
             if let (Some(status), Some(minor)) = (raw.code, raw.version)
                 && buf[0] == b'H'
-                && let Some((facts, line_end)) = take_fields(buf, end, raw.headers, fields)
+                && let Some(line_end) = take_fields(buf, end, raw.headers, fields, &mut facts)
                 && limits.admit(line_end, end - line_end)
                 && (100..600).contains(&status)
                 && line_end >= REASON_AT + 2
@@ -66,7 +67,7 @@ pub fn parse_response(
             {
                 let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
                 let reason = Span::new(REASON_AT, line_end - 2 - REASON_AT);
-                return finish(status, reason, version, &facts, to_head, end).map(Some);
+                return finish(status, reason, version, &facts, to_head, end);
             }
         }
         Ok(httparse::Status::Partial) if limits.may_grow(buf.len()) => return Ok(None),
@@ -88,10 +89,11 @@ fn by_the_law(
         let full = buf.len() >= limits.request_line;
         return if full { Err(Reject::StatusLineTooLong) } else { Ok(None) };
     };
-    let Some((facts, end)) = law_fields(buf, line.len, limits, fields)? else {
+    let mut facts = Facts::default();
+    let Some(end) = law_fields(buf, line.len, limits, fields, &mut facts)? else {
         return Ok(None);
     };
-    finish(line.status, line.reason, line.version, &facts, to_head, end).map(Some)
+    finish(line.status, line.reason, line.version, &facts, to_head, end)
 }
 
 /// RFC 9112 6.3, rule by rule.
@@ -103,7 +105,7 @@ fn finish(
     facts: &Facts,
     to_head: bool,
     end: usize,
-) -> Result<ResponseHead, Reject> {
+) -> Result<Option<ResponseHead>, Reject> {
     facts.check(version)?;
     let bodiless = status < 200 || status == 204;
     // RFC 9110 8.6, RFC 9112 6.1: neither field may stand in 1xx and 204. A length of zero is common and
@@ -118,7 +120,7 @@ fn finish(
         None => ResponseFraming::UntilClose,
     };
     let upgrade = status == 101;
-    Ok(ResponseHead {
+    Ok(Some(ResponseHead {
         status,
         reason,
         version,
@@ -126,5 +128,5 @@ fn finish(
         keep_alive: facts.persists(version) && framing != ResponseFraming::UntilClose && !upgrade,
         upgrade,
         len: end,
-    })
+    }))
 }
