@@ -5,22 +5,28 @@
 
 /// The words, each found by the filter instance that left it.
 #[derive(Clone, Debug, Default)]
-pub struct Marks(Vec<(usize, u64)>);
+pub struct Marks {
+    /// In place, because most requests carry one and it must not cost an allocation.
+    first: Option<(usize, u64)>,
+    more: Vec<(usize, u64)>,
+}
 
 impl Marks {
     /// Leaves a word, in place of the one left before.
     pub fn set<F>(&mut self, owner: &F, word: u64) {
         let owner = std::ptr::from_ref(owner).addr();
-        match self.0.iter_mut().find(|(known, _)| *known == owner) {
+        match self.first.iter_mut().chain(&mut self.more).find(|(known, _)| *known == owner) {
             Some((_, kept)) => *kept = word,
-            None => self.0.push((owner, word)),
+            None if self.first.is_none() => self.first = Some((owner, word)),
+            None => self.more.push((owner, word)),
         }
     }
 
     /// The word that this instance left.
     pub fn get<F>(&self, owner: &F) -> Option<u64> {
         let owner = std::ptr::from_ref(owner).addr();
-        self.0.iter().find(|(known, _)| *known == owner).map(|(_, word)| *word)
+        let mut all = self.first.iter().chain(&self.more);
+        all.find(|(known, _)| *known == owner).map(|(_, word)| *word)
     }
 }
 

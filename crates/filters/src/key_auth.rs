@@ -1,0 +1,325 @@
+//! `key_auth`: lets in who brings a known key.
+//!
+//! Promises that a key is held and compared as its SHA-256 only, in constant time; that neither log nor
+//! `explain` shows one; that a key goes no further than here unless asked to. Finding the candidate
+//! by the first bytes of the digest tells an observer nothing: they cannot choose digests.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use exchange::{
+    Fault, Filter, FilterKind, FilterPlan, HeaderName, Request, Stage, Step, WorkerContext,
+};
+use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq;
+use wire::Known;
+use wire::target::{QueryPair, query_pairs};
+
+pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
+
+settings::record! {
+    /// Lets in only requests that bring a known key.
+    ///
+    /// The key's owner becomes the request's `consumer`, which the log and the variable `{consumer}` show. Anybody
+    /// else is answered 401 with `WWW-Authenticate`.
+    struct KeyAuth {
+        /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as a secret.
+        keys: Vec<KnownKey>,
+        /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the `Authorization` header),
+        /// `{ query: NAME }`.
+        from: OneOrMany<Place> = { "header": "x-api-key" } { example ["bearer", { "query": "key" }] },
+        /// Take the key out of the request before it goes on, so that no upstream and no log sees it.
+        hide: bool = true,
+        /// What `WWW-Authenticate` calls the protected space.
+        realm: String = "tidegate",
+    }
+    check: check;
+}
+
+settings::record! {
+    /// One key and whose it is. Exactly one of `sha256` and `key` must be there.
+    struct KnownKey {
+        /// Whose key it is. Several keys may have one owner, which is how keys are changed without a gap.
+        consumer: String,
+        /// The SHA-256 of the key in 64 hexadecimal digits, perhaps after `sha256:`.
+        sha256: Option<Fingerprint>,
+        /// The key itself, from the environment or a file.
+        key: Option<Secret>,
+    }
+    check: check_one_form;
+}
+
+settings::choice! {
+    /// Where a key is looked for.
+    enum Place {
+        /// In a header of this name.
+        Header(HeaderName) = "header",
+        /// In `Authorization: Bearer KEY` (RFC 6750).
+        Bearer = "bearer",
+        /// In the query, under this name. Prefer a header: queries end up in logs and histories.
+        Query(String) = "query",
+    }
+}
+
+type Hash = [u8; 32];
+
+/// A digest as it is written in the configuration.
+#[derive(Clone, PartialEq)]
+struct Fingerprint(Hash);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(***)")
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        let mut hash = Hash::default();
+        let (pairs, rest) = digits.as_chunks::<2>();
+        if pairs.len() != hash.len() || !rest.is_empty() {
+            return Err("is not a SHA-256: it has 64 hexadecimal digits");
+        }
+        for (byte, [high, low]) in hash.iter_mut().zip(pairs) {
+            let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
+                return Err("is not a SHA-256: it has 64 hexadecimal digits");
+            };
+            *byte = (high << 4 | low) as u8;
+        }
+        Ok(Fingerprint(hash))
+    }
+}
+
+impl Setting for Fingerprint {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::pattern("SHA-256", "^(sha256:)?[0-9a-fA-F]{64}$")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "the SHA-256 of a key in hexadecimal digits")
+    }
+}
+
+impl KnownKey {
+    fn hash(&self) -> Option<Hash> {
+        let of_key = || self.key.as_ref().map(|key| digest(key.expose()));
+        self.sha256.as_ref().map(|fingerprint| fingerprint.0).or_else(of_key)
+    }
+}
+
+fn digest(key: &[u8]) -> Hash {
+    Sha256::digest(key).into()
+}
+
+fn check_one_form(key: &KnownKey, node: &Node, reader: &mut Reader<'_>) {
+    if key.sha256.is_some() == key.key.is_some() {
+        reader.mistake(node.span, "a key has either sha256 or key");
+    }
+    if key.consumer.is_empty() || key.consumer.chars().any(char::is_control) {
+        reader.mistake(node.span, "the consumer needs a name without control characters");
+    }
+}
+
+fn check(settings: &KeyAuth, node: &Node, reader: &mut Reader<'_>) {
+    if settings.keys.is_empty() {
+        reader.mistake(node.span, "without keys nobody can come in");
+    }
+    if settings.from.is_empty() {
+        reader.mistake(node.span, "there is no place to look for a key");
+    }
+    if !settings.realm.bytes().all(|b| b == b' ' || b.is_ascii_graphic() && !b"\"\\".contains(&b)) {
+        reader.mistake(node.span, "the realm is ASCII text without quotes and backslashes");
+    }
+    let mut seen = HashMap::new();
+    for (at, key) in settings.keys.iter().enumerate() {
+        if let Some(before) = key.hash().and_then(|hash| seen.insert(hash, at)) {
+            let (one, other) = (&settings.keys[before].consumer, &key.consumer);
+            reader.mistake(node.span, format!("{one} and {other} have the same key"));
+        }
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let settings = KeyAuth::read(node, reader)?;
+    let mut keyring = Keyring::default();
+    for key in &settings.keys {
+        keyring.add(key.hash()?);
+    }
+    let challenge = challenge(&settings);
+    Some(Arc::new(Plan { settings, keyring: Arc::new(keyring), challenge }))
+}
+
+/// RFC 9110 11.6.1. No scheme is registered for keys in other places; `ApiKey` is what others say.
+fn challenge(settings: &KeyAuth) -> String {
+    let bearer = settings.from.contains(&Place::Bearer);
+    let other = settings.from.iter().any(|place| *place != Place::Bearer);
+    let schemes = [("Bearer", bearer), ("ApiKey", other)];
+    let challenges = schemes.iter().filter(|(_, wanted)| *wanted);
+    let challenges = challenges.map(|(scheme, _)| format!("{scheme} realm=\"{}\"", settings.realm));
+    challenges.collect::<Vec<_>>().join(", ")
+}
+
+/// The digests of all keys; shared by the workers.
+#[derive(Default)]
+struct Keyring {
+    hashes: Vec<Hash>,
+    /// Places in `hashes` by the first bytes.
+    places: HashMap<u64, Vec<usize>, foldhash::fast::RandomState>,
+}
+
+impl Keyring {
+    fn add(&mut self, hash: Hash) {
+        self.places.entry(prefix(&hash)).or_default().push(self.hashes.len());
+        self.hashes.push(hash);
+    }
+
+    /// Which key this is.
+    fn find(&self, key: &[u8]) -> Option<usize> {
+        let hash = digest(key);
+        let candidates = self.places.get(&prefix(&hash))?;
+        candidates.iter().copied().find(|at| self.hashes[*at].ct_eq(&hash).into())
+    }
+}
+
+fn prefix(hash: &Hash) -> u64 {
+    hash.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
+}
+
+struct Plan {
+    settings: KeyAuth,
+    keyring: Arc<Keyring>,
+    challenge: String,
+}
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life {
+            consumers: self.settings.keys.iter().map(|key| Rc::from(&*key.consumer)).collect(),
+            keyring: self.keyring.clone(),
+            places: self.settings.from.0.clone(),
+            hide: self.settings.hide,
+            challenge: self.challenge.clone(),
+        }))
+    }
+
+    fn describe(&self) -> String {
+        let keys = self.settings.keys.len();
+        let hidden = if self.settings.hide { "" } else { ", passed on" };
+        format!("{keys} key{}{hidden}", if keys == 1 { "" } else { "s" })
+    }
+}
+
+struct Life {
+    keyring: Arc<Keyring>,
+    consumers: Vec<Rc<str>>,
+    places: Vec<Place>,
+    hide: bool,
+    challenge: String,
+}
+
+impl Filter for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        for place in &self.places {
+            let Some(found) = place.with_key(request, |key| self.keyring.find(key)) else {
+                continue;
+            };
+            return match found {
+                Some(at) => {
+                    request.consumer = Some(self.consumers[at].clone());
+                    if self.hide {
+                        place.hide(request);
+                    }
+                    Step::Continue
+                }
+                None => self.refuse("the key is not known"),
+            };
+        }
+        self.refuse("there is no key")
+    }
+}
+
+impl Life {
+    fn refuse(&self, why: &'static str) -> Step {
+        let fault = Fault::client(401, "unauthorized", why);
+        Step::Fail(fault.with_field(Known::WwwAuthenticate, &self.challenge))
+    }
+}
+
+impl Place {
+    /// Calls with the key that stands here. A key given twice is none: which one would the upstream
+    /// believe?
+    fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        match self {
+            Place::Header(name) => only(request.headers.get_all(name)).map(look),
+            Place::Bearer => {
+                only(request.headers.get_all(Known::Authorization)).and_then(bearer).map(look)
+            }
+            Place::Query(name) => {
+                let query = request.target.query()?;
+                let named = |(written, _): &QueryPair<'_>| written[..] == *name.as_bytes();
+                only(query_pairs(query).filter(named)).map(|(_, key)| look(&key))
+            }
+        }
+    }
+
+    fn hide(&self, request: &mut Request) {
+        match self {
+            Place::Header(name) => {
+                request.headers.remove(name);
+            }
+            Place::Bearer => {
+                request.headers.remove(Known::Authorization);
+            }
+            Place::Query(name) => {
+                let mut raw = request.target.raw_path().to_vec();
+                let query = request.target.query().unwrap_or_default();
+                let others = query.split(|byte| *byte == b'&');
+                for other in others.filter(|pair| !is_named(pair, name)) {
+                    raw.push(if raw.len() == request.target.raw_path().len() {
+                        b'?'
+                    } else {
+                        b'&'
+                    });
+                    raw.extend_from_slice(other);
+                }
+                // The path is the one that was read before; it cannot fail now.
+                let _ = request.target.replace(raw);
+            }
+        }
+    }
+}
+
+fn is_named(pair: &[u8], name: &str) -> bool {
+    query_pairs(pair).any(|(written, _)| written[..] == *name.as_bytes())
+}
+
+fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
+}
+
+/// `Bearer` and the token behind it (RFC 6750 2.1); the scheme has no case (RFC 9110 11.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    let token = token.trim_ascii();
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! `rate_limit`: so many requests per key and time, and a burst.
+//!
+//! Owns the generic cell rate algorithm over `exchange::Keyed`: a key's whole state is one atomic, the
+//! time at which what it has used will be paid back, and a request is one compare-and-swap. Promises
+//! that a reload forgives nobody, that memory is bounded whatever keys come, and that over any time
+//! no more is let in than `burst` plus the rate. Reads the worker's cached clock, never the system's.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use exchange::{
+    Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, Request, Response, Stage,
+    Step, WorkerContext, variables,
+};
+use settings::{Key, Node, Rate, Reader, Setting, Variable};
+use sha2::{Digest as _, Sha256};
+use wire::Known;
+
+pub(crate) const KIND: FilterKind =
+    FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
+
+/// Keys longer than this are kept as their SHA-256, so that an entry has a bounded size.
+const KEY_BYTES_MAX: usize = 64;
+/// Longest name; it is sent with every response.
+const NAME_BYTES_MAX: usize = 64;
+
+settings::record! {
+    /// Lets each key make only so many requests.
+    ///
+    /// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the rate; after a pause a
+    /// key may make `burst` requests at once. Limits with the same settings count together wherever they stand, also
+    /// after a reload: give them names to keep them apart.
+    struct RateLimit {
+        /// How many requests a key may make over time.
+        rate: Rate { example "200/s", example "10/m" },
+        /// How many requests a key may make at once; without it as many as the rate allows in a second, at least one.
+        burst: Option<u32> { in 1..=1000000, example 50 },
+        /// What requests are told apart by. Requests for which it is empty count as one key.
+        key: Key = "client_ip" { example "header.x-user", example "{consumer}-{host}" },
+        /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer usually has 64.
+        ipv6_prefix: u8 = 64 { in 1..=128 },
+        /// The status of a refusal.
+        status: u16 = 429 { in 400..=599 },
+        /// Tell clients how much is left, in `RateLimit` and `RateLimit-Policy`.
+        headers: bool = true,
+        /// Names the limit: limits of the same name and key count together, and others do not. Clients see it.
+        name: Option<String>,
+        /// How many keys are remembered. When there are more, those that were idle longest begin anew.
+        entries: u32 = 65536 { in 1..=16777216 },
+    }
+    check: check;
+}
+
+fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
+    let Some(name) = &settings.name else { return };
+    // A string of a structured field (RFC 9651 3.3.3), without what would need escapes.
+    let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && !b"\"\\".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
+        let why = format!("the name is 1 to {NAME_BYTES_MAX} ASCII characters without quotes");
+        reader.mistake(node.get("name").unwrap_or(node).span, why);
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(Plan(RateLimit::read(node, reader)?)))
+}
+
+struct Plan(RateLimit);
+
+impl Plan {
+    fn burst(&self) -> u32 {
+        let per_second = (self.0.rate.per_second() as u32).max(1);
+        self.0.burst.unwrap_or(per_second)
+    }
+
+    /// Who counts together. Neither route nor chain is in it, so that it means the same after a reload.
+    fn identity(&self) -> String {
+        let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
+        match name {
+            Some(name) => format!("rate_limit named {name} {key} {ipv6_prefix} {entries}"),
+            None => format!("rate_limit {rate} {} {key} {ipv6_prefix} {entries}", self.burst()),
+        }
+    }
+}
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let limits = KeyedLimits { entries: self.0.entries as usize, changes: 0 };
+        let name = self.0.name.as_deref().unwrap_or("default");
+        let RateLimit { rate, .. } = self.0;
+        let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
+        Stage::Filter(Rc::new(Life {
+            cells: worker.shared.get(&self.identity(), || Keyed::new(limits)),
+            gcra: Gcra::new(rate, self.burst()),
+            key: (!by_address).then(|| self.0.key.clone()),
+            ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
+            status: self.0.status,
+            policy: self
+                .0
+                .headers
+                .then(|| format!("\"{name}\";q={};w={}", rate.count, rate.per.secs())),
+            left: format!("\"{name}\";r="),
+            scratch: RefCell::default(),
+        }))
+    }
+
+    fn describe(&self) -> String {
+        format!("{} by {}, burst {}", self.0.rate, self.0.key, self.burst())
+    }
+}
+
+struct Life {
+    cells: Arc<Keyed<AtomicU64>>,
+    gcra: Gcra,
+    /// `None` where it is the client's address, which needs no text.
+    key: Option<Key>,
+    ipv6_mask: u128,
+    status: u16,
+    /// The value of RateLimit-Policy, where it is sent.
+    policy: Option<String>,
+    /// How the value of RateLimit begins.
+    left: String,
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Filter for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        let now_ns = net::clock::now_us() * 1000;
+        match self.take(request, now_ns) {
+            Verdict::Allowed(quota) => {
+                if self.policy.is_some() {
+                    request.marks.set(self, quota.pack());
+                }
+                Step::Continue
+            }
+            Verdict::Refused { quota, wait_s } => {
+                let mut fault = Fault::client(self.status, "rate_limited", "");
+                fault.retry_after_s = Some(wait_s);
+                self.tell(quota, fault.fields.get_or_insert_default());
+                Step::Fail(fault)
+            }
+        }
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        if let Some(word) = request.marks.get(self) {
+            self.tell(Quota::unpack(word), &mut response.headers);
+        }
+        Step::Continue
+    }
+}
+
+impl Life {
+    fn take(&self, request: &Request, now_ns: u64) -> Verdict {
+        let used = |key: &[u8]| {
+            self.cells.update(key, || AtomicU64::new(0), |cell| self.gcra.take(cell, now_ns))
+        };
+        match &self.key {
+            None => match request.client_ip {
+                IpAddr::V4(address) => used(&address.octets()),
+                IpAddr::V6(address) => used(&(address.to_bits() & self.ipv6_mask).to_be_bytes()),
+            },
+            Some(key) => {
+                let key = variables::key(key, request);
+                if key.len() > KEY_BYTES_MAX { used(&Sha256::digest(&*key)) } else { used(&key) }
+            }
+        }
+    }
+
+    /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and what is left of it for how long.
+    fn tell(&self, quota: Quota, headers: &mut Headers) {
+        let Some(policy) = &self.policy else { return };
+        let mut value = self.scratch.borrow_mut();
+        let mut number = itoa::Buffer::new();
+        value.clear();
+        value.extend_from_slice(self.left.as_bytes());
+        value.extend_from_slice(number.format(quota.left).as_bytes());
+        value.extend_from_slice(b";t=");
+        value.extend_from_slice(number.format(quota.full_in_s).as_bytes());
+        headers.append(Known::RateLimitPolicy, policy);
+        headers.append(Known::RateLimit, &*value);
+    }
+}
+
+/// The generic cell rate algorithm, as "virtual scheduling" (ITU-T I.371).
+#[derive(Clone, Copy, Debug)]
+struct Gcra {
+    /// What one request costs.
+    interval_ns: u64,
+    /// How far ahead of the clock a key may be.
+    burst_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed(Quota),
+    Refused { quota: Quota, wait_s: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quota {
+    /// Requests that would be let in now.
+    left: u32,
+    /// Until `left` is the whole burst again.
+    full_in_s: u32,
+}
+
+impl Quota {
+    fn pack(self) -> u64 {
+        u64::from(self.left) << 32 | u64::from(self.full_in_s)
+    }
+
+    fn unpack(word: u64) -> Quota {
+        Quota { left: (word >> 32) as u32, full_in_s: word as u32 }
+    }
+}
+
+impl Gcra {
+    fn new(rate: Rate, burst: u32) -> Gcra {
+        let interval_ns = (rate.interval().as_nanos() as u64).max(1);
+        Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst) }
+    }
+
+    /// Takes one request out of a cell, which holds the time when everything taken is paid back.
+    fn take(&self, cell: &AtomicU64, now_ns: u64) -> Verdict {
+        let mut seen = cell.load(Ordering::Relaxed);
+        loop {
+            let paid_at = seen.max(now_ns) + self.interval_ns;
+            let debt = paid_at - now_ns;
+            if debt > self.burst_ns {
+                let full_in_s = seconds(seen.saturating_sub(now_ns));
+                let quota = Quota { left: 0, full_in_s };
+                return Verdict::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
+            }
+            // Nothing else is published with the cell, so no order is asked for.
+            match cell.compare_exchange_weak(seen, paid_at, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => {
+                    let left = ((self.burst_ns - debt) / self.interval_ns) as u32;
+                    return Verdict::Allowed(Quota { left, full_in_s: seconds(debt) });
+                }
+                Err(newer) => seen = newer,
+            }
+        }
+    }
+}
+
+/// Rounded up: whoever waits that long has waited enough.
+fn seconds(ns: u64) -> u32 {
+    u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! What the tests of the filters share: a worker's context, requests, and a filter out of its settings.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use exchange::{
+    Fault, Filter, FilterKind, FilterPlan, Headers, Local, Request, Response, Shared, Stage, Step,
+    Target, WorkerContext,
+};
+use settings::{Node, Reader, Report};
+use telemetry::Telemetry;
+use wire::Method;
+
+pub(crate) fn context() -> WorkerContext {
+    WorkerContext {
+        index: 0,
+        workers: 1,
+        telemetry: Arc::new(Telemetry::new()),
+        shared: Arc::new(Shared::default()),
+        local: Rc::new(Local::default()),
+    }
+}
+
+/// The plan of these settings, or the mistakes in them.
+pub(crate) fn plan(kind: &FilterKind, node: &Node) -> Result<Arc<dyn FilterPlan>, String> {
+    let mut report = Report::new();
+    let plan = (kind.read)(node, &mut Reader::new(&mut report));
+    match plan {
+        Some(plan) if report.is_empty() => Ok(plan),
+        _ => Err(report.render()),
+    }
+}
+
+pub(crate) fn filter_in(kind: &FilterKind, node: &Node, context: &WorkerContext) -> Rc<dyn Filter> {
+    match plan(kind, node).unwrap().build(context) {
+        Stage::Filter(filter) => filter,
+        Stage::Surround(_) => panic!("not a filter"),
+    }
+}
+
+pub(crate) fn filter(kind: &FilterKind, node: &Node) -> Rc<dyn Filter> {
+    filter_in(kind, node, &context())
+}
+
+pub(crate) fn get(target: &str, headers: &[(&str, &str)]) -> Request {
+    let mut fields = Headers::new();
+    for (name, value) in headers {
+        fields.append(*name, *value);
+    }
+    let target = Target::new(Bytes::copy_from_slice(target.as_bytes())).unwrap();
+    Request::made_up(Method::Get, target, fields)
+}
+
+/// What a hook did, where it may only go on or fail.
+pub(crate) fn passed(step: Step) -> Result<(), Fault> {
+    match step {
+        Step::Continue => Ok(()),
+        Step::Fail(fault) => Err(fault),
+        Step::Respond(response) => panic!("answered {}", response.status),
+        Step::Wait => panic!("waits"),
+    }
+}
+
+/// The fault as the client sees it.
+pub(crate) fn rendered(fault: &Fault) -> Response {
+    exchange::problem::render(fault, None, &exchange::problem::ErrorPages::default())
+}
+
+/// The mistakes of settings that must not be accepted.
+pub(crate) fn mistakes(kind: &FilterKind, node: &Node) -> String {
+    match plan(kind, node) {
+        Ok(_) => panic!("accepted"),
+        Err(report) => report,
+    }
+}
