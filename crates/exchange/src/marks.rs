@@ -15,10 +15,14 @@ impl Marks {
     /// Leaves a word, in place of the one left before.
     pub fn set<F>(&mut self, owner: &F, word: u64) {
         let owner = std::ptr::from_ref(owner).addr();
-        match self.first.iter_mut().chain(&mut self.more).find(|(known, _)| *known == owner) {
-            Some((_, kept)) => *kept = word,
-            None if self.first.is_none() => self.first = Some((owner, word)),
-            None => self.more.push((owner, word)),
+        if let Some((_, kept)) =
+            self.first.iter_mut().chain(&mut self.more).find(|(known, _)| *known == owner)
+        {
+            *kept = word;
+        } else if self.first.is_none() {
+            self.first = Some((owner, word));
+        } else {
+            self.more.push((owner, word));
         }
     }
 
