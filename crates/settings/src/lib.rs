@@ -113,5 +113,5 @@ pub use verify::{verify, verify_defs};
 #[doc(hidden)]
 pub mod macros {
     pub use crate::choice::{chosen, yes};
-    pub use crate::record::{Fields, accepts, key};
+    pub use crate::record::{Fields, Range, accepts, key};
 }

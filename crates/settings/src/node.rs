@@ -50,6 +50,8 @@ pub enum Value {
     List(Vec<Node>),
     /// In the order written. The reader of documents refuses repeated keys.
     Map(Vec<(MapKey, Node)>),
+    /// What stood here was wrong and has been reported: reading it fails without another mistake.
+    Broken,
 }
 
 /// The text of a scalar. Which type it has is decided by the setting that reads it.
@@ -140,7 +142,7 @@ impl Node {
     /// The same tree as JSON, for schemas and for showing; numbers and truth values as YAML's core schema reads them.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
-            Value::Null => serde_json::Value::Null,
+            Value::Null | Value::Broken => serde_json::Value::Null,
             Value::Scalar(scalar) => scalar_to_json(scalar),
             Value::List(items) => items.iter().map(Node::to_json).collect(),
             Value::Map(entries) => {
@@ -152,7 +154,7 @@ impl Node {
     /// What a mistake says it found here.
     pub(crate) fn found(&self) -> String {
         match &self.value {
-            Value::Null => "nothing".to_owned(),
+            Value::Null | Value::Broken => "nothing".to_owned(),
             Value::Scalar(scalar) => quote(scalar.shown()),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),

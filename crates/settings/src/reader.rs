@@ -33,8 +33,12 @@ impl<'a> Reader<'a> {
         self.report.mistake(span, message)
     }
 
-    /// Reports that this node is not what is wanted here: `expected a list, found "x"`.
+    /// Reports that this node is not what is wanted here: `expected a list, found "x"`. Of a node that was reported
+    /// already nothing more is said.
     pub fn expected(&mut self, node: &Node, what: &str) -> &mut Mistake {
+        if node.value == Value::Broken {
+            return self.report.unsaid();
+        }
         self.report.mistake(node.span, format!("expected {what}, found {}", node.found()))
     }
 

@@ -119,8 +119,10 @@ macro_rules! record {
                 let _fields = $crate::macros::Fields::open(node, KEYS, LATER, SHORT, reader)?;
                 $(
                     let default: Option<$crate::Node> = None $(.or(Some($crate::node!($default))))?;
-                    let $field: Option<$ty> = _fields.read(stringify!($field), default, reader);
-                    $($crate::record! { @check $field _fields reader $($opts)* })?
+                    let range: $crate::macros::Range<$ty> =
+                        None $(.or($crate::record! { @range $($opts)* }))?;
+                    let $field: Option<$ty> =
+                        _fields.read(stringify!($field), default, range, reader);
                 )*
                 let this = $name { $($field: $field?),* };
                 $(if reader.report().len() == _before {
@@ -144,14 +146,14 @@ macro_rules! record {
         $($crate::record! { @describe $out [$ty] $($rest)* })?
     };
 
-    (@check $field:ident $fields:ident $reader:ident) => {};
-    (@check $field:ident $fields:ident $reader:ident in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
-        let $field = $fields.within(
-            stringify!($field), $field, &$crate::node!($low), &$crate::node!($high), $reader);
-        $($crate::record! { @check $field $fields $reader $($rest)* })?
+    (@range) => { None };
+    (@range in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
+        Some(($crate::node!($low), $crate::node!($high), |value, low, high| {
+            value >= low && value <= high
+        }))
     };
-    (@check $field:ident $fields:ident $reader:ident example $e:tt $(, $($rest:tt)*)?) => {
-        $($crate::record! { @check $field $fields $reader $($rest)* })?
+    (@range example $example:tt $(, $($rest:tt)*)?) => {
+        None $(.or($crate::record! { @range $($rest)* }))?
     };
 }
 
@@ -211,11 +213,15 @@ impl<'n> Fields<'n> {
         &self,
         field: &'static str,
         default: Option<Node>,
+        range: Range<T>,
         reader: &mut Reader<'_>,
     ) -> Option<T> {
         let name = key(field);
         let written = self.written(name);
-        if let Some(value) = written.and_then(|written| T::read(written, reader)) {
+        if let Some(written) = written
+            && let Some(value) = T::read(written, reader)
+        {
+            self.check_range(name, written, &value, range, reader);
             return Some(value);
         }
         if let Some(default) = default {
@@ -228,27 +234,26 @@ impl<'n> Fields<'n> {
         value
     }
 
-    /// Refuses a written value outside its range. The bounds are read as if the user had typed them.
-    pub fn within<T: Setting + PartialOrd>(
+    /// The bounds are read as if the user had typed them.
+    fn check_range<T: Setting>(
         &self,
-        field: &'static str,
-        value: Option<T>,
-        low: &Node,
-        high: &Node,
+        name: &str,
+        written: &Node,
+        value: &T,
+        range: Range<T>,
         reader: &mut Reader<'_>,
-    ) -> Option<T> {
-        let value = value?;
-        let Some(written) = self.written(key(field)).filter(|node| !node.is_null()) else {
-            return Some(value);
-        };
-        if value >= T::read(low, reader)? && value <= T::read(high, reader)? {
-            return Some(value);
+    ) {
+        let Some((low, high, within)) = range else { return };
+        let bounds = T::read(&low, reader).zip(T::read(&high, reader));
+        if !written.is_null() && bounds.is_some_and(|(low, high)| !within(value, &low, &high)) {
+            let outside = outside(written, &low, &high);
+            reader.mistake(written.span, format!("{name} {outside}"));
         }
-        let outside = outside(written, low, high);
-        reader.mistake(written.span, format!("{} {outside}", key(field)));
-        Some(value)
     }
 }
+
+/// The bounds of a field as declared, and how to tell whether a value is within them.
+pub type Range<T> = Option<(Node, Node, fn(&T, &T, &T) -> bool)>;
 
 fn outside(written: &Node, low: &Node, high: &Node) -> String {
     let (low, high) = (low.text().unwrap_or_default(), high.text().unwrap_or_default());

@@ -12,7 +12,7 @@ use crate::node::{SourceId, Span, quote};
 pub const MISTAKES_KEPT: usize = 200;
 
 /// One thing that is wrong and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mistake {
     pub span: Span,
     /// One sentence, no full stop.
@@ -42,6 +42,8 @@ pub struct Report {
     pub(crate) documents: Vec<Document>,
     mistakes: Vec<Mistake>,
     left_out: usize,
+    /// Where what nobody has to read is written.
+    unsaid: Mistake,
     pub(crate) masked: Vec<Span>,
 }
 
@@ -155,6 +157,10 @@ impl Report {
         sorted.sort_by_key(|mistake| mistake.span);
         sorted.dedup();
         sorted
+    }
+
+    pub(crate) fn unsaid(&mut self) -> &mut Mistake {
+        &mut self.unsaid
     }
 
     pub(crate) fn left_out(&self) -> usize {

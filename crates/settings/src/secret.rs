@@ -43,7 +43,10 @@ impl Setting for Secret {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.value {
             Value::Scalar(scalar) => {
-                reader.report().mask(node.span);
+                // What was typed as `${NAME}` is no secret.
+                if scalar.typed.is_none() {
+                    reader.report().mask(node.span);
+                }
                 if scalar.text.is_empty() {
                     reader.mistake(node.span, "the secret is empty");
                     return None;

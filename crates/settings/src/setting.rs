@@ -40,8 +40,12 @@ impl Setting for bool {
         match reader.scalar(node, "true or false")? {
             scalar if scalar.untyped() && scalar.text == "true" => Some(true),
             scalar if scalar.untyped() && scalar.text == "false" => Some(false),
-            _ => {
-                reader.expected(node, "true or false");
+            scalar => {
+                let quoted = !scalar.untyped();
+                let mistake = reader.expected(node, "true or false");
+                if quoted {
+                    mistake.help("a truth value is written without quotes");
+                }
                 None
             }
         }
@@ -147,6 +151,18 @@ mod tests {
             assert!(read::<f64>(&Node::plain(text)).is_err(), "{text}");
         }
         assert!(read::<u16>(&Node::quoted("80")).unwrap_err().contains("without quotes"));
+    }
+
+    #[test]
+    fn what_is_broken_was_said_already() {
+        let mut report = crate::Report::new();
+        let broken = Node::made(Value::Broken);
+        let mut reader = crate::Reader::new(&mut report);
+        assert!(<u16 as crate::Setting>::read(&broken, &mut reader).is_none());
+        assert!(<Vec<u16> as crate::Setting>::read(&broken, &mut reader).is_none());
+        assert!(<crate::Secret as crate::Setting>::read(&broken, &mut reader).is_none());
+        assert!(<crate::Duration as crate::Setting>::read(&broken, &mut reader).is_none());
+        assert!(report.is_empty(), "{report}");
     }
 
     #[test]
