@@ -1,1 +1,30 @@
-//! upstream
+//! The handler `upstream`: balancing, health, retries.
+//!
+//! Owns which server gets a request, what is known of servers, and whether a failed request is tried
+//! again; what goes over a connection is `exchange::client`'s. State is keyed by the upstream's name
+//! and outlives Plans. Wiring: hold [`Upstreams::of`] the process's shared state, call
+//! [`Upstreams::apply`] with every new Plan before its workers build their handlers, offer [`KIND`] to
+//! the configuration, and run [`control::run`] on the control thread.
+
+mod balance;
+mod budget;
+mod cluster;
+mod dice;
+mod handler;
+mod limits;
+mod local;
+mod member;
+mod replay;
+mod ring;
+mod settings;
+mod upstreams;
+mod view;
+
+pub use cluster::Cluster;
+pub use handler::KIND;
+pub use member::State;
+pub use settings::{
+    Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,
+    ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
+};
+pub use upstreams::Upstreams;

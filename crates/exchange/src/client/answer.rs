@@ -22,7 +22,7 @@ use super::limits::{INLINE_BODY, INTERIM_MAX, KEPT_SCRATCH};
 use super::pool::Lease;
 use super::sender::{Sender, Sending};
 use super::tunnel;
-use crate::{Body, Fault, Headers, Request, Response};
+use crate::{Body, Fault, Headers, Request, Response, Retry};
 
 thread_local! {
     /// Where heads are written: one buffer per worker, warm in the cache.
@@ -38,8 +38,12 @@ pub async fn exchange(
     call: &Call<'_>,
 ) -> Result<Response, Fault> {
     let mut link = Link::begin(lease, request, body, call);
-    let (head, headers) = poll_fn(|cx| link.poll_head(cx, request)).await?;
-    link.answer(head, headers, request)
+    match poll_fn(|cx| link.poll_head(cx, request)).await {
+        Ok((head, headers)) => link.answer(head, headers, request),
+        // The client has been sent hints of an answer that will not come: it shall not get another.
+        Err(fault) if link.informed => Err(Fault { retry: Retry::Never, ..fault }),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// A connection with the exchange it carries.
@@ -50,8 +54,9 @@ pub(super) struct Link {
     wait: Wait,
     /// Whether the server took any byte of the request.
     sent: bool,
-    /// Interim responses so far.
+    /// Interim responses so far, and whether one was passed on.
     interim: u32,
+    informed: bool,
     /// The beginning of a head that is not whole yet.
     partial: BytesMut,
     /// What was received and not read yet.
@@ -71,6 +76,7 @@ impl Link {
             wait: Wait::Nothing,
             sent: false,
             interim: 0,
+            informed: false,
             partial: BytesMut::new(),
             received: Bytes::new(),
             reusable: false,
@@ -236,6 +242,7 @@ impl Link {
                 let mut hints = headers;
                 strip(&mut hints, false);
                 request.inform(103, &hints);
+                self.informed = true;
             }
         }
         Ok(None)

@@ -55,6 +55,7 @@ pub struct PoolState {
 
 struct Metrics {
     active: Arc<Lane<Gauge>>,
+    in_flight: Arc<Lane<Gauge>>,
     idle: Arc<Lane<Gauge>>,
     parked: Arc<Lane<Gauge>>,
     reuses: Arc<Lane<Counter>>,
@@ -74,6 +75,11 @@ impl Metrics {
         };
         Metrics {
             active: gauge("active"),
+            in_flight: telemetry.worker_gauge(
+                context.index,
+                &families::UPSTREAM_IN_FLIGHT,
+                &[upstream],
+            ),
             idle: gauge("idle"),
             parked: gauge("parked"),
             reuses: telemetry.worker_counter(
@@ -158,6 +164,11 @@ impl Pool {
         PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
     }
 
+    /// Takes the bounds of a new Plan.
+    pub fn set_limits(&self, limits: PoolLimits) {
+        self.limits.set(limits);
+    }
+
     pub fn destination(&self) -> &Destination {
         &self.destination
     }
@@ -172,7 +183,7 @@ impl Pool {
                 && now < connection.retires
             {
                 self.metrics.reuses.inc();
-                return Some(self.lease(connection));
+                return Some(self.lease(Some(connection)));
             }
         }
         while let Some(parked) = self.parking.take() {
@@ -185,7 +196,7 @@ impl Pool {
                 self.metrics.reuses.inc();
                 let mut connection = Box::new(Connection::new(stream, parked.retires));
                 connection.requests = parked.requests;
-                return Some(self.lease(connection));
+                return Some(self.lease(Some(connection)));
             }
         }
         None
@@ -204,16 +215,28 @@ impl Pool {
 
     fn count_active(&self, change: i64) {
         self.metrics.active.add(change);
+        self.metrics.in_flight.add(change);
         self.parking.active[self.worker].add(change);
     }
 
-    fn lease(self: &Rc<Self>, connection: Box<Connection>) -> Lease {
+    fn lease(self: &Rc<Self>, connection: Option<Box<Connection>>) -> Lease {
         self.count_active(1);
-        Lease { connection: Some(connection), pool: self.clone() }
+        Lease { connection, pool: self.clone() }
+    }
+
+    /// Requests of this worker under way, those that wait for a connection included.
+    pub fn active(&self) -> i64 {
+        self.parking.active[self.worker].get()
+    }
+
+    /// The same of all workers.
+    pub fn active_everywhere(&self) -> i64 {
+        self.parking.active.iter().map(|lane| lane.get()).sum()
     }
 
     /// A new connection.
     pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
+        let mut lease = self.lease(None);
         let connecting = async {
             match &self.destination {
                 Destination::Tcp(address) => Stream::connect_tcp(*address).await,
@@ -227,7 +250,8 @@ impl Pool {
         };
         self.metrics.connected(outcome.as_ref().map(|_| ()));
         let retires = clock::now().after(self.jittered(self.limits.get().max_age));
-        Ok(self.lease(Box::new(Connection::new(outcome?, retires))))
+        lease.connection = Some(Box::new(Connection::new(outcome?, retires)));
+        Ok(lease)
     }
 
     /// Keeps a connection for the next request.
@@ -328,7 +352,6 @@ impl Lease {
     /// Gives the connection back for the next request.
     pub(super) fn give_back(mut self) {
         if let Some(connection) = self.connection.take() {
-            self.pool.count_active(-1);
             self.pool.keep(connection);
         }
     }
@@ -336,8 +359,6 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if self.connection.take().is_some() {
-            self.pool.count_active(-1);
-        }
+        self.pool.count_active(-1);
     }
 }

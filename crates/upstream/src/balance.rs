@@ -1,0 +1,160 @@
+//! Which server gets a request.
+//!
+//! Reads the view and this worker's measurements; never allocates, and looks at two servers only
+//! where the method allows it. A server that was tried already, is full, or starts slowly and is not
+//! up yet is passed over.
+
+use std::rc::Rc;
+
+use exchange::{Request, variables};
+
+use crate::dice::Dice;
+use crate::ring;
+use crate::settings::Balance;
+use crate::view::{Peer, View};
+
+/// One choice to be made.
+pub(crate) struct Choice<'a> {
+    pub(crate) view: &'a View,
+    pub(crate) dice: &'a Dice,
+    /// Servers this request has been sent to before.
+    pub(crate) tried: &'a [Rc<Peer>],
+    pub(crate) now_us: u64,
+}
+
+impl<'a> Choice<'a> {
+    /// A server in rotation for the request.
+    pub(crate) fn pick(&self, request: &Request) -> Option<&'a Rc<Peer>> {
+        let usable = &self.view.usable;
+        let at = match usable.as_slice() {
+            [] => return None,
+            [only] => *only,
+            _ => match &self.view.settings.balance {
+                Balance::P2c => return self.two_choices(),
+                Balance::Random => return self.random(),
+                Balance::RoundRobin => return self.round_robin(),
+                Balance::LeastRequests => return self.least_requests(),
+                Balance::Hash(key) => {
+                    let key = ring::hash(&variables::key(key, request));
+                    let ring = self.view.ring()?;
+                    ring.find(key, |at| self.view.is_usable[at] && self.is_open(at))?
+                }
+            },
+        };
+        self.is_open(at).then(|| &self.view.peers[at])
+    }
+
+    /// A server whose time out is over and that nobody tries yet; it is claimed by this.
+    pub(crate) fn trial(&self) -> Option<&'a Rc<Peer>> {
+        let open = self.view.trials.iter().copied().filter(|&at| self.is_open(at));
+        open.map(|at| &self.view.peers[at]).find(|peer| peer.member.standing.claim_trial())
+    }
+
+    fn is_open(&self, at: usize) -> bool {
+        let peer = &self.view.peers[at];
+        !self.tried.iter().any(|tried| tried.member.destination == peer.member.destination)
+            && peer.has_room()
+    }
+
+    /// Whether a server takes this request, if it is still starting slowly.
+    fn is_warm(&self, at: usize) -> bool {
+        let slow_start_ms = self.view.slow_start_ms;
+        if slow_start_ms == 0 {
+            return true;
+        }
+        let warmth = self.view.peers[at].warmth(slow_start_ms, self.now_us / 1000);
+        warmth >= 1.0 || self.dice.share() < warmth
+    }
+
+    /// A server by weight, open or not.
+    fn draw(&self) -> usize {
+        let view = self.view;
+        let place = match view.weight_sums.last() {
+            None => self.dice.below(view.usable.len()),
+            Some(sum) => {
+                let ticket = self.dice.below(usize::try_from(*sum).unwrap_or(usize::MAX)) as u64;
+                view.weight_sums.partition_point(|sum| *sum <= ticket)
+            }
+        };
+        view.usable[place]
+    }
+
+    /// An open server, whatever its weight, if the draws found none.
+    fn any_open(&self) -> Option<usize> {
+        let usable = &self.view.usable;
+        let from = self.dice.below(usable.len());
+        let (before, after) = usable.split_at(from);
+        after.iter().chain(before).copied().find(|&at| self.is_open(at))
+    }
+
+    fn random(&self) -> Option<&'a Rc<Peer>> {
+        let drawn = (0..3).map(|_| self.draw()).find(|&at| self.is_open(at) && self.is_warm(at));
+        drawn.or_else(|| self.any_open()).map(|at| &self.view.peers[at])
+    }
+
+    /// Power of two choices: nearly as good as the best, without looking at all, and workers that
+    /// know only their own requests do not all run to the same server.
+    fn two_choices(&self) -> Option<&'a Rc<Peer>> {
+        let first = self.draw();
+        let mut second = self.draw();
+        if second == first && self.view.weight_sums.is_empty() {
+            // Another one, so that two servers are compared: the next on the list.
+            let usable = &self.view.usable;
+            let place = usable.partition_point(|&at| at <= first);
+            second = usable[place % usable.len()];
+        }
+        let takes = |at| self.is_open(at) && self.is_warm(at);
+        let at = match (takes(first), takes(second)) {
+            (true, true) => {
+                let load = |at: usize| self.view.peers[at].stats.load(self.now_us);
+                if load(second) < load(first) { second } else { first }
+            }
+            (true, false) => first,
+            (false, true) => second,
+            (false, false) => self.any_open()?,
+        };
+        Some(&self.view.peers[at])
+    }
+
+    /// Smooth weighted round robin: everybody gains his weight, the richest is picked and pays all.
+    fn round_robin(&self) -> Option<&'a Rc<Peer>> {
+        let mut total = 0;
+        let mut best: Option<&Rc<Peer>> = None;
+        for &at in &self.view.usable {
+            if !self.is_open(at) {
+                continue;
+            }
+            let peer = &self.view.peers[at];
+            let warmth = peer.warmth(self.view.slow_start_ms, self.now_us / 1000);
+            let weight = ((f64::from(peer.member.weight) * warmth * 100.0) as i64).max(1);
+            peer.stats.turn.set(peer.stats.turn.get() + weight);
+            total += weight;
+            if best.is_none_or(|best| peer.stats.turn.get() > best.stats.turn.get()) {
+                best = Some(peer);
+            }
+        }
+        let best = best?;
+        best.stats.turn.set(best.stats.turn.get() - total);
+        Some(best)
+    }
+
+    fn least_requests(&self) -> Option<&'a Rc<Peer>> {
+        let usable = &self.view.usable;
+        // Equals are met in turn, not always the first.
+        let (before, after) = usable.split_at(self.dice.below(usable.len()));
+        let mut best: Option<(f64, &Rc<Peer>)> = None;
+        for &at in after.iter().chain(before) {
+            if !self.is_open(at) {
+                continue;
+            }
+            let peer = &self.view.peers[at];
+            let warmth = peer.warmth(self.view.slow_start_ms, self.now_us / 1000);
+            let active = (peer.stats.pool.active_everywhere() + 1) as f64;
+            let load = active / (f64::from(peer.member.weight) * warmth);
+            if best.is_none_or(|(least, _)| load < least) {
+                best = Some((load, peer));
+            }
+        }
+        best.map(|(_, peer)| peer)
+    }
+}

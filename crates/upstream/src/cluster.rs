@@ -1,0 +1,306 @@
+//! One upstream as all workers share it: its settings, its members and their standing.
+//!
+//! Keyed by the upstream's name, it outlives Plans; members are a live set that changes without one
+//! (seam 10): names are resolved again, servers fail and return. Every change raises `version`, which
+//! is all a worker looks at per request; the lock is taken by a worker only after a change.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use exchange::client::Destination;
+use settings::{Address, Host};
+use telemetry::log::Level;
+use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
+use tokio::sync::Notify;
+
+use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX};
+use crate::member::{Member, Standing, State};
+use crate::ring::Ring;
+use crate::settings::{Balance, EjectionSettings, UpstreamSettings};
+
+/// One upstream.
+pub struct Cluster {
+    pub(crate) name: Box<str>,
+    /// Tells this cluster from a later one of the same name.
+    pub(crate) id: u64,
+    version: AtomicU64,
+    inside: Mutex<Inside>,
+    /// Members or settings have changed: for the control thread.
+    pub(crate) reshaped: Notify,
+    telemetry: Arc<Telemetry>,
+}
+
+struct Inside {
+    settings: Arc<UpstreamSettings>,
+    /// What the names among the servers stand for now.
+    resolved: BTreeMap<Address, Vec<Destination>>,
+    members: Arc<Members>,
+    /// Gauges of servers in rotation; one that nobody holds is gone.
+    gauges: BTreeMap<Arc<str>, Arc<SharedGauge>>,
+}
+
+/// The members of a cluster at one time.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    pub(crate) list: Vec<Arc<Member>>,
+    /// Where `balance` is a hash.
+    pub(crate) ring: Option<Ring>,
+}
+
+/// A consistent look at a cluster.
+pub(crate) struct Snapshot {
+    pub(crate) version: u64,
+    pub(crate) settings: Arc<UpstreamSettings>,
+    pub(crate) members: Arc<Members>,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        name: &str,
+        settings: UpstreamSettings,
+        telemetry: Arc<Telemetry>,
+    ) -> Cluster {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let cluster = Cluster {
+            name: name.into(),
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            version: AtomicU64::new(0),
+            inside: Mutex::new(Inside {
+                settings: Arc::new(settings),
+                resolved: BTreeMap::new(),
+                members: Arc::default(),
+                gauges: BTreeMap::new(),
+            }),
+            reshaped: Notify::new(),
+            telemetry,
+        };
+        cluster.reshape(&mut cluster.inside());
+        cluster
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let inside = self.inside();
+        Snapshot {
+            version: self.version(),
+            settings: inside.settings.clone(),
+            members: inside.members.clone(),
+        }
+    }
+
+    /// Takes the settings of a new Plan; standing and connections of servers that stay are kept.
+    pub(crate) fn apply(&self, settings: &UpstreamSettings) {
+        let mut inside = self.inside();
+        if *inside.settings == *settings {
+            return;
+        }
+        if settings.health.is_none() {
+            // Nobody would ever say that they are well again.
+            for member in &inside.members.list {
+                member.standing.unhealthy.store(false, Ordering::Relaxed);
+            }
+        }
+        inside.settings = Arc::new(settings.clone());
+        self.reshape(&mut inside);
+    }
+
+    /// Says what the name of a server stands for now.
+    pub(crate) fn resolve(&self, server: &Address, mut addresses: Vec<Destination>) {
+        addresses.truncate(ADDRESSES_PER_NAME);
+        let mut inside = self.inside();
+        if inside.resolved.get(server) != Some(&addresses) {
+            inside.resolved.insert(server.clone(), addresses);
+            self.reshape(&mut inside);
+        }
+    }
+
+    /// Makes the members anew out of settings and resolved names.
+    fn reshape(&self, inside: &mut Inside) {
+        let settings = inside.settings.clone();
+        let former = inside.members.clone();
+        let mut list: Vec<Arc<Member>> = Vec::new();
+        for server in &settings.servers {
+            let text: Arc<str> = server.address.to_string().into();
+            let destinations = match &server.address {
+                Address::Unix(path) => vec![Destination::Unix(path.clone())],
+                Address::Tcp { host: Host::Name(_), .. } => {
+                    inside.resolved.get(&server.address).cloned().unwrap_or_default()
+                }
+                address => address.socket_addr().map(Destination::Tcp).into_iter().collect(),
+            };
+            for destination in destinations {
+                if list.iter().any(|member| member.destination == destination) {
+                    continue; // two names for one server
+                }
+                let known = former.list.iter().find(|member| member.destination == destination);
+                list.push(Arc::new(Member {
+                    server: text.clone(),
+                    name: destination.to_string().into(),
+                    destination,
+                    weight: server.weight,
+                    backup: server.backup,
+                    max_connections: server.max_connections,
+                    standing: known.map_or_else(Arc::default, |member| member.standing.clone()),
+                }));
+            }
+        }
+        inside
+            .resolved
+            .retain(|address, _| settings.servers.iter().any(|server| server.address == *address));
+        let ring = matches!(settings.balance, Balance::Hash(_))
+            .then(|| Ring::new(list.iter().map(|member| (&*member.name, member.weight))));
+        inside.gauges = list
+            .iter()
+            .map(|member| {
+                let labels = [&*self.name, &*member.name];
+                let gauge = self.telemetry.gauge(&families::UPSTREAM_HEALTHY, &labels);
+                (member.name.clone(), gauge)
+            })
+            .collect();
+        inside.members = Arc::new(Members { list, ring });
+        for member in &inside.members.list {
+            show(inside, member);
+        }
+        self.changed();
+        self.reshaped.notify_one();
+    }
+
+    /// What active checks say of a server from now on.
+    pub(crate) fn set_checked(&self, member: &Member, healthy: bool, now_ms: u64, why: &str) {
+        let inside = self.inside();
+        let standing = &member.standing;
+        if standing.unhealthy.swap(!healthy, Ordering::Relaxed) != healthy {
+            return;
+        }
+        if healthy {
+            standing.returned_ms.store(now_ms, Ordering::Relaxed);
+            self.say(Level::Info, "a server is healthy again", member, why);
+        } else {
+            self.say(Level::Warn, "a server is unhealthy", member, why);
+        }
+        show(&inside, member);
+        self.changed();
+    }
+
+    /// Counts a failure of a server; takes it out of rotation when they are too many in a row, unless
+    /// too many others are out already.
+    pub(crate) fn failed(
+        &self,
+        member: &Member,
+        rules: &EjectionSettings,
+        was_trial: bool,
+        now_ms: u64,
+    ) {
+        let standing = &member.standing;
+        let failures = standing.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let out = standing.ejected_until_ms.load(Ordering::Relaxed) != 0;
+        if rules.failures == 0 || (out && !was_trial) || (!was_trial && failures < rules.failures) {
+            return;
+        }
+        let inside = self.inside();
+        if !was_trial && !may_eject(&inside.members, rules) {
+            return;
+        }
+        let times = standing.ejections.fetch_add(1, Ordering::Relaxed);
+        let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX).min(EJECTION_FACTOR_MAX);
+        let out_ms = rules.ejected_for.as_millis_u64().saturating_mul(u64::from(factor));
+        standing.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
+        standing.failures.store(0, Ordering::Relaxed);
+        self.ejections(member).inc();
+        self.say(Level::Warn, "a server is ejected for its failures", member, "");
+        show(&inside, member);
+        self.changed();
+    }
+
+    /// Counts a success, which ends a row of failures and, on trial, the time out.
+    pub(crate) fn succeeded(
+        &self,
+        member: &Member,
+        rules: &EjectionSettings,
+        was_trial: bool,
+        now_ms: u64,
+    ) {
+        let standing = &member.standing;
+        // Most often there is nothing to write, and a write would be seen by every worker.
+        if standing.failures.load(Ordering::Relaxed) != 0 {
+            standing.failures.store(0, Ordering::Relaxed);
+        }
+        if !was_trial {
+            if standing.ejections.load(Ordering::Relaxed) != 0 {
+                forgive(standing, rules, now_ms);
+            }
+            return;
+        }
+        let inside = self.inside();
+        standing.ejected_until_ms.store(0, Ordering::Relaxed);
+        standing.returned_ms.store(now_ms, Ordering::Relaxed);
+        self.say(Level::Info, "an ejected server is back", member, "");
+        show(&inside, member);
+        self.changed();
+    }
+
+    fn ejections(&self, member: &Member) -> Arc<SharedCounter> {
+        self.telemetry.counter(&families::UPSTREAM_EJECTIONS, &[&self.name, &member.name])
+    }
+
+    fn say(&self, level: Level, message: &str, member: &Member, why: &str) {
+        let (upstream, server) = (&*self.name, &*member.name);
+        if why.is_empty() {
+            telemetry::event!(level, message, upstream = upstream, server = server);
+        } else {
+            telemetry::event!(level, message, upstream = upstream, server = server, why = why);
+        }
+    }
+
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+}
+
+/// Forgets earlier ejections of a server that has been back for as long as it was out at first.
+fn forgive(standing: &Standing, rules: &EjectionSettings, now_ms: u64) {
+    let back_ms = now_ms.saturating_sub(standing.returned_ms.load(Ordering::Relaxed));
+    let is_in = standing.ejected_until_ms.load(Ordering::Relaxed) == 0;
+    if is_in && back_ms >= rules.ejected_for.as_millis_u64() {
+        standing.ejections.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Whether one more server may be out for its failures.
+fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
+    let out = members
+        .list
+        .iter()
+        .filter(|member| member.standing.ejected_until_ms.load(Ordering::Relaxed) != 0)
+        .count();
+    let allowed = (members.list.len() as f64 * rules.max_ejected.fraction()).floor();
+    ((out + 1) as f64) <= allowed
+}
+
+/// Shows whether a server is in rotation.
+fn show(inside: &Inside, member: &Member) {
+    if let Some(gauge) = inside.gauges.get(&member.name) {
+        // Time alone does not end an ejection here: a trial does.
+        gauge.set(i64::from(member.standing.state(0) == State::Healthy));
+    }
+}
+
+impl Standing {
+    /// The moment at which the state changes by itself, if it does.
+    pub(crate) fn turns_at_ms(&self, now_ms: u64) -> Option<u64> {
+        let until_ms = self.ejected_until_ms.load(Ordering::Relaxed);
+        (until_ms > now_ms).then_some(until_ms)
+    }
+}

@@ -1,0 +1,222 @@
+//! The handler `upstream`: picks a server, sends the request, tries again where that is safe.
+//!
+//! A request is tried again only if nothing of it was sent, or its method is idempotent (RFC 9110
+//! 9.2.2); only with its whole body; only on another server; only within the budget; and never after
+//! the client was sent anything of an answer. A connection that died in the pool is no failure of the
+//! server: the same server gets the request again over a new one.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::client::{Call, exchange};
+use exchange::{
+    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Outcome, Request, Response, Retry, Side,
+    WorkerContext,
+};
+use net::clock;
+use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
+use telemetry::class_index;
+
+use crate::balance::Choice;
+use crate::local::LocalCluster;
+use crate::replay::Replay;
+use crate::upstreams::Upstreams;
+use crate::view::{CLASS_ERROR, Peer, View, connect_within};
+
+/// `handler: { upstream: NAME }`.
+pub static KIND: HandlerKind = HandlerKind { name: "upstream", schema, read };
+
+fn schema(builder: &mut SchemaBuilder) -> Schema {
+    String::schema(builder)
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let upstream = Spanned::<String>::read(node, reader)?;
+    Some(Arc::new(UpstreamPlan { upstream }))
+}
+
+struct UpstreamPlan {
+    upstream: Spanned<String>,
+}
+
+impl HandlerPlan for UpstreamPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
+        // `config` has checked the name and `server` has applied the upstreams of this Plan.
+        let cluster = Upstreams::of(&worker.shared).get(&self.upstream);
+        Rc::new(UpstreamHandler {
+            local: cluster.map(|cluster| LocalCluster::of(worker, &cluster)),
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.upstream.value.clone()
+    }
+
+    fn upstream(&self) -> Option<&Spanned<String>> {
+        Some(&self.upstream)
+    }
+}
+
+struct UpstreamHandler {
+    local: Option<Rc<LocalCluster>>,
+}
+
+impl Handler for UpstreamHandler {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        match &self.local {
+            Some(local) => Box::pin(forward(local, request)),
+            None => Box::pin(std::future::ready(Err(Fault::internal("no such upstream")))),
+        }
+    }
+}
+
+/// Releases a claimed trial, whatever becomes of the request.
+struct Trial<'a>(&'a Peer);
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.member.standing.release_trial();
+    }
+}
+
+async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
+    let view = local.view(clock::now().as_ms());
+    let retries = &view.settings.retries;
+    local.budget.deposit(retries.budget.fraction());
+    let mut body = Replay::new(std::mem::take(&mut request.body), retries.attempts > 1);
+    let mut tried: Vec<Rc<Peer>> = Vec::new();
+    let mut failed: Option<Outcome> = None;
+    loop {
+        let now_us = clock::now_us();
+        let choice = Choice { view: &view, dice: &local.dice, tried: &tried, now_us };
+        let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
+        let Some(peer) = on_trial.or_else(|| choice.pick(request)) else {
+            return failed.unwrap_or_else(|| Err(nobody(local, &view)));
+        };
+        let trial = on_trial.map(|peer| Trial(peer));
+        request.notes.upstream = Some(peer.name.clone());
+        request.notes.upstream_attempts += 1;
+        let outcome = attempt(&view, peer, request, &mut body).await;
+        let outcome = settle(local, &view, peer, trial.is_some(), now_us, outcome);
+        drop(trial);
+        let last = request.notes.upstream_attempts as u32 >= retries.attempts;
+        if last || !may_try_again(&view, request, &body, &outcome) {
+            body.forget();
+            return outcome;
+        }
+        if tried.len() + 1 >= view.peers.len() {
+            return outcome;
+        }
+        if !local.budget.withdraw(clock::now().as_ms()) {
+            local.retries_denied.inc();
+            return outcome;
+        }
+        local.retries.inc();
+        tried.push(peer.clone());
+        failed = Some(outcome);
+    }
+}
+
+/// One try on one server.
+async fn attempt(
+    view: &View,
+    peer: &Peer,
+    request: &Request,
+    body: &mut Replay,
+) -> Result<Response, Fault> {
+    let call = Call { options: &view.options, host: &peer.host, server: &peer.name };
+    let mut kept = peer.stats.pool.take();
+    loop {
+        let lease = match kept.take() {
+            Some(lease) => lease,
+            None => peer.stats.pool.connect(connect_within(&view.settings)).await?,
+        };
+        let reused = lease.is_reused();
+        let outcome = exchange(lease, request, body.play(), &call).await;
+        match &outcome {
+            Err(fault) if reused && died_in_pool(fault, request) && body.is_playable() => {}
+            _ => return outcome,
+        }
+    }
+}
+
+/// The server closed a kept connection at the moment it was used.
+fn died_in_pool(fault: &Fault, request: &Request) -> bool {
+    fault.slug == "connection_terminated" && allows(fault.retry, request)
+}
+
+fn allows(retry: Retry, request: &Request) -> bool {
+    match retry {
+        Retry::Never => false,
+        Retry::Unsent => true,
+        Retry::IfIdempotent => request.method.is_idempotent(),
+    }
+}
+
+fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcome) -> bool {
+    let safe = match outcome {
+        Err(fault) => fault.side == Side::Upstream && allows(fault.retry, request),
+        Ok(response) => {
+            request.method.is_idempotent()
+                && view.settings.retries.statuses.contains(&response.status)
+        }
+    };
+    safe && body.is_playable()
+}
+
+/// Draws the lessons of a try: latency, standing, counters.
+fn settle(
+    local: &LocalCluster,
+    view: &View,
+    peer: &Peer,
+    was_trial: bool,
+    began_us: u64,
+    outcome: Outcome,
+) -> Outcome {
+    let now_us = clock::now_us();
+    let ejection = &view.settings.ejection;
+    match outcome {
+        Ok(response) => {
+            let latency_us = now_us.saturating_sub(began_us);
+            peer.stats.measure(latency_us, now_us);
+            peer.stats.count(class_index(response.status));
+            local.duration.record_us(latency_us);
+            if ejection.statuses.contains(&response.status) {
+                local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
+            } else {
+                local.cluster.succeeded(&peer.member, ejection, was_trial, now_us / 1000);
+            }
+            Ok(response)
+        }
+        // The client's body failed, or we did: that says nothing of the server.
+        Err(fault) if fault.side != Side::Upstream => Err(fault),
+        Err(mut fault) => {
+            peer.stats.count(CLASS_ERROR);
+            local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
+            local.hit(fault.slug);
+            fault.next_hop = Some(Box::from(&*peer.name));
+            Err(fault)
+        }
+    }
+}
+
+/// No server can be picked.
+fn nobody(local: &LocalCluster, view: &View) -> Fault {
+    let (slug, detail) = if view.peers.is_empty() {
+        ("dns_error", "no server of the upstream has an address")
+    } else if view.usable.is_empty() {
+        ("destination_unavailable", "no server of the upstream is healthy")
+    } else {
+        ("connection_limit_reached", "every server of the upstream is at its max_connections")
+    };
+    local.hit(slug);
+    Fault::upstream(503, slug, Retry::Unsent, detail)
+}

@@ -1,0 +1,26 @@
+//! Every bound of this crate that is no setting, by name.
+
+use std::time::Duration;
+
+/// Bytes of a streamed request body kept so that it can be sent again.
+pub(crate) const REPLAY_BYTES: usize = 64 * 1024;
+/// Retries that are always in the budget of a worker...
+pub(crate) const RETRIES_FLOOR: f64 = 3.0;
+/// ... and come back at this rate once they are spent.
+pub(crate) const RETRIES_PER_SECOND: f64 = 1.0;
+/// Most retries a worker can save up.
+pub(crate) const RETRIES_SAVED: f64 = 100.0;
+/// Points on the ring of consistent hashing per unit of weight ...
+pub(crate) const RING_POINTS: usize = 128;
+/// ... and in all.
+pub(crate) const RING_POINTS_MAX: usize = 65_536;
+/// Time after which a measured latency counts half.
+pub(crate) const LATENCY_HALF_LIFE: Duration = Duration::from_secs(10);
+/// Share of its weight with which a slow start begins.
+pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
+/// A server that is ejected again and again stays out at most this many times `ejected_for`.
+pub(crate) const EJECTION_FACTOR_MAX: u32 = 10;
+/// Addresses of one name that become members.
+pub(crate) const ADDRESSES_PER_NAME: usize = 64;
+/// Bytes of an answer a health check reads.
+pub(crate) const CHECK_ANSWER: usize = 64 * 1024;

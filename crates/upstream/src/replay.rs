@@ -1,0 +1,214 @@
+//! The body of a request, kept so that it can be sent again.
+//!
+//! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past it
+//! the request can be tried again no more. Once an answer is there nothing more is kept.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use exchange::{Body, BodyStream, Fault, Frame, Headers};
+
+use crate::limits::REPLAY_BYTES;
+
+pub(crate) enum Replay {
+    Empty,
+    Bytes(Bytes),
+    Stream(Rc<RefCell<Tape>>),
+    /// A body that is given out once.
+    Once(Option<Body>),
+}
+
+impl Replay {
+    /// `again` says whether there may be a second try at all.
+    pub(crate) fn new(body: Body, again: bool) -> Replay {
+        match body {
+            Body::Empty => Replay::Empty,
+            body if !again => Replay::Once(Some(body)),
+            Body::Bytes(bytes) => Replay::Bytes(bytes),
+            Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(Tape {
+                length: source.length(),
+                source: Some(source),
+                kept: Vec::new(),
+                kept_bytes: 0,
+                lost: false,
+                trailers: None,
+            }))),
+            file @ Body::File(_) => Replay::Once(Some(file)),
+        }
+    }
+
+    /// Whether the body can be given out (again).
+    pub(crate) fn is_playable(&self) -> bool {
+        match self {
+            Replay::Empty | Replay::Bytes(_) => true,
+            Replay::Once(body) => body.is_some(),
+            Replay::Stream(tape) => !tape.borrow().lost,
+        }
+    }
+
+    /// The body from its beginning.
+    pub(crate) fn play(&mut self) -> Body {
+        match self {
+            Replay::Empty => Body::Empty,
+            Replay::Bytes(bytes) => Body::Bytes(bytes.clone()),
+            Replay::Once(body) => body.take().unwrap_or_default(),
+            Replay::Stream(tape) => Body::stream(Player { tape: tape.clone(), at: 0, played: 0 }),
+        }
+    }
+
+    /// There will be no other try: what comes from now on is not kept. What is kept may still be
+    /// being played.
+    pub(crate) fn forget(&self) {
+        if let Replay::Stream(tape) = self {
+            tape.borrow_mut().lost = true;
+        }
+    }
+}
+
+/// A streamed body and what has passed of it.
+pub(crate) struct Tape {
+    /// Gone once it has ended.
+    source: Option<Box<dyn BodyStream>>,
+    length: Option<u64>,
+    kept: Vec<Bytes>,
+    kept_bytes: usize,
+    /// The beginning is not kept any more.
+    lost: bool,
+    trailers: Option<Headers>,
+}
+
+impl Tape {
+    fn lose(&mut self) {
+        self.lost = true;
+        self.kept = Vec::new();
+    }
+
+    fn keep(&mut self, data: &Bytes) {
+        if self.lost {
+            return;
+        }
+        self.kept_bytes += data.len();
+        if self.kept_bytes > REPLAY_BYTES {
+            self.lose();
+        } else {
+            self.kept.push(data.clone());
+        }
+    }
+}
+
+/// One playing of a tape.
+struct Player {
+    tape: Rc<RefCell<Tape>>,
+    at: usize,
+    played: u64,
+}
+
+impl BodyStream for Player {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let tape = &mut *self.tape.borrow_mut();
+        if let Some(data) = tape.kept.get(self.at) {
+            self.at += 1;
+            self.played += data.len() as u64;
+            return Poll::Ready(Some(Ok(Frame::Data(data.clone()))));
+        }
+        let Some(source) = &mut tape.source else {
+            let trailers = tape.trailers.clone().filter(|_| self.at <= tape.kept.len());
+            self.at = usize::MAX;
+            return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
+        };
+        let frame = ready!(source.poll_frame(cx)).transpose();
+        match &frame {
+            Ok(Some(Frame::Data(data))) => {
+                tape.keep(data);
+                self.at = tape.kept.len();
+                self.played += data.len() as u64;
+            }
+            Ok(Some(Frame::File(_))) | Err(_) => tape.lose(),
+            Ok(Some(Frame::Trailers(trailers))) => {
+                tape.trailers = Some(trailers.clone());
+                tape.source = None;
+                self.at = usize::MAX;
+            }
+            Ok(None) => {
+                tape.source = None;
+                self.at = usize::MAX;
+            }
+        }
+        Poll::Ready(frame.transpose())
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.tape.borrow().length?.saturating_sub(self.played))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Pieces(Vec<Frame>);
+
+    impl BodyStream for Pieces {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
+        }
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    fn pieces(pieces: &[&'static [u8]]) -> Body {
+        let data = pieces.iter().map(|piece| Frame::Data(Bytes::from_static(piece)));
+        Body::stream(Pieces(data.collect()))
+    }
+
+    #[test]
+    fn a_stream_is_played_again_from_its_beginning() {
+        net::worker::block_on_local(async {
+            let mut replay = Replay::new(pieces(&[b"one ", b"two ", b"three"]), true);
+            let mut first = replay.play();
+            assert!(matches!(first.frame().await, Some(Ok(Frame::Data(data))) if data == "one "));
+            drop(first);
+            assert!(replay.is_playable());
+            assert_eq!(&replay.play().collect(100).await.unwrap()[..], b"one two three");
+            assert_eq!(&replay.play().collect(100).await.unwrap()[..], b"one two three");
+        });
+    }
+
+    #[test]
+    fn trailers_are_played_once_each_time() {
+        net::worker::block_on_local(async {
+            let mut trailers = Headers::new();
+            trailers.append("x-sum", "1");
+            let frames = vec![Frame::Data(Bytes::from_static(b"a")), Frame::Trailers(trailers)];
+            let mut replay = Replay::new(Body::stream(Pieces(frames)), true);
+            for _ in 0..2 {
+                let mut body = replay.play();
+                assert!(matches!(body.frame().await, Some(Ok(Frame::Data(_)))));
+                assert!(matches!(body.frame().await, Some(Ok(Frame::Trailers(_)))));
+                assert!(body.frame().await.is_none());
+            }
+        });
+    }
+
+    #[test]
+    fn a_long_stream_cannot_be_played_again() {
+        static LONG: [u8; REPLAY_BYTES + 1] = [b'x'; REPLAY_BYTES + 1];
+        net::worker::block_on_local(async {
+            let mut replay = Replay::new(pieces(&[&LONG, b"end"]), true);
+            let length = replay.play().collect(u64::MAX).await.unwrap().len();
+            assert_eq!(length, REPLAY_BYTES + 4);
+            assert!(!replay.is_playable());
+        });
+    }
+
+    #[test]
+    fn without_a_second_try_nothing_is_kept() {
+        let mut replay = Replay::new(Body::from("once"), false);
+        assert!(replay.is_playable());
+        replay.play();
+        assert!(!replay.is_playable());
+    }
+}

@@ -1,0 +1,323 @@
+//! What may be written under `upstreams`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use settings::{
+    Address, Duration, Host, Key, Node, Percent, Reader, Schema, SchemaBuilder, Setting, Size,
+};
+
+settings::record! {
+    /// A group of servers that answer the same requests.
+    pub struct UpstreamSettings {
+        /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or `unix:/run/app.sock`, or maps with
+        /// `address` and more.
+        pub servers: Vec<ServerSettings> { example ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }] },
+        /// How a server is picked for a request.
+        pub balance: Balance = "p2c" { example "round_robin", example { "hash": "client_ip" } },
+        /// Asks every server regularly whether it is well. Without it, only failing requests tell.
+        pub health: Option<HealthSettings> = null { example { "path": "/healthz" } },
+        /// How long to wait for what.
+        pub timeouts: TimeoutSettings = {},
+        /// Trying again on another server, where that is safe: nothing was sent, or the method is idempotent.
+        pub retries: RetrySettings = {},
+        /// Connections kept open between requests.
+        pub keepalive: KeepaliveSettings = {},
+        /// Taking a server out of rotation for a while when requests to it keep failing.
+        pub ejection: EjectionSettings = {},
+        /// A server that comes back gets its full share only after this time.
+        pub slow_start: Duration = "0s" { in "0s"..="1h", example "30s" },
+        /// With a smaller share of servers in rotation than this, all are used, healthy or not: better a few failing
+        /// requests than a few servers that break down under the load of all. `0%` is never.
+        pub panic_threshold: Percent = "0%" { example "50%" },
+        /// What the Host field says to the server.
+        pub host: HostSettings = "preserve" { example "server", example { "fixed": "app.internal" } },
+        /// Also sends `Forwarded` (RFC 7239) besides X-Forwarded-For, -Proto and -Host.
+        pub forwarded: bool = false,
+        /// Largest head of an answer.
+        pub headers: Size = "64KiB" { in "1KiB"..="1MiB" },
+        /// Most fields in the head of an answer.
+        pub header_count: u32 = 200 { in 8..=256 },
+    }
+    later: tls, discovery, protocol;
+    check: check_upstream;
+}
+
+settings::record! {
+    /// One server of an upstream.
+    pub struct ServerSettings {
+        /// Where it is. Names are resolved, and resolved again when their time is up; every address counts as a server.
+        pub address: Address { example "127.0.0.1:9001", example "unix:/run/app.sock" },
+        /// Its share of the requests, compared to the other servers.
+        pub weight: u32 = 1 { in 1..=1000 },
+        /// Used only when no other server is.
+        pub backup: bool = false,
+        /// Requests it is sent at a time; more go to the others, or get 503.
+        pub max_connections: Option<u32> = null { in 1..=1000000, example 200 },
+    }
+    short: address;
+}
+
+settings::choice! {
+    /// How a server is picked.
+    pub enum Balance {
+        /// The better of two picked at random: fewer requests under way, faster answers lately.
+        P2c = "p2c",
+        /// One after the other, by weight.
+        RoundRobin = "round_robin",
+        /// The one with the fewest requests under way, over all workers.
+        LeastRequests = "least_requests",
+        /// Any, by weight.
+        Random = "random",
+        /// The same server for the same key, moving as few keys as possible when servers come and go.
+        Hash(Key) = "hash",
+    }
+}
+
+settings::choice! {
+    /// What Host says to the server.
+    pub enum HostSettings {
+        /// What the client said.
+        Preserve = "preserve",
+        /// The server's address as it is written under `servers`.
+        Server = "server",
+        /// This.
+        Fixed(String) = "fixed",
+    }
+}
+
+settings::record! {
+    /// Active health checks.
+    pub struct HealthSettings {
+        /// What to GET; without it a connection is proof enough.
+        pub path: Option<String> = null { example "/healthz" },
+        /// How often.
+        pub interval: Duration = "5s" { in "100ms"..="1h" },
+        /// How long an answer may take.
+        pub timeout: Duration = "1s" { in "10ms"..="1m" },
+        /// Good answers in a row that bring a server back.
+        pub healthy_after: u32 = 2 { in 1..=100 },
+        /// Bad ones in a row that take it out.
+        pub unhealthy_after: u32 = 3 { in 1..=100 },
+        /// The statuses of a good answer.
+        pub status: StatusRange = "200-399" { example "204" },
+        /// What Host says in a check; the server's address unless set.
+        pub host: Option<String> = null,
+    }
+}
+
+settings::record! {
+    /// How long to wait for a server.
+    pub struct TimeoutSettings {
+        /// For a connection.
+        pub connect: Duration = "1s" { in "1ms"..="5m" },
+        /// From the last byte of the request to the head of the answer.
+        pub response: Duration = "30s" { in "1ms"..="1d" },
+        /// The longest pause within an answer.
+        pub read: Duration = "30s" { in "1ms"..="1d" },
+        /// The longest pause while the server takes a request.
+        pub write: Duration = "30s" { in "1ms"..="1d" },
+        /// How long a connection is kept unused, and a tunnel without a byte.
+        pub idle: Duration = "60s" { in "1ms"..="1d" },
+    }
+}
+
+settings::record! {
+    /// Trying again.
+    pub struct RetrySettings {
+        /// Tries in all, the first one counted; 1 is never again.
+        pub attempts: u32 = 2 { in 1..=10 },
+        /// Retries at most, as a share of the requests; a few are always allowed.
+        pub budget: Percent = "20%",
+        /// Answers to try again for as well, when the method is idempotent.
+        pub statuses: Vec<u16> = [] { example [502, 503] },
+    }
+}
+
+settings::record! {
+    /// Connections kept open.
+    pub struct KeepaliveSettings {
+        /// Unused connections kept per server, over all workers; 0 keeps none.
+        pub max_idle: u32 = 1024 { in 0..=1000000 },
+        /// A connection is not used again after this time.
+        pub max_age: Duration = "1h" { in "1s"..="7d" },
+        /// Nor after this many requests.
+        pub max_requests: u32 = 100000 { in 1..=1000000000 },
+    }
+}
+
+settings::record! {
+    /// Taking failing servers out.
+    pub struct EjectionSettings {
+        /// Failures in a row that take a server out: no connection, no answer, or one of `statuses`; 0 is never.
+        pub failures: u32 = 5 { in 0..=10000 },
+        /// How long; twice as long the next time, up to ten times. Then one request is let through to see.
+        pub ejected_for: Duration = "10s" { in "10ms"..="1h" },
+        /// The share of servers that may be out for this reason at a time.
+        pub max_ejected: Percent = "50%",
+        /// Statuses that count as failures.
+        pub statuses: Vec<u16> = [502, 503, 504],
+    }
+}
+
+/// Statuses from a first to a last one: `200-399`, or just `204`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRange {
+    pub first: u16,
+    pub last: u16,
+}
+
+impl StatusRange {
+    pub fn contains(self, status: u16) -> bool {
+        (self.first..=self.last).contains(&status)
+    }
+}
+
+impl FromStr for StatusRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let status = |text: &str| {
+            let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse().ok().filter(|status| digits && (100..600).contains(status))
+        };
+        match (status(first), status(last)) {
+            (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
+            (Some(_), Some(_)) => Err("ends before it begins".to_owned()),
+            _ => Err("is not a status such as 204 or a range such as 200-399".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for StatusRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            write!(f, "{}", self.first)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+impl Setting for StatusRange {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::pattern("status range", "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "statuses such as 200-399")
+    }
+}
+
+fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    let place = node.get("servers").unwrap_or(node);
+    if upstream.servers.is_empty() {
+        reader.mistake(place.span, "an upstream needs a server");
+        return;
+    }
+    if upstream.servers.iter().all(|server| server.backup) {
+        reader.mistake(place.span, "all servers are backups: one has to be a first choice");
+    }
+    let written = place.list().unwrap_or_default();
+    for (at, server) in upstream.servers.iter().enumerate() {
+        let span = written.get(at).map_or(place.span, |node| node.span);
+        if upstream.servers[..at].iter().any(|other| other.address == server.address) {
+            let message = format!("the server {} stands here twice", server.address);
+            reader.mistake(span, message);
+        }
+        let anywhere = matches!(server.address, Address::Tcp { host: Host::Any, .. });
+        if anywhere || server.address.port() == Some(0) {
+            let message = format!("{} is no place to connect to", server.address);
+            reader.mistake(span, message).help("name a host and a port");
+        }
+    }
+    if let Some(health) = &upstream.health
+        && health.path.as_ref().is_some_and(|path| !is_target(path))
+    {
+        let place = node.get("health").and_then(|health| health.get("path")).unwrap_or(node);
+        reader.mistake(place.span, "the path of a health check begins with / and has no spaces");
+    }
+    for (key, host) in [
+        (
+            "host",
+            match &upstream.host {
+                HostSettings::Fixed(host) => Some(host),
+                HostSettings::Preserve | HostSettings::Server => None,
+            },
+        ),
+        ("health", upstream.health.as_ref().and_then(|health| health.host.as_ref())),
+    ] {
+        if host.is_some_and(|host| !wire::token::is_field_value(host.as_bytes()) || host.is_empty())
+        {
+            let place = node.get(key).unwrap_or(node);
+            reader.mistake(place.span, "this is no value for a Host field");
+        }
+    }
+}
+
+fn is_target(path: &str) -> bool {
+    path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::{node, read};
+
+    use super::{Balance, StatusRange, UpstreamSettings};
+
+    #[test]
+    fn the_declaration_is_valid() {
+        settings::verify::<UpstreamSettings>().unwrap();
+    }
+
+    #[test]
+    fn reads_the_example_of_the_contracts() {
+        let upstream: UpstreamSettings = read(&node!({
+            "servers": [
+                "127.0.0.1:9001",
+                { "address": "127.0.0.1:9002", "weight": 2 },
+                { "address": "unix:/run/c.sock", "backup": true }
+            ],
+            "balance": { "hash": "client_ip" },
+            "health": { "path": "/healthz", "interval": "5s", "timeout": "1s", "healthy_after": 2, "unhealthy_after": 3 },
+            "timeouts": { "connect": "1s", "response": "30s", "read": "30s", "idle": "60s" },
+            "retries": { "attempts": 2, "budget": "20%" }
+        }))
+        .unwrap();
+        assert_eq!(upstream.servers.len(), 3);
+        assert!(upstream.servers[2].backup);
+        assert!(matches!(upstream.balance, Balance::Hash(_)));
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (node, expected) in [
+            (node!({ "servers": [] }), "an upstream needs a server"),
+            (node!({ "servers": ["a:1", "a:1"] }), "the server a:1 stands here twice"),
+            (node!({ "servers": [":80"] }), ":80 is no place to connect to"),
+            (
+                node!({ "servers": [{ "address": "a:1", "backup": true }] }),
+                "all servers are backups",
+            ),
+            (node!({ "servers": ["a:1"], "health": { "path": "healthz" } }), "begins with /"),
+            (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "no value for a Host"),
+            (node!({ "servers": ["a:1"], "tls": {} }), "`tls` comes later"),
+            (node!({ "servers": ["a:1"], "retries": { "attempts": 0 } }), "between 1 and 10"),
+        ] {
+            let out = read::<UpstreamSettings>(&node).unwrap_err();
+            assert!(out.contains(expected), "{out}\nwanted {expected}");
+        }
+    }
+
+    #[test]
+    fn status_ranges() {
+        let range: StatusRange = "200-399".parse().unwrap();
+        assert!(range.contains(200) && range.contains(399) && !range.contains(400));
+        assert_eq!(range.to_string(), "200-399");
+        assert_eq!("204".parse::<StatusRange>().unwrap().to_string(), "204");
+        for bad in ["399-200", "99", "20", "2000", "a-b", "", "200-", "+20"] {
+            assert!(bad.parse::<StatusRange>().is_err(), "{bad}");
+        }
+    }
+}

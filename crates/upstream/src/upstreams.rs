@@ -1,0 +1,67 @@
+//! All upstreams of the process, by name.
+//!
+//! `server` applies the upstreams of every new Plan here before its workers build their handlers;
+//! handlers find their cluster by name; the control thread (see [`crate::control`]) looks after the
+//! clusters that are here. A cluster that the new Plan does not name lives on until the last handler
+//! of an old one is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use exchange::Shared;
+use telemetry::Telemetry;
+use tokio::sync::Notify;
+
+use crate::cluster::Cluster;
+use crate::settings::UpstreamSettings;
+
+/// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
+#[derive(Default)]
+pub struct Upstreams {
+    clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
+    /// The set of clusters has changed: for the control thread.
+    pub(crate) changed: Notify,
+}
+
+impl Upstreams {
+    /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
+    /// server does, for its whole life.
+    pub fn of(shared: &Shared) -> Arc<Upstreams> {
+        shared.get("upstreams", Upstreams::default)
+    }
+
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cluster>>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the upstreams of a Plan, by name. To be called before the workers build their handlers.
+    pub fn apply<'a>(
+        &self,
+        upstreams: impl IntoIterator<Item = (&'a str, &'a UpstreamSettings)>,
+        telemetry: &Arc<Telemetry>,
+    ) {
+        let mut clusters = self.clusters();
+        let mut kept = BTreeMap::new();
+        for (name, settings) in upstreams {
+            let cluster = match clusters.remove(name) {
+                Some(cluster) => {
+                    cluster.apply(settings);
+                    cluster
+                }
+                None => Arc::new(Cluster::new(name, settings.clone(), telemetry.clone())),
+            };
+            kept.insert(name.to_owned(), cluster);
+        }
+        *clusters = kept;
+        self.changed.notify_one();
+    }
+
+    /// The cluster of that name in the Plan applied last.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Cluster>> {
+        self.clusters().get(name).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Cluster>> {
+        self.clusters().values().cloned().collect()
+    }
+}

@@ -1,0 +1,267 @@
+//! A cluster as one worker sees it between two changes: who may be picked, ready to pick from.
+//!
+//! Made anew when the cluster's version has moved on or a time out is over; the measurements and
+//! connections of servers that stay are carried over. A request holds the view it began with.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use exchange::WorkerContext;
+use exchange::client::{ClientOptions, HostField, Pool, PoolLimits};
+use telemetry::{Counter, Lane, families};
+use wire::h1::HeadLimits;
+
+use crate::cluster::{Cluster, Members, Snapshot};
+use crate::limits::LATENCY_HALF_LIFE;
+use crate::member::{Member, State};
+use crate::settings::{HostSettings, UpstreamSettings};
+
+/// Classes of a server's answers: 1xx to 5xx, then no answer.
+const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "error"];
+pub(crate) const CLASS_ERROR: usize = 5;
+
+/// A server as this worker knows it, whatever the view.
+pub(crate) struct Stats {
+    pub(crate) pool: Rc<Pool>,
+    /// Moving average of the time to the head of an answer, and when it was last measured.
+    latency_us: Cell<f64>,
+    measured_us: Cell<u64>,
+    /// Place in the smooth weighted round.
+    pub(crate) turn: Cell<i64>,
+    classes: [Arc<Lane<Counter>>; 6],
+}
+
+impl Stats {
+    fn new(context: &WorkerContext, cluster: &Cluster, member: &Member) -> Stats {
+        let class = |class| {
+            let labels = [&*cluster.name, &*member.name, class];
+            let family = &families::UPSTREAM_REQUESTS;
+            context.telemetry.worker_counter(context.index, family, &labels)
+        };
+        let limits = PoolLimits::default();
+        Stats {
+            pool: Pool::of(context, &cluster.name, &member.destination, limits),
+            latency_us: Cell::new(0.0),
+            measured_us: Cell::new(0),
+            turn: Cell::new(0),
+            classes: CLASSES.map(class),
+        }
+    }
+
+    pub(crate) fn count(&self, class: usize) {
+        self.classes[class].inc();
+    }
+
+    /// Takes a latency into the average. A slower answer counts at once, a faster one by and by: it
+    /// is better to believe in trouble too early than too late (peak EWMA).
+    pub(crate) fn measure(&self, latency_us: u64, now_us: u64) {
+        let latency = latency_us as f64;
+        let average = self.latency_at(now_us);
+        let next = if latency > average { latency } else { average + (latency - average) / 8.0 };
+        self.latency_us.set(next);
+        self.measured_us.set(now_us);
+    }
+
+    /// The average as it counts now: old measurements fade, so that a server that was slow once is
+    /// tried again.
+    fn latency_at(&self, now_us: u64) -> f64 {
+        let age_us = now_us.saturating_sub(self.measured_us.get()) as f64;
+        self.latency_us.get() / (1.0 + age_us / LATENCY_HALF_LIFE.as_micros() as f64)
+    }
+
+    /// What one more request would cost here.
+    pub(crate) fn load(&self, now_us: u64) -> f64 {
+        (self.latency_at(now_us) + 1.0) * (self.pool.active() + 1) as f64
+    }
+}
+
+/// A server that may be picked.
+pub(crate) struct Peer {
+    pub(crate) member: Arc<Member>,
+    pub(crate) stats: Rc<Stats>,
+    pub(crate) name: Rc<str>,
+    pub(crate) host: HostField,
+}
+
+impl Peer {
+    /// Whether it takes one more request.
+    pub(crate) fn has_room(&self) -> bool {
+        self.member
+            .max_connections
+            .is_none_or(|most| self.stats.pool.active_everywhere() < i64::from(most))
+    }
+
+    /// The share of its weight that a server gets while it starts slowly.
+    pub(crate) fn warmth(&self, slow_start_ms: u64, now_ms: u64) -> f64 {
+        let returned_ms = self.member.standing.returned_ms.load(Ordering::Relaxed);
+        if slow_start_ms == 0 || returned_ms == 0 {
+            return 1.0;
+        }
+        let share = now_ms.saturating_sub(returned_ms) as f64 / slow_start_ms as f64;
+        share.clamp(crate::limits::SLOW_START_FLOOR, 1.0)
+    }
+}
+
+/// Who may be picked.
+pub(crate) struct View {
+    version: u64,
+    /// When somebody's time out is over.
+    recheck_ms: u64,
+    pub(crate) settings: Arc<UpstreamSettings>,
+    pub(crate) options: Rc<ClientOptions>,
+    members: Arc<Members>,
+    pub(crate) peers: Vec<Rc<Peer>>,
+    /// Servers in rotation, as indices of `peers`.
+    pub(crate) usable: Vec<usize>,
+    /// The same by index.
+    pub(crate) is_usable: Vec<bool>,
+    /// Sums of the weights of `usable`; empty when they are all the same.
+    pub(crate) weight_sums: Vec<u64>,
+    /// Servers whose time out is over.
+    pub(crate) trials: Vec<usize>,
+    pub(crate) panic: bool,
+    /// Some server may be starting slowly.
+    pub(crate) slow_start_ms: u64,
+}
+
+impl View {
+    pub(crate) fn new(
+        context: &WorkerContext,
+        cluster: &Cluster,
+        former: Option<&View>,
+        now_ms: u64,
+    ) -> View {
+        let Snapshot { version, settings, members } = cluster.snapshot();
+        let limits = pool_limits(&settings);
+        let peers: Vec<Rc<Peer>> = members
+            .list
+            .iter()
+            .map(|member| {
+                let known = former.and_then(|view| {
+                    view.peers.iter().find(|peer| peer.member.destination == member.destination)
+                });
+                let stats = known.map_or_else(
+                    || Rc::new(Stats::new(context, cluster, member)),
+                    |peer| peer.stats.clone(),
+                );
+                stats.pool.set_limits(limits);
+                Rc::new(Peer {
+                    stats,
+                    name: Rc::from(&*member.name),
+                    host: host_field(&settings, member),
+                    member: member.clone(),
+                })
+            })
+            .collect();
+        let mut view = View {
+            version,
+            recheck_ms: u64::MAX,
+            options: Rc::new(client_options(&settings)),
+            slow_start_ms: settings.slow_start.as_millis_u64(),
+            settings,
+            members,
+            is_usable: vec![false; peers.len()],
+            peers,
+            usable: Vec::new(),
+            weight_sums: Vec::new(),
+            trials: Vec::new(),
+            panic: false,
+        };
+        view.choose_usable(now_ms);
+        view
+    }
+
+    pub(crate) fn is_current(&self, cluster: &Cluster, now_ms: u64) -> bool {
+        self.version == cluster.version() && now_ms < self.recheck_ms
+    }
+
+    pub(crate) fn ring(&self) -> Option<&crate::ring::Ring> {
+        self.members.ring.as_ref()
+    }
+
+    /// Primaries in rotation; else backups in rotation; with too few of all in rotation, everybody.
+    fn choose_usable(&mut self, now_ms: u64) {
+        let states: Vec<State> =
+            self.peers.iter().map(|peer| peer.member.standing.state(now_ms)).collect();
+        let healthy = |backup: bool| -> Vec<usize> {
+            (0..self.peers.len())
+                .filter(|&at| states[at] == State::Healthy)
+                .filter(|&at| self.peers[at].member.backup == backup)
+                .collect()
+        };
+        let mut usable = healthy(false);
+        let backups = healthy(true);
+        let in_rotation = (usable.len() + backups.len()) as f64;
+        let threshold = self.settings.panic_threshold.fraction() * self.peers.len() as f64;
+        self.panic = in_rotation < threshold;
+        if self.panic {
+            usable = (0..self.peers.len()).collect();
+        } else if usable.is_empty() {
+            usable = backups;
+        }
+        self.trials = (0..self.peers.len()).filter(|&at| states[at] == State::Trial).collect();
+        let turns = self.peers.iter().filter_map(|peer| peer.member.standing.turns_at_ms(now_ms));
+        self.recheck_ms = turns.min().unwrap_or(u64::MAX);
+        for &at in &usable {
+            self.is_usable[at] = true;
+        }
+        let weight = |at: &usize| u64::from(self.peers[*at].member.weight);
+        if usable.iter().any(|at| weight(at) != weight(&usable[0])) {
+            let mut sum = 0;
+            self.weight_sums = usable
+                .iter()
+                .map(|at| {
+                    sum += weight(at);
+                    sum
+                })
+                .collect();
+        }
+        self.usable = usable;
+    }
+}
+
+fn host_field(settings: &UpstreamSettings, member: &Member) -> HostField {
+    match &settings.host {
+        HostSettings::Preserve => HostField::Preserve,
+        HostSettings::Fixed(text) => HostField::Fixed(text.as_str().into()),
+        HostSettings::Server => HostField::Fixed(host_of(member).into()),
+    }
+}
+
+/// What Host says when it shall say the server; a Unix socket has no authority of its own.
+pub(crate) fn host_of(member: &Member) -> &str {
+    if member.server.starts_with("unix:") { "localhost" } else { &member.server }
+}
+
+fn pool_limits(settings: &UpstreamSettings) -> PoolLimits {
+    PoolLimits {
+        max_idle: settings.keepalive.max_idle as usize,
+        idle: settings.timeouts.idle.get(),
+        max_age: settings.keepalive.max_age.get(),
+        max_requests: settings.keepalive.max_requests,
+    }
+}
+
+fn client_options(settings: &UpstreamSettings) -> ClientOptions {
+    let headers = usize::try_from(settings.headers.bytes()).unwrap_or(usize::MAX);
+    ClientOptions {
+        response: settings.timeouts.response.get(),
+        read: settings.timeouts.read.get(),
+        write: settings.timeouts.write.get(),
+        tunnel_idle: settings.timeouts.idle.get(),
+        head: HeadLimits {
+            headers,
+            header_count: settings.header_count as usize,
+            ..HeadLimits::default()
+        },
+        forwarded: settings.forwarded,
+    }
+}
+
+/// How long a connection may take.
+pub(crate) fn connect_within(settings: &UpstreamSettings) -> Duration {
+    settings.timeouts.connect.get()
+}
