@@ -3,6 +3,7 @@
 //! Owns the reading of such maps: unknown keys with their nearest word, keys that come later, missing keys, defaults
 //! read by the same reader as what users type, ranges.
 
+use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value, quote};
 use crate::reader::{Reader, read};
 use crate::setting::Setting;
@@ -168,6 +169,8 @@ pub struct Fields<'n> {
     entries: &'n [(MapKey, Node)],
     /// The value itself, where it stands for one of the fields.
     short: Option<&'static str>,
+    /// Keys that unknown ones were probably meant to be: they are not called missing too.
+    meant: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -183,21 +186,25 @@ impl<'n> Fields<'n> {
             Value::Map(entries) => entries,
             // `compress:` with nothing after it is a map without keys.
             Value::Null => &[],
-            _ if short.is_some() => return Some(Fields { node, entries: &[], short }),
+            _ if short.is_some() => {
+                return Some(Fields { node, entries: &[], short, meant: Vec::new() });
+            }
             _ => {
                 reader.expected(node, "a map");
                 return None;
             }
         };
+        let mut meant = Vec::new();
         for (written, _) in entries {
             let name = written.name.as_str();
             if later.contains(&name) {
                 reader.report().comes_later(written.span, name);
             } else if !keys.iter().any(|k| key(k) == name) {
                 reader.report().unknown(written.span, "key", name, keys.iter().map(|k| key(k)));
+                meant.extend(nearest(name, keys.iter().map(|k| key(k))));
             }
         }
-        Some(Fields { node, entries, short: None })
+        Some(Fields { node, entries, short: None, meant })
     }
 
     fn written(&self, name: &str) -> Option<&'n Node> {
@@ -228,7 +235,7 @@ impl<'n> Fields<'n> {
             return T::read(&default, reader);
         }
         let value = T::missing();
-        if value.is_none() && written.is_none() {
+        if value.is_none() && written.is_none() && !self.meant.contains(&name) {
             reader.mistake(self.node.span, format!("key {} is missing", quote(name)));
         }
         value

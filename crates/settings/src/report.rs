@@ -91,7 +91,7 @@ impl Report {
         word: &str,
         valid: impl IntoIterator<Item = &'a str>,
     ) -> &mut Mistake {
-        self.not_valid(span, format!("unknown {what} {}", quote(word)), word, valid)
+        self.with_nearest(span, format!("unknown {what} {}", quote(word)), word, valid)
     }
 
     /// A reference to a name that nothing declares: `there is no upstream "catalgo", did you mean "catalog"?`.
@@ -102,10 +102,11 @@ impl Report {
         name: &str,
         declared: impl IntoIterator<Item = &'a str>,
     ) -> &mut Mistake {
-        self.not_valid(span, format!("there is no {what} {}", quote(name)), name, declared)
+        self.with_nearest(span, format!("there is no {what} {}", quote(name)), name, declared)
     }
 
-    fn not_valid<'a>(
+    /// Any message about a word that is none of the valid ones, with the nearest of them.
+    pub fn with_nearest<'a>(
         &mut self,
         span: Span,
         message: String,

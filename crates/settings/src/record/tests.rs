@@ -86,6 +86,12 @@ fn all_mistakes_at_once() {
 }
 
 #[test]
+fn a_misspelled_key_is_not_called_missing_too() {
+    let out = read::<Server>(&node!({ "adress": "a:1" })).unwrap_err();
+    assert!(out.contains("did you mean \"address\"?") && !out.contains("missing"), "{out}");
+}
+
+#[test]
 fn ranges_hold_for_optional_fields_too() {
     assert!(read::<Server>(&node!({ "address": "a", "limit": 4 })).is_err());
     assert_eq!(read::<Server>(&node!({ "address": "a", "limit": 3 })).unwrap().limit, Some(3));
