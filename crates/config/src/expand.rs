@@ -18,10 +18,12 @@ pub fn process_environment(name: &str) -> Option<String> {
 /// Expands every text below a node in place.
 pub(crate) fn expand(node: &mut Node, environment: &Environment<'_>, report: &mut Report) {
     match &mut node.value {
-        Value::Null => {}
+        Value::Null | Value::Broken => {}
         Value::Scalar(scalar) => {
-            if scalar.text.contains("${") {
-                expand_scalar(scalar, node.span, environment, report);
+            if scalar.text.contains("${")
+                && expand_scalar(scalar, node.span, environment, report).is_none()
+            {
+                node.value = Value::Broken;
             }
         }
         Value::List(items) => items.iter_mut().for_each(|item| expand(item, environment, report)),
@@ -31,10 +33,16 @@ pub(crate) fn expand(node: &mut Node, environment: &Environment<'_>, report: &mu
     }
 }
 
-fn expand_scalar(scalar: &mut Scalar, span: Span, env: &Environment<'_>, report: &mut Report) {
+/// `None` when it cannot be: a mistake was reported.
+fn expand_scalar(
+    scalar: &mut Scalar,
+    span: Span,
+    env: &Environment<'_>,
+    report: &mut Report,
+) -> Option<()> {
     let mut out = String::with_capacity(scalar.text.len());
     let mut rest = scalar.text.as_str();
-    let mut replaced = false;
+    let (mut replaced, mut broken) = (false, false);
     while let Some(at) = rest.find("${") {
         let (before, from) = rest.split_at(at);
         if let Some(before) = before.strip_suffix('$') {
@@ -48,7 +56,7 @@ fn expand_scalar(scalar: &mut Scalar, span: Span, env: &Environment<'_>, report:
             report
                 .mistake(span, "${ without its }")
                 .help("an environment variable is ${NAME}; for the text itself write $${");
-            return;
+            return None;
         };
         replaced = true;
         let name = &from[2..end];
@@ -56,10 +64,11 @@ fn expand_scalar(scalar: &mut Scalar, span: Span, env: &Environment<'_>, report:
             Ok(value) if out.len() + value.len() <= EXPANDED_BYTES => out.push_str(&value),
             Ok(_) => {
                 report.mistake(span, format!("the text is longer than {EXPANDED_BYTES} bytes"));
-                return;
+                return None;
             }
             Err((why, help)) => {
                 report.mistake(span, why).help(help);
+                broken = true;
             }
         }
         rest = &from[end + 1..];
@@ -69,6 +78,7 @@ fn expand_scalar(scalar: &mut Scalar, span: Span, env: &Environment<'_>, report:
     if replaced {
         scalar.typed = Some(typed);
     }
+    (!broken).then_some(())
 }
 
 fn value(name: &str, environment: &Environment<'_>) -> Result<String, (String, String)> {

@@ -14,6 +14,10 @@ const FILTERS_LATER: &[&str] = &["cache", "lua"];
 /// Handlers that are promised and refused by this version.
 const HANDLERS_LATER: &[&str] = &["lua", "app"];
 
+/// Kinds that are written as the name of something declared elsewhere, and so have no declaration to take prose from.
+const NAMES: &[(&str, &str)] =
+    &[("upstream", "Sends requests on to a group of servers of `upstreams`, by its name.")];
+
 /// Tables of kinds: those of the product, or a test's own.
 #[derive(Clone)]
 pub struct Kinds {
@@ -25,8 +29,8 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: Vec::new(),
-            handlers: exchange::HANDLERS.iter().collect(),
+            filters: filters::ALL.iter().collect(),
+            handlers: exchange::HANDLERS.iter().chain([&upstream::KIND]).collect(),
         }
     }
 
@@ -153,7 +157,7 @@ fn variant(name: &'static str, schema: Schema, defs: &SchemaBuilder) -> Variant 
             Some(Def::Choice(choice)) => choice.doc.as_str(),
             None => "",
         },
-        _ => "",
+        _ => NAMES.iter().find(|(kind, _)| *kind == name).map_or("", |(_, doc)| doc),
     };
     let doc = doc.split("\n\n").next().unwrap_or_default().to_owned();
     Variant { name, doc, payload: Some(schema) }

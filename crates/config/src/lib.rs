@@ -1,12 +1,47 @@
-//! config
+//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every mistake reported at once.
+//!
+//! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection. Each room declares its
+//! own settings; here they are put together. Promises: a configuration with a mistake gives no plan, and all mistakes
+//! are given with their places; a plan never changes. Never does: opening sockets, starting anything.
+//!
+//! ```
+//! use config::{Kinds, TextSource, load};
+//!
+//! let text = "
+//! listeners: { web: { bind: \"127.0.0.1:8080\" } }
+//! routes:
+//!   - match: { path: /ping }
+//!     handler: { respond: { body: pong } }
+//! ";
+//! let loaded = load(&TextSource::new("a.yaml", text), &|_| None, &Kinds::all()).map_err(|r| r.render()).unwrap();
+//! assert_eq!(loaded.plan.routes[0].name, "/ping");
+//!
+//! let typo = TextSource::new("a.yaml", &text.replace("bind", "bnid"));
+//! let report = load(&typo, &|_| None, &Kinds::all()).err().unwrap();
+//! assert!(report.render().contains("unknown key \"bnid\", did you mean \"bind\"?"));
+//! ```
 
 mod assemble;
+mod compile;
+mod describe;
 mod expand;
 mod kinds;
-mod limits;
+pub mod limits;
+mod load;
+mod plan;
 mod records;
 mod source;
 mod yaml;
 
+pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
+pub use kinds::{FilterEntry, HandlerEntry, Kinds};
+pub use load::{Loaded, document_json, load};
+pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};
+pub use records::{
+    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, ErrorPageSettings,
+    ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings, ListenerTimeouts,
+    LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits, RouteSettings,
+    RouteTimeouts, Settings, Timeouts, Workers,
+};
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

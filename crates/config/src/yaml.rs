@@ -12,13 +12,16 @@ use settings::{MapKey, Node, Report, Scalar, SourceId, Span, Value, quote};
 use crate::limits::{DEPTH, DOCUMENT_BYTES, NODES};
 
 /// Reads one document. `None` when it has no content or a mistake was reported.
-pub(crate) fn parse(text: &str, source: SourceId, report: &mut Report) -> Option<Node> {
+pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report) -> Option<Node> {
     if text.len() > DOCUMENT_BYTES {
         let span = Span { source, line: 1, column: 1, end_line: 1, end_column: 2 };
         report.mistake(span, format!("the document is larger than {DOCUMENT_BYTES} bytes"));
         return None;
     }
+    // A byte order mark is no content.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder {
+        lines: Lines::of(text),
         report,
         stack: Vec::new(),
         anchors: HashMap::new(),
@@ -26,12 +29,13 @@ pub(crate) fn parse(text: &str, source: SourceId, report: &mut Report) -> Option
         root: None,
         documents: 0,
     };
-    // A byte order mark is no content.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut parser = Parser::new_from_str(text);
     while let Some(next) = parser.next_event() {
         match next {
-            Ok((event, span)) => builder.event(event, place(source, span))?,
+            Ok((event, span)) => {
+                let span = builder.lines.without_blanks(place(source, span));
+                builder.event(event, span)?;
+            }
             Err(error) => {
                 syntax_error(&error, text, source, builder.report);
                 return None;
@@ -49,6 +53,31 @@ fn place(source: SourceId, span: saphyr_parser::Span) -> Span {
         column: number(span.start.col() + 1),
         end_line: number(span.end.line()),
         end_column: number(span.end.col() + 1),
+    }
+}
+
+/// The lines of the text, to correct the ends of places: the library counts blanks after quotes and brackets.
+struct Lines<'t>(Vec<&'t [u8]>);
+
+impl<'t> Lines<'t> {
+    fn of(text: &'t str) -> Self {
+        Lines(text.lines().map(str::as_bytes).collect())
+    }
+
+    fn without_blanks(&self, mut span: Span) -> Span {
+        let Some(line) = self.0.get(span.line.saturating_sub(1) as usize) else { return span };
+        let mut end = span.end_column.saturating_sub(1) as usize;
+        let start = span.column as usize;
+        // Columns count characters, and are bytes up to the end of the place only where all before are ASCII.
+        let ascii = |line: &[u8]| line.len() < 1000 && line.is_ascii();
+        if span.line != span.end_line || end > line.len() || !ascii(line) {
+            return span;
+        }
+        while end > start && line[end - 1] == b' ' {
+            end -= 1;
+        }
+        span.end_column = u32::try_from(end + 1).unwrap_or(span.end_column);
+        span
     }
 }
 
@@ -77,6 +106,11 @@ fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Re
         }
         "simple key expected" | "simple key expect ':'" => "a key followed by a colon is expected",
         "mapping values are not allowed in this context" => "a colon cannot stand here",
+        "invalid indentation in flow construct" => "a { or [ above is not closed",
+        "while parsing node, found unknown anchor" => {
+            report.mistake(span, "this alias names no anchor").help("an anchor is written &name");
+            return;
+        }
         other => other,
     };
     let help = match line.contains("${") || line.contains("{*") {
@@ -109,6 +143,7 @@ enum Content {
 struct PendingKey(Option<MapKey>, Span);
 
 struct Builder<'r> {
+    lines: Lines<'r>,
     report: &'r mut Report,
     stack: Vec<Open>,
     anchors: HashMap<usize, (Node, usize)>,
@@ -158,7 +193,10 @@ impl Builder<'_> {
 
     fn refuse_tag(&mut self, tag: Option<&saphyr_parser::Tag>, span: Span) {
         if let Some(tag) = tag {
-            let shown = quote(&tag.to_string());
+            let shown = match tag.is_yaml_core_schema() {
+                true => quote(&format!("!!{}", tag.suffix)),
+                false => quote(&tag.to_string()),
+            };
             self.report
                 .mistake(span, format!("the tag {shown} has no meaning here"))
                 .help("leave it out: each key knows its type");
@@ -286,7 +324,7 @@ fn scalar(text: String, plain: bool, span: Span) -> Node {
 
 fn count(node: &Node) -> usize {
     match &node.value {
-        Value::Null | Value::Scalar(_) => 1,
+        Value::Null | Value::Scalar(_) | Value::Broken => 1,
         Value::List(items) => 1 + items.iter().map(count).sum::<usize>(),
         Value::Map(entries) => 1 + entries.iter().map(|(_, node)| count(node)).sum::<usize>(),
     }

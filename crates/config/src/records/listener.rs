@@ -1,6 +1,6 @@
 //! `listeners.NAME`: where clients come in.
 
-use settings::{Address, Duration, Host, Node, Reader, Spanned};
+use settings::{Address, Duration, Spanned};
 
 use super::bounds::{ListenerLimits, ListenerTimeouts};
 
@@ -23,18 +23,6 @@ settings::record! {
         pub timeouts: ListenerTimeouts = {},
     }
     later: tls, proxy_protocol;
-    check: check_bind;
-}
-
-/// A name may lead to several addresses or another one tomorrow: a listener is bound to what it says.
-fn check_bind(settings: &ListenerSettings, _: &Node, reader: &mut Reader<'_>) {
-    if let Address::Tcp { host: Host::Name(name), port } = &settings.bind.value
-        && name != "localhost"
-    {
-        reader
-            .mistake(settings.bind.span, "a listener is bound to an address, not to a name")
-            .help(format!("write the IP address, or :{port} for all addresses"));
-    }
 }
 
 #[cfg(test)]
@@ -49,10 +37,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_not_bound() {
-        assert!(read::<ListenerSettings>(&node!({ "bind": "localhost:80" })).is_ok());
-        let out = read::<ListenerSettings>(&node!({ "bind": "example.com:80" })).unwrap_err();
-        assert!(out.contains("bound to an address") && out.contains(":80 for all"), "{out}");
+    fn what_comes_later_is_refused() {
         let out = read::<ListenerSettings>(&node!({ "bind": ":80", "tls": {} })).unwrap_err();
         assert!(out.contains("`tls` comes later"), "{out}");
     }

@@ -6,12 +6,13 @@ use super::bounds::{RouteLimits, RouteTimeouts};
 use crate::kinds::{FilterEntry, HandlerEntry};
 
 settings::record! {
-    /// Which requests go where, through what. Routes are tried in their total order, not in the order of the file.
+    /// Which requests go where, through what. Which of several comes first
+    /// is said under `match`, not by where they stand.
     pub struct RouteSettings {
         /// Its name in logs, metrics and `explain`; by default its path.
         pub name: Option<Spanned<String>> { example "catalog" },
         /// Which requests it takes; all of them without it.
-        pub r#match: Spanned<super::top::RawNode> = {},
+        pub r#match: Spanned<router::Match> = {},
         /// What requests go through, in this order, and responses backwards.
         pub filters: Vec<FilterEntry> = [],
         /// What answers.

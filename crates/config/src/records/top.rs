@@ -1,25 +1,13 @@
 //! The whole configuration.
 
 use settings::{Cidr, Named, Spanned};
+use upstream::UpstreamSettings;
 
 use super::{
     AdminSettings, DefaultsSettings, ErrorSettings, Limits, ListenerSettings, LogSettings,
     RouteSettings, Timeouts, Workers,
 };
 use crate::kinds::FilterEntry;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct RawNode(pub settings::Node);
-
-impl settings::Setting for RawNode {
-    fn schema(_: &mut settings::SchemaBuilder) -> settings::Schema {
-        settings::Schema::Any
-    }
-
-    fn read(node: &settings::Node, _: &mut settings::Reader<'_>) -> Option<Self> {
-        Some(RawNode(node.clone()))
-    }
-}
 
 settings::record! {
     /// A configuration of Tidegate. Durations are written `250ms 5s 1h`, sizes `16KiB 10MiB unlimited`, rates `100/s`;
@@ -34,7 +22,7 @@ settings::record! {
         /// Where clients come in, by name.
         pub listeners: Named<ListenerSettings> = {},
         /// Groups of servers that requests are sent on to, by name.
-        pub upstreams: Named<RawNode> = {},
+        pub upstreams: Named<UpstreamSettings> = {},
         /// Lists of filters that routes share, by name.
         pub chains: Named<Vec<FilterEntry>> = {},
         /// What goes before every route's own.

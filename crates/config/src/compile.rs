@@ -1,0 +1,123 @@
+//! The records become a [`Plan`]: names find what they name, entries become plans of their kind.
+//!
+//! Promises: every mistake is reported in one run: references to what is not declared, declared names that nothing
+//! uses, names declared twice, variables of a path that has none, routes that can never match. What is unused is only
+//! said when everything else is right, because what is broken may be what would have used it.
+
+mod chains;
+mod listeners;
+mod routes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use exchange::problem::{ErrorPage, ErrorPages};
+use settings::{Named, Reader, Spanned};
+
+use crate::kinds::Kinds;
+use crate::plan::{AdminPlan, Plan};
+use crate::records::{ErrorSettings, Settings};
+use chains::Chains;
+
+/// How long the name of something may be: it stands in every line of the log and of the metrics.
+const NAME_CHARS: usize = 100;
+
+/// Puts a plan together. `None` when there is a mistake; more may be in the report either way.
+pub(crate) fn compile(
+    settings: Settings,
+    version: String,
+    kinds: &Kinds,
+    reader: &mut Reader<'_>,
+) -> Option<Plan> {
+    check_names("listener", &settings.listeners, reader);
+    check_names("upstream", &settings.upstreams, reader);
+    check_names("chain", &settings.chains, reader);
+    let listeners = listeners::compile(&settings, reader);
+    let admin_bind = settings.admin.bind.as_ref().and_then(|bind| listeners::bind(bind, reader));
+    let mut chains = Chains::read(&settings, kinds, reader);
+    let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
+    if !reader.report().is_empty() {
+        return None;
+    }
+    unused(&settings, &chains, &routes, reader);
+    Some(Plan {
+        version,
+        workers: settings.workers,
+        trusted_proxies: settings.trusted_proxies,
+        listeners,
+        upstreams: settings
+            .upstreams
+            .entries
+            .into_iter()
+            .map(|(name, upstream)| (name.value, Arc::new(upstream)))
+            .collect(),
+        router: Arc::new(router?),
+        routes: routes.into_iter().map(|route| route.plan).collect(),
+        errors: Arc::new(error_pages(settings.errors)),
+        admin: AdminPlan {
+            bind: admin_bind,
+            token: settings.admin.token,
+            metrics: settings.admin.metrics,
+            socket: settings.admin.socket,
+        },
+        log: settings.log,
+        limits: settings.limits,
+        timeouts: settings.timeouts,
+    })
+}
+
+/// Names go into logs, metrics and URLs of the admin API: no spaces, no control characters.
+fn check_names<T>(what: &str, named: &Named<T>, reader: &mut Reader<'_>) {
+    for (name, _) in &named.entries {
+        check_name(what, name, reader);
+    }
+}
+
+fn check_name(what: &str, name: &Spanned<String>, reader: &mut Reader<'_>) {
+    let odd = |c: char| c.is_control() || c.is_whitespace();
+    if name.is_empty() || name.contains(odd) || name.chars().count() > NAME_CHARS {
+        reader.mistake(
+            name.span,
+            format!("the name of this {what} is empty, has spaces or is longer than {NAME_CHARS} characters"),
+        );
+    }
+}
+
+fn unused(
+    settings: &Settings,
+    chains: &Chains,
+    routes: &[routes::Compiled],
+    reader: &mut Reader<'_>,
+) {
+    for (name, _) in &settings.upstreams.entries {
+        let used = |route: &routes::Compiled| {
+            route.plan.handler.upstream().is_some_and(|used| used.value == name.value)
+        };
+        if !routes.iter().any(used) {
+            reader.report().unused(name.span, "upstream", name);
+        }
+    }
+    for name in chains.unused() {
+        reader.report().unused(name.span, "chain", name);
+    }
+    for (name, _) in &settings.listeners.entries {
+        let used = |route: &routes::Compiled| {
+            route.listeners.is_empty() || route.listeners.contains(&name.value)
+        };
+        if !routes.is_empty() && !routes.iter().any(used) {
+            reader.report().unused(name.span, "listener", name);
+        }
+    }
+}
+
+fn error_pages(settings: ErrorSettings) -> ErrorPages {
+    let pages: BTreeMap<_, _> = settings
+        .0
+        .into_iter()
+        .map(|(status, page)| {
+            let content_type = page.content_type.into_boxed_str();
+            (status, ErrorPage { content_type, body: page.body.into() })
+        })
+        .collect();
+    ErrorPages::new(pages)
+}

@@ -1,0 +1,97 @@
+//! Chains and lists of filters: entries become plans of their kind.
+
+use std::sync::Arc;
+
+use exchange::FilterPlan;
+use settings::{Reader, Spanned};
+
+use crate::kinds::{FilterEntry, Kinds};
+use crate::records::Settings;
+
+/// A list of filters, and the parameters of the route's path that they want.
+#[derive(Clone, Default)]
+pub(super) struct FilterList {
+    pub(super) filters: Vec<Arc<dyn FilterPlan>>,
+    pub(super) path_variables: Vec<Spanned<String>>,
+}
+
+impl FilterList {
+    fn append(&mut self, other: &FilterList) {
+        self.filters.extend(other.filters.iter().cloned());
+        self.path_variables.extend(other.path_variables.iter().cloned());
+    }
+}
+
+/// All chains, and which of them are used.
+pub(super) struct Chains {
+    entries: Vec<Chain>,
+    /// Chains that were no lists: declared all the same.
+    broken: Vec<String>,
+}
+
+struct Chain {
+    name: Spanned<String>,
+    list: FilterList,
+    used: bool,
+}
+
+impl Chains {
+    pub(super) fn read(settings: &Settings, kinds: &Kinds, reader: &mut Reader<'_>) -> Self {
+        let mut entries = Vec::new();
+        for (name, filters) in &settings.chains.entries {
+            let mut list = FilterList::default();
+            for entry in filters {
+                match entry {
+                    FilterEntry::Chain(inner) => {
+                        reader
+                            .mistake(inner.span, "a chain cannot hold another chain")
+                            .help("list both where they are used");
+                    }
+                    FilterEntry::Filter { .. } => filter(entry, kinds, &mut list, reader),
+                }
+            }
+            entries.push(Chain { name: name.clone(), list, used: false });
+        }
+        Chains { entries, broken: settings.chains.broken.clone() }
+    }
+
+    /// The filters of a list, with those of the chains it names.
+    pub(super) fn filters(
+        &mut self,
+        entries: &[FilterEntry],
+        kinds: &Kinds,
+        reader: &mut Reader<'_>,
+    ) -> FilterList {
+        let mut list = FilterList::default();
+        for entry in entries {
+            match entry {
+                FilterEntry::Filter { .. } => filter(entry, kinds, &mut list, reader),
+                FilterEntry::Chain(name) => {
+                    match self.entries.iter_mut().find(|chain| chain.name == *name) {
+                        Some(chain) => {
+                            chain.used = true;
+                            list.append(&chain.list);
+                        }
+                        None if self.broken.contains(name) => {}
+                        None => {
+                            let known = self.entries.iter().map(|chain| chain.name.as_str());
+                            reader.report().dangling(name.span, "chain", name, known);
+                        }
+                    }
+                }
+            }
+        }
+        list
+    }
+
+    pub(super) fn unused(&self) -> impl Iterator<Item = &Spanned<String>> {
+        self.entries.iter().filter(|chain| !chain.used).map(|chain| &chain.name)
+    }
+}
+
+fn filter(entry: &FilterEntry, kinds: &Kinds, list: &mut FilterList, reader: &mut Reader<'_>) {
+    if let FilterEntry::Filter { name, settings } = entry {
+        list.filters.extend(kinds.filter(name, settings, reader));
+        list.path_variables.extend(reader.take_path_variables());
+    }
+}

@@ -1,0 +1,66 @@
+//! Listeners: addresses to bind, each once, with the limits and time-outs that count there.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use net::{Bind, ListenOptions};
+use settings::{Address, Host, Reader, Spanned, quote};
+
+use crate::plan::ListenerPlan;
+use crate::records::{ListenerSettings, Settings};
+
+pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
+    let mut plans: Vec<ListenerPlan> = Vec::new();
+    for (name, listener) in &settings.listeners.entries {
+        let Some(bind) = bind(&listener.bind, reader) else { continue };
+        // Port 0 is another port each time.
+        let same = |plan: &&ListenerPlan| plan.bind == bind && listener.bind.port() != Some(0);
+        if let Some(other) = plans.iter().find(same) {
+            let other = quote(&other.name);
+            reader
+                .mistake(listener.bind.span, format!("listener {other} has this address already"));
+        }
+        plans.push(plan(&name.value, bind, listener, settings));
+    }
+    if let (Some(route), true) =
+        (settings.routes.first(), settings.listeners.names().next().is_none())
+    {
+        reader
+            .mistake(route.span, "there are routes but no listener")
+            .help("add one: listeners: { web: { bind: \"127.0.0.1:8080\" } }");
+    }
+    plans
+}
+
+fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings) -> ListenerPlan {
+    ListenerPlan {
+        name: name.to_owned(),
+        bind,
+        options: ListenOptions {
+            backlog: listener.backlog,
+            nodelay: listener.nodelay,
+            keepalive: listener.keepalive.map(settings::Duration::get),
+        },
+        half_close: listener.half_close,
+        limits: settings.limits.for_listener(&listener.limits),
+        timeouts: settings.timeouts.for_listener(&listener.timeouts),
+    }
+}
+
+/// The address to bind. Names other than `localhost` may lead elsewhere tomorrow and are refused.
+pub(super) fn bind(address: &Spanned<Address>, reader: &mut Reader<'_>) -> Option<Bind> {
+    match &address.value {
+        Address::Unix(path) => Some(Bind::Unix(path.clone())),
+        Address::Tcp { host: Host::Name(name), port } if name == "localhost" => {
+            Some(Bind::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), *port)))
+        }
+        Address::Tcp { port, .. } => match address.value.socket_addr() {
+            Some(socket) => Some(Bind::Tcp(socket)),
+            None => {
+                reader
+                    .mistake(address.span, "a listener is bound to an address, not to a name")
+                    .help(format!("write the IP address, or :{port} for all addresses"));
+                None
+            }
+        },
+    }
+}

@@ -1,0 +1,127 @@
+//! Routes: names, references, filters and handler, and the router's table.
+
+use std::collections::HashSet;
+
+use router::{Router, Rule};
+use settings::{Reader, Report, Span, Spanned, quote};
+
+use super::chains::Chains;
+use super::check_name;
+use crate::kinds::Kinds;
+use crate::plan::RoutePlan;
+use crate::records::{RouteSettings, Settings};
+
+/// A route that is whole.
+pub(super) struct Compiled {
+    pub(super) plan: RoutePlan,
+    /// The listeners it is for; all without any.
+    pub(super) listeners: Vec<String>,
+}
+
+pub(super) fn compile(
+    settings: &Settings,
+    kinds: &Kinds,
+    chains: &mut Chains,
+    reader: &mut Reader<'_>,
+) -> (Option<Router>, Vec<Compiled>) {
+    let names = names(settings, reader);
+    // Paths read so far (of matches) are none of a filter's business.
+    reader.take_path_variables();
+    let defaults = chains.filters(&settings.defaults.filters, kinds, reader);
+    let mut rules = Vec::new();
+    let mut routes = Vec::new();
+    for (route, name) in settings.routes.iter().zip(names) {
+        let own = chains.filters(&route.filters, kinds, reader);
+        let handler = kinds.handler(&route.handler, reader);
+        let of_handler = reader.take_path_variables();
+        let wanted = defaults.path_variables.iter().chain(&own.path_variables).chain(&of_handler);
+        check_path_variables(route, &name, wanted, reader.report());
+        check_listeners(route, settings, reader.report());
+        rules.push(Rule {
+            name: name.clone(),
+            span: route.r#match.span,
+            matches: route.r#match.value.clone(),
+        });
+        let Some(handler) = handler else { continue };
+        if let Some(upstream) = handler.upstream()
+            && !settings.upstreams.names().any(|declared| declared == upstream.value)
+        {
+            let declared = settings.upstreams.names();
+            reader.report().dangling(upstream.span, "upstream", upstream, declared);
+        }
+        routes.push(Compiled {
+            listeners: route.r#match.listener.iter().map(|name| name.value.clone()).collect(),
+            plan: RoutePlan {
+                name,
+                filters: defaults.filters.iter().cloned().chain(own.filters).collect(),
+                handler,
+                limits: route.limits.clone(),
+                timeouts: route.timeouts.clone(),
+            },
+        });
+    }
+    (table(rules, reader.report()), routes)
+}
+
+fn table(rules: Vec<Rule>, report: &mut Report) -> Option<Router> {
+    match Router::compile(rules) {
+        Ok(router) => Some(router),
+        Err(mistakes) => {
+            for mistake in mistakes {
+                let said = report.mistake(mistake.span, mistake.message);
+                said.help = mistake.help;
+            }
+            None
+        }
+    }
+}
+
+/// Every route's name: its own, or else its path, made different where that is taken.
+fn names(settings: &Settings, reader: &mut Reader<'_>) -> Vec<String> {
+    let mut taken: HashSet<String> = HashSet::new();
+    for route in &settings.routes {
+        let Some(name) = &route.name else { continue };
+        check_name("route", name, reader);
+        if !taken.insert(name.value.clone()) {
+            reader
+                .mistake(name.span, format!("another route is named {}", quote(name)))
+                .help("names of routes tell them apart in logs and metrics");
+        }
+    }
+    let name = |route: &Spanned<RouteSettings>| {
+        if let Some(name) = &route.name {
+            return name.value.clone();
+        }
+        let path = route.r#match.path.first().map_or_else(|| "*".to_owned(), ToString::to_string);
+        let numbered = (2..).map(|n| format!("{path}#{n}"));
+        let mut candidates = std::iter::once(path.clone()).chain(numbered);
+        candidates.find(|name| taken.insert(name.clone())).unwrap_or(path)
+    };
+    settings.routes.iter().map(name).collect()
+}
+
+fn check_path_variables<'v>(
+    route: &RouteSettings,
+    name: &str,
+    wanted: impl Iterator<Item = &'v Spanned<String>>,
+    report: &mut Report,
+) {
+    let params = route.r#match.params();
+    let mut seen: HashSet<(Span, &str)> = HashSet::new();
+    for variable in wanted {
+        if params.contains(&variable.as_str()) || !seen.insert((variable.span, variable.as_str())) {
+            continue;
+        }
+        let message =
+            format!("the path of route {} has no parameter {}", quote(name), quote(variable));
+        report.with_nearest(variable.span, message, variable, params.iter().copied());
+    }
+}
+
+fn check_listeners(route: &RouteSettings, settings: &Settings, report: &mut Report) {
+    for listener in route.r#match.listener.iter() {
+        if !settings.listeners.names().any(|declared| declared == listener.value) {
+            report.dangling(listener.span, "listener", listener, settings.listeners.names());
+        }
+    }
+}

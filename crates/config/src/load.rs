@@ -1,0 +1,64 @@
+//! From a source to a [`Plan`], or to all of its mistakes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use settings::{Reader, Report, Setting};
+
+use crate::assemble::assemble;
+use crate::compile::compile;
+use crate::expand::Environment;
+use crate::kinds::Kinds;
+use crate::plan::Plan;
+use crate::records::Settings;
+use crate::source::Source;
+
+/// A configuration that may be used.
+pub struct Loaded {
+    pub plan: Arc<Plan>,
+    /// Files it depends on beside the main one: included ones, secrets, pages. A change of any is worth a reload.
+    pub files: Vec<PathBuf>,
+    /// What `include` said: files may appear that it names.
+    pub patterns: Vec<String>,
+}
+
+/// Reads, checks and freezes a configuration. The error has every mistake.
+pub fn load(
+    source: &dyn Source,
+    environment: &Environment<'_>,
+    kinds: &Kinds,
+) -> Result<Loaded, Box<Report>> {
+    let mut report = Report::new();
+    match try_load(source, environment, kinds, &mut report) {
+        Some(loaded) if report.is_empty() => Ok(loaded),
+        _ => Err(Box::new(report)),
+    }
+}
+
+fn try_load(
+    source: &dyn Source,
+    environment: &Environment<'_>,
+    kinds: &Kinds,
+    report: &mut Report,
+) -> Option<Loaded> {
+    let assembled = assemble(source, environment, report)?;
+    let mut reader = Reader::new(report);
+    let settings = Settings::read(&assembled.root, &mut reader)?;
+    let plan = compile(settings, assembled.version, kinds, &mut reader)?;
+    let mut files = reader.files().to_vec();
+    files.extend(assembled.included.into_iter().map(PathBuf::from));
+    files.sort();
+    files.dedup();
+    Some(Loaded { plan: Arc::new(plan), files, patterns: assembled.patterns })
+}
+
+/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and what the admin API
+/// shows to whoever prefers JSON.
+pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Box<Report>> {
+    let mut report = Report::new();
+    let assembled = assemble(source, &|_| Some(String::new()), &mut report);
+    match assembled {
+        Some(assembled) if report.is_empty() => Ok(assembled.root.to_json()),
+        _ => Err(Box::new(report)),
+    }
+}

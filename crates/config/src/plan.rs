@@ -1,0 +1,92 @@
+//! A configuration, checked and frozen: what workers are built from.
+//!
+//! Promises: everything it names exists; it never changes; it is shared by all workers and swapped whole. Never does:
+//! opening sockets, starting anything.
+
+use std::sync::Arc;
+
+use exchange::problem::ErrorPages;
+use exchange::{FilterPlan, HandlerPlan};
+use net::{Bind, ListenOptions};
+use router::{RouteId, Router};
+use settings::{Cidr, FilePath, Secret};
+use upstream::UpstreamSettings;
+
+use crate::records::{
+    Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts, Workers,
+};
+
+/// The whole configuration.
+pub struct Plan {
+    /// A short name of exactly the texts it was made from.
+    pub version: String,
+    pub workers: Workers,
+    pub trusted_proxies: Vec<Cidr>,
+    pub listeners: Vec<ListenerPlan>,
+    pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
+    pub router: Arc<Router>,
+    /// In the order of the router's rules: [`Plan::route`].
+    pub routes: Vec<RoutePlan>,
+    pub errors: Arc<ErrorPages>,
+    pub admin: AdminPlan,
+    pub log: LogSettings,
+    /// Of the server; a listener has its own.
+    pub limits: Limits,
+    /// Of the server; a listener has its own.
+    pub timeouts: Timeouts,
+}
+
+impl Plan {
+    /// What the router's answer means.
+    pub fn route(&self, id: RouteId) -> &RoutePlan {
+        &self.routes[id.index()]
+    }
+
+    pub fn listener(&self, name: &str) -> Option<&ListenerPlan> {
+        self.listeners.iter().find(|listener| listener.name == name)
+    }
+}
+
+/// Where clients come in. Two that are equal need no change of the running one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerPlan {
+    pub name: String,
+    pub bind: Bind,
+    pub options: ListenOptions,
+    pub half_close: bool,
+    /// The server's, but for what the listener says itself.
+    pub limits: Limits,
+    /// The server's, but for what the listener says itself.
+    pub timeouts: Timeouts,
+}
+
+/// Which way requests go.
+pub struct RoutePlan {
+    pub name: String,
+    /// In the order requests go through them; those of `defaults` come first.
+    pub filters: Vec<Arc<dyn FilterPlan>>,
+    pub handler: Arc<dyn HandlerPlan>,
+    /// Where they say nothing, the listener's count.
+    pub limits: RouteLimits,
+    pub timeouts: RouteTimeouts,
+}
+
+impl RoutePlan {
+    /// The bounds of this route's exchanges on a listener.
+    pub fn bounds(&self, limits: &Limits, timeouts: &Timeouts) -> exchange::Bounds {
+        exchange::Bounds {
+            body: self.limits.body.unwrap_or(limits.body).bytes(),
+            body_pause: self.timeouts.body.unwrap_or(timeouts.body).get(),
+            write_pause: self.timeouts.write.unwrap_or(timeouts.write).get(),
+        }
+    }
+}
+
+/// How the admin API answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdminPlan {
+    pub bind: Option<Bind>,
+    pub token: Option<Secret>,
+    pub metrics: MetricsAccess,
+    pub socket: Option<FilePath>,
+}
