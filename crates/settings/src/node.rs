@@ -170,10 +170,16 @@ fn scalar_to_json(scalar: &Scalar) -> serde_json::Value {
             "false" => return false.into(),
             _ => {}
         }
-        if let Ok(number) = text.parse::<i64>() {
+        if let Ok(number) = text.parse::<i64>()
+            && number.to_string() == text
+        {
             return number.into();
         }
+        // `0755`, `+5`, `1_000` are no numbers to any setting.
+        let decimal = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'e' | 'E');
+        let fraction = text.contains(['.', 'e', 'E']) && text.chars().all(decimal);
         if let Ok(number) = text.parse::<f64>()
+            && fraction
             && number.is_finite()
         {
             return number.into();
@@ -230,6 +236,16 @@ mod tests {
         assert_eq!(node.get("b").and_then(Node::list).map(<[_]>::len), Some(3));
         let json = r#"{"a":1,"b":["x",true,null],"c":{"d":1.5},"e":{}}"#;
         assert_eq!(node.to_json().to_string(), json);
+    }
+
+    #[test]
+    fn only_numbers_become_numbers() {
+        for (text, json) in
+            [("5", "5"), ("0755", "\"0755\""), ("1.5", "1.5"), ("+5", "\"+5\""), ("inf", "\"inf\"")]
+        {
+            assert_eq!(Node::plain(text).to_json().to_string(), json);
+        }
+        assert_eq!(Node::quoted("5").to_json().to_string(), "\"5\"");
     }
 
     #[test]
