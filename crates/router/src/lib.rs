@@ -1,1 +1,61 @@
-//! router
+//! Match rules → compiled table → route, and why.
+//!
+//! Owns what may stand under a route's `match:` ([`Match`]), the total order of routes (`order`), the
+//! compiled table ([`Router`]) and its account of itself ([`Explanation`]). Promises: a lookup allocates
+//! nothing (only named groups of a regular expression do), takes no lock and costs about the same among
+//! five routes and five thousand; the order is the one of `docs/guide/routing.md`, without exception.
+//! Knows nothing of filters and handlers: a route is a number here.
+//!
+//! ```
+//! use exchange::{Headers, Request, Target};
+//! use router::{Found, Input, Router, Rule};
+//! use settings::{Span, node};
+//! use wire::Method;
+//!
+//! let rule = |name: &str, matches| Rule {
+//!     name: name.to_owned(),
+//!     span: Span::NOWHERE,
+//!     matches: settings::read(&matches).unwrap(),
+//! };
+//! let router = Router::compile(vec![
+//!     rule("site", node!({ "path": "/{*file}" })),
+//!     rule("shop", node!({ "host": "*.shop.example", "path": "/item/{id}", "methods": ["GET"] })),
+//! ])
+//! .unwrap();
+//!
+//! let mut headers = Headers::new();
+//! headers.append("host", "www.shop.example:8080");
+//! let target = Target::new("/item/7".into()).unwrap();
+//! let request = Request::made_up(Method::Get, target, headers);
+//! let Found::Route(id, params) = router.find(&Input::from(&request)) else { panic!("no route") };
+//! assert_eq!(router.rules()[id.index()].name, "shop");
+//! assert_eq!(params.get("/item/7", "id"), Some("7"));
+//! ```
+
+mod compare;
+mod edges;
+mod explain;
+mod find;
+mod host;
+mod limits;
+mod matching;
+mod methods;
+mod order;
+mod path;
+mod shadow;
+mod table;
+#[cfg(test)]
+mod testing;
+mod tree;
+
+pub use compare::PathDiffers;
+pub use explain::{Candidate, Chosen, Explanation, Verdict, Why};
+pub use find::{Found, Input};
+pub use host::HostPattern;
+pub use limits::{
+    CANDIDATES_SHOWN, ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX, PATTERN_BYTES, SEGMENTS_MAX,
+};
+pub use matching::{Match, MethodName};
+pub use order::Order;
+pub use path::{PathPattern, Segment, Segments};
+pub use table::{RouteId, RouteMistake, Router, Rule};

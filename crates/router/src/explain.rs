@@ -1,0 +1,276 @@
+//! Why a request gets the route it gets, and why not the others.
+//!
+//! Owns the account: data for the admin API, text for the command line. Promises that the chosen route
+//! is what [`Router::find`] says; the reasons come from `compare`, which does not share its code. Lists
+//! at most [`CANDIDATES_SHOWN`] others, the ones that came closest, in the order they are tried.
+
+use std::fmt;
+
+use crate::PathDiffers;
+use crate::compare::compare;
+use crate::find::{Found, Input};
+use crate::host;
+use crate::limits::{CANDIDATES_SHOWN, HOST_BYTES, LISTENERS_MAX};
+use crate::order::Order;
+use crate::table::{RouteId, Router};
+
+/// The account of one lookup.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    pub method: String,
+    pub host: String,
+    pub path: String,
+    pub listener: String,
+    pub verdict: Verdict,
+    /// Other routes, in the order they are tried.
+    pub others: Vec<Candidate>,
+    /// How many more there are that differ.
+    pub left_out: usize,
+}
+
+/// What comes of the request.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    Route(Chosen),
+    /// 405, with the value of Allow.
+    MethodNotAllowed(String),
+    /// 404.
+    NotFound,
+}
+
+/// The route that was chosen.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    pub route: RouteId,
+    pub name: String,
+    /// Which of its hosts and paths matched.
+    pub matched: String,
+    pub params: Vec<(String, String)>,
+    /// The conditions that held.
+    pub when: Option<String>,
+}
+
+/// A route that was not chosen.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    pub route: RouteId,
+    pub name: String,
+    /// Which of its hosts and paths came closest.
+    pub matched: String,
+    pub why: Why,
+}
+
+/// Why a route was not chosen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Why {
+    /// It is for these listeners.
+    Listener(String),
+    /// It is for this host.
+    Host(String),
+    Path(PathDiffers),
+    /// It takes these methods.
+    Method(String),
+    /// This condition fails.
+    Condition(String),
+    /// It fits too, but comes later, by this rule of the order.
+    Later(Order),
+}
+
+impl Why {
+    /// A word for programs.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Why::Listener(_) => "listener",
+            Why::Host(_) => "host",
+            Why::Path(_) => "path",
+            Why::Method(_) => "method",
+            Why::Condition(_) => "condition",
+            Why::Later(_) => "later",
+        }
+    }
+
+    /// How close the route came: reasons are looked for in this order.
+    fn closeness(&self) -> (u8, usize) {
+        match self {
+            Why::Listener(_) => (0, 0),
+            Why::Host(_) => (1, 0),
+            Why::Path(differs) => (2, differs.segment),
+            Why::Method(_) => (3, 0),
+            Why::Condition(_) => (4, 0),
+            Why::Later(_) => (5, 0),
+        }
+    }
+}
+
+impl Router {
+    /// The account of a lookup. Takes time in the number of routes: not for every request.
+    pub fn explain(&self, input: &Input<'_>) -> Explanation {
+        let mut buffer = [0; HOST_BYTES];
+        let host = host::normal(input.host, &mut buffer).unwrap_or(input.host);
+        let found = self.find(input);
+        let chosen = match &found {
+            Found::Route(route, _) => self.chosen_rank(input, host, *route),
+            _ => None,
+        };
+        let (others, left_out) = self.others(input, host, chosen);
+        let verdict = match found {
+            Found::Route(route, params) => {
+                let rank = chosen.unwrap_or_default();
+                let value =
+                    |name: &str| params.get(input.path, name).unwrap_or_default().to_owned();
+                let when = self.table.rules[route.index()].matches.when.as_ref();
+                Verdict::Route(Chosen {
+                    route,
+                    name: self.table.rules[route.index()].name.clone(),
+                    matched: self.matched(rank),
+                    params: params.names().map(|name| (name.to_owned(), value(name))).collect(),
+                    when: when.map(ToString::to_string),
+                })
+            }
+            Found::MethodNotAllowed(allow) => Verdict::MethodNotAllowed(allow),
+            Found::NotFound => Verdict::NotFound,
+        };
+        Explanation {
+            method: input.method.as_str().to_owned(),
+            host: String::from_utf8_lossy(host).into_owned(),
+            path: input.path.to_owned(),
+            listener: input.listener.to_owned(),
+            verdict,
+            others,
+            left_out,
+        }
+    }
+
+    /// Which host and path of the chosen route it was: its first that fits.
+    fn chosen_rank(&self, input: &Input<'_>, host: &[u8], route: RouteId) -> Option<u32> {
+        let mut ranks = (0..).zip(&self.table.entries);
+        ranks.find_map(|(rank, entry)| {
+            (entry.rule == route.0 && self.why_not(rank, input, host).is_none()).then_some(rank)
+        })
+    }
+
+    fn others(
+        &self,
+        input: &Input<'_>,
+        host: &[u8],
+        chosen: Option<u32>,
+    ) -> (Vec<Candidate>, usize) {
+        let rule_of = |rank: u32| self.table.entries[rank as usize].rule;
+        let mut closest: Vec<Option<(u32, Why)>> = vec![None; self.table.rules.len()];
+        for rank in 0..self.table.entries.len() as u32 {
+            if chosen.is_some_and(|chosen| rule_of(chosen) == rule_of(rank)) {
+                continue;
+            }
+            // What fits nevertheless comes after the chosen one.
+            let later = |by: u32| {
+                let places = &self.table.places;
+                Why::Later(places[by as usize].decided(&places[rank as usize]))
+            };
+            let why = self.why_not(rank, input, host).or_else(|| chosen.map(later));
+            let Some(why) = why else { continue };
+            let place = &mut closest[rule_of(rank) as usize];
+            if place.as_ref().is_none_or(|(_, other)| other.closeness() < why.closeness()) {
+                *place = Some((rank, why));
+            }
+        }
+        let mut closest: Vec<(u32, Why)> = closest.into_iter().flatten().collect();
+        closest.sort_by_key(|(rank, why)| (std::cmp::Reverse(why.closeness()), *rank));
+        let left_out = closest.len().saturating_sub(CANDIDATES_SHOWN);
+        closest.truncate(CANDIDATES_SHOWN);
+        closest.sort_by_key(|(rank, _)| *rank);
+        let candidate = |(rank, why)| {
+            let rule = rule_of(rank);
+            let name = self.table.rules[rule as usize].name.clone();
+            Candidate { route: RouteId(rule), name, matched: self.matched(rank), why }
+        };
+        (closest.into_iter().map(candidate).collect(), left_out)
+    }
+
+    /// Why this host and path of a rule do not fit.
+    fn why_not(&self, rank: u32, input: &Input<'_>, host: &[u8]) -> Option<Why> {
+        let table = &*self.table;
+        let entry = &table.entries[rank as usize];
+        let written = &table.rules[entry.rule as usize].matches;
+        let mut listeners = table.listeners.iter();
+        let listener = listeners.position(|name| **name == *input.listener);
+        if entry.listeners & (1 << listener.unwrap_or(LISTENERS_MAX)) == 0 {
+            let names: Vec<_> = written.listener.iter().map(|name| name.value.as_str()).collect();
+            return Some(Why::Listener(names.join(", ")));
+        }
+        if let Some(pattern) = self.host(rank)
+            && !pattern.matches(host)
+        {
+            return Some(Why::Host(pattern.to_string()));
+        }
+        let differs = match self.path(rank) {
+            Some(pattern) => compare(pattern, input.path).err(),
+            None if input.path.starts_with('/') => None,
+            None => Some(PathDiffers { segment: 1, wanted: Some("/".to_owned()), found: None }),
+        };
+        if let Some(differs) = differs {
+            return Some(Why::Path(differs));
+        }
+        if entry.methods & table.methods.bit(input.method) == 0 {
+            return Some(Why::Method(table.methods.list(entry.methods)));
+        }
+        let condition = self.conditions.get(entry.condition as usize)?;
+        condition.why_not(input.request, input.unix_secs).map(Why::Condition)
+    }
+
+    fn matched(&self, rank: u32) -> String {
+        let host = self.host(rank).map_or("any host".to_owned(), ToString::to_string);
+        let path = self.path(rank).map_or("any path".to_owned(), ToString::to_string);
+        format!("{host} {path}")
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Listener(names) => write!(f, "only on listener {names}"),
+            Why::Host(host) => write!(f, "the host is not {host}"),
+            Why::Path(differs) => write!(f, "{differs}"),
+            Why::Method(methods) => write!(f, "only for {methods}"),
+            Why::Condition(failing) => write!(f, "its condition fails: {failing}"),
+            Why::Later(order) => write!(f, "fits too, but {order}"),
+        }
+    }
+}
+
+/// Several lines, the last without its end.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation { method, host, path, listener, .. } = self;
+        writeln!(f, "{method} {host}{path} on listener {listener}")?;
+        match &self.verdict {
+            Verdict::Route(chosen) => {
+                write!(f, "route {} ({})", chosen.name, chosen.matched)?;
+                for (name, value) in &chosen.params {
+                    write!(f, "\n  path.{name} = {value:?}")?;
+                }
+                if let Some(when) = &chosen.when {
+                    write!(f, "\n  when {when}")?;
+                }
+            }
+            Verdict::MethodNotAllowed(allow) => {
+                write!(f, "no route takes the method: 405, Allow: {allow}")?;
+            }
+            Verdict::NotFound => f.write_str("no route: 404")?,
+        }
+        if !self.others.is_empty() {
+            f.write_str("\nother routes, in the order they are tried:")?;
+        }
+        let width = self.others.iter().map(|other| other.name.chars().count()).max();
+        let width = width.unwrap_or_default().min(32);
+        for other in &self.others {
+            write!(f, "\n  {:width$}  {}  — {}", other.name, other.matched, other.why)?;
+        }
+        if self.left_out > 0 {
+            write!(f, "\n  and {} more, farther from this request", self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! The lookup.
+//!
+//! Owns the walk through the table: hosts from exact to any, segments from literal to rest, each branch
+//! skipped when its best rank cannot beat what was found. Promises: no lock, no allocation (named groups
+//! of an expression apart), and never more steps than the table has nodes, whatever the path.
+
+use exchange::{PARAMS_MAX, Params, Request};
+use wire::Method;
+
+use crate::PathPattern;
+use crate::host;
+use crate::limits::{HOST_BYTES, LISTENERS_MAX};
+use crate::methods::Mask;
+use crate::table::{Bucket, Entry, RouteId, Router};
+use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
+
+/// What a route is looked up by.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The name of the listener the request came to.
+    pub listener: &'a str,
+    /// The host the client named, perhaps with its port.
+    pub host: &'a [u8],
+    /// The path in its normal form.
+    pub path: &'a str,
+    pub method: &'a Method,
+    /// For the conditions.
+    pub request: &'a Request,
+    /// The time for conditions on it, in seconds since 1970; `None` is now.
+    pub unix_secs: Option<u64>,
+}
+
+impl<'a> From<&'a Request> for Input<'a> {
+    fn from(request: &'a Request) -> Self {
+        Input {
+            listener: &request.facts.listener,
+            host: request.authority(),
+            path: request.target.path(),
+            method: &request.method,
+            request,
+            unix_secs: None,
+        }
+    }
+}
+
+/// What a lookup finds.
+#[derive(Clone, Debug)]
+pub enum Found {
+    Route(RouteId, Params),
+    /// Routes fit but for the method; these are the methods they take, as Allow lists them.
+    MethodNotAllowed(String),
+    NotFound,
+}
+
+type Ranges = [(u32, u32); PARAMS_MAX];
+
+impl Router {
+    /// The route of a request: the first in the order that fits.
+    pub fn find(&self, input: &Input<'_>) -> Found {
+        let mut walk = Walk::new(self, input);
+        walk.hosts();
+        if walk.best != NONE {
+            return self.found(input, &walk);
+        }
+        if !walk.refused {
+            return Found::NotFound;
+        }
+        // Nobody is in a hurry now: walk again and ask what each of them would take.
+        let mut walk = Walk::new(self, input);
+        walk.allowed = Some(0);
+        walk.hosts();
+        match walk.allowed {
+            Some(mask) if mask != 0 => Found::MethodNotAllowed(self.table.methods.list(mask)),
+            _ => Found::NotFound,
+        }
+    }
+
+    fn found(&self, input: &Input<'_>, walk: &Walk<'_, '_>) -> Found {
+        let entry = &self.table.entries[walk.best as usize];
+        let route = RouteId(entry.rule);
+        let Some(names) = self.names.get(entry.names as usize) else {
+            return Found::Route(route, Params::default());
+        };
+        if let Some(PathPattern::Regex(regex)) = self.patterns.get(entry.pattern as usize) {
+            let mut groups = regex.capture_locations();
+            regex.captures_read(&mut groups, input.path);
+            let mut ranges = Ranges::default();
+            let named = regex.capture_names().enumerate().filter(|(_, name)| name.is_some());
+            for (range, (group, _)) in ranges.iter_mut().zip(named) {
+                let (from, to) = groups.get(group).unwrap_or_default();
+                *range = (from as u32, to as u32);
+            }
+            return Found::Route(route, Params::new(names.clone(), &ranges[..names.len()]));
+        }
+        Found::Route(route, Params::new(names.clone(), &walk.best_ranges[..names.len()]))
+    }
+}
+
+struct Walk<'r, 'i> {
+    router: &'r Router,
+    input: &'i Input<'i>,
+    path: &'i [u8],
+    method: Mask,
+    listener: u64,
+    ranges: Ranges,
+    /// The rank found so far, and its parameters.
+    best: u32,
+    best_ranges: Ranges,
+    /// An entry did not take the method.
+    refused: bool,
+    /// Collects the methods of those instead of looking for a route.
+    allowed: Option<Mask>,
+}
+
+impl<'r, 'i> Walk<'r, 'i> {
+    #[inline]
+    fn new(router: &'r Router, input: &'i Input<'i>) -> Self {
+        let mut named = router.table.listeners.iter();
+        let listener = named.position(|name| **name == *input.listener).unwrap_or(LISTENERS_MAX);
+        Walk {
+            router,
+            input,
+            path: input.path.as_bytes(),
+            method: router.table.methods.bit(input.method),
+            listener: 1 << listener,
+            ranges: Ranges::default(),
+            best: NONE,
+            best_ranges: Ranges::default(),
+            refused: false,
+            allowed: None,
+        }
+    }
+
+    fn hosts(&mut self) {
+        // `*` of OPTIONS has no segments and no route.
+        if self.path.first() != Some(&b'/') {
+            return;
+        }
+        let table = &*self.router.table;
+        if table.has_exact_hosts || table.has_hosts_below {
+            self.named_hosts();
+        }
+        if let Some(any) = table.buckets.get(table.any_host as usize) {
+            self.bucket(any);
+        }
+    }
+
+    fn named_hosts(&mut self) {
+        let table = &*self.router.table;
+        let mut buffer = [0; HOST_BYTES];
+        let Some(host) = host::normal(self.input.host, &mut buffer) else { return };
+        if let Some(bucket) = table.tree.edges.get(EXACT_HOSTS, host) {
+            self.bucket(&table.buckets[bucket as usize]);
+        }
+        if !table.has_hosts_below {
+            return;
+        }
+        for dot in memchr::memchr_iter(b'.', host).filter(|dot| *dot > 0) {
+            if let Some(bucket) = table.tree.edges.get(HOSTS_BELOW, &host[dot + 1..]) {
+                self.bucket(&table.buckets[bucket as usize]);
+            }
+        }
+    }
+
+    fn bucket(&mut self, bucket: &Bucket) {
+        if bucket.best >= self.best {
+            return;
+        }
+        self.node(bucket.root, 0, 0);
+        if !bucket.patterns.is_empty() || !bucket.other_patterns.is_empty() {
+            self.patterns(bucket);
+        }
+    }
+
+    /// Goes on at a node, with `at` at a slash or the end, and `count` parameters on the way here.
+    fn node(&mut self, mut id: u32, mut at: usize, count: usize) {
+        let tree = &self.router.table.tree;
+        loop {
+            let node = tree.node(id);
+            if node.best >= self.best {
+                return;
+            }
+            if at == self.path.len() {
+                self.ranks(node.ends, count);
+                if !node.rests.is_empty() {
+                    self.rest(node.rests, at, count);
+                }
+                return;
+            }
+            let from = at + 1;
+            let to = segment_end(self.path, from);
+            let literal = match node.has_literals {
+                true => tree.edges.get(id, &self.path[from..to]),
+                false => None,
+            };
+            if node.param == NONE && node.rests.is_empty() {
+                // The common case needs no way back.
+                let Some(child) = literal else { return };
+                (id, at) = (child, to);
+                continue;
+            }
+            if let Some(child) = literal {
+                self.node(child, to, count);
+            }
+            if node.param != NONE && from < to {
+                self.ranges[count] = (from as u32, to as u32);
+                self.node(node.param, to, count + 1);
+            }
+            if !node.rests.is_empty() {
+                self.rest(node.rests, from, count);
+            }
+            return;
+        }
+    }
+
+    fn rest(&mut self, ranks: List, from: usize, count: usize) {
+        self.ranges[count] = (from as u32, self.path.len() as u32);
+        self.ranks(ranks, count + 1);
+    }
+
+    /// Takes the first of these that fits, if it is better than what there is.
+    #[inline]
+    fn ranks(&mut self, ranks: List, count: usize) {
+        let router = self.router;
+        for &rank in router.table.tree.ranks(ranks) {
+            if rank >= self.best {
+                return;
+            }
+            if self.fits(&router.table.entries[rank as usize]) {
+                self.best = rank;
+                self.best_ranges[..count].copy_from_slice(&self.ranges[..count]);
+                return;
+            }
+        }
+    }
+
+    /// The Ant patterns and expressions of a bucket: those of the path's first segment and those of
+    /// none, together in their order.
+    fn patterns(&mut self, bucket: &Bucket) {
+        let first = match bucket.patterns.is_empty() {
+            true => None,
+            false => bucket.patterns.get(&self.path[1..segment_end(self.path, 1)]),
+        };
+        let (mut some, mut others) = (first.map_or(&[][..], |list| list), &*bucket.other_patterns);
+        while let Some(&rank) = [some.first(), others.first()].into_iter().flatten().min() {
+            if rank >= self.best {
+                return;
+            }
+            let list = if some.first() == Some(&rank) { &mut some } else { &mut others };
+            *list = &list[1..];
+            let entry = &self.router.table.entries[rank as usize];
+            let matches = match &self.router.patterns[entry.pattern as usize] {
+                PathPattern::Ant(ant) => ant.is_match(self.input.path),
+                PathPattern::Regex(regex) => regex.is_match(self.input.path),
+                PathPattern::Segments(_) => false,
+            };
+            if matches && self.fits(entry) {
+                self.best = rank;
+                return;
+            }
+        }
+    }
+
+    /// Does everything but host and path fit?
+    #[inline]
+    fn fits(&mut self, entry: &Entry) -> bool {
+        if entry.listeners & self.listener == 0 {
+            return false;
+        }
+        if entry.methods & self.method == 0 {
+            self.refused = true;
+            if let Some(allowed) = self.allowed
+                && self.holds(entry)
+            {
+                self.allowed = Some(allowed | entry.methods);
+            }
+            return false;
+        }
+        self.holds(entry)
+    }
+
+    #[inline]
+    fn holds(&self, entry: &Entry) -> bool {
+        match self.router.conditions.get(entry.condition as usize) {
+            None => true,
+            Some(condition) => condition.holds_at(self.input.request, self.input.unix_secs),
+        }
+    }
+}
+
+#[inline]
+fn segment_end(path: &[u8], from: usize) -> usize {
+    memchr::memchr(b'/', &path[from..]).map_or(path.len(), |length| from + length)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! What may stand under a route's `match:`.
+//!
+//! Owns the declaration and the rules within one route; what concerns several routes is `table`'s.
+
+use std::fmt;
+use std::str::FromStr;
+
+use exchange::Condition;
+use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Setting, Spanned, quote};
+use wire::Method;
+
+use crate::{HostPattern, PathPattern};
+
+settings::record! {
+    /// Which requests a route takes: those that everything written here fits. What is left out fits
+    /// every request, and of a list one has to fit.
+    ///
+    /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest `*.`,
+    /// any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns and regular
+    /// expressions after those; then the one with more conditions; then the one written first.
+    pub struct Match {
+        /// The listeners it is for, by name.
+        pub listener: OneOrMany<Spanned<String>> = [] { example "web" },
+        /// Hosts: a name, or `*.example.com` for every name below. Case and port do not count.
+        pub host: OneOrMany<HostPattern> = [] { example "shop.example.com" },
+        /// Paths: `/a/b`, `/a/{id}` with a parameter, `/a/{*rest}` for `/a` and all below it,
+        /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
+        pub path: OneOrMany<PathPattern> = [] { example "/api/{*rest}" },
+        /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the answer
+        /// is 405.
+        pub methods: OneOrMany<MethodName> = [] { example ["GET", "POST"] },
+        /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
+        /// conditions fail is passed over.
+        pub when: Option<Condition> = null,
+        /// Routes of a higher priority come first, whatever else they match.
+        pub priority: i64 = 0 { in "-1000000"..=1000000 },
+    }
+    check: check;
+}
+
+impl Match {
+    /// The parameters that every path of the route has: what `{path.NAME}` may name.
+    pub fn params(&self) -> Vec<&str> {
+        let Some((first, others)) = self.path.split_first() else { return Vec::new() };
+        let mut params = first.params();
+        params.retain(|name| others.iter().all(|other| other.params().contains(name)));
+        params
+    }
+
+    /// How many conditions it has, for the order: the tests of `when`, and one each for naming
+    /// listeners and methods.
+    pub(crate) fn conditions(&self) -> usize {
+        self.when.as_ref().map_or(0, Condition::tests)
+            + usize::from(!self.listener.is_empty())
+            + usize::from(!self.methods.is_empty())
+    }
+}
+
+fn check(written: &Match, node: &Node, reader: &mut Reader<'_>) {
+    let mut repeated = |key: &str, items: Vec<String>| {
+        let Some(value) = node.get(key) else { return };
+        for (at, item) in items.iter().enumerate() {
+            if items[..at].contains(item) {
+                let span =
+                    value.list().and_then(|list| list.get(at)).map_or(value.span, |n| n.span);
+                reader.mistake(span, format!("{} is listed twice", quote(item)));
+            }
+        }
+    };
+    repeated("listener", written.listener.iter().map(|name| name.value.clone()).collect());
+    repeated("host", written.host.iter().map(ToString::to_string).collect());
+    repeated("path", written.path.iter().map(ToString::to_string).collect());
+    repeated("methods", written.methods.iter().map(ToString::to_string).collect());
+}
+
+/// A method as it is named in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MethodName(pub Method);
+
+impl FromStr for MethodName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let method = Method::parse(text.as_bytes()).ok_or("is no method")?;
+        // Methods are case-sensitive (RFC 9110 9.1), and nobody means `get`.
+        if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+            return Err(format!("is in lower case: write {}", text.to_ascii_uppercase()));
+        }
+        if method == Method::Connect {
+            return Err("is refused before routing".to_owned());
+        }
+        Ok(MethodName(method))
+    }
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+impl Setting for MethodName {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::pattern("method", "^[!#$%&'*+.^_`|~0-9A-Z-]+$")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "a method such as GET")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Match;
+    use settings::{node, read};
+
+    #[test]
+    fn one_or_many() {
+        let one: Match =
+            read(&node!({ "host": "a.example", "path": "/x", "methods": "GET" })).unwrap();
+        let many = node!({ "host": ["a.example"], "path": ["/x"], "methods": ["GET"] });
+        assert_eq!(read(&many), Ok(one));
+        assert_eq!(read(&node!(null)), Ok(Match::default()));
+    }
+
+    #[test]
+    fn parameters_that_every_path_has() {
+        let written: Match = read(&node!({ "path": ["/a/{id}/{*rest}", "/b/{id}"] })).unwrap();
+        assert_eq!(written.params(), ["id"]);
+        assert_eq!(Match::default().params(), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn conditions_are_counted() {
+        let written: Match = read(&node!({
+            "listener": ["web", "other"],
+            "methods": ["GET", "POST"],
+            "when": [{ "header": "a", "prefix": "x", "suffix": "y" }, { "ip": "::1" }]
+        }))
+        .unwrap();
+        assert_eq!(written.conditions(), 5);
+    }
+
+    #[test]
+    fn mistakes_say_what_was_meant() {
+        for (node, why) in [
+            (node!({ "methods": ["GET", "GET"] }), "\"GET\" is listed twice"),
+            (node!({ "host": ["A.example", "a.example."] }), "\"a.example\" is listed twice"),
+            (node!({ "methods": "get" }), "write GET"),
+            (node!({ "methods": "CONNECT" }), "refused before routing"),
+            (node!({ "methods": "G ET" }), "is no method"),
+            (node!({ "pth": "/a" }), "did you mean \"path\"?"),
+            (node!({ "priority": 5000000 }), "is not between"),
+        ] {
+            let out = read::<Match>(&node).unwrap_err();
+            assert!(out.contains(why), "{out}\nwanted {why}");
+        }
+    }
+
+    #[test]
+    fn the_declaration_is_valid() {
+        settings::verify::<Match>().unwrap();
+    }
+}

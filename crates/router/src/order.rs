@@ -1,0 +1,134 @@
+//! The total order of routes.
+//!
+//! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by segment
+//! (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more conditions;
+//! then the order of the file. Everything else in this room only makes it fast or explains it.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use crate::{HostPattern, Match, PathPattern, Segment};
+
+/// Which rule of the order decided between two routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Priority,
+    Host,
+    /// The kind of this segment, counted from 1.
+    Segment(usize),
+    /// One of them is an Ant pattern or an expression.
+    Pattern,
+    Conditions,
+    File,
+}
+
+/// Where one host and one path of a route stand; the least comes first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    priority: Reverse<i64>,
+    host: (HostKind, Reverse<usize>),
+    path: Vec<PathKind>,
+    conditions: Reverse<usize>,
+    /// Which rule, and which of its hosts and paths: so that no two places are the same.
+    pub(crate) rule: u32,
+    pub(crate) host_index: u32,
+    pub(crate) path_index: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum HostKind {
+    Exact,
+    Below,
+    Any,
+}
+
+/// A path that ends comes before one that goes on: `/a` before `/a/{*rest}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PathKind {
+    Literal,
+    Param,
+    Rest,
+    Pattern,
+}
+
+impl Place {
+    /// The place of a rule's host and path; without them it is any host, any path.
+    pub(crate) fn new(rule: u32, written: &Match, host_index: u32, path_index: u32) -> Place {
+        let host = match written.host.get(host_index as usize) {
+            Some(HostPattern::Exact(_)) => (HostKind::Exact, Reverse(0)),
+            Some(HostPattern::Below(name)) => (HostKind::Below, Reverse(name.len())),
+            None => (HostKind::Any, Reverse(0)),
+        };
+        let path = match written.path.get(path_index as usize) {
+            Some(PathPattern::Segments(segments)) => segments.parts().iter().map(kind).collect(),
+            Some(PathPattern::Ant(_) | PathPattern::Regex(_)) => vec![PathKind::Pattern],
+            None => vec![PathKind::Rest],
+        };
+        Place {
+            priority: Reverse(written.priority),
+            host,
+            path,
+            conditions: Reverse(written.conditions()),
+            rule,
+            host_index,
+            path_index,
+        }
+    }
+
+    /// Which rule puts this place before a later one.
+    pub(crate) fn decided(&self, later: &Place) -> Order {
+        if self.priority != later.priority {
+            return Order::Priority;
+        }
+        if self.host != later.host {
+            return Order::Host;
+        }
+        let same = self.path.iter().zip(&later.path).take_while(|(a, b)| a == b).count();
+        if self.path != later.path {
+            let patterns = [self, later].map(|place| place.path.contains(&PathKind::Pattern));
+            return if patterns.contains(&true) {
+                Order::Pattern
+            } else {
+                Order::Segment(same + 1)
+            };
+        }
+        if self.conditions != later.conditions { Order::Conditions } else { Order::File }
+    }
+}
+
+fn kind(segment: &Segment) -> PathKind {
+    match segment {
+        Segment::Literal(_) => PathKind::Literal,
+        Segment::Param(_) => PathKind::Param,
+        Segment::Rest(_) => PathKind::Rest,
+    }
+}
+
+impl Order {
+    /// A word for programs.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Order::Priority => "priority",
+            Order::Host => "host",
+            Order::Segment(_) => "path",
+            Order::Pattern => "pattern",
+            Order::Conditions => "conditions",
+            Order::File => "file",
+        }
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Order::Priority => f.write_str("the higher priority comes first"),
+            Order::Host => f.write_str("the more exact host comes first"),
+            Order::Segment(at) => {
+                write!(f, "segment {at}: literal comes before {{param}} before {{*rest}}")
+            }
+            Order::Pattern => f.write_str("Ant patterns and regular expressions come last"),
+            Order::Conditions => f.write_str("more conditions come first"),
+            Order::File => f.write_str("the one written first comes first"),
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Path patterns: `/a/{id}/{*rest}`, `{ ant: "/a/**/b" }`, `{ regex: "^/x/[0-9]+$" }`.
+//!
+//! Owns their syntax. Patterns are matched against the normal form of a path (`wire::target`): decoded,
+//! without dot segments and double slashes; a pattern that no normal form can be is refused. Promises: a
+//! parameter is a whole segment and never empty; `{*rest}` is the rest of the path, also nothing.
+
+use std::fmt;
+use std::str::FromStr;
+
+use exchange::{Ant, PARAMS_MAX};
+use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value, quote};
+
+use crate::limits::{PATTERN_BYTES, SEGMENTS_MAX};
+
+/// A path that a route is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PathPattern {
+    Segments(Segments),
+    Ant(Ant),
+    Regex(Regex),
+}
+
+/// A pattern that is compared segment by segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segments {
+    text: Box<str>,
+    parts: Vec<Segment>,
+}
+
+/// What may stand between two slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Segment {
+    /// This text; empty only at the end, for a path that ends in a slash.
+    Literal(Box<str>),
+    /// `{name}`: any text but none.
+    Param(Box<str>),
+    /// `{*name}`: the rest of the path, at the end of a pattern only.
+    Rest(Box<str>),
+}
+
+settings::choice! {
+    /// A pattern that is not compared segment by segment. It is tried after all that are.
+    pub(crate) enum Special {
+        /// An Ant pattern: `?` is one character, `*` any within a segment, `**` any segments.
+        Ant(Ant) = "ant",
+        /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
+        /// are parameters.
+        Regex(Regex) = "regex",
+    }
+}
+
+impl PathPattern {
+    /// The names of its parameters, in the order of their values.
+    pub fn params(&self) -> Vec<&str> {
+        match self {
+            PathPattern::Segments(segments) => segments.params().collect(),
+            PathPattern::Ant(_) => Vec::new(),
+            PathPattern::Regex(regex) => regex.capture_names().flatten().collect(),
+        }
+    }
+
+    /// The whole first segment of every matching path, where that is plain to see.
+    pub(crate) fn first_segment(&self) -> Option<String> {
+        match self {
+            PathPattern::Ant(ant) => {
+                let first = ant.as_str().strip_prefix('/')?.split('/').next()?;
+                (!first.contains(['?', '*'])).then(|| first.to_owned())
+            }
+            _ => {
+                let prefix = self.literal_prefix();
+                let (first, _) = prefix.strip_prefix('/')?.split_once('/')?;
+                Some(first.to_owned())
+            }
+        }
+    }
+
+    /// What every matching path begins with, as far as that is plain to see.
+    pub(crate) fn literal_prefix(&self) -> String {
+        match self {
+            PathPattern::Segments(segments) => {
+                let literal = segments.parts.iter().map_while(|part| match part {
+                    Segment::Literal(text) => Some(&**text),
+                    _ => None,
+                });
+                literal.fold(String::new(), |prefix, text| prefix + "/" + text)
+            }
+            PathPattern::Ant(ant) => ant.literal_prefix().to_owned(),
+            PathPattern::Regex(regex) => expression_prefix(regex.as_str()),
+        }
+    }
+}
+
+impl Segments {
+    pub fn parts(&self) -> &[Segment] {
+        &self.parts
+    }
+
+    fn params(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Segment::Param(name) | Segment::Rest(name) => Some(&**name),
+            Segment::Literal(_) => None,
+        })
+    }
+}
+
+/// The literal text that an anchored expression begins with. Errs on the side of less.
+fn expression_prefix(expression: &str) -> String {
+    // Flags and alternatives may undo what looks literal.
+    if expression.contains('|') || expression.contains("(?") {
+        return String::new();
+    }
+    let Some(rest) = expression.strip_prefix('^') else { return String::new() };
+    let mut prefix = String::new();
+    let mut chars = rest.chars().peekable();
+    while let Some(c) = chars.next() {
+        let literal = match c {
+            '\\' => chars.next_if(|next| "./-_".contains(*next)),
+            c if c.is_alphanumeric() || "/-_ ~!@%&=:;,'\"<>".contains(c) => Some(c),
+            _ => None,
+        };
+        let Some(literal) = literal else { break };
+        if matches!(chars.peek(), Some('*' | '?' | '{' | '+')) {
+            break;
+        }
+        prefix.push(literal);
+    }
+    prefix
+}
+
+impl FromStr for Segments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some(inner) = text.strip_prefix('/') else {
+            return Err("does not begin with a slash, as every path does".to_owned());
+        };
+        if text.len() > PATTERN_BYTES {
+            return Err(format!("is longer than {PATTERN_BYTES} bytes"));
+        }
+        let mut parts = Vec::new();
+        for written in inner.split('/') {
+            if parts.iter().any(|part| matches!(part, Segment::Rest(_))) {
+                return Err("goes on after {*…}, which is the rest of the path".to_owned());
+            }
+            if parts.last().is_some_and(|part| matches!(part, Segment::Literal(t) if t.is_empty()))
+            {
+                return Err("has an empty segment: slashes are merged before routing".to_owned());
+            }
+            parts.push(segment(written)?);
+        }
+        if parts.len() > SEGMENTS_MAX {
+            return Err(format!("has more than {SEGMENTS_MAX} segments"));
+        }
+        let segments = Segments { text: text.into(), parts };
+        let names: Vec<_> = segments.params().collect();
+        if names.len() > PARAMS_MAX {
+            return Err(format!("has more than {PARAMS_MAX} parameters"));
+        }
+        if let Some(name) = repeated(&names) {
+            return Err(format!("has two parameters called {}", quote(name)));
+        }
+        Ok(segments)
+    }
+}
+
+fn repeated<'a>(names: &[&'a str]) -> Option<&'a str> {
+    names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)).map(|(_, name)| *name)
+}
+
+fn segment(written: &str) -> Result<Segment, String> {
+    let unescaped = written.replace("{{", "").replace("}}", "");
+    if !unescaped.contains(['{', '}']) {
+        return literal(&written.replace("{{", "{").replace("}}", "}"));
+    }
+    let Some(name) = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
+        return Err(format!(
+            "has {}: a parameter is a whole segment, and a brace itself is {{{{",
+            quote(written)
+        ));
+    };
+    let (is_rest, name) = match name.strip_prefix('*') {
+        Some(name) => (true, name),
+        None => (false, name),
+    };
+    let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || !name.chars().all(valid) {
+        return Err(format!(
+            "has a parameter {}, and names consist of letters, digits, - and _",
+            quote(written)
+        ));
+    }
+    Ok(if is_rest { Segment::Rest(name.into()) } else { Segment::Param(name.into()) })
+}
+
+/// Text that some path has in its normal form.
+fn literal(text: &str) -> Result<Segment, String> {
+    if text == "*" || text == "**" {
+        return Err(format!("has {}: write {{name}} or {{*rest}}, or {{ ant: … }}", quote(text)));
+    }
+    if text.contains('?') {
+        return Err("has a question mark: a query is tested under `when`, and an Ant pattern is \
+                    written { ant: … }"
+            .to_owned());
+    }
+    if text == "." || text == ".." {
+        return Err("has a dot segment: those are resolved before routing".to_owned());
+    }
+    let whole = format!("/{text}");
+    let Ok(normal) = wire::target::normalize(whole.as_bytes()) else {
+        return Err("has a % without two digits: a percent sign itself is %25".to_owned());
+    };
+    let normal = String::from_utf8_lossy(&normal[1..]);
+    if normal != text {
+        return Err(format!("is compared decoded: write {} instead", quote(&normal)));
+    }
+    Ok(Segment::Literal(text.into()))
+}
+
+impl fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PathPattern::Segments(segments) => f.write_str(&segments.text),
+            PathPattern::Ant(ant) => write!(f, "ant {ant}"),
+            PathPattern::Regex(regex) => write!(f, "regex {regex}"),
+        }
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Segment::Literal(text) => write!(f, "{}", quote(text)),
+            Segment::Param(name) => write!(f, "{{{name}}}"),
+            Segment::Rest(name) => write!(f, "{{*{name}}}"),
+        }
+    }
+}
+
+impl Setting for PathPattern {
+    fn schema(builder: &mut SchemaBuilder) -> Schema {
+        Schema::OneOf(vec![Schema::pattern("path", "^/"), Special::schema(builder)])
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Value::Map(_) = node.value {
+            let special = match Special::read(node, reader)? {
+                Special::Ant(ant) => PathPattern::Ant(ant),
+                Special::Regex(regex) => PathPattern::Regex(regex),
+            };
+            return checked(special, node, reader);
+        }
+        reader.parse(node, "a path such as /a/{id} or /files/{*rest}").map(PathPattern::Segments)
+    }
+}
+
+fn checked(special: PathPattern, node: &Node, reader: &mut Reader<'_>) -> Option<PathPattern> {
+    let params = special.params();
+    let why = match &special {
+        PathPattern::Ant(ant) if !matches!(ant.as_str().split('/').next(), Some("" | "**")) => {
+            format!(
+                "{} matches no path, because every path begins with a slash",
+                quote(ant.as_str())
+            )
+        }
+        PathPattern::Regex(_) if params.len() > PARAMS_MAX => {
+            format!("an expression with more than {PARAMS_MAX} named groups")
+        }
+        _ => return Some(special),
+    };
+    reader.mistake(node.span, why);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathPattern, Segment};
+    use settings::{node, read};
+
+    #[test]
+    fn patterns_are_taken_apart() {
+        let pattern: PathPattern = read(&node!("/a{{b}}/{id}/é/{*rest}")).unwrap();
+        let PathPattern::Segments(segments) = &pattern else { panic!("not segments") };
+        assert_eq!(
+            segments.parts(),
+            [
+                Segment::Literal("a{b}".into()),
+                Segment::Param("id".into()),
+                Segment::Literal("é".into()),
+                Segment::Rest("rest".into()),
+            ]
+        );
+        assert_eq!(pattern.params(), ["id", "rest"]);
+        assert_eq!(pattern.to_string(), "/a{{b}}/{id}/é/{*rest}");
+        let pattern: PathPattern = read(&node!({ "regex": "^/x/(?P<n>[0-9]+)$" })).unwrap();
+        assert_eq!(pattern.params(), ["n"]);
+        for valid in ["/", "/a", "/a/", "/a%2Fb", "/a%25", "/.well-known", "/a*b"] {
+            assert!(read::<PathPattern>(&node!(valid)).is_ok(), "{valid}");
+        }
+    }
+
+    #[test]
+    fn every_match_begins_with_the_prefix() {
+        for (node, prefix) in [
+            (node!("/a/b/{id}"), "/a/b"),
+            (node!("/"), "/"),
+            (node!({ "ant": "/a/*/b" }), "/a/"),
+            (node!({ "ant": "/a/**" }), "/a"),
+            (node!({ "regex": "^/x/[0-9]+$" }), "/x/"),
+            (node!({ "regex": "^/x\\.y/ab?" }), "/x.y/a"),
+            (node!({ "regex": "^/x{2}" }), "/"),
+            (node!({ "regex": "^/xa+" }), "/x"),
+            (node!({ "regex": "/x" }), ""),
+            (node!({ "regex": "^/x|/y" }), ""),
+            (node!({ "regex": "(?i)^/x" }), ""),
+            (node!({ "regex": "^/\\w" }), "/"),
+        ] {
+            let pattern: PathPattern = read(&node).unwrap();
+            assert_eq!(pattern.literal_prefix(), prefix, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn what_no_path_can_be_is_refused_with_a_reason() {
+        let deep = "/a".repeat(65);
+        let many: String = (0..17).map(|n| format!("/{{p{n}}}")).collect();
+        for (text, why) in [
+            ("", "begin with a slash"),
+            ("a", "begin with a slash"),
+            ("/a//b", "empty segment"),
+            ("/{*rest}/a", "goes on after {*…}"),
+            ("/{*rest}/", "goes on after {*…}"),
+            ("/{id}/{id}", "two parameters called \"id\""),
+            ("/a{id}", "a parameter is a whole segment"),
+            ("/{id", "a parameter is a whole segment"),
+            ("/{}", "names consist of"),
+            ("/{*}", "names consist of"),
+            ("/{a b}", "names consist of"),
+            ("/a/*", "write {name} or {*rest}"),
+            ("/a/**", "write {name} or {*rest}"),
+            ("/a?b=c", "tested under `when`"),
+            ("/a/../b", "dot segment"),
+            ("/caf%C3%A9", "write \"café\" instead"),
+            ("/a%20b", "write \"a b\" instead"),
+            ("/%2f", "write \"%2F\" instead"),
+            ("/100%", "percent sign itself is %25"),
+            (&deep, "more than 64 segments"),
+            (&many, "more than 16 parameters"),
+        ] {
+            let out = read::<PathPattern>(&node!(text)).unwrap_err();
+            assert!(out.contains(why), "{text}: {out}");
+        }
+        for (node, why) in [
+            (node!({ "ant": "a/b" }), "matches no path"),
+            (node!({ "ant": "*.txt" }), "matches no path"),
+            (node!({ "regexp": "a" }), "did you mean \"regex\"?"),
+            (node!({ "regex": "(" }), "is not a regular expression"),
+            (node!(["/a"]), "expected a path"),
+        ] {
+            let out = read::<PathPattern>(&node).unwrap_err();
+            assert!(out.contains(why), "{out}\nwanted {why}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Rules become a table.
+//!
+//! Owns the compiled form: entries (one host and one path of one rule) sorted by the order, so that an
+//! entry's index is its rank and the least rank that fits wins; a bucket per host; the shared tree.
+//! Promises: what compiles has a total order and no rule that can never match. Immutable afterwards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use exchange::Condition;
+use settings::Span;
+
+use crate::limits::{ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX};
+use crate::methods::{Mask, Methods};
+use crate::order::Place;
+use crate::tree::{EXACT_HOSTS, Growing, HOSTS_BELOW, NONE, Tree};
+use crate::{HostPattern, Match, PathPattern, shadow};
+
+/// One route's rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    pub name: String,
+    /// Where it is written.
+    pub span: Span,
+    pub matches: Match,
+}
+
+/// Which route: the index of its rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteId(pub u32);
+
+impl RouteId {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Why rules do not make a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteMistake {
+    pub rule: RouteId,
+    pub span: Span,
+    pub message: String,
+    pub help: Option<String>,
+}
+
+/// The compiled table. The large parts are shared by all clones; a clone has its own copy of what is
+/// counted or pooled inside (names of parameters, regular expressions), so each worker takes one and
+/// shares no cache line that is written to.
+pub struct Router {
+    pub(crate) table: Arc<Table>,
+    pub(crate) names: Vec<Arc<[Box<str>]>>,
+    /// Ant patterns and expressions.
+    pub(crate) patterns: Vec<PathPattern>,
+    pub(crate) conditions: Vec<Condition>,
+}
+
+pub(crate) struct Table {
+    pub(crate) rules: Vec<Rule>,
+    /// By rank.
+    pub(crate) entries: Vec<Entry>,
+    /// By rank.
+    pub(crate) places: Vec<Place>,
+    pub(crate) buckets: Vec<Bucket>,
+    /// The bucket of every host, or [`NONE`].
+    pub(crate) any_host: u32,
+    pub(crate) has_exact_hosts: bool,
+    pub(crate) has_hosts_below: bool,
+    pub(crate) tree: Tree,
+    pub(crate) methods: Methods,
+    pub(crate) listeners: Vec<Box<str>>,
+}
+
+/// What a match is about, beside host and path. `NONE` where there is no such thing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) methods: Mask,
+    pub(crate) listeners: u64,
+    pub(crate) rule: u32,
+    pub(crate) condition: u32,
+    pub(crate) names: u32,
+    pub(crate) pattern: u32,
+}
+
+/// The routes of one host pattern.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    pub(crate) root: u32,
+    /// The best rank in it.
+    pub(crate) best: u32,
+    /// Ranks of Ant patterns and expressions by their first segment, and of those without one.
+    pub(crate) patterns: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
+    pub(crate) other_patterns: Vec<u32>,
+}
+
+impl Clone for Router {
+    fn clone(&self) -> Self {
+        Router {
+            table: self.table.clone(),
+            names: self.names.iter().map(|names| names.to_vec().into()).collect(),
+            patterns: self.patterns.clone(),
+            conditions: self.conditions.clone(),
+        }
+    }
+}
+
+impl Router {
+    /// Compiles a table, or says everything that is wrong with the rules together.
+    pub fn compile(rules: Vec<Rule>) -> Result<Router, Vec<RouteMistake>> {
+        let mut making = Making::default();
+        let places = making.places(&rules);
+        for rule in 0..rules.len() as u32 {
+            making.rule(rule, &rules);
+        }
+        if !making.mistakes.is_empty() {
+            return Err(making.mistakes);
+        }
+        let router = making.router(rules, places);
+        let dead = shadow::find(&router);
+        if dead.is_empty() { Ok(router) } else { Err(dead) }
+    }
+
+    /// The rules, in the order they were given; [`RouteId`] counts them.
+    pub fn rules(&self) -> &[Rule] {
+        &self.table.rules
+    }
+
+    pub(crate) fn host(&self, rank: u32) -> Option<&HostPattern> {
+        let place = &self.table.places[rank as usize];
+        self.table.rules[place.rule as usize].matches.host.get(place.host_index as usize)
+    }
+
+    pub(crate) fn path(&self, rank: u32) -> Option<&PathPattern> {
+        let place = &self.table.places[rank as usize];
+        self.table.rules[place.rule as usize].matches.path.get(place.path_index as usize)
+    }
+}
+
+#[derive(Default)]
+struct Making {
+    mistakes: Vec<RouteMistake>,
+    methods: Methods,
+    listeners: Vec<Box<str>>,
+    conditions: Vec<Condition>,
+    /// Methods, listeners and condition of each rule.
+    rules: Vec<(Mask, u64, u32)>,
+    growing: Growing,
+    buckets: Vec<Bucket>,
+    names: Vec<Arc<[Box<str>]>>,
+    names_known: HashMap<Vec<String>, u32>,
+    patterns: Vec<PathPattern>,
+}
+
+impl Making {
+    fn mistake(&mut self, rule: u32, rules: &[Rule], message: String) {
+        let span = rules[rule as usize].span;
+        self.mistakes.push(RouteMistake { rule: RouteId(rule), span, message, help: None });
+    }
+
+    /// Every host with every path, in the order.
+    fn places(&mut self, rules: &[Rule]) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (rule, Rule { matches, .. }) in rules.iter().enumerate() {
+            for host in 0..matches.host.len().max(1) as u32 {
+                for path in 0..matches.path.len().max(1) as u32 {
+                    places.push(Place::new(rule as u32, matches, host, path));
+                }
+            }
+            if places.len() > ENTRIES_MAX {
+                let message = format!("more than {ENTRIES_MAX} pairs of a host and a path");
+                self.mistake(rule as u32, rules, message);
+                return Vec::new();
+            }
+        }
+        places.sort_unstable();
+        places
+    }
+
+    fn rule(&mut self, rule: u32, rules: &[Rule]) {
+        let written = &rules[rule as usize].matches;
+        let methods = self.methods.mask(written.methods.iter().map(|name| &name.0));
+        if methods.is_none() {
+            let message = format!("routes name more than {METHODS_MAX} methods of their own");
+            self.mistake(rule, rules, message);
+        }
+        let mut listeners = if written.listener.is_empty() { u64::MAX } else { 0 };
+        for name in written.listener.iter() {
+            let known = self.listeners.iter().position(|known| **known == *name.value);
+            let bit = known.unwrap_or_else(|| {
+                self.listeners.push(name.value.as_str().into());
+                self.listeners.len() - 1
+            });
+            if bit >= LISTENERS_MAX {
+                let message = format!("routes name more than {LISTENERS_MAX} listeners");
+                self.mistake(rule, rules, message);
+                break;
+            }
+            listeners |= 1 << bit;
+        }
+        let condition = written.when.as_ref().map_or(NONE, |condition| {
+            self.conditions.push(condition.clone());
+            self.conditions.len() as u32 - 1
+        });
+        self.rules.push((methods.unwrap_or_default(), listeners, condition));
+    }
+
+    fn router(mut self, rules: Vec<Rule>, places: Vec<Place>) -> Router {
+        let mut any_host = NONE;
+        let mut entries = Vec::with_capacity(places.len());
+        let (mut has_exact_hosts, mut has_hosts_below) = (false, false);
+        for (rank, place) in (0..).zip(&places) {
+            let written = &rules[place.rule as usize].matches;
+            let bucket = match written.host.get(place.host_index as usize) {
+                Some(HostPattern::Exact(name)) => {
+                    has_exact_hosts = true;
+                    self.bucket(EXACT_HOSTS, name)
+                }
+                Some(HostPattern::Below(name)) => {
+                    has_hosts_below = true;
+                    self.bucket(HOSTS_BELOW, name)
+                }
+                None if any_host == NONE => {
+                    any_host = self.add_bucket();
+                    any_host
+                }
+                None => any_host,
+            };
+            let path = written.path.get(place.path_index as usize);
+            entries.push(self.entry(place.rule, bucket, path, rank));
+        }
+        let table = Table {
+            rules,
+            entries,
+            places,
+            buckets: self.buckets,
+            any_host,
+            has_exact_hosts,
+            has_hosts_below,
+            tree: self.growing.grown(),
+            methods: self.methods,
+            listeners: self.listeners,
+        };
+        Router {
+            table: Arc::new(table),
+            names: self.names,
+            patterns: self.patterns,
+            conditions: self.conditions,
+        }
+    }
+
+    fn bucket(&mut self, hosts: u32, name: &str) -> u32 {
+        let next = self.buckets.len() as u32;
+        let bucket = self.growing.host(hosts, name, next);
+        if bucket == next { self.add_bucket() } else { bucket }
+    }
+
+    fn add_bucket(&mut self) -> u32 {
+        let root = self.growing.add_node();
+        self.buckets.push(Bucket {
+            root,
+            best: NONE,
+            patterns: HashMap::default(),
+            other_patterns: Vec::new(),
+        });
+        self.buckets.len() as u32 - 1
+    }
+
+    fn entry(&mut self, rule: u32, bucket: u32, path: Option<&PathPattern>, rank: u32) -> Entry {
+        let (methods, listeners, condition) = self.rules[rule as usize];
+        let bucket = &mut self.buckets[bucket as usize];
+        bucket.best = bucket.best.min(rank);
+        let mut pattern = NONE;
+        match path {
+            None | Some(PathPattern::Segments(_)) => self.growing.path(bucket.root, path, rank),
+            Some(special) => {
+                pattern = self.patterns.len() as u32;
+                self.patterns.push(special.clone());
+                match special.first_segment() {
+                    Some(first) => {
+                        let first = first.into_bytes().into_boxed_slice();
+                        bucket.patterns.entry(first).or_default().push(rank);
+                    }
+                    None => bucket.other_patterns.push(rank),
+                }
+            }
+        }
+        let names = self.names_of(path);
+        Entry { methods, listeners, rule, condition, names, pattern }
+    }
+
+    fn names_of(&mut self, path: Option<&PathPattern>) -> u32 {
+        let names: Vec<String> =
+            path.map_or(Vec::new(), |path| path.params().into_iter().map(str::to_owned).collect());
+        if names.is_empty() {
+            return NONE;
+        }
+        let next = self.names.len() as u32;
+        let known = *self.names_known.entry(names.clone()).or_insert(next);
+        if known == next {
+            self.names.push(names.into_iter().map(String::into_boxed_str).collect());
+        }
+        known
+    }
+}

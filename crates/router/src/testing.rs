@@ -1,0 +1,53 @@
+//! Short ways to a table and a request, for the tests of this room.
+
+use exchange::{Headers, Request, Target};
+use settings::{Node, Span};
+use wire::Method;
+
+use crate::{Found, Input, RouteMistake, Router, Rule};
+
+/// Rules called `r0`, `r1`, … as their `match` is written.
+pub(crate) fn rules(matches: &[Node]) -> Vec<Rule> {
+    let rule = |(at, node): (usize, &Node)| Rule {
+        name: format!("r{at}"),
+        span: Span::NOWHERE,
+        matches: settings::read(node).unwrap_or_else(|out| panic!("{out}")),
+    };
+    matches.iter().enumerate().map(rule).collect()
+}
+
+pub(crate) fn router(matches: &[Node]) -> Router {
+    Router::compile(rules(matches)).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+}
+
+pub(crate) fn mistakes(matches: &[Node]) -> Vec<RouteMistake> {
+    Router::compile(rules(matches)).err().unwrap_or_default()
+}
+
+/// `GET host/path` with header fields.
+pub(crate) fn request(method: &str, url: &str, fields: &[(&str, &str)]) -> Request {
+    let (host, path) = url.split_at(url.find('/').unwrap());
+    let mut headers = Headers::new();
+    headers.append("host", host);
+    for (name, value) in fields {
+        headers.append(*name, value);
+    }
+    let target = Target::new(path.to_owned().into()).unwrap();
+    Request::made_up(Method::from_bytes(method.as_bytes()), target, headers)
+}
+
+/// `r1 id=7` for a route with its parameters, `405 GET, HEAD`, or `404`.
+pub(crate) fn ask(router: &Router, request: &Request) -> String {
+    match router.find(&Input::from(request)) {
+        Found::Route(id, params) => {
+            let path = request.target.path();
+            let mut out = router.rules()[id.index()].name.clone();
+            for name in params.names() {
+                out += &format!(" {name}={}", params.get(path, name).unwrap());
+            }
+            out
+        }
+        Found::MethodNotAllowed(allow) => format!("405 {allow}"),
+        Found::NotFound => "404".to_owned(),
+    }
+}
