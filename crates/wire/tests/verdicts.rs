@@ -325,6 +325,7 @@ const REQUESTS: &[Row] = &[
     ("fields too large without an end", "GET / HTTP/1.1\r\nHost: a\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "431 headers_too_large"),
     ("too many fields", "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nA: 2\r\nA: 3\r\nA: 4\r\nA: 5\r\nA: 6\r\n\r\n", "431 too_many_fields"),
     ("too many fields, then malformed", "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nA: 2\r\nA: 3\r\nA: 4\r\nA: 5\r\nA: 6\r\n: \r\n\r\n", "431 too_many_fields"),
+    ("syntax before meaning, also when a limit calls early", "GET /# HTTP/1.1\r\nHost: a\r\nHost: a\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n", "400 invalid_target"),
     // Smuggling classics: the hidden request must not be seen as a head of its own.
     ("CL.TE", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG", "400 length_and_coding"),
     ("TE.TE with a space", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n", "400 space_in_field_name"),

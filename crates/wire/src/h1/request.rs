@@ -205,6 +205,12 @@ fn finish(
     facts: &Facts,
     end: usize,
 ) -> Result<Option<RequestHead>, Reject> {
+    let text = target.of(buf);
+    // httparse refuses controls and spaces, but lets bytes above ASCII and `#` pass. That is syntax, so it
+    // comes before any offence of meaning.
+    if !text.is_ascii() || memchr::memchr(b'#', text).is_some() {
+        return Err(Reject::InvalidTarget);
+    }
     if method.len() > MAX_METHOD_LEN {
         return Err(Reject::MethodTooLong);
     }
@@ -212,11 +218,6 @@ fn finish(
     facts.check(version)?;
     if method == Method::Connect {
         return Err(Reject::ConnectRefused);
-    }
-    let text = target.of(buf);
-    // httparse refuses controls and spaces, but lets bytes above ASCII and `#` pass.
-    if !text.is_ascii() || memchr::memchr(b'#', text).is_some() {
-        return Err(Reject::InvalidTarget);
     }
     // Put together once per branch: passing the parts on through memory costs a fifth of the parse.
     if text[0] == b'/' {
