@@ -107,6 +107,7 @@ pub struct Pool {
     destination: Destination,
     limits: Cell<PoolLimits>,
     /// The most recently used last, so `idle_since` grows along the list.
+    #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
     idle: RefCell<Vec<Box<Connection>>>,
     parking: Arc<Parking>,
     keeper: Rc<Keeper>,
@@ -326,6 +327,21 @@ impl Drop for Pool {
     fn drop(&mut self) {
         let idle = self.idle.get_mut().len();
         self.count_idle(-(idle as i64));
+    }
+}
+
+#[cfg(test)]
+impl Pool {
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    /// Ready when the event loop has seen something on the connection that would be taken next.
+    pub(super) fn peek_readable(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        match self.idle.borrow().last() {
+            Some(connection) => connection.stream.poll_readable(cx).map(|_| ()),
+            None => std::task::Poll::Ready(()),
+        }
     }
 }
 

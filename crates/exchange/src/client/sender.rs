@@ -95,14 +95,14 @@ impl Sender {
                     frame_around(connection, chunked, left, length, |outgoing| {
                         outgoing.push(data);
                     })?;
-                    false
+                    !chunked && *left == 0
                 }
                 Some(Frame::File(range)) => {
                     let length = range.length;
                     frame_around(connection, chunked, left, length, |outgoing| {
                         outgoing.push_file(range);
                     })?;
-                    false
+                    !chunked && *left == 0
                 }
             };
             if is_last {
