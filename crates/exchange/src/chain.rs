@@ -88,8 +88,8 @@ pub enum Stage {
     Surround(Rc<dyn Surround>),
 }
 
-/// Bounds of one exchange; a route may have its own.
-#[derive(Clone, Debug, PartialEq)]
+/// Bounds of one exchange: its listener's, unless its route has its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// Longest request body in bytes.
     pub body: u64,
@@ -109,72 +109,168 @@ impl Default for Bounds {
     }
 }
 
+/// What a route bounds otherwise than its listener does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RouteBounds {
+    pub body: Option<u64>,
+    pub body_pause: Option<Duration>,
+    pub write_pause: Option<Duration>,
+}
+
+impl RouteBounds {
+    /// These bounds where the listener's say something else.
+    pub fn over(self, listener: Bounds) -> Bounds {
+        Bounds {
+            body: self.body.unwrap_or(listener.body),
+            body_pause: self.body_pause.unwrap_or(listener.body_pause),
+            write_pause: self.write_pause.unwrap_or(listener.write_pause),
+        }
+    }
+}
+
 /// A route as one worker runs it.
 pub struct Route {
     pub name: Rc<str>,
     pub stages: Vec<Stage>,
     pub handler: Rc<dyn Handler>,
-    pub bounds: Bounds,
+    pub bounds: RouteBounds,
     pub metrics: std::sync::Arc<telemetry::RouteMetrics>,
+}
+
+/// How far a request has come on its route.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// Stages that the request was given to first: earlier ones are not this run's.
+    first: usize,
+    /// Stages that the request has passed.
+    passed: usize,
+    /// The response, once there is one, on its way back through the stages passed.
+    response: Option<Response>,
+}
+
+/// Where a request stands.
+pub(crate) enum Stand {
+    Done(Outcome),
+    /// The next stage has to be waited for, on the way there or back.
+    Waits,
+}
+
+impl Progress {
+    fn from(first: usize) -> Progress {
+        Progress { first, passed: first, response: None }
+    }
+
+    /// Takes what the stage ahead said on the request.
+    fn on_request(&mut self, step: Step) -> Option<Result<(), Fault>> {
+        match step {
+            Step::Continue => self.passed += 1,
+            Step::Respond(response) => self.response = Some(response),
+            Step::Fail(fault) => return Some(Err(fault)),
+            Step::Wait => return None,
+        }
+        Some(Ok(()))
+    }
+
+    /// Takes what the last stage passed said on the response.
+    fn on_response(&mut self, step: Step) -> Option<Result<(), Fault>> {
+        match step {
+            Step::Continue => {}
+            Step::Respond(response) => self.response = Some(response),
+            Step::Fail(fault) => return Some(Err(fault)),
+            Step::Wait => return None,
+        }
+        self.passed -= 1;
+        Some(Ok(()))
+    }
 }
 
 impl Route {
     /// Runs a request through filters and handler.
     pub async fn run(self: &Rc<Self>, request: &mut Request) -> Outcome {
-        self.run_from(0, request).await
+        self.run_on(request, &mut Progress::default()).await
     }
 
-    async fn run_from(self: &Rc<Self>, first: usize, request: &mut Request) -> Outcome {
-        let mut passed = first;
-        let mut outcome = None;
-        while let Some(stage) = self.stages.get(passed) {
-            match stage {
-                Stage::Filter(filter) => {
-                    let mut step = filter.on_request(request);
-                    if matches!(step, Step::Wait) {
-                        step = filter.wait_request(request).await;
+    /// Goes as far as is possible without waiting.
+    pub(crate) fn advance(&self, request: &mut Request, progress: &mut Progress) -> Stand {
+        while progress.response.is_none() {
+            let step = match self.stages.get(progress.passed) {
+                Some(Stage::Filter(filter)) => filter.on_request(request),
+                Some(Stage::Surround(_)) => return Stand::Waits,
+                None => match self.handler.answer(request) {
+                    Some(Ok(response)) => {
+                        progress.response = Some(response);
+                        break;
                     }
-                    match step {
-                        Step::Continue => passed += 1,
-                        Step::Respond(response) => {
-                            outcome = Some(Ok(response));
-                            break;
-                        }
-                        Step::Fail(fault) => {
-                            outcome = Some(Err(fault));
-                            break;
-                        }
-                        Step::Wait => return Err(waits_twice(filter.name())),
-                    }
-                }
-                Stage::Surround(surround) => {
-                    let next = Next { route: self.clone(), at: passed + 1 };
-                    outcome = Some(surround.clone().around(request.take(), next).await);
-                    break;
-                }
+                    Some(Err(fault)) => return Stand::Done(Err(fault)),
+                    None => return Stand::Waits,
+                },
+            };
+            match progress.on_request(step) {
+                Some(Ok(())) => {}
+                Some(Err(fault)) => return Stand::Done(Err(fault)),
+                None => return Stand::Waits,
             }
         }
-        let mut response = match outcome {
-            Some(outcome) => outcome?,
-            None => match self.handler.answer(request) {
-                Some(outcome) => outcome?,
-                None => self.handler.handle(request).await?,
-            },
-        };
-        for stage in self.stages[first..passed].iter().rev() {
-            let Stage::Filter(filter) = stage else { continue };
-            let mut step = filter.on_response(request, &mut response);
-            if matches!(step, Step::Wait) {
-                step = filter.wait_response(request, &mut response).await;
-            }
-            match step {
-                Step::Continue => {}
-                Step::Respond(other) => response = other,
-                Step::Fail(fault) => return Err(fault),
-                Step::Wait => return Err(waits_twice(filter.name())),
+        while progress.passed > progress.first {
+            if let (Stage::Filter(filter), Some(response)) =
+                (&self.stages[progress.passed - 1], &mut progress.response)
+            {
+                let step = filter.on_response(request, response);
+                match progress.on_response(step) {
+                    Some(Ok(())) => {}
+                    Some(Err(fault)) => return Stand::Done(Err(fault)),
+                    None => return Stand::Waits,
+                }
+            } else {
+                progress.passed -= 1;
             }
         }
-        Ok(response)
+        Stand::Done(progress.response.take().ok_or_else(|| Fault::internal("no response was made")))
+    }
+
+    /// Goes on from where [`Route::advance`] had to wait, to the end.
+    pub(crate) async fn run_on(
+        self: &Rc<Self>,
+        request: &mut Request,
+        progress: &mut Progress,
+    ) -> Outcome {
+        loop {
+            if let Stand::Done(outcome) = self.advance(request, progress) {
+                return outcome;
+            }
+            self.wait(request, progress).await?;
+        }
+    }
+
+    /// Waits for the one stage that [`Route::advance`] stopped at.
+    async fn wait(
+        self: &Rc<Self>,
+        request: &mut Request,
+        progress: &mut Progress,
+    ) -> Result<(), Fault> {
+        if let Some(response) = &mut progress.response {
+            let Stage::Filter(filter) = &self.stages[progress.passed - 1] else {
+                return Err(Fault::internal("only a filter can hold a response up"));
+            };
+            let step = filter.wait_response(request, response).await;
+            return progress.on_response(step).unwrap_or_else(|| Err(waits_twice(filter.name())));
+        }
+        match self.stages.get(progress.passed) {
+            Some(Stage::Filter(filter)) => {
+                let step = filter.wait_request(request).await;
+                progress.on_request(step).unwrap_or_else(|| Err(waits_twice(filter.name())))
+            }
+            Some(Stage::Surround(surround)) => {
+                let next = Next { route: self.clone(), at: progress.passed + 1 };
+                let response = surround.clone().around(request.take(), next).await?;
+                progress.response = Some(response);
+                Ok(())
+            }
+            None => {
+                progress.response = Some(self.handler.handle(request).await?);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -193,7 +289,7 @@ pub struct Next {
 
 impl Next {
     pub fn run(self, mut request: Request) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move { self.route.run_from(self.at, &mut request).await })
+        Box::pin(async move { self.route.run_on(&mut request, &mut Progress::from(self.at)).await })
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.

@@ -31,7 +31,7 @@ pub use access::{AccessFormat, AccessLog};
 pub use ant::{ANT_CHARS, Ant};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
-    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, Stage, Step, Surround,
+    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, RouteBounds, Stage, Step, Surround,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use duplex::{Duplex, Ending, Takeover};

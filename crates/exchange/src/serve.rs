@@ -1,11 +1,13 @@
 //! The serving loop of HTTP/1.1: from a client's connection to responses on it.
 
+mod active;
 mod arrive;
 mod body;
 mod connection;
 mod edge;
 mod exchange;
 mod head;
+mod read;
 mod respond;
 mod settle;
 mod tunnel;

@@ -15,8 +15,7 @@ use crate::{
     Response, WorkerContext, variables,
 };
 
-pub(super) const KIND: HandlerKind =
-    HandlerKind { name: "respond", schema: Respond::schema, read };
+pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Respond::schema, read };
 
 /// The largest body that is made up: it is held in memory.
 const BODY_SIZE_MAX: u64 = 64 * 1024 * 1024;
@@ -110,7 +109,8 @@ impl HandlerPlan for RespondPlan {
                 None => varying.push((name.clone(), value.clone())),
             }
         }
-        if !self.body.is_empty() && !self.headers.iter().any(|(n, _)| n.as_str() == "content-type") {
+        if !self.body.is_empty() && !self.headers.iter().any(|(n, _)| n.as_str() == "content-type")
+        {
             fixed.append(wire::Known::ContentType, "text/plain; charset=utf-8");
         }
         Rc::new(RespondHandler {

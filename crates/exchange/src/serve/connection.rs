@@ -20,7 +20,7 @@ use net::{Accepted, Stream};
 use telemetry::{CloseReason, LimitHit};
 
 use super::edge::{Presence, Service};
-use super::exchange;
+use super::active::{self, Step};
 use super::wire::Wire;
 use crate::facts::ConnectionFacts;
 
@@ -67,7 +67,11 @@ impl Connection {
                 return reason;
             }
             fresh = false;
-            match Box::pin(exchange::serve_buffered(&self)).await {
+            let after = match active::at_once(&self) {
+                Step::Ended(after) => after,
+                Step::Waits(rest) => Box::pin(active::go_on(&self, rest)).await,
+            };
+            match after {
                 After::Idle => patience = self.service.edge().timeouts.idle,
                 After::Close(reason) => return reason,
                 After::Linger(reason) => {

@@ -23,6 +23,7 @@ use crate::{Body, BodyStream, Fault, Frame, Headers, Response, Side};
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
 
 /// How a response is to be sent.
+#[derive(Clone, Copy)]
 pub(super) struct Plan {
     pub(super) to_head: bool,
     pub(super) version: Version,
@@ -31,18 +32,14 @@ pub(super) struct Plan {
     pub(super) half_close: bool,
 }
 
-/// A response that was sent, or waits in the queue in full.
-pub(super) struct Sent {
+/// A response in the queue.
+pub(super) struct Queued {
+    /// What its head says about the connection.
+    pub(super) persistence: Persistence,
+    /// Length of the body that was queued.
     pub(super) body_bytes: u64,
-}
-
-impl Sent {
-    /// Whether the queue has to be sent now: nothing else is in the buffer to be answered first, or
-    /// enough has gathered.
-    pub(super) fn must_flush(&self, wire: &Wire, gather_max: u64) -> bool {
-        let waiting = wire.out.borrow().length();
-        waiting > 0 && (wire.input.borrow().is_empty() || waiting > gather_max)
-    }
+    /// The body that has to be waited for.
+    pub(super) stream: Option<Streaming>,
 }
 
 /// Why a response did not reach its client.
@@ -83,45 +80,40 @@ impl Broken {
     }
 }
 
-/// Queues a response, and sends it as far as its body has to be waited for.
-pub(super) async fn send(wire: &Wire, response: Response, plan: Plan) -> Result<Sent, Broken> {
+/// Queues a response: its head, and its body unless that arrives over time.
+pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
     let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
-    let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
-    let body = if with_body { response.body } else { Body::Empty };
-    let small = match &body {
-        Body::Bytes(bytes) if bytes.len() <= COPIED_BYTES_MAX => bytes.len(),
-        _ => 0,
+    let persistence =
+        if framing == Framing::Close { Persistence::Close } else { plan.persistence };
+    let copied: &[u8] = match &response.body {
+        Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
+        _ => &[],
     };
-    let response = Response { body: Body::Empty, ..response };
-    let head = head::compose(1024 + small, |out| {
+    let head = head::compose(1024 + copied.len(), |out| {
         head::write(out, &response, framing, persistence);
-        if let Body::Bytes(bytes) = &body
-            && small > 0
-        {
-            out.put_slice(bytes);
-        }
+        out.put_slice(copied);
     });
+    let mut body_bytes = copied.len() as u64;
     let mut out = wire.out.borrow_mut();
     out.push(head);
-    match body {
-        Body::Empty => Ok(Sent { body_bytes: 0 }),
-        Body::Bytes(bytes) => {
-            let body_bytes = bytes.len() as u64;
-            if small == 0 {
+    let mut stream = None;
+    if with_body && body_bytes == 0 {
+        match response.body {
+            Body::Empty => {}
+            Body::Bytes(bytes) => {
+                body_bytes = bytes.len() as u64;
                 out.push(bytes);
             }
-            Ok(Sent { body_bytes })
-        }
-        Body::File(range) => {
-            let body_bytes = range.length;
-            out.push_file(range);
-            Ok(Sent { body_bytes })
-        }
-        Body::Stream(stream) => {
-            drop(out);
-            Streaming { wire, stream, framing, sent: 0, ended: false, plan: &plan }.run().await
+            Body::File(range) => {
+                body_bytes = range.length;
+                out.push_file(range);
+            }
+            Body::Stream(body) => {
+                stream = Some(Streaming { body, framing, sent: 0, ended: false });
+            }
         }
     }
+    Queued { persistence, body_bytes, stream }
 }
 
 /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
@@ -158,25 +150,33 @@ impl Progress {
 }
 
 /// A response whose body arrives while it is sent.
-struct Streaming<'a> {
-    wire: &'a Wire,
-    stream: Box<dyn BodyStream>,
+pub(super) struct Streaming {
+    body: Box<dyn BodyStream>,
     framing: Framing,
     sent: u64,
     ended: bool,
-    plan: &'a Plan,
 }
 
-impl Streaming<'_> {
-    async fn run(mut self) -> Result<Sent, Broken> {
-        let mut progress = Progress { pause: self.plan.write_pause, left: u64::MAX };
-        poll_fn(|cx| self.poll(cx, &mut progress)).await?;
-        Ok(Sent { body_bytes: self.sent })
+impl Streaming {
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.sent
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, progress: &mut Progress) -> Poll<Result<(), Broken>> {
+    /// Sends the body to its end.
+    pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
+        let mut progress = Progress { pause: plan.write_pause, left: u64::MAX };
+        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress)).await
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        wire: &Wire,
+        half_close: bool,
+        progress: &mut Progress,
+    ) -> Poll<Result<(), Broken>> {
         loop {
-            let flushed = match self.wire.poll_flush(cx) {
+            let flushed = match wire.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
                 Poll::Ready(Ok(())) => true,
                 Poll::Pending => false,
@@ -184,35 +184,38 @@ impl Streaming<'_> {
             if self.ended {
                 return match flushed {
                     true => Poll::Ready(Ok(())),
-                    false => progress.poll(self.wire, cx).map(Err),
+                    false => progress.poll(wire, cx).map(Err),
                 };
             }
-            let room = self.wire.out.borrow().length() < QUEUE_BYTES_MAX;
-            let frame = if room { self.stream.poll_frame(cx) } else { Poll::Pending };
+            let room = wire.out.borrow().length() < QUEUE_BYTES_MAX;
+            let frame = if room { self.body.poll_frame(cx) } else { Poll::Pending };
             match frame {
                 Poll::Ready(frame) => {
-                    if let Err(broken) = self.take(frame) {
+                    if let Err(broken) = self.take(wire, frame) {
                         // What came before the failure is the client's.
-                        self.wire.push_out();
+                        wire.push_out();
                         return Poll::Ready(Err(broken));
                     }
                 }
-                Poll::Pending if !flushed => return progress.poll(self.wire, cx).map(Err),
-                Poll::Pending if self.wire.is_reading_body() => return Poll::Pending,
+                Poll::Pending if !flushed => return progress.poll(wire, cx).map(Err),
+                Poll::Pending if wire.is_reading_body() => return Poll::Pending,
                 Poll::Pending => {
-                    let gone = self.wire.poll_gone(cx, self.plan.half_close);
-                    return gone.map(|()| Err(Broken::ClientGone));
+                    return wire.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
                 }
             }
         }
     }
 
-    fn take(&mut self, frame: Option<Result<Frame, Fault>>) -> Result<(), Broken> {
+    fn take(
+        &mut self,
+        wire: &Wire,
+        frame: Option<Result<Frame, Fault>>,
+    ) -> Result<(), Broken> {
         match frame {
-            Some(Ok(Frame::Data(data))) => self.data(data),
-            Some(Ok(Frame::File(range))) => self.file(range),
+            Some(Ok(Frame::Data(data))) => self.data(wire, data),
+            Some(Ok(Frame::File(range))) => self.file(wire, range),
             Some(Ok(Frame::Trailers(trailers))) => {
-                self.end(Some(&trailers));
+                self.end(wire, Some(&trailers));
                 Ok(())
             }
             Some(Err(fault)) => Err(self.failed(fault.side)),
@@ -220,7 +223,7 @@ impl Streaming<'_> {
                 Err(self.failed(Side::Us))
             }
             None => {
-                self.end(None);
+                self.end(wire, None);
                 Ok(())
             }
         }
@@ -239,13 +242,13 @@ impl Streaming<'_> {
         }
     }
 
-    fn data(&mut self, data: Bytes) -> Result<(), Broken> {
+    fn data(&mut self, wire: &Wire, data: Bytes) -> Result<(), Broken> {
         if data.is_empty() {
             return Ok(()); // an empty chunk would end the body
         }
         self.admit(data.len() as u64)?;
         let chunked = self.framing == Framing::Chunked;
-        let mut out = self.wire.out.borrow_mut();
+        let mut out = wire.out.borrow_mut();
         if chunked {
             out.push(size_line(data.len() as u64));
         }
@@ -256,13 +259,13 @@ impl Streaming<'_> {
         Ok(())
     }
 
-    fn file(&mut self, range: FileRange) -> Result<(), Broken> {
+    fn file(&mut self, wire: &Wire, range: FileRange) -> Result<(), Broken> {
         if range.length == 0 {
             return Ok(());
         }
         self.admit(range.length)?;
         let chunked = self.framing == Framing::Chunked;
-        let mut out = self.wire.out.borrow_mut();
+        let mut out = wire.out.borrow_mut();
         if chunked {
             out.push(size_line(range.length));
         }
@@ -273,7 +276,7 @@ impl Streaming<'_> {
         Ok(())
     }
 
-    fn end(&mut self, trailers: Option<&Headers>) {
+    fn end(&mut self, wire: &Wire, trailers: Option<&Headers>) {
         self.ended = true;
         if self.framing != Framing::Chunked {
             return;
@@ -282,7 +285,7 @@ impl Streaming<'_> {
         last.extend_from_slice(LAST_CHUNK_LINE);
         let fields = trailers.into_iter().flat_map(Headers::iter);
         trailer_section(fields.map(|field| (field.name, field.value)), &mut last);
-        self.wire.out.borrow_mut().push(Bytes::from(last));
+        wire.out.borrow_mut().push(Bytes::from(last));
     }
 }
 

@@ -26,6 +26,11 @@ pub(super) fn may_continue(wire: &Wire, body_limit: u64) -> bool {
     }
 }
 
+/// Whether the request has been read to its end: the next one may begin.
+pub(super) fn is_settled(wire: &Wire) -> bool {
+    matches!(*wire.remainder.borrow(), Remainder::None)
+}
+
 /// Reads the rest away.
 pub(super) async fn rest_of_body(wire: &Rc<Wire>, edge: &Edge, service: &Service) -> After {
     let remainder = wire.remainder.take();
