@@ -1,8 +1,8 @@
-//! Authorities: `host[:port]` of `Host`, of absolute-form targets and of configuration
-//! (RFC 9110 4.2, 7.2; RFC 3986 3.2).
+//! Authorities: `host[:port]` of `Host`, of absolute-form targets and of configuration (RFC 9110
+//! 4.2, 7.2; RFC 3986 3.2).
 //!
-//! Owns what a valid host is: a registered name, an IPv4 address, or an IPv6 address in brackets; never
-//! user information, never empty. Comparison ignores case. Never resolves a name.
+//! Owns what a valid host is: a registered name, an IPv4 address, or an IPv6 address in brackets;
+//! never user information, never empty. Comparison ignores case. Never resolves a name.
 
 use std::net::Ipv6Addr;
 

@@ -1,8 +1,8 @@
 //! Conditional requests (RFC 9110 13): entity tags, preconditions in their order, If-Range.
 //!
-//! Owns the comparison of validators. Promises the order of evaluation of RFC 9110 13.2.2 and that a
-//! field that cannot be read never turns into a match. The caller asks only for methods and responses to
-//! which conditions apply (13.2.1), and joins a repeated field with ", " first.
+//! Owns the comparison of validators. Promises the order of evaluation of RFC 9110 13.2.2 and that
+//! a field that cannot be read never turns into a match. The caller asks only for methods and
+//! responses to which conditions apply (13.2.1), and joins a repeated field with ", " first.
 
 use crate::date::parse_http_date;
 use crate::{Method, token};
@@ -135,8 +135,9 @@ fn matches(
     have.etag.is_some_and(|etag| tags(value).any(|asked| equal(&etag, &asked)))
 }
 
-/// Whether a Range may be honoured beside this If-Range (RFC 9110 13.1.5): only on a strong match. A date
-/// is strong if the representation had not changed in the second before `now_secs` (8.8.2.2).
+/// Whether a Range may be honoured beside this If-Range (RFC 9110 13.1.5): only on a strong match.
+/// A date is strong if the representation had not changed in the second before `now_secs`
+/// (8.8.2.2).
 pub fn if_range(value: &[u8], have: &Validators<'_>, now_secs: u64) -> bool {
     if let Some(asked) = EntityTag::parse(value) {
         return have.etag.is_some_and(|etag| etag.strong_eq(&asked));
@@ -175,8 +176,8 @@ mod tests {
         }
     }
 
-    /// method, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, outcome, for a representation
-    /// with the tag `"v1"` modified at the date above.
+    /// method, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, outcome, for a
+    /// representation with the tag `"v1"` modified at the date above.
     type Row = (&'static str, &'static str, &'static str, i64, i64, Outcome);
     const ABSENT: i64 = i64::MIN;
 

@@ -1,14 +1,16 @@
 //! The Cookie field of a request (RFC 6265 4.2.1, 5.4).
 //!
-//! Owns taking it apart, forgivingly: what browsers send is rarely the grammar. Names are case-sensitive.
-//! A name may occur more than once; the first is the one browsers mean. Never decodes.
+//! Owns taking it apart, forgivingly: what browsers send is rarely the grammar. Names are
+//! case-sensitive. A name may occur more than once; the first is the one browsers mean. Never
+//! decodes.
 
 use crate::token;
 
 /// The most pairs of one value that are looked at.
 pub const MAX_PAIRS: usize = 256;
 
-/// The name-value pairs, in order. Quotes around a value are not part of it; a part without `=` is skipped.
+/// The name-value pairs, in order. Quotes around a value are not part of it; a part without `=` is
+/// skipped.
 pub fn pairs(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     value.split(|&b| b == b';').take(MAX_PAIRS).filter_map(|pair| {
         let equals = memchr::memchr(b'=', pair)?;

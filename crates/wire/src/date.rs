@@ -33,8 +33,8 @@ fn two_digits(out: &mut [u8], value: u64) {
     out[1] = b'0' + (value % 10) as u8;
 }
 
-/// Days since 1970 to year, month, day in the proleptic Gregorian calendar: eras of 400 years that begin
-/// in March, so that the leap day is the last of its year.
+/// Days since 1970 to year, month, day in the proleptic Gregorian calendar: eras of 400 years that
+/// begin in March, so that the leap day is the last of its year.
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -61,8 +61,8 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     (civil(days) == (year, month, day)).then_some(days)
 }
 
-/// Reads IMF-fixdate, the RFC 850 form or the asctime form; exact, and never before 1970. Two-digit years
-/// are read as 1970 to 2069. The weekday must be one but is not compared with the date.
+/// Reads IMF-fixdate, the RFC 850 form or the asctime form; exact, and never before 1970. Two-digit
+/// years are read as 1970 to 2069. The weekday must be one but is not compared with the date.
 pub fn parse_http_date(text: &[u8]) -> Option<u64> {
     let comma = memchr::memchr(b',', text);
     match comma {
@@ -92,8 +92,8 @@ fn rfc850(text: &[u8], comma: usize) -> Option<u64> {
     }
     literals(rest, &[(0, b' '), (3, b'-'), (7, b'-'), (10, b' ')])?;
     let year = number(&rest[8..10])?;
-    // RFC 9110 asks for "not more than 50 years in the future", which needs a clock; a fixed window does
-    // until 2070.
+    // RFC 9110 asks for "not more than 50 years in the future", which needs a clock; a fixed window
+    // does until 2070.
     let year = if year < 70 { 2000 + year } else { 1900 + year };
     moment(year, month(&rest[4..7])?, number(&rest[1..3])?, &rest[11..19], &rest[19..])
 }

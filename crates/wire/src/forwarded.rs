@@ -1,7 +1,7 @@
 //! Who forwarded a request: Forwarded (RFC 7239) and X-Forwarded-For.
 //!
-//! Owns reading and writing of nodes. Whether any of it is believed is not decided here: the room that
-//! knows the trusted proxies walks the list from its end.
+//! Owns reading and writing of nodes. Whether any of it is believed is not decided here: the room
+//! that knows the trusted proxies walks the list from its end.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -32,7 +32,8 @@ impl Node {
         }
     }
 
-    /// Reads `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, and a bare IPv6 address as X-Forwarded-For has it.
+    /// Reads `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, and a bare IPv6 address as
+    /// X-Forwarded-For has it.
     pub fn parse(text: &[u8]) -> Option<Node> {
         if text.eq_ignore_ascii_case(b"unknown") {
             return Some(Node::Unknown);
@@ -73,8 +74,8 @@ pub struct Element {
     pub proto: Option<Vec<u8>>,
 }
 
-/// Reads a Forwarded value, the nearest proxy last. `None` if any of it is malformed or it is longer than
-/// `MAX_ELEMENTS`: a chain with a hole proves nothing.
+/// Reads a Forwarded value, the nearest proxy last. `None` if any of it is malformed or it is
+/// longer than `MAX_ELEMENTS`: a chain with a hole proves nothing.
 pub fn parse_forwarded(value: &[u8]) -> Option<Vec<Element>> {
     let mut elements = Vec::new();
     for text in token::list(value) {
@@ -134,8 +135,8 @@ fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The addresses of an X-Forwarded-For value from the nearest to the farthest; `None` for a member that is
-/// no address. Ends after `MAX_ELEMENTS`.
+/// The addresses of an X-Forwarded-For value from the nearest to the farthest; `None` for a member
+/// that is no address. Ends after `MAX_ELEMENTS`.
 pub fn x_forwarded_for(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     value
         .rsplit(|&b| b == b',')
@@ -143,7 +144,8 @@ pub fn x_forwarded_for(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
         .map(|member| Node::parse(token::trim(member)).and_then(|node| node.ip()))
 }
 
-/// Appends a `for=` element with what else is known. `host` must be a valid authority and `proto` a token.
+/// Appends a `for=` element with what else is known. `host` must be a valid authority and `proto` a
+/// token.
 pub fn write_element(ip: IpAddr, host: Option<&[u8]>, proto: Option<&[u8]>, out: &mut Vec<u8>) {
     match ip {
         IpAddr::V4(ip) => {

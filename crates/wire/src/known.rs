@@ -1,8 +1,8 @@
 //! Known field names: the vocabulary of header and trailer fields as one byte.
 //!
-//! Owns the list of names, their canonical spelling, and which of them belong to one hop only or may
-//! not stand in a trailer section. Look-up is case-insensitive (RFC 9110 5.1), allocates nothing and
-//! compares against one candidate. An unknown name is not an error here: it is `None`.
+//! Owns the list of names, their canonical spelling, and which of them belong to one hop only or
+//! may not stand in a trailer section. Look-up is case-insensitive (RFC 9110 5.1), allocates
+//! nothing and compares against one candidate. An unknown name is not an error here: it is `None`.
 
 macro_rules! known {
     ($($variant:ident = $text:literal,)*) => {
@@ -217,7 +217,8 @@ const fn slots() -> [Option<Known>; 1 << SLOT_BITS] {
     table
 }
 
-/// First, middle and last-but-one byte without their case bit, and the length, mixed by one product.
+/// First, middle and last-but-one byte without their case bit, and the length, mixed by one
+/// product.
 #[inline]
 const fn slot_of(name: &[u8]) -> usize {
     let n = name.len();
@@ -256,8 +257,8 @@ impl Known {
         self as usize
     }
 
-    /// Whether the field means something between two neighbours only and is never passed on
-    /// (RFC 9110 7.6.1). Fields named by `Connection` come on top of these. `TE` and `Trailer` are here
+    /// Whether the field means something between two neighbours only and is never passed on (RFC
+    /// 9110 7.6.1). Fields named by `Connection` come on top of these. `TE` and `Trailer` are here
     /// too: an intermediary that re-frames bodies writes its own.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {

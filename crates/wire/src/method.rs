@@ -80,8 +80,8 @@ impl Method {
     }
 }
 
-/// The protocol version of a message. A higher minor version of HTTP/1 is read as 1.1, the highest one
-/// that both sides understand (RFC 9110 2.5).
+/// The protocol version of a message. A higher minor version of HTTP/1 is read as 1.1, the highest
+/// one that both sides understand (RFC 9110 2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
     Http10,

@@ -1,7 +1,7 @@
 //! Proactive negotiation (RFC 9110 12): Accept-Encoding and Accept against what a server offers.
 //!
-//! Owns q-values and the rules of precedence. Promises that the client's weights decide first and the
-//! server's order second. A member that cannot be read counts as not sent. Never allocates.
+//! Owns q-values and the rules of precedence. Promises that the client's weights decide first and
+//! the server's order second. A member that cannot be read counts as not sent. Never allocates.
 
 use crate::token;
 
@@ -21,8 +21,8 @@ pub enum Coding {
     NotAcceptable,
 }
 
-/// Chooses among `offered` codings, the server's favourite first, for this Accept-Encoding. Without the
-/// field the plain form is sent: nobody asked for anything else.
+/// Chooses among `offered` codings, the server's favourite first, for this Accept-Encoding. Without
+/// the field the plain form is sent: nobody asked for anything else.
 pub fn choose_coding(accept_encoding: Option<&[u8]>, offered: &[&str]) -> Coding {
     let Some(value) = accept_encoding else {
         return Coding::Identity;
@@ -55,8 +55,8 @@ fn coding_weight(value: &[u8], coding: &str) -> Option<Weight> {
     })
 }
 
-/// Chooses among `offered` media types (`type/subtype`), the server's favourite first. Without the field
-/// the first; `None` if the client takes none of them.
+/// Chooses among `offered` media types (`type/subtype`), the server's favourite first. Without the
+/// field the first; `None` if the client takes none of them.
 pub fn choose_media_type(accept: Option<&[u8]>, offered: &[&str]) -> Option<usize> {
     let Some(value) = accept else {
         return (!offered.is_empty()).then_some(0);
@@ -71,8 +71,8 @@ pub fn choose_media_type(accept: Option<&[u8]>, offered: &[&str]) -> Option<usiz
     best.map(|(index, _)| index)
 }
 
-/// The weight of the most specific range that matches (RFC 9110 12.5.1). Parameters of a range are not
-/// compared: what we offer has none.
+/// The weight of the most specific range that matches (RFC 9110 12.5.1). Parameters of a range are
+/// not compared: what we offer has none.
 fn media_weight(accept: &[u8], media_type: &[u8]) -> Weight {
     let mut found: (u8, Weight) = (0, 0);
     for member in token::list(accept) {

@@ -1,8 +1,9 @@
 //! Why a message was refused: one variant per reason, one row per variant.
 //!
-//! Owns the status a server answers with, the slug that names the reason in metrics (bounded: it comes
-//! from this table) and the text for the log. A rejected message is answered and its connection closed;
-//! nothing is ever guessed. A client reading a response turns any of these into its own 502.
+//! Owns the status a server answers with, the slug that names the reason in metrics (bounded: it
+//! comes from this table) and the text for the log. A rejected message is answered and its
+//! connection closed; nothing is ever guessed. A client reading a response turns any of these into
+//! its own 502.
 
 macro_rules! rejects {
     ($($variant:ident = $status:literal $slug:literal $text:literal,)*) => {
@@ -28,10 +29,10 @@ rejects! {
     InvalidMethod = 400 "invalid_method" "the method is not a token",
     MethodTooLong = 501 "method_too_long" "the method is longer than any known one",
     ConnectRefused = 501 "connect_refused" "CONNECT is not supported",
-    InvalidRequestLine = 400 "invalid_request_line" "the request line is not METHOD SP target SP version",
+    InvalidRequestLine = 400 "invalid_request_line" "the request line lacks a part",
     InvalidTarget = 400 "invalid_target" "the request target is malformed",
     UserInfoInTarget = 400 "userinfo_in_target" "the request target carries user information",
-    UnsupportedScheme = 400 "unsupported_scheme" "the request target has a scheme other than http, https",
+    UnsupportedScheme = 400 "unsupported_scheme" "the target is neither http nor https",
     RequestLineTooLong = 414 "request_line_too_long" "the request line is longer than the limit",
     InvalidVersion = 400 "invalid_version" "the protocol version is malformed",
     UnsupportedVersion = 505 "unsupported_version" "the major protocol version is not 1",
@@ -59,7 +60,7 @@ rejects! {
     RepeatedContentLength = 400 "repeated_content_length" "there is more than one Content-Length",
     LengthAndCoding = 400 "length_and_coding" "both Content-Length and Transfer-Encoding",
     UnknownTransferCoding = 400 "unknown_transfer_coding" "Transfer-Encoding is not just chunked",
-    RepeatedTransferCoding = 400 "repeated_transfer_coding" "there is more than one Transfer-Encoding",
+    RepeatedTransferCoding = 400 "repeated_transfer_coding" "more than one Transfer-Encoding",
     TransferCodingInHttp10 = 400 "transfer_coding_in_http10" "Transfer-Encoding in HTTP/1.0",
     ForbiddenBody = 400 "forbidden_body" "a response that has no body announces one",
     // Expectations.
@@ -68,7 +69,7 @@ rejects! {
     InvalidChunkSize = 400 "invalid_chunk_size" "a chunk size is not a hexadecimal number",
     ChunkTooLarge = 400 "chunk_too_large" "a chunk size overflows",
     InvalidChunkExtension = 400 "invalid_chunk_extension" "a chunk extension is malformed",
-    ChunkExtensionsTooLong = 400 "chunk_extensions_too_long" "the chunk extensions exceed the limit",
+    ChunkExtensionsTooLong = 400 "chunk_extensions_too_long" "chunk extensions above the limit",
     InvalidChunkEnd = 400 "invalid_chunk_end" "chunk data is not followed by CRLF",
     TrailersTooLarge = 431 "trailers_too_large" "the trailer section is larger than the limit",
     // Decided by the reader of the body, listed here to keep one table.

@@ -1,8 +1,8 @@
 //! RESP, the protocol of Redis: commands in, replies out.
 //!
-//! Owns the two ways to write a command: an inline line of words, and an array of bulk strings. Every count
-//! and length is bounded by `Limits`; a verdict does not depend on how the bytes were split. Quoting in inline
-//! commands is not supported: they are for people and health checks.
+//! Owns the two ways to write a command: an inline line of words, and an array of bulk strings.
+//! Every count and length is bounded by `Limits`; a verdict does not depend on how the bytes were
+//! split. Quoting in inline commands is not supported: they are for people and health checks.
 
 use std::ops::Range;
 
@@ -46,8 +46,9 @@ impl Fault {
     }
 }
 
-/// Reads one command from the start of `buf`: `Ok(Some(len))` with the places of its arguments in `args`, or
-/// `Ok(None)` for more bytes. A command without arguments (an empty line) has none and is to be skipped.
+/// Reads one command from the start of `buf`: `Ok(Some(len))` with the places of its arguments in
+/// `args`, or `Ok(None)` for more bytes. A command without arguments (an empty line) has none and
+/// is to be skipped.
 pub fn parse_command(
     buf: &[u8],
     limits: &Limits,

@@ -1,9 +1,9 @@
 //! Structured field values (RFC 9651): items, inner lists and lists, with parameters.
 //!
 //! Owns the two directions for the fields we write and read as such: RateLimit, RateLimit-Policy,
-//! Proxy-Status, Cache-Status. Promises that what it writes it can read, and that a value that fails
-//! anywhere fails as a whole (RFC 9651 4.2). Dictionaries, byte sequences and display strings are not
-//! here: none of those fields uses them on its way through us.
+//! Proxy-Status, Cache-Status. Promises that what it writes it can read, and that a value that
+//! fails anywhere fails as a whole (RFC 9651 4.2). Dictionaries, byte sequences and display strings
+//! are not here: none of those fields uses them on its way through us.
 
 mod parse;
 mod write;

@@ -1,9 +1,9 @@
 //! Paths and queries of request targets (RFC 3986 2.1, 5.2.4, 6.2.2).
 //!
 //! Owns the one normal form of a path that routing, access rules and files are decided on, so that
-//! `/a/../b`, `/%62` and `//b` cannot slip past a rule for `/b`. The normal form is decoded, except that
-//! `%2F`, `%25` and control characters stay encoded: an encoded slash is not a separator, and no decoded path
-//! can carry a line end into a field. Borrows when there is nothing to do.
+//! `/a/../b`, `/%62` and `//b` cannot slip past a rule for `/b`. The normal form is decoded, except
+//! that `%2F`, `%25` and control characters stay encoded: an encoded slash is not a separator, and
+//! no decoded path can carry a line end into a field. Borrows when there is nothing to do.
 
 use std::borrow::Cow;
 
@@ -18,8 +18,8 @@ pub enum PathFault {
     EncodedSlash,
 }
 
-/// The normal form: escapes decoded but for the exceptions above, `.` and `..` segments resolved (never
-/// above the root), runs of slashes merged, as nginx and Caddy do before they match.
+/// The normal form: escapes decoded but for the exceptions above, `.` and `..` segments resolved
+/// (never above the root), runs of slashes merged, as nginx and Caddy do before they match.
 pub fn normalize(path: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     if is_normal(path) {
         return Ok(Cow::Borrowed(path));
@@ -31,7 +31,8 @@ pub fn normalize(path: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
 fn is_normal(path: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in path {
-        // A dot that begins a segment may be an ordinary name; then the slow way finds nothing to do.
+        // A dot that begins a segment may be an ordinary name; then the slow way finds nothing to
+        // do.
         if byte == b'%' || (after_slash && (byte == b'/' || byte == b'.')) {
             return false;
         }
@@ -139,8 +140,8 @@ fn resolve(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends a normal form, or parts of one, as it may stand in a target or in Location: existing escapes stay,
-/// whatever may not stand in a path is escaped.
+/// Appends a normal form, or parts of one, as it may stand in a target or in Location: existing
+/// escapes stay, whatever may not stand in a path is escaped.
 pub fn encode_path(normal: &[u8], out: &mut Vec<u8>) {
     for &byte in normal {
         let plain = byte.is_ascii_alphanumeric()
@@ -163,8 +164,8 @@ pub const MAX_QUERY_PAIRS: usize = 1024;
 /// A name and its value, decoded.
 pub type QueryPair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// The pairs of a query as forms write them: `&` between, `+` for space. A malformed escape stays as it is,
-/// as the URL standard says: a query is data, not a path.
+/// The pairs of a query as forms write them: `&` between, `+` for space. A malformed escape stays
+/// as it is, as the URL standard says: a query is data, not a path.
 pub fn query_pairs(query: &[u8]) -> impl Iterator<Item = QueryPair<'_>> {
     query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).take(MAX_QUERY_PAIRS).map(|pair| {
         match memchr::memchr(b'=', pair) {

@@ -1,7 +1,7 @@
 //! Character classes of HTTP (RFC 9110 5.5, 5.6.2) and the list syntax of field values (5.6.1).
 //!
-//! Owns which bytes may stand in a name, a value and a target, and how a comma-separated value is taken
-//! apart. Never allocates.
+//! Owns which bytes may stand in a name, a value and a target, and how a comma-separated value is
+//! taken apart. Never allocates.
 
 const TCHAR: u8 = 1;
 const VALUE: u8 = 2;

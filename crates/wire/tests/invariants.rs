@@ -1,5 +1,5 @@
-//! What must hold for any input. The fuzz targets call these functions with what a fuzzer finds; here they
-//! are called with mutations of known messages, the same ones in every run.
+//! What must hold for any input. The fuzz targets call these functions with what a fuzzer finds;
+//! here they are called with mutations of known messages, the same ones in every run.
 
 use bytes::Bytes;
 use wire::h1::{
@@ -49,7 +49,8 @@ pub fn response_head(data: &[u8]) {
     }
 }
 
-/// Spans lie within the head; CR and LF stand at line ends only, as pairs; names and values are clean.
+/// Spans lie within the head; CR and LF stand at line ends only, as pairs; names and values are
+/// clean.
 fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpan]) {
     assert!(head.ends_with(b"\r\n\r\n") || head.starts_with(b"\r\n"));
     for span in spans {
@@ -69,8 +70,8 @@ fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpa
     }
 }
 
-/// The verdict depends neither on what follows nor on where the bytes were cut, and the fast parser agrees
-/// with the strict one, which a later minor version summons.
+/// The verdict depends neither on what follows nor on where the bytes were cut, and the fast parser
+/// agrees with the strict one, which a later minor version summons.
 fn check_verdict(data: &[u8], parse: impl Fn(&[u8]) -> Verdict) {
     let verdict = parse(data);
     if verdict != Ok(None) {
@@ -169,7 +170,8 @@ fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
     Ok((body, None))
 }
 
-/// A path: any bytes that a target may have. Its normal form is normal, stays below the root and can be sent again.
+/// A path: any bytes that a target may have. Its normal form is normal, stays below the root and
+/// can be sent again.
 pub fn path(data: &[u8]) {
     let mut rooted = [b"/", data].concat();
     rooted.retain(|&b| b.is_ascii_graphic() && b != b'#');

@@ -1,9 +1,9 @@
 //! The chunked coding (RFC 9112 7.1), both ways.
 //!
-//! Owns the state between two pieces of a body. The decoder takes owned bytes and gives slices of them
-//! back without copying; only trailers are copied. It is strict: a size is hexadecimal digits and nothing
-//! else, lines end with CRLF, chunk data is followed by CRLF. Extensions are checked, bounded, dropped.
-//! Never buffers body data.
+//! Owns the state between two pieces of a body. The decoder takes owned bytes and gives slices of
+//! them back without copying; only trailers are copied. It is strict: a size is hexadecimal digits
+//! and nothing else, lines end with CRLF, chunk data is followed by CRLF. Extensions are checked,
+//! bounded, dropped. Never buffers body data.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -14,7 +14,8 @@ use crate::{Known, Reject, token};
 /// The most bytes that all chunk extensions of one body may have: they carry nothing we use, and an
 /// endless extension would be a body that no limit counts.
 pub const MAX_EXTENSION_BYTES: u32 = 16 << 10;
-/// The most digits of a chunk size: the sixteenth could still fit, leading zeros beyond are an oddity.
+/// The most digits of a chunk size: the sixteenth could still fit, leading zeros beyond are an
+/// oddity.
 const MAX_SIZE_DIGITS: u8 = 16;
 const MAX_TRAILER_FIELDS: usize = 64;
 
@@ -25,7 +26,8 @@ pub const LAST_CHUNK_LINE: &[u8] = b"0\r\n";
 /// What follows the data of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// Appends the line that opens a chunk of `len` bytes; `len` must not be 0, that would be the last chunk.
+/// Appends the line that opens a chunk of `len` bytes; `len` must not be 0, that would be the last
+/// chunk.
 pub fn chunk_head(len: usize, out: &mut Vec<u8>) {
     debug_assert!(len > 0);
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -41,8 +43,8 @@ pub fn chunk_head(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// Appends the trailer section and the empty line; goes after `LAST_CHUNK_LINE`. Names and values must be
-/// valid (`token::is_token`, `token::is_field_value`).
+/// Appends the trailer section and the empty line; goes after `LAST_CHUNK_LINE`. Names and values
+/// must be valid (`token::is_token`, `token::is_field_value`).
 pub fn trailer_section<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, out: &mut Vec<u8>) {
     for (name, value) in fields {
         out.extend_from_slice(name);
@@ -127,8 +129,8 @@ impl ChunkDecoder {
         self.state == State::Done
     }
 
-    /// Takes from the front of `input` and says what was there. After `End` or an error the decoder gives
-    /// nothing more.
+    /// Takes from the front of `input` and says what was there. After `End` or an error the decoder
+    /// gives nothing more.
     pub fn next(&mut self, input: &mut Bytes) -> Result<ChunkEvent, Reject> {
         loop {
             match self.state {
@@ -160,8 +162,8 @@ impl ChunkDecoder {
         input.split_to(len)
     }
 
-    /// Reads size lines and the CRLF after data until data, trailers or the end of the input; returns how
-    /// many bytes that took.
+    /// Reads size lines and the CRLF after data until data, trailers or the end of the input;
+    /// returns how many bytes that took.
     fn line(&mut self, input: &[u8]) -> Result<usize, Reject> {
         for (at, &byte) in input.iter().enumerate() {
             self.state = match self.state {

@@ -1,13 +1,13 @@
 //! Fields of a head as offsets, and what they say about the connection and the body.
 //!
 //! Owns the limits of a head and the reading of the fields that frame a message: Content-Length,
-//! Transfer-Encoding, Connection, Upgrade, Host, Expect. Never looks at the syntax of lines: that has
-//! been checked when fields arrive here.
+//! Transfer-Encoding, Connection, Upgrade, Host, Expect. Never looks at the syntax of lines: that
+//! has been checked when fields arrive here.
 
 use crate::{Known, Reject, token};
 
-/// The most fields a head may have, whatever the configuration says: it is the size of an array on the
-/// stack.
+/// The most fields a head may have, whatever the configuration says: it is the size of an array on
+/// the stack.
 pub const MAX_HEADER_COUNT: usize = 256;
 
 /// A run of bytes within a head.
@@ -118,8 +118,8 @@ pub(crate) struct Facts {
     pub(crate) names_upgrade: bool,
     pub(crate) has_upgrade: bool,
     pub(crate) expect: Expectation,
-    /// The first field that is wrong in itself. Kept, not returned: offences of syntax and of size come
-    /// first, wherever they stand.
+    /// The first field that is wrong in itself. Kept, not returned: offences of syntax and of size
+    /// come first, wherever they stand.
     fault: Option<Reject>,
 }
 

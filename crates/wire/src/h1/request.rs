@@ -1,7 +1,7 @@
 //! Request heads (RFC 9112 3, 5, 6): the hot path and the meaning of what it found.
 //!
-//! Promises that an accepted head has one valid Host (or none in HTTP/1.0), a target in a form that its
-//! method allows, at most one way to frame its body, and no CR or LF but at line ends.
+//! Promises that an accepted head has one valid Host (or none in HTTP/1.0), a target in a form that
+//! its method allows, at most one way to frame its body, and no CR or LF but at line ends.
 
 use std::mem::MaybeUninit;
 
@@ -36,7 +36,8 @@ pub struct RequestHead {
     pub form: TargetForm,
     /// The authority of an absolute-form target, which wins (RFC 9112 3.2.2), or the value of Host.
     pub authority: Option<Span>,
-    /// The path; empty for an absolute-form target without one (see `path_bytes`), `*` for asterisk-form.
+    /// The path; empty for an absolute-form target without one (see `path_bytes`), `*` for
+    /// asterisk-form.
     pub path: Span,
     /// What follows `?`, if there is one.
     pub query: Option<Span>,
@@ -44,7 +45,8 @@ pub struct RequestHead {
     pub framing: Framing,
     /// Whether the connection may carry another request after this one.
     pub keep_alive: bool,
-    /// The client waits for 100 before it sends its body (HTTP/1.1 with a body only, RFC 9110 10.1.1).
+    /// The client waits for 100 before it sends its body (HTTP/1.1 with a body only, RFC 9110
+    /// 10.1.1).
     pub expect_continue: bool,
     /// The client offers to switch protocols (HTTP/1.1 only, RFC 9110 7.8).
     pub upgrade: bool,
@@ -59,8 +61,8 @@ impl RequestHead {
     }
 }
 
-/// Reads one request head from the start of `buf`. `Ok(None)` asks for more bytes. `fields` is emptied first
-/// and holds the field lines, in order, once a head is returned.
+/// Reads one request head from the start of `buf`. `Ok(None)` asks for more bytes. `fields` is
+/// emptied first and holds the field lines, in order, once a head is returned.
 pub fn parse_request(
     buf: &[u8],
     limits: &HeadLimits,
@@ -106,8 +108,8 @@ fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
     }
 }
 
-/// Turns what `httparse` found into spans and facts, and finds the end of the start line. `None` if a line
-/// does not end with CRLF or a name is too long: the law decides.
+/// Turns what `httparse` found into spans and facts, and finds the end of the start line. `None` if
+/// a line does not end with CRLF or a name is too long: the law decides.
 #[inline]
 pub(super) fn take_fields(
     buf: &[u8],
@@ -206,8 +208,8 @@ fn finish(
     end: usize,
 ) -> Result<Option<RequestHead>, Reject> {
     let text = target.of(buf);
-    // httparse refuses controls and spaces, but lets bytes above ASCII and `#` pass. That is syntax, so it
-    // comes before any offence of meaning.
+    // httparse refuses controls and spaces, but lets bytes above ASCII and `#` pass. That is
+    // syntax, so it comes before any offence of meaning.
     if !text.is_ascii() || memchr::memchr(b'#', text).is_some() {
         return Err(Reject::InvalidTarget);
     }
@@ -275,8 +277,8 @@ fn assemble(
     }))
 }
 
-/// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also beside an absolute-form target. An empty Host
-/// names nobody and is refused, as nginx does.
+/// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also beside an absolute-form target. An empty
+/// Host names nobody and is refused, as nginx does.
 #[inline]
 fn check_host(buf: &[u8], version: Version, host: Option<Span>) -> Result<(), Reject> {
     match host {

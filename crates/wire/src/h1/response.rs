@@ -1,7 +1,8 @@
 //! Response heads (RFC 9112 4, 6.3): what an upstream answered and how its body ends.
 //!
-//! Promises the same syntax as for requests, and that a response that cannot have a body does not announce
-//! one on the connection. Nothing stands before the status line: an upstream's stray bytes are malformed.
+//! Promises the same syntax as for requests, and that a response that cannot have a body does not
+//! announce one on the connection. Nothing stands before the status line: an upstream's stray bytes
+//! are malformed.
 
 use std::mem::MaybeUninit;
 
@@ -35,14 +36,15 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// An interim response: the final one is still to come (RFC 9110 15.2). 101 is final in that sense.
+    /// An interim response: the final one is still to come (RFC 9110 15.2). 101 is final in that
+    /// sense.
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 }
 
-/// Reads one response head from the start of `buf`; `to_head` tells that it answers a HEAD request. Limits
-/// and `fields` as for requests; `request_line` bounds the status line.
+/// Reads one response head from the start of `buf`; `to_head` tells that it answers a HEAD request.
+/// Limits and `fields` as for requests; `request_line` bounds the status line.
 pub fn parse_response(
     buf: &[u8],
     limits: &HeadLimits,
@@ -108,8 +110,9 @@ fn finish(
 ) -> Result<Option<ResponseHead>, Reject> {
     facts.check(version)?;
     let bodiless = status < 200 || status == 204;
-    // RFC 9110 8.6, RFC 9112 6.1: neither field may stand in 1xx and 204. A length of zero is common and
-    // harmless; anything else may be followed by bytes that would be taken for the next response.
+    // RFC 9110 8.6, RFC 9112 6.1: neither field may stand in 1xx and 204. A length of zero is
+    // common and harmless; anything else may be followed by bytes that would be taken for the next
+    // response.
     if bodiless && (facts.chunked || facts.content_length.is_some_and(|length| length > 0)) {
         return Err(Reject::ForbiddenBody);
     }

@@ -1,9 +1,10 @@
-//! The law: a byte-by-byte parser of start lines and field sections that allows nothing the grammar of
-//! RFC 9112 does not.
+//! The law: a byte-by-byte parser of start lines and field sections that allows nothing the grammar
+//! of RFC 9112 does not.
 //!
-//! Promises to find the first offence in the order of the bytes, so that a prefix never earns another
-//! rejection than the whole. Off the hot path: it runs when `httparse` objects or something looks odd, for
-//! trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far, not finished".
+//! Promises to find the first offence in the order of the bytes, so that a prefix never earns
+//! another rejection than the whole. Off the hot path: it runs when `httparse` objects or something
+//! looks odd, for trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far,
+//! not finished".
 
 use super::field::{FieldSpan, Span};
 use crate::{Known, Reject, Version, token};
@@ -64,8 +65,8 @@ pub(crate) fn request_line(buf: &[u8]) -> Parsed<RequestLine> {
     }))
 }
 
-/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is required even
-/// when the reason is absent.
+/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is required
+/// even when the reason is absent.
 pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
     let version = more!(version(buf)?);
     let mut at = VERSION_LEN;
@@ -122,8 +123,8 @@ fn crlf(buf: &[u8], otherwise: Reject) -> Parsed<()> {
     }
 }
 
-/// Field lines up to and including the empty line; offsets count from `base` before `buf`. Returns the
-/// length of the section.
+/// Field lines up to and including the empty line; offsets count from `base` before `buf`. Returns
+/// the length of the section.
 pub(crate) fn field_section(
     buf: &[u8],
     base: usize,

@@ -1,4 +1,5 @@
-//! Reading structured fields, step by step as RFC 9651 4.2 prescribes; `None` is a failure of the whole.
+//! Reading structured fields, step by step as RFC 9651 4.2 prescribes; `None` is a failure of the
+//! whole.
 
 use super::{
     Bare, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,

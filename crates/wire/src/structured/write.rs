@@ -1,5 +1,5 @@
-//! Writing structured fields (RFC 9651 4.1). A value that cannot be written leaves the output as it was
-//! and returns false: a field is sent whole or not at all.
+//! Writing structured fields (RFC 9651 4.1). A value that cannot be written leaves the output as it
+//! was and returns false: a field is sent whole or not at all.
 
 use super::{
     Bare, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
