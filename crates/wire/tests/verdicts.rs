@@ -46,8 +46,8 @@ fn unescape(text: &str) -> Vec<u8> {
             [b'\\', ..] => (b'\\', 1),
             [b'x', high, low, ..] => {
                 let digits = [*high, *low];
-                let digits = std::str::from_utf8(&digits).unwrap();
-                (u8::from_str_radix(digits, 16).unwrap(), 3)
+                let digits = std::str::from_utf8(&digits).expect("digits");
+                (u8::from_str_radix(digits, 16).expect("digits"), 3)
             }
             _ => panic!("unknown escape in {text}"),
         };
