@@ -1,3 +1,5 @@
+//! What is written is read; what cannot be written leaves no trace; a bad part spoils the whole.
+
 use super::{Bare, Item, Member, parse_item, parse_list, write_item, write_list};
 
 #[test]

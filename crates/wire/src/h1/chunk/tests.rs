@@ -1,3 +1,5 @@
+//! Bodies whole, cut anywhere and byte by byte: the verdict and the bytes are the same.
+
 use bytes::Bytes;
 
 use super::{
@@ -111,7 +113,8 @@ const MALFORMED: &[(&str, Reject)] = &[
     ("0\r\nX: a\rb\r\n\r\n", Reject::BareCr),
     ("0\r\nX: \0\r\n\r\n", Reject::InvalidFieldValue),
     ("0\r\nGET / HTTP/1.1\r\n\r\n", Reject::SpaceInFieldName),
-    ("0\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n", Reject::TrailersTooLarge),
+    ("0\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n",
+        Reject::TrailersTooLarge),
 ];
 
 #[test]
