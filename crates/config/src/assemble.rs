@@ -1,7 +1,8 @@
 //! Many documents become one tree: `include` is followed and what the files say is put together.
 //!
-//! Promises: maps of names are merged and no name is declared twice; lists are appended in the order of the files;
-//! everything else stands in one file only. Never does: knowing what a name means.
+//! Promises: maps of names are merged and no name is declared twice; lists are appended in the
+//! order of the files; everything else stands in one file only. Never does: knowing what a name
+//! means.
 
 use settings::{MapKey, Node, Report, SourceId, Span, Value, quote};
 
@@ -21,7 +22,8 @@ pub(crate) struct Assembled {
     pub(crate) patterns: Vec<String>,
 }
 
-/// Reads all documents of a source. `None` when there is nothing to go on with; mistakes are in the report either way.
+/// Reads all documents of a source. `None` when there is nothing to go on with; mistakes are in the
+/// report either way.
 pub(crate) fn assemble(
     source: &dyn Source,
     environment: &Environment<'_>,
@@ -128,7 +130,8 @@ fn merge(root: &mut Node, other: Node, report: &mut Report) {
 
 /// Puts two values of the same top-level key together.
 fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &mut Report) {
-    /// Keys whose maps are one value, not names: two files that both set limits would each hold half of the truth.
+    /// Keys whose maps are one value, not names: two files that both set limits would each hold
+    /// half of the truth.
     const WHOLE: &[&str] = &["admin", "log", "limits", "timeouts", "defaults", "workers"];
     let whole = WHOLE.contains(&first.name.as_str());
     match (&mut present.value, node.value) {
@@ -173,7 +176,7 @@ mod tests {
 
     #[test]
     fn names_are_merged_and_lists_appended() {
-        let main = "include: [d/*.yaml, z.yaml]\nupstreams: { a: 1 }\nroutes: [r0]\nlog: { level: info }\n";
+        let main = "include: [d/*.yaml, z.yaml]\nupstreams: { a: 1 }\nroutes: [r0]\nlog: {}\n";
         let source = TextSource::new("main.yaml", main)
             .with("z.yaml", "routes: [r3]\nchains: { c: \"${SET}\" }\n")
             .with("d/2.yaml", "routes: [r2]\nupstreams: { c: 3 }\n")

@@ -1,8 +1,9 @@
 //! The records become a [`Plan`]: names find what they name, entries become plans of their kind.
 //!
-//! Promises: every mistake is reported in one run: references to what is not declared, declared names that nothing
-//! uses, names declared twice, variables of a path that has none, routes that can never match. What is unused is only
-//! said when everything else is right, because what is broken may be what would have used it.
+//! Promises: every mistake is reported in one run: references to what is not declared, declared
+//! names that nothing uses, names declared twice, variables of a path that has none, routes that
+//! can never match. What is unused is only said when everything else is right, because what is
+//! broken may be what would have used it.
 
 mod chains;
 mod listeners;
@@ -76,10 +77,9 @@ fn check_names<T>(what: &str, named: &Named<T>, reader: &mut Reader<'_>) {
 fn check_name(what: &str, name: &Spanned<String>, reader: &mut Reader<'_>) {
     let odd = |c: char| c.is_control() || c.is_whitespace();
     if name.is_empty() || name.contains(odd) || name.chars().count() > NAME_CHARS {
-        reader.mistake(
-            name.span,
-            format!("the name of this {what} is empty, has spaces or is longer than {NAME_CHARS} characters"),
-        );
+        reader
+            .mistake(name.span, format!("this cannot be the name of a {what}"))
+            .help(format!("a name has 1 to {NAME_CHARS} characters and no spaces"));
     }
 }
 

@@ -1,4 +1,5 @@
-//! What may be written, for editors and readers: the JSON Schema and the reference page, from the declarations alone.
+//! What may be written, for editors and readers: the JSON Schema and the reference page, from the
+//! declarations alone.
 
 use settings::{SchemaBuilder, Setting};
 
@@ -18,6 +19,7 @@ pub fn reference_markdown() -> String {
     let body = settings::reference_markdown(&root, &defs);
     format!(
         "# Configuration\n\n\
-         Every key, made from the declarations that read it (`tidegate schema` prints the same as JSON Schema).\n\n{body}"
+         Every key, made from the declarations that read it. `tidegate schema` prints the same as \
+         JSON Schema, for editors.\n\n{body}"
     )
 }

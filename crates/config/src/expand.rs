@@ -1,7 +1,8 @@
 //! `${NAME}` in texts becomes the environment variable NAME; `$${` is a plain `${`.
 //!
-//! Promises: only values are expanded, never keys; once (a value is not looked into again); the document itself stays
-//! as typed, so that it can be written back; the content of the environment is in no mistake.
+//! Promises: only values are expanded, never keys; once (a value is not looked into again); the
+//! document itself stays as typed, so that it can be written back; the content of the environment
+//! is in no mistake.
 
 use settings::{Allow, Node, Report, Scalar, Span, Value, Variable, quote};
 

@@ -14,7 +14,8 @@ const FILTERS_LATER: &[&str] = &["cache", "lua"];
 /// Handlers that are promised and refused by this version.
 const HANDLERS_LATER: &[&str] = &["lua", "app"];
 
-/// Kinds that are written as the name of something declared elsewhere, and so have no declaration to take prose from.
+/// Kinds that are written as the name of something declared elsewhere, and so have no declaration
+/// to take prose from.
 const NAMES: &[(&str, &str)] =
     &[("upstream", "Sends requests on to a group of servers of `upstreams`, by its name.")];
 

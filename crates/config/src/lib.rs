@@ -1,8 +1,10 @@
-//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every mistake reported at once.
+//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every mistake
+//! reported at once.
 //!
-//! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection. Each room declares its
-//! own settings; here they are put together. Promises: a configuration with a mistake gives no plan, and all mistakes
-//! are given with their places; a plan never changes. Never does: opening sockets, starting anything.
+//! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection.
+//! Each room declares its own settings; here they are put together. Promises: a configuration with
+//! a mistake gives no plan, and all mistakes are given with their places; a plan never changes.
+//! Never does: opening sockets, starting anything.
 //!
 //! ```
 //! use config::{Kinds, TextSource, load};
@@ -13,7 +15,8 @@
 //!   - match: { path: /ping }
 //!     handler: { respond: { body: pong } }
 //! ";
-//! let loaded = load(&TextSource::new("a.yaml", text), &|_| None, &Kinds::all()).map_err(|r| r.render()).unwrap();
+//! let source = TextSource::new("a.yaml", text);
+//! let Ok(loaded) = load(&source, &|_| None, &Kinds::all()) else { panic!("a mistake") };
 //! assert_eq!(loaded.plan.routes[0].name, "/ping");
 //!
 //! let typo = TextSource::new("a.yaml", &text.replace("bind", "bnid"));

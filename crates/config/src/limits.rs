@@ -1,4 +1,5 @@
-//! How large a configuration may be. Past these a document is a mistake, never an exhausted machine.
+//! How large a configuration may be. Past these a document is a mistake, never an exhausted
+//! machine.
 
 /// Bytes of one document.
 pub const DOCUMENT_BYTES: usize = 32 << 20;

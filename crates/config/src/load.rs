@@ -16,7 +16,8 @@ use crate::source::Source;
 /// A configuration that may be used.
 pub struct Loaded {
     pub plan: Arc<Plan>,
-    /// Files it depends on beside the main one: included ones, secrets, pages. A change of any is worth a reload.
+    /// Files it depends on beside the main one: included ones, secrets, pages. A change of any is
+    /// worth a reload.
     pub files: Vec<PathBuf>,
     /// What `include` said: files may appear that it names.
     pub patterns: Vec<String>,
@@ -52,8 +53,8 @@ fn try_load(
     Some(Loaded { plan: Arc::new(plan), files, patterns: assembled.patterns })
 }
 
-/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and what the admin API
-/// shows to whoever prefers JSON.
+/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and
+/// what the admin API shows to whoever prefers JSON.
 pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Box<Report>> {
     let mut report = Report::new();
     let assembled = assemble(source, &|_| Some(String::new()), &mut report);

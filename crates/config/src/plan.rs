@@ -1,7 +1,7 @@
 //! A configuration, checked and frozen: what workers are built from.
 //!
-//! Promises: everything it names exists; it never changes; it is shared by all workers and swapped whole. Never does:
-//! opening sockets, starting anything.
+//! Promises: everything it names exists; it never changes; it is shared by all workers and swapped
+//! whole. Never does: opening sockets, starting anything.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! What may be written in a configuration: one file per part, declared once with prose, default and range.
+//! What may be written in a configuration: one file per part, declared once with prose, default and
+//! range.
 //!
 //! Never does: connecting the parts (that is [`compile`](crate::compile)).
 

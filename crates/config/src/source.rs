@@ -1,6 +1,8 @@
-//! Where configuration comes from (seam 10): documents with a version, from a file now, from elsewhere later.
+//! Where configuration comes from (seam 10): documents with a version, from a file now, from
+//! elsewhere later.
 //!
-//! Promises: a document's version changes when its text does; a file is replaced whole or not at all.
+//! Promises: a document's version changes when its text does; a file is replaced whole or not at
+//! all.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -125,8 +127,8 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// The files a pattern names, sorted. `*` and `?` stand in the last part only; a pattern without them names one file
-/// that must exist.
+/// The files a pattern names, sorted. `*` and `?` stand in the last part only; a pattern without
+/// them names one file that must exist.
 fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let shown = pattern.display();
     let wild = |text: &str| text.contains(['*', '?']);
@@ -156,7 +158,8 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Does `name` match a pattern of `*` (any text) and `?` (one character)? Linear in both but for one retry point.
+/// Does `name` match a pattern of `*` (any text) and `?` (one character)? Linear in both but for
+/// one retry point.
 fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
@@ -185,7 +188,8 @@ fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// Texts in memory: for tests, for checking what `PUT /v1/config` brings, and for commands that need no file.
+/// Texts in memory: for tests, for checking what `PUT /v1/config` brings, and for commands that
+/// need no file.
 #[derive(Clone, Debug)]
 pub struct TextSource {
     main: Document,
@@ -230,7 +234,8 @@ impl Source for TextSource {
     }
 }
 
-/// Another text in place of a source's main document, with what that source includes: what a `PUT` would make of it.
+/// Another text in place of a source's main document, with what that source includes: what a `PUT`
+/// would make of it.
 pub struct Replaced<'s> {
     pub source: &'s dyn Source,
     pub text: String,

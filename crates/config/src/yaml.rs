@@ -1,8 +1,9 @@
 //! YAML 1.2 (and so JSON) into the neutral tree, with the place of everything.
 //!
-//! Owns the only use of the YAML library. Promises: one document; no repeated keys; no tags, no merge keys; aliases
-//! are replaced by what they name, within [`limits`](crate::limits); any text gives a tree or mistakes, never a panic
-//! or an exhausted machine. Never does: knowing what a key means, expanding `${NAME}`.
+//! Owns the only use of the YAML library. Promises: one document; no repeated keys; no tags, no
+//! merge keys; aliases are replaced by what they name, within [`limits`](crate::limits); any text
+//! gives a tree or mistakes, never a panic or an exhausted machine. Never does: knowing what a key
+//! means, expanding `${NAME}`.
 
 use std::collections::HashMap;
 
@@ -56,7 +57,8 @@ fn place(source: SourceId, span: saphyr_parser::Span) -> Span {
     }
 }
 
-/// The lines of the text, to correct the ends of places: the library counts blanks after quotes and brackets.
+/// The lines of the text, to correct the ends of places: the library counts blanks after quotes and
+/// brackets.
 struct Lines<'t>(Vec<&'t [u8]>);
 
 impl<'t> Lines<'t> {
@@ -68,7 +70,8 @@ impl<'t> Lines<'t> {
         let Some(line) = self.0.get(span.line.saturating_sub(1) as usize) else { return span };
         let mut end = span.end_column.saturating_sub(1) as usize;
         let start = span.column as usize;
-        // Columns count characters, and are bytes up to the end of the place only where all before are ASCII.
+        // Columns count characters, and are bytes up to the end of the place only where all before
+        // are ASCII.
         let ascii = |line: &[u8]| line.len() < 1000 && line.is_ascii();
         if span.line != span.end_line || end > line.len() || !ascii(line) {
             return span;
@@ -228,8 +231,8 @@ impl Builder<'_> {
             Content::List(items) => Value::List(items),
             Content::Map { entries, .. } => Value::Map(entries),
         };
-        // A flow collection ends with its bracket (and the library counts the space after it); a block one has an
-        // empty end somewhere below, and is shown as its first line.
+        // A flow collection ends with its bracket (and the library counts the space after it); a
+        // block one has an empty end somewhere below, and is shown as its first line.
         if (end.end_line, end.end_column) > (end.line, end.column) {
             (span.end_line, span.end_column) = (end.line, end.column + 1);
         }

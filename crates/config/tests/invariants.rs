@@ -1,10 +1,10 @@
-//! What must hold for any text. The fuzz target calls [`configuration`] with what a fuzzer finds; here it is called
-//! with mutations of a known configuration, the same ones in every run.
+//! What must hold for any text. The fuzz target calls [`configuration`] with what a fuzzer finds;
+//! here it is called with mutations of a known configuration, the same ones in every run.
 
 use config::{Kinds, TextSource, document_json, load};
 
-/// A configuration: any text. It gives a plan or mistakes, the same ones each time; whatever is in the environment is
-/// in no mistake; what is refused as a document is refused as a configuration.
+/// A configuration: any text. It gives a plan or mistakes, the same ones each time; whatever is in
+/// the environment is in no mistake; what is refused as a document is refused as a configuration.
 pub fn configuration(text: &str) {
     const HELD: &str = "4f9d2c81b7";
     let environment = |name: &str| (name == "HOME").then(|| HELD.to_owned());

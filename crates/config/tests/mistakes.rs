@@ -1,6 +1,8 @@
-//! Every kind of mistake, as users see it: `mistakes/*.yaml` and the report it gives, `mistakes/*.txt`.
+//! Every kind of mistake, as users see it: `mistakes/*.yaml` and the report it gives,
+//! `mistakes/*.txt`.
 //!
-//! `UPDATE_GOLDENS=1 cargo test -p config --test mistakes` writes the reports anew; read the difference.
+//! `UPDATE_GOLDENS=1 cargo test -p config --test mistakes` writes the reports anew; read the
+//! difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The JSON Schema and the reference page against the reader: what one accepts the other does, and every key is in both.
+//! The JSON Schema and the reference page against the reader: what one accepts the other does, and
+//! every key is in both.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Where to listen or to connect: `127.0.0.1:9001`, `[::1]:80`, `:8080`, `host:port`, `unix:/run/x.sock`.
+//! Where to listen or to connect: `127.0.0.1:9001`, `[::1]:80`, `:8080`, `host:port`,
+//! `unix:/run/x.sock`.
 //!
 //! Never does: resolving names or opening anything (that is `net`).
 

@@ -3,7 +3,8 @@
 use crate::node::{MapKey, Node, Value};
 use crate::reader::Reader;
 
-/// Declares an enum. A variant without payload is written as its word, one with payload as a map with one key:
+/// Declares an enum. A variant without payload is written as its word, one with payload as a map
+/// with one key:
 ///
 /// ```
 /// settings::choice! {
@@ -18,7 +19,8 @@ use crate::reader::Reader;
 /// }
 /// # fn main() {
 /// assert_eq!(settings::read(&settings::node!("p2c")), Ok(Balance::P2c));
-/// assert!(matches!(settings::read(&settings::node!({ "hash": "client_ip" })), Ok(Balance::Hash(_))));
+/// let hash = settings::read(&settings::node!({ "hash": "client_ip" }));
+/// assert!(matches!(hash, Ok(Balance::Hash(_))));
 /// # }
 /// ```
 #[macro_export]
@@ -47,7 +49,8 @@ macro_rules! choice {
                         variants: vec![$($crate::Variant {
                             name: $word,
                             doc: $crate::doc(&[$($vdoc),*]),
-                            payload: None $(.or(Some(<$payload as $crate::Setting>::schema(_defs))))?,
+                            payload: None
+                                $(.or(Some(<$payload as $crate::Setting>::schema(_defs))))?,
                         }),+],
                         later: &[$($(stringify!($later)),+)?],
                     })
@@ -59,20 +62,25 @@ macro_rules! choice {
                     &[$(($word, false $(|| $crate::macros::yes(stringify!($payload)))?)),+];
                 const LATER: &[&str] = &[$($(stringify!($later)),+)?];
                 let (word, _payload) = $crate::macros::chosen(node, WORDS, LATER, reader)?;
-                $($crate::choice! { @variant $name $variant word _payload reader $word $(, $payload)? })+
+                $($crate::choice! {
+                    @variant $name $variant word _payload reader $word $(, $payload)?
+                })+
                 None
             }
         }
     };
 
-    (@variant $name:ident $variant:ident $w:ident $p:ident $reader:ident $word:literal) => {
-        if $w == $word {
+    (@variant $name:ident $variant:ident $chosen:ident $p:ident $reader:ident $word:literal) => {
+        if $chosen == $word {
             return Some($name::$variant);
         }
     };
-    (@variant $name:ident $variant:ident $w:ident $p:ident $reader:ident $word:literal, $payload:ty) => {
-        if $w == $word {
-            return <$payload as $crate::Setting>::read($p, $reader).map($name::$variant);
+    (
+        @variant $name:ident $variant:ident $chosen:ident $node:ident $reader:ident
+        $word:literal, $payload:ty
+    ) => {
+        if $chosen == $word {
+            return <$payload as $crate::Setting>::read($node, $reader).map($name::$variant);
         }
     };
 }

@@ -17,7 +17,8 @@ impl Cidr {
         self.0
     }
 
-    /// Is this address in the range? An IPv4 address seen through an IPv6 socket (`::ffff:10.0.0.1`) counts as IPv4.
+    /// Is this address in the range? An IPv4 address seen through an IPv6 socket
+    /// (`::ffff:10.0.0.1`) counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.0.contains(&ip.to_canonical())
     }

@@ -58,7 +58,8 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     pub entries: Vec<(Spanned<String>, T)>,
-    /// Names whose value was wrong: declared all the same, so that nobody else's reference is called dangling.
+    /// Names whose value was wrong: declared all the same, so that nobody else's reference is
+    /// called dangling.
     pub broken: Vec<String>,
 }
 

@@ -1,6 +1,7 @@
 //! Lengths of time with their unit: `250ms`, `5s`, `1m30s`, `1h`.
 //!
-//! Promises: what is displayed reads back as the same length. Never accepts a number without a unit.
+//! Promises: what is displayed reads back as the same length. Never accepts a number without a
+//! unit.
 
 use std::fmt;
 use std::ops::Deref;

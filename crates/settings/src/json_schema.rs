@@ -1,7 +1,7 @@
 //! The JSON Schema (draft 2020-12) of settings, from their own declarations.
 //!
-//! Promises: it accepts every document that the readers accept, apart from `${ENV}` in places of numbers and truth
-//! values; it lists every key with its prose, default and examples.
+//! Promises: it accepts every document that the readers accept, apart from `${ENV}` in places of
+//! numbers and truth values; it lists every key with its prose, default and examples.
 
 use serde_json::{Map, Value, json};
 
@@ -45,7 +45,8 @@ fn of_schema(schema: &Schema) -> Value {
         Schema::Text(text) => match text.pattern {
             // What comes from the environment has its form only once it is expanded.
             Some(pattern) => {
-                json!({ "type": "string", "anyOf": [{ "pattern": pattern }, { "pattern": r"\$\{" }] })
+                let environment = json!({ "pattern": r"\$\{" });
+                json!({ "type": "string", "anyOf": [{ "pattern": pattern }, environment] })
             }
             // A text may be spelled like a number: `value: 8080`.
             None => json!({ "type": ["string", "number", "boolean"] }),

@@ -1,14 +1,16 @@
-//! The vocabulary of configuration and how a setting is declared: once, with type, default, range, prose and example.
+//! The vocabulary of configuration and how a setting is declared: once, with type, default, range,
+//! prose and example.
 //!
-//! Owns: the neutral tree that documents are read into ([`Node`]), the report of mistakes ([`Report`]), the types with a
-//! unit or a syntax ([`Duration`], [`Size`], [`Rate`], [`Percent`], [`Secret`], [`Address`], [`Cidr`], [`Regex`],
-//! [`Template`], [`Key`], [`FilePath`]), and the macros [`record!`] and [`choice!`], from which reading, help, the JSON
-//! Schema and the reference page all come. Never does: YAML, any concrete setting, opening anything but `{ file: … }`.
+//! Owns: the neutral tree that documents are read into ([`Node`]), the report of mistakes
+//! ([`Report`]), the types with a unit or a syntax ([`Duration`], [`Size`], [`Rate`], [`Percent`],
+//! [`Secret`], [`Address`], [`Cidr`], [`Regex`], [`Template`], [`Key`], [`FilePath`]), and the
+//! macros [`record!`] and [`choice!`], from which reading, help, the JSON Schema and the reference
+//! page all come. Never does: YAML, any concrete setting, opening anything but `{ file: … }`.
 //!
 //! # How to declare settings
 //!
-//! A filter, say, declares what may be written in its map. The doc comments are the reference page, so they are written
-//! for users. Every key names its default, and its range where it has one.
+//! A filter, say, declares what may be written in its map. The doc comments are the reference page,
+//! so they are written for users. Every key names its default, and its range where it has one.
 //!
 //! ```
 //! use settings::{Duration, Key, Rate, node};
@@ -34,7 +36,8 @@
 //! # fn main() {
 //!
 //! // Reading, here from a node made in the code; `config` makes them from YAML.
-//! let limit: RateLimit = settings::read(&node!({ "rate": "10/m", "key": "header.x-user" })).unwrap();
+//! let written = node!({ "rate": "10/m", "key": "header.x-user" });
+//! let limit: RateLimit = settings::read(&written).unwrap();
 //! assert_eq!((limit.burst, limit.key.to_string().as_str()), (50, "header.x-user"));
 //!
 //! // All mistakes at once, each with what was probably meant.
@@ -47,19 +50,22 @@
 //! # }
 //! ```
 //!
-//! - No default: the key is required, unless its type is an `Option`. All fields with defaults (`= null` for an
-//!   `Option`): the struct has `Default`.
+//! - No default: the key is required, unless its type is an `Option`. All fields with defaults
+//!   (`= null` for an `Option`): the struct has `Default`.
 //! - `short: address;` after the struct: a value that is no map stands for `{ address: value }`.
-//! - `check: function;`, `fn(&Name, &Node, &mut Reader<'_>)`, for what spans several keys; it reports and returns nothing.
+//! - `check: function;`, `fn(&Name, &Node, &mut Reader<'_>)`, for what spans several keys; it
+//!   reports and returns nothing.
 //! - A word or a one-key map, `p2c | { hash: client_ip }`: [`choice!`].
-//! - Lists are `Vec<T>`, one or many [`OneOrMany<T>`](OneOrMany), maps by name [`Named<T>`](Named) (keeps order and
-//!   places) or `BTreeMap<String, T>`, a name that refers to something `Spanned<String>` ([`Spanned`]).
-//! - A new kind of text: `FromStr` (the error completes the sentence `"typed" …`), `Display`, and a [`Setting`] of three
-//!   lines through [`Reader::parse`]; `rate.rs` shows one.
+//! - Lists are `Vec<T>`, one or many [`OneOrMany<T>`](OneOrMany), maps by name [`Named<T>`](Named)
+//!   (keeps order and places) or `BTreeMap<String, T>`, a name that refers to something
+//!   `Spanned<String>` ([`Spanned`]).
+//! - A new kind of text: `FromStr` (the error completes the sentence `"typed" …`), `Display`,
+//!   and a [`Setting`] of three lines through [`Reader::parse`]; `rate.rs` shows one.
 //!
 //! # Tests of settings
 //!
-//! `settings::read::<T>(&node!({...}))` gives the value or the rendered mistakes. [`verify`] checks a declaration.
+//! `settings::read::<T>(&node!({...}))` gives the value or the rendered mistakes. [`verify`] checks
+//! a declaration.
 
 mod address;
 mod choice;

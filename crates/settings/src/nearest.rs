@@ -1,6 +1,7 @@
 //! Which valid word was probably meant.
 //!
-//! Promises: at most one suggestion, and none that is not close. Never does: guessing on behalf of the user.
+//! Promises: at most one suggestion, and none that is not close. Never does: guessing on behalf of
+//! the user.
 
 /// The valid word nearest to `word`, if one is near enough to be worth saying.
 pub fn nearest<'a>(word: &str, valid: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -1,7 +1,9 @@
-//! The neutral tree a configuration document is read into: maps, lists and scalars, each with the place it was written.
+//! The neutral tree a configuration document is read into: maps, lists and scalars, each with the
+//! place it was written.
 //!
-//! Promises: order and spelling are kept; a scalar has no type of its own until a setting asks for one, so that `on`,
-//! `0755` and `8080` surprise nobody. Never does: parsing of YAML or JSON (that is `config`).
+//! Promises: order and spelling are kept; a scalar has no type of its own until a setting asks for
+//! one, so that `on`, `0755` and `8080` surprise nobody. Never does: parsing of YAML or JSON (that
+//! is `config`).
 
 /// Which document of a [`Report`](crate::Report) a span points into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -12,7 +14,8 @@ impl SourceId {
     pub const NOWHERE: SourceId = SourceId(u32::MAX);
 }
 
-/// Where something was written. Lines and columns count from 1, columns in characters; the end is exclusive.
+/// Where something was written. Lines and columns count from 1, columns in characters; the end is
+/// exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     pub source: SourceId,
@@ -78,8 +81,8 @@ impl Scalar {
         self.typed.as_deref().unwrap_or(&self.text)
     }
 
-    /// May this be a number or a truth value? Quoted text is text, unless it came from the environment, which is
-    /// often quoted only because braces need it.
+    /// May this be a number or a truth value? Quoted text is text, unless it came from the
+    /// environment, which is often quoted only because braces need it.
     pub fn untyped(&self) -> bool {
         self.plain || self.typed.is_some()
     }
@@ -139,7 +142,8 @@ impl Node {
         self.map()?.iter().find(|(k, _)| k.name == key).map(|(_, node)| node)
     }
 
-    /// The same tree as JSON, for schemas and for showing; numbers and truth values as YAML's core schema reads them.
+    /// The same tree as JSON, for schemas and for showing; numbers and truth values as YAML's core
+    /// schema reads them.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null | Value::Broken => serde_json::Value::Null,
@@ -207,9 +211,11 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// A [`Node`] written in the code: `node!({ "rate": "100/s", "burst": 50, "methods": ["GET", "HEAD"] })`.
+/// A [`Node`] written in the code: `node!({ "rate": "100/s", "burst": 50, "methods": ["GET",
+/// "HEAD"] })`.
 ///
-/// For defaults, examples and tests of settings. Text in quotes becomes an unquoted scalar, as in a YAML file.
+/// For defaults, examples and tests of settings. Text in quotes becomes an unquoted scalar, as in a
+/// YAML file.
 #[macro_export]
 macro_rules! node {
     (null) => { $crate::Node::made($crate::Value::Null) };

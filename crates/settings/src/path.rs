@@ -1,4 +1,5 @@
-//! Paths of files and folders. A relative one starts at the folder of the configuration file that wrote it.
+//! Paths of files and folders. A relative one starts at the folder of the configuration file that
+//! wrote it.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

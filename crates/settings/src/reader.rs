@@ -1,6 +1,8 @@
-//! What a setting is handed while it is read: where to report, and what the rest of the configuration must know later.
+//! What a setting is handed while it is read: where to report, and what the rest of the
+//! configuration must know later.
 //!
-//! Promises: reading never stops at the first mistake; a `None` from a reader means that a mistake was reported.
+//! Promises: reading never stops at the first mistake; a `None` from a reader means that a mistake
+//! was reported.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -33,8 +35,8 @@ impl<'a> Reader<'a> {
         self.report.mistake(span, message)
     }
 
-    /// Reports that this node is not what is wanted here: `expected a list, found "x"`. Of a node that was reported
-    /// already nothing more is said.
+    /// Reports that this node is not what is wanted here: `expected a list, found "x"`. Of a node
+    /// that was reported already nothing more is said.
     pub fn expected(&mut self, node: &Node, what: &str) -> &mut Mistake {
         if node.value == Value::Broken {
             return self.report.unsaid();
@@ -53,7 +55,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a scalar through `FromStr`. Its error completes the sentence `"typed" …`, as in `"5" has no unit`.
+    /// Reads a scalar through `FromStr`. Its error completes the sentence `"typed" …`, as in `"5"
+    /// has no unit`.
     pub fn parse<T>(&mut self, node: &Node, what: &str) -> Option<T>
     where
         T: FromStr,
@@ -78,7 +81,8 @@ impl<'a> Reader<'a> {
         self.report.mistake(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
     }
 
-    /// Where a relative path written at this place leads: paths start at the folder of the file that wrote them.
+    /// Where a relative path written at this place leads: paths start at the folder of the file
+    /// that wrote them.
     pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
         match self.report.dir(span) {
             Some(dir) if path.is_relative() => dir.join(path),
@@ -86,7 +90,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The content of a (regular, not too large) file that a setting names, and a note that we depend on it.
+    /// The content of a (regular, not too large) file that a setting names, and a note that we
+    /// depend on it.
     pub fn read_file(&mut self, span: Span, path: &Path) -> Option<Vec<u8>> {
         let full = self.resolve(span, path);
         let content =
@@ -109,7 +114,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notes that something other than configuration was read from this file, so that a watcher may watch it.
+    /// Notes that something other than configuration was read from this file, so that a watcher may
+    /// watch it.
     pub fn depends_on(&mut self, path: PathBuf) {
         self.files.push(path);
     }
@@ -123,7 +129,8 @@ impl<'a> Reader<'a> {
         self.path_variables.push(Spanned { value: name.to_owned(), span });
     }
 
-    /// The `{path.NAME}` variables read since the last call: whoever knows the route's path checks that it has them.
+    /// The `{path.NAME}` variables read since the last call: whoever knows the route's path checks
+    /// that it has them.
     pub fn take_path_variables(&mut self) -> Vec<Spanned<String>> {
         std::mem::take(&mut self.path_variables)
     }

@@ -1,18 +1,19 @@
 //! [`record!`](crate::record): a map with known keys, declared once.
 //!
-//! Owns the reading of such maps: unknown keys with their nearest word, keys that come later, missing keys, defaults
-//! read by the same reader as what users type, ranges.
+//! Owns the reading of such maps: unknown keys with their nearest word, keys that come later,
+//! missing keys, defaults read by the same reader as what users type, ranges.
 
 use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value, quote};
 use crate::reader::{Reader, read};
 use crate::setting::Setting;
 
-/// Declares a struct that is read from a map. See the [crate documentation](crate) for a whole example.
+/// Declares a struct that is read from a map. See the [crate documentation](crate) for a whole
+/// example.
 ///
 /// ```text
 /// settings::record! {
-///     /// What it is: one sentence, then details. Becomes the reference page and the schema's description.
+///     /// What it is: one sentence, then details. Becomes the reference page and the schema.
 ///     pub struct Name {
 ///         /// What the key does.
 ///         pub key: Type = default { in low..=high, example value, example value },
@@ -22,12 +23,13 @@ use crate::setting::Setting;
 ///     // each of these is optional; they stand in this order
 ///     later: promised, but_not_built;     // refused with "comes later"
 ///     short: key;                         // a value that is no map stands for `{ key: value }`
-///     check: function;                    // fn(&Name, &Node, &mut Reader<'_>), for what spans several keys
+///     check: function;                    // fn(&Name, &Node, &mut Reader<'_>): several keys
 /// }
 /// ```
 ///
-/// Defaults, bounds and examples are written as [`node!`](crate::node) takes them: `"1s"`, `50`, `true`, `[]`, `{}`,
-/// `["GET", "HEAD"]`, `null`. A record whose every field has a default also gets `Default`.
+/// Defaults, bounds and examples are written as [`node!`](crate::node) takes them: `"1s"`, `50`,
+/// `true`, `[]`, `{}`, `["GET", "HEAD"]`, `null`. A record whose every field has a default also
+/// gets `Default`.
 #[macro_export]
 macro_rules! record {
     // Every field has a default: the struct has one too.
@@ -214,8 +216,9 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
     }
 
-    /// The field as written, else its default, else what its type says of a missing one, else a mistake. What was
-    /// written and is wrong has been reported; going on with the default lets other mistakes be found.
+    /// The field as written, else its default, else what its type says of a missing one, else a
+    /// mistake. What was written and is wrong has been reported; going on with the default lets
+    /// other mistakes be found.
     pub fn read<T: Setting>(
         &self,
         field: &'static str,

@@ -1,16 +1,21 @@
 //! The reference page of settings as Markdown, from their own declarations.
 //!
-//! Promises: one section per map, in the order first met from the root, each key with its type, default, range,
-//! examples and prose.
+//! Promises: one section per map, in the order first met from the root, each key with its type,
+//! default, range, examples and prose.
 
 use std::fmt::Write;
 
 use crate::node::Node;
-use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder};
+use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder, Variant};
 
-/// One section per definition. `title` names a definition as users know it: the path of keys that leads to it.
+/// One section per definition. `title` names a definition as users know it: the path of keys that
+/// leads to it.
 pub fn reference_markdown(root: &Schema, defs: &SchemaBuilder) -> String {
-    let mut page = Page { out: String::new(), defs, seen: Vec::new() };
+    let mut page = Page { out: String::new(), defs, seen: Vec::new(), places: Vec::new() };
+    // Once to learn every place a definition stands at, once to write.
+    page.visit(root, "");
+    page.out.clear();
+    page.seen.clear();
     page.visit(root, "");
     page.out
 }
@@ -18,8 +23,10 @@ pub fn reference_markdown(root: &Schema, defs: &SchemaBuilder) -> String {
 struct Page<'d> {
     out: String,
     defs: &'d SchemaBuilder,
-    /// Definitions already given a section, with the path of keys that is its heading.
-    seen: Vec<(&'static str, String)>,
+    /// Definitions already given a section.
+    seen: Vec<&'static str>,
+    /// Where each definition stands: the first place is its heading.
+    places: Vec<(&'static str, String)>,
 }
 
 impl Page<'_> {
@@ -36,15 +43,25 @@ impl Page<'_> {
     }
 
     fn section(&mut self, name: &'static str, path: &str) {
-        if self.seen.iter().any(|(seen, _)| *seen == name) {
+        if !self.places.iter().any(|(n, place)| *n == name && place == path) {
+            self.places.push((name, path.to_owned()));
+        }
+        if self.seen.contains(&name) {
             return;
         }
         let defs = self.defs;
         let Some(def) = defs.get(name) else { return };
-        self.seen.push((name, path.to_owned()));
+        self.seen.push(name);
         let heading = if path.is_empty() { "Top level".to_owned() } else { format!("`{path}`") };
         // Writing to a String does not fail.
         let _ = writeln!(self.out, "## {heading}\n");
+        let others = self.places.iter().filter(|(n, place)| *n == name && place != path);
+        // What stands in itself (a condition in `all`) says so in its own keys.
+        let inside = |place: &&str| path.is_empty() || !place.starts_with(path);
+        let others: Vec<&str> = others.map(|(_, place)| place.as_str()).filter(inside).collect();
+        if !others.is_empty() {
+            let _ = writeln!(self.out, "Also `{}`.\n", others.join("`, `"));
+        }
         match def {
             Def::Record(record) => {
                 self.record(record);
@@ -96,8 +113,10 @@ impl Page<'_> {
         let _ = writeln!(self.out, "- **`{}`** ({})  ", field.key, facts.join(", "));
         let prose = field.doc.replace('\n', "\n  ");
         let _ = writeln!(self.out, "  {}", prose.replace("\n  \n", "\n\n"));
-        for example in &field.examples {
-            let _ = writeln!(self.out, "  Example: `{}: {}`", field.key, flow(example));
+        if !field.examples.is_empty() {
+            let written = |example| format!("`{}: {}`", field.key, flow(example));
+            let all: Vec<_> = field.examples.iter().map(written).collect();
+            let _ = writeln!(self.out, "  For example {}.", all.join(" or "));
         }
     }
 
@@ -144,7 +163,7 @@ fn kind(schema: &Schema, defs: &SchemaBuilder) -> String {
             all.iter().map(|one| kind(one, defs)).collect::<Vec<_>>().join(" or ")
         }
         Schema::Ref(name) => match defs.get(name) {
-            Some(Def::Choice(_)) => "one of the words below".to_owned(),
+            Some(Def::Choice(choice)) => choice_kind(choice),
             Some(Def::Record(RecordDef { short: Some(short), fields, .. })) => {
                 let field = fields.iter().find(|field| field.key == *short);
                 match field.map(|field| kind(&field.schema, defs)) {
@@ -157,21 +176,44 @@ fn kind(schema: &Schema, defs: &SchemaBuilder) -> String {
     }
 }
 
+/// Few words are listed; many have their section.
+fn choice_kind(choice: &ChoiceDef) -> String {
+    const LISTED: usize = 6;
+    if choice.variants.len() > LISTED {
+        return "one-key map".to_owned();
+    }
+    let form = |variant: &Variant| match variant.payload {
+        Some(_) => format!("`{{ {}: … }}`", variant.name),
+        None => format!("`{}`", variant.name),
+    };
+    choice.variants.iter().map(form).collect::<Vec<_>>().join(" or ")
+}
+
 /// A node as one line of YAML.
 fn flow(node: &Node) -> String {
+    line(node, false)
+}
+
+fn line(node: &Node, inside: bool) -> String {
     if let Some(items) = node.list() {
-        return format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", "));
+        return format!(
+            "[{}]",
+            items.iter().map(|item| line(item, true)).collect::<Vec<_>>().join(", ")
+        );
     }
     if let Some(entries) = node.map() {
-        let entries = entries.iter().map(|(key, node)| format!("{}: {}", key.name, flow(node)));
+        let entries =
+            entries.iter().map(|(key, node)| format!("{}: {}", key.name, line(node, true)));
         let inner = entries.collect::<Vec<_>>().join(", ");
         return if inner.is_empty() { "{}".to_owned() } else { format!("{{ {inner} }}") };
     }
     match node.text() {
         Some("") => "\"\"".to_owned(),
-        // A brace, a colon or a comment sign would not be text inside a line of YAML.
+        // What YAML would take for something else.
         Some(text)
-            if text.starts_with(['{', '[', '*', '&', '!', '%', '@']) || text.contains(": ") =>
+            if text.starts_with(['{', '[', '*', '&', '!', '%', '@', ':', '#', '|', '>'])
+                || text.contains(": ")
+                || inside && text.contains(['{', '}', '[', ']', ',']) =>
         {
             format!("\"{text}\"")
         }
@@ -202,6 +244,8 @@ mod tests {
         pub(crate) struct Root {
             /// The stores by name.
             pub(crate) stores: Named<Store>,
+            /// Another one.
+            pub(crate) spare: Option<Store> = null,
         }
     }
 
@@ -216,8 +260,12 @@ All of it.
 
 - **`stores`** (map of names to size or map, required)  
   The stores by name.
+- **`spare`** (size or map, optional)  
+  Another one.
 
 ## `stores.NAME`
+
+Also `spare`.
 
 A store.
 
@@ -227,7 +275,7 @@ A value that is no map stands for `{ size: value }`.
   How large.
 
   In memory.
-  Example: `size: 2MiB`
+  For example `size: 2MiB`.
 
 Comes later: `disk`.
 

@@ -1,7 +1,7 @@
 //! Shows a report the way compilers do: message, place, the line with a caret under what is meant.
 //!
-//! Promises: one screen line per source line whatever it holds (no tabs, no control characters, cut when long), and
-//! masked places stay masked.
+//! Promises: one screen line per source line whatever it holds (no tabs, no control characters, cut
+//! when long), and masked places stay masked.
 
 use std::fmt;
 

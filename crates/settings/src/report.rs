@@ -1,7 +1,8 @@
 //! Collects mistakes, so that a user sees all of them at once and in the order of the file.
 //!
-//! Owns the texts of the documents, to show excerpts from. Promises: a mistake names what was typed and, where one is
-//! near, what was probably meant. Never shows the value of an environment variable or of an inline secret it knows of.
+//! Owns the texts of the documents, to show excerpts from. Promises: a mistake names what was typed
+//! and, where one is near, what was probably meant. Never shows the value of an environment
+//! variable or of an inline secret it knows of.
 
 use std::path::{Path, PathBuf};
 
@@ -52,7 +53,8 @@ impl Report {
         Report::default()
     }
 
-    /// Makes a document known: its name in messages, its text for excerpts, and the folder its relative paths start at.
+    /// Makes a document known: its name in messages, its text for excerpts, and the folder its
+    /// relative paths start at.
     pub fn add_document(&mut self, name: &str, text: &str, dir: Option<&Path>) -> SourceId {
         let id = SourceId(u32::try_from(self.documents.len()).unwrap_or(u32::MAX));
         self.documents.push(Document {
@@ -83,7 +85,8 @@ impl Report {
         &mut self.mistakes[at]
     }
 
-    /// `unknown key "tiemout", did you mean "timeout"?`; without a near word, the help lists what would be valid.
+    /// `unknown key "tiemout", did you mean "timeout"?`; without a near word, the help lists what
+    /// would be valid.
     pub fn unknown<'a>(
         &mut self,
         span: Span,
@@ -94,7 +97,8 @@ impl Report {
         self.with_nearest(span, format!("unknown {what} {}", quote(word)), word, valid)
     }
 
-    /// A reference to a name that nothing declares: `there is no upstream "catalgo", did you mean "catalog"?`.
+    /// A reference to a name that nothing declares: `there is no upstream "catalgo", did you mean
+    /// "catalog"?`.
     pub fn dangling<'a>(
         &mut self,
         span: Span,

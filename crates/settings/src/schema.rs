@@ -109,7 +109,8 @@ pub struct SchemaBuilder {
 }
 
 impl SchemaBuilder {
-    /// Adds a definition once and refers to it. The name is a path (`upstream::health::Health`), unique in the program.
+    /// Adds a definition once and refers to it. The name is a path (`upstream::health::Health`),
+    /// unique in the program.
     pub fn define(
         &mut self,
         name: &'static str,

@@ -1,13 +1,16 @@
-//! What must not be shown: an inline text, usually `"${TOKEN}"`, or the content of `{ file: path }`.
+//! What must not be shown: an inline text, usually `"${TOKEN}"`, or the content of `{ file: path
+//! }`.
 //!
-//! Promises: the content appears in no Debug, no Display and no excerpt. Comparing in constant time is up to the user.
+//! Promises: the content appears in no Debug, no Display and no excerpt. Comparing in constant time
+//! is up to the user.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Value};
 
-/// A secret text. Two are equal when their contents are (not in constant time: for comparing plans, not for checking).
+/// A secret text. Two are equal when their contents are (not in constant time: for comparing plans,
+/// not for checking).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {
     content: Vec<u8>,

@@ -1,21 +1,23 @@
-//! What every setting can do: describe itself and be read. With the plain ones: text, truth values, numbers.
+//! What every setting can do: describe itself and be read. With the plain ones: text, truth values,
+//! numbers.
 
 use crate::node::{Node, Scalar};
 use crate::reader::Reader;
 use crate::schema::{Schema, SchemaBuilder};
 
-/// A type that configuration can hold. Implemented by [`record!`](crate::record) and [`choice!`](crate::choice); by
-/// hand only for vocabulary.
+/// A type that configuration can hold. Implemented by [`record!`](crate::record) and
+/// [`choice!`](crate::choice); by hand only for vocabulary.
 pub trait Setting: Sized {
     /// What may be written here.
     fn schema(defs: &mut SchemaBuilder) -> Schema;
 
-    /// Reads it. `None` means that a mistake was reported and there is nothing to go on with; `Some` may come with
-    /// mistakes too (a default in the place of what was wrong), so that what depends on it is still checked. A
-    /// configuration whose report is not empty is never used.
+    /// Reads it. `None` means that a mistake was reported and there is nothing to go on with;
+    /// `Some` may come with mistakes too (a default in the place of what was wrong), so that what
+    /// depends on it is still checked. A configuration whose report is not empty is never used.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 
-    /// The value when the key is not written and the declaration has no default. Only `Option` has one.
+    /// The value when the key is not written and the declaration has no default. Only `Option` has
+    /// one.
     fn missing() -> Option<Self> {
         None
     }
@@ -52,7 +54,8 @@ impl Setting for bool {
     }
 }
 
-/// A decimal number without quotes. `0755` and `0x10` are refused: whoever writes them means something else.
+/// A decimal number without quotes. `0755` and `0x10` are refused: whoever writes them means
+/// something else.
 fn number<'n>(node: &'n Node, what: &str, reader: &mut Reader<'_>) -> Option<&'n Scalar> {
     let scalar = reader.scalar(node, what)?;
     let digits = scalar.text.trim_start_matches(['-', '+']);

@@ -82,7 +82,8 @@ impl fmt::Display for Size {
         if self.is_unlimited() {
             return f.write_str("unlimited");
         }
-        // The largest unit that divides it; binary units before decimal ones of about the same size.
+        // The largest unit that divides it; binary units before decimal ones of about the same
+        // size.
         let fits = |factor: &u64| self.0 >= *factor && self.0.is_multiple_of(*factor);
         match UNITS.iter().find(|(_, factor)| fits(factor)) {
             Some((unit, factor)) => write!(f, "{}{unit}", self.0 / factor),

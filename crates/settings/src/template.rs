@@ -1,7 +1,8 @@
-//! Text with variables, `https://{host}{path}`, and keys, `header.x-user`. Parsed here, filled in by `exchange`.
+//! Text with variables, `https://{host}{path}`, and keys, `header.x-user`. Parsed here, filled in
+//! by `exchange`.
 //!
-//! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is a mistake with the nearest valid one;
-//! what is displayed reads back as the same template.
+//! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is a mistake with the
+//! nearest valid one; what is displayed reads back as the same template.
 
 use std::fmt;
 use std::str::FromStr;

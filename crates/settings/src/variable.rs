@@ -1,4 +1,5 @@
-//! The names that a template or a key may mention: one list for headers, redirects, keys, hashes and logs.
+//! The names that a template or a key may mention: one list for headers, redirects, keys, hashes
+//! and logs.
 
 use std::fmt;
 

@@ -1,10 +1,12 @@
-//! Checks a declaration itself: a default, a bound or an example that users could not type is a bug.
+//! Checks a declaration itself: a default, a bound or an example that users could not type is a
+//! bug.
 
 use crate::schema::{Def, Field, SchemaBuilder};
 use crate::setting::Setting;
 
-/// Checks that everything a setting and what it is made of declares about itself is valid: defaults, bounds and
-/// examples read, keys and words have prose. One call in a test of each room's outermost settings is enough.
+/// Checks that everything a setting and what it is made of declares about itself is valid:
+/// defaults, bounds and examples read, keys and words have prose. One call in a test of each room's
+/// outermost settings is enough.
 pub fn verify<T: Setting>() -> Result<(), String> {
     let mut defs = SchemaBuilder::default();
     T::schema(&mut defs);

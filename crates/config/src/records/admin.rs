@@ -3,12 +3,13 @@
 use settings::{Address, FilePath, Secret, Spanned};
 
 settings::record! {
-    /// The API that looks at and steers the running server. On its Unix socket, which always exists, it is open to
-    /// whoever may open the socket; over TCP it wants the token.
+    /// The API that looks at and steers the running server. On its Unix socket, which always
+    /// exists, it is open to whoever may open the socket; over TCP it wants the token.
     pub struct AdminSettings {
         /// The address to answer on; only the Unix socket without it.
         pub bind: Option<Spanned<Address>> = null { example "127.0.0.1:9180" },
-        /// The bearer token. Without one, only `/healthz`, `/readyz` and `/metrics` are answered over TCP.
+        /// The bearer token. Without one, only `/healthz`, `/readyz` and `/metrics` are answered
+        /// over TCP.
         pub token: Option<Secret> = null,
         /// Who may read `/metrics` over TCP.
         pub metrics: MetricsAccess = "open",

@@ -1,11 +1,13 @@
-//! Limits and time-outs: of the whole server, what a listener says otherwise, what a route says otherwise.
+//! Limits and time-outs: of the whole server, what a listener says otherwise, what a route says
+//! otherwise.
 //!
 //! Promises: the narrower place wins key by key.
 
 use settings::{Duration, Size};
 
 settings::record! {
-    /// How much one client may ask of the server. A listener may say otherwise, and a route for `body`.
+    /// How much one client may ask of the server. A listener may say otherwise, and a route for
+    /// `body`.
     pub struct Limits {
         /// Longest request line. Longer ones get 414.
         pub request_line: Size = "8KiB" { in "256B"..="64KiB" },
@@ -45,7 +47,8 @@ settings::record! {
 }
 
 settings::record! {
-    /// How long a client is waited for. A listener may say otherwise, and a route for `body` and `write`.
+    /// How long a client is waited for. A listener may say otherwise, and a route for `body` and
+    /// `write`.
     pub struct Timeouts {
         /// From the connection to its first byte.
         pub handshake: Duration = "10s" { in "1ms"..="1h" },
@@ -59,7 +62,8 @@ settings::record! {
         pub idle: Duration = "75s" { in "1ms"..="7d" },
         /// How long requests may take to finish when the server stops.
         pub drain: Duration = "30s" { in "0s"..="1d" },
-        /// How long the server goes on accepting after it was told to stop, so that load balancers notice.
+        /// How long the server goes on accepting after it was told to stop, so that load balancers
+        /// notice.
         pub drain_delay: Duration = "0s" { in "0s"..="1h" },
     }
 }

@@ -7,9 +7,11 @@ use super::bounds::{ListenerLimits, ListenerTimeouts};
 settings::record! {
     /// Where clients come in. Every worker listens on it.
     pub struct ListenerSettings {
-        /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or `unix:/run/tidegate.sock`.
+        /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or
+        /// `unix:/run/tidegate.sock`.
         pub bind: Spanned<Address> { example "127.0.0.1:8080", example "unix:/run/tidegate.sock" },
-        /// A client whose connection ends after a whole request still gets its answer, instead of counting as gone.
+        /// A client whose connection ends after a whole request still gets its answer, instead of
+        /// counting as gone.
         pub half_close: bool = false,
         /// Connections the kernel may hold before they are accepted.
         pub backlog: u32 = 4096 { in 1..=65535 },

@@ -41,7 +41,8 @@ settings::choice! {
 }
 
 settings::record! {
-    /// The access log: one line for each request, written off the request's way. Secrets are masked.
+    /// The access log: one line for each request, written off the request's way. Secrets are
+    /// masked.
     pub struct AccessSettings {
         /// How a line is written.
         pub format: AccessFormatWord = "json",

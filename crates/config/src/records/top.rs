@@ -10,8 +10,9 @@ use super::{
 use crate::kinds::FilterEntry;
 
 settings::record! {
-    /// A configuration of Tidegate. Durations are written `250ms 5s 1h`, sizes `16KiB 10MiB unlimited`, rates `100/s`;
-    /// `${NAME}` in a text is an environment variable; relative paths start at the folder of the file they stand in.
+    /// A configuration of Tidegate. Durations are written `250ms 5s 1h`, sizes `16KiB 10MiB
+    /// unlimited`, rates `100/s`; `${NAME}` in a text is an environment variable; relative paths
+    /// start at the folder of the file they stand in.
     pub struct Settings {
         /// More files: what they say is added. Stars may stand in the last part of a path.
         pub include: Vec<String> = [] { example ["conf.d/*.yaml"] },

@@ -1,3 +1,5 @@
+//! Places, spelling, limits and refusals of the YAML reader.
+
 use settings::{Node, Report, Span};
 
 use super::parse;

@@ -1,3 +1,5 @@
+//! What the macro promises.
+
 use crate::{Def, Duration, Node, Reader, SchemaBuilder, Setting, node, read};
 
 crate::record! {
