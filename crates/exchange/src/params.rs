@@ -9,7 +9,7 @@ pub const PARAMS_MAX: usize = 16;
 #[derive(Clone, Debug, Default)]
 pub struct Params {
     names: Option<Arc<[Box<str>]>>,
-    ranges: [(u32, u32); PARAMS_MAX],
+    ranges: [(u16, u16); PARAMS_MAX],
 }
 
 impl Params {
@@ -18,7 +18,8 @@ impl Params {
         debug_assert!(names.len() == ranges.len() && ranges.len() <= PARAMS_MAX);
         let mut params = Params { names: Some(names), ..Params::default() };
         for (place, range) in params.ranges.iter_mut().zip(ranges) {
-            *place = *range;
+            // A path is shorter than a request line may be (64 KiB).
+            *place = (range.0 as u16, range.1 as u16);
         }
         params
     }
@@ -27,7 +28,7 @@ impl Params {
     pub fn get<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
         let index = self.names.as_ref()?.iter().position(|known| **known == *name)?;
         let (from, to) = self.ranges[index];
-        path.get(from as usize..to as usize)
+        path.get(usize::from(from)..usize::from(to))
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {

@@ -80,6 +80,17 @@ impl Outgoing {
     }
 
     fn send_chunks(&mut self, socket: RawFd) -> io::Result<Sent> {
+        if let (1, Some(Piece::Chunk(chunk))) = (self.pieces.len(), self.pieces.front()) {
+            // The common case, a short answer, without a list for the kernel to copy and check.
+            // SAFETY: the chunk is owned by the queue and lives across the call, which only reads it.
+            let taken = unsafe {
+                libc::send(socket, chunk.as_ptr().cast(), chunk.len(), libc::MSG_NOSIGNAL)
+            };
+            let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+            let full = taken < chunk.len();
+            self.consume(taken);
+            return Ok(Sent { taken, full });
+        }
         let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
         let mut count = 0;
         let mut offered = 0;
