@@ -1,0 +1,194 @@
+//! What a worker knows of the files it serves, for a second at a time.
+//!
+//! Owns a bounded table from paths to resources, per handler settings and worker, that outlives Plans.
+//! Promises that what is older than `FRESH` is not used before somebody looked again, that only one
+//! request at a time looks, and that descriptors and memory stay within the worker's budget. Evicts by
+//! CLOCK: what was not asked for lately goes first.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use net::clock::Moment;
+
+use crate::limits::{FRESH, KNOWN_PATHS, MEMORY_BYTES, OPEN_FILES};
+use crate::resource::Resource;
+
+/// What all handlers of one worker hold together.
+#[derive(Debug, Default)]
+pub(crate) struct Budget {
+    open_files: Cell<usize>,
+    memory_bytes: Cell<usize>,
+}
+
+impl Budget {
+    fn add(&self, resource: &Resource) {
+        self.open_files.set(self.open_files.get() + resource.open_files());
+        self.memory_bytes.set(self.memory_bytes.get() + resource.memory_bytes());
+    }
+
+    fn give_back(&self, resource: &Resource) {
+        self.open_files.set(self.open_files.get() - resource.open_files());
+        self.memory_bytes.set(self.memory_bytes.get() - resource.memory_bytes());
+    }
+
+    fn has_room_for(&self, resource: &Resource) -> bool {
+        self.open_files.get() + resource.open_files() <= OPEN_FILES
+            && self.memory_bytes.get() + resource.memory_bytes() <= MEMORY_BYTES
+    }
+}
+
+/// The table.
+pub(crate) struct Cache {
+    table: RefCell<Table>,
+    budget: Rc<Budget>,
+}
+
+#[derive(Default)]
+struct Table {
+    places: HashMap<Rc<str>, usize, foldhash::fast::RandomState>,
+    slots: Vec<Slot>,
+    hand: usize,
+}
+
+struct Slot {
+    path: Rc<str>,
+    resource: Rc<Resource>,
+    fresh_until: Moment,
+    used: Cell<bool>,
+}
+
+impl Cache {
+    pub(crate) fn new(budget: Rc<Budget>) -> Cache {
+        Cache { table: RefCell::default(), budget }
+    }
+
+    /// The resource, if it may be served as it is.
+    pub(crate) fn fresh(&self, path: &str, now: Moment) -> Option<Rc<Resource>> {
+        let table = self.table.borrow();
+        let slot = &table.slots[*table.places.get(path)?];
+        slot.used.set(true);
+        (now < slot.fresh_until).then(|| slot.resource.clone())
+    }
+
+    /// A resource to look at again, where there is one. The others may use it meanwhile, so that not
+    /// every one of them looks.
+    pub(crate) fn claim(&self, path: &str, now: Moment) -> Option<Rc<Resource>> {
+        let mut table = self.table.borrow_mut();
+        let at = *table.places.get(path)?;
+        let slot = &mut table.slots[at];
+        slot.fresh_until = now.after(FRESH);
+        Some(slot.resource.clone())
+    }
+
+    /// Forgets a path.
+    pub(crate) fn remove(&self, path: &str) {
+        let mut table = self.table.borrow_mut();
+        if let Some(at) = table.places.get(path).copied() {
+            self.remove_at(&mut table, at);
+        }
+    }
+
+    /// Keeps a resource, unless it alone is more than there is room for.
+    pub(crate) fn insert(&self, path: &str, resource: Rc<Resource>, now: Moment) {
+        self.remove(path);
+        let mut table = self.table.borrow_mut();
+        while table.slots.len() >= KNOWN_PATHS || !self.budget.has_room_for(&resource) {
+            let Some(at) = table.victim() else { return };
+            self.remove_at(&mut table, at);
+        }
+        self.budget.add(&resource);
+        let path: Rc<str> = Rc::from(path);
+        let at = table.slots.len();
+        table.places.insert(path.clone(), at);
+        let fresh_until = now.after(FRESH);
+        table.slots.push(Slot { path, resource, fresh_until, used: Cell::new(false) });
+    }
+
+    fn remove_at(&self, table: &mut Table, at: usize) {
+        let slot = table.slots.swap_remove(at);
+        self.budget.give_back(&slot.resource);
+        table.places.remove(&slot.path);
+        if let Some(moved) = table.slots.get(at) {
+            let path = moved.path.clone();
+            table.places.insert(path, at);
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        for slot in &self.table.get_mut().slots {
+            self.budget.give_back(&slot.resource);
+        }
+    }
+}
+
+impl Table {
+    fn victim(&mut self) -> Option<usize> {
+        // Twice around at most: the first time clears every bit.
+        for _ in 0..=2 * self.slots.len() {
+            self.hand = (self.hand + 1).checked_rem(self.slots.len())?;
+            if !self.slots[self.hand].used.replace(false) {
+                break;
+            }
+        }
+        Some(self.hand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::tests::memory;
+
+    fn cache() -> (Cache, Rc<Budget>) {
+        let budget = Rc::new(Budget::default());
+        (Cache::new(budget.clone()), budget)
+    }
+
+    #[test]
+    fn what_is_known_is_fresh_for_a_while_and_claimed_once() {
+        let (cache, _) = cache();
+        let now = net::clock::now();
+        let later = now.after(FRESH);
+        cache.insert("/a", Rc::new(memory(b"a")), now);
+        assert!(cache.fresh("/a", now).is_some() && cache.fresh("/b", now).is_none());
+        assert!(cache.fresh("/a", later).is_none());
+        assert!(cache.claim("/a", later).is_some());
+        assert!(cache.fresh("/a", later).is_some(), "others go on");
+        assert!(cache.claim("/b", later).is_none());
+        cache.remove("/a");
+        assert!(cache.fresh("/a", now).is_none());
+    }
+
+    #[test]
+    fn paths_are_bounded_and_regulars_stay() {
+        let (cache, budget) = cache();
+        let now = net::clock::now();
+        cache.insert("/regular", Rc::new(memory(b"r")), now);
+        for stranger in 0..3 * KNOWN_PATHS {
+            cache.insert(&format!("/{stranger}"), Rc::new(memory(b"s")), now);
+            assert!(cache.fresh("/regular", now).is_some(), "{stranger}");
+        }
+        assert_eq!(budget.memory_bytes.get(), KNOWN_PATHS);
+        let last = format!("/{}", 3 * KNOWN_PATHS - 1);
+        assert!(cache.fresh(&last, now).is_some());
+    }
+
+    #[test]
+    fn handlers_share_one_budget() {
+        let (one, budget) = cache();
+        let other = Cache::new(budget.clone());
+        let now = net::clock::now();
+        let half = vec![0; MEMORY_BYTES / 2];
+        one.insert("/a", Rc::new(memory(&half)), now);
+        one.insert("/b", Rc::new(memory(&half)), now);
+        other.insert("/c", Rc::new(memory(b"c")), now);
+        assert!(other.fresh("/c", now).is_none(), "there is no room, and nothing of its own");
+        drop(one);
+        assert_eq!(budget.memory_bytes.get(), 0);
+        other.insert("/c", Rc::new(memory(b"c")), now);
+        assert!(other.fresh("/c", now).is_some());
+    }
+}

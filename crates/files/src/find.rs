@@ -1,0 +1,173 @@
+//! From the path of a request to what is there. Waits for the disk: runs on the blocking pool.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use coding::Coding;
+use net::files::{Folder, Found, Refusal, open_beneath};
+
+use crate::record::Files;
+use crate::resource::{Probes, Resource};
+
+/// A compressed file may be this much older than its source: archives and network file systems round.
+const OLDER_SECS: i64 = 2;
+
+/// What lies at a path.
+#[derive(Debug)]
+pub(crate) enum Located {
+    Resource(Box<Resource>),
+    /// A folder, asked for without its slash.
+    NeedsSlash,
+    /// A folder without index, to be listed. The path is beneath the root.
+    Listing(Folder, PathBuf),
+}
+
+/// What lies at `path`, which is in the normal form of `wire::target`.
+pub(crate) fn find(files: &Files, path: &str) -> Result<Located, Refusal> {
+    let relative = relative(path, files.dotfiles).ok_or(Refusal::Missing)?;
+    if path.ends_with('/') {
+        return find_in_folder(files, relative);
+    }
+    let name = relative.to_string_lossy();
+    match open_beneath(&files.root, &relative, files.links())? {
+        Found::Folder(_) => Ok(Located::NeedsSlash),
+        Found::File(file, about) => {
+            let mut probes = Probes::default();
+            probes.saw(&relative, Some(about.clone()));
+            resource(files, &name, &relative, (file, about), probes)
+        }
+    }
+}
+
+/// The file that stands in for missing ones.
+pub(crate) fn find_fallback(files: &Files) -> Result<Located, Refusal> {
+    let spa = files.spa.as_deref().ok_or(Refusal::Missing)?;
+    let relative = Path::new(spa);
+    match open_beneath(&files.root, relative, files.links())? {
+        Found::Folder(_) => Err(Refusal::Missing),
+        Found::File(file, about) => {
+            let mut probes = Probes::default();
+            probes.saw(relative, Some(about.clone()));
+            resource(files, spa, relative, (file, about), probes)
+        }
+    }
+}
+
+fn find_in_folder(files: &Files, folder: PathBuf) -> Result<Located, Refusal> {
+    let mut probes = Probes::default();
+    for name in &files.index {
+        let relative = folder.join(name);
+        match open_beneath(&files.root, &relative, files.links()) {
+            Ok(Found::File(file, about)) => {
+                probes.saw(&relative, Some(about.clone()));
+                return resource(files, name, &relative, (file, about), probes);
+            }
+            Ok(Found::Folder(_)) | Err(Refusal::Missing) => probes.saw(&relative, None),
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    if !files.listing {
+        return Err(Refusal::Missing);
+    }
+    match open_beneath(&files.root, &folder, files.links())? {
+        Found::Folder(open) => Ok(Located::Listing(open, folder)),
+        Found::File(..) => Err(Refusal::Missing),
+    }
+}
+
+fn resource(
+    files: &Files,
+    name: &str,
+    relative: &Path,
+    found: (File, Metadata),
+    mut probes: Probes,
+) -> Result<Located, Refusal> {
+    let mut coded = Vec::new();
+    for precompressed in &files.precompressed {
+        let coding = precompressed.coding();
+        if let Some(neighbour) = neighbour(files, relative, &found.1, coding, &mut probes) {
+            coded.push((coding, neighbour));
+        }
+    }
+    let resource = Resource::new(name, found, coded, probes, files)?;
+    Ok(Located::Resource(Box::new(resource)))
+}
+
+/// The same file in a coding: `app.js.br` beside `app.js`.
+fn neighbour(
+    files: &Files,
+    relative: &Path,
+    source: &Metadata,
+    coding: Coding,
+    probes: &mut Probes,
+) -> Option<(File, Metadata)> {
+    let mut path = relative.as_os_str().to_owned();
+    path.push(".");
+    path.push(coding.extension());
+    let path = Path::new(&path);
+    match open_beneath(&files.root, path, files.links()) {
+        Ok(Found::File(file, about)) => {
+            probes.saw(path, Some(about.clone()));
+            // Left over from an older version of the file.
+            let is_current = about.mtime() + OLDER_SECS >= source.mtime();
+            is_current.then_some((file, about))
+        }
+        // Whatever else is there is no reason not to send the file itself.
+        _ => {
+            probes.saw(path, None);
+            None
+        }
+    }
+}
+
+/// The path beneath the root, unless it names what is hidden or can be no name.
+pub(crate) fn relative(path: &str, dotfiles: bool) -> Option<PathBuf> {
+    // An encoded slash would be a separator to the file system and is none in the path.
+    let decoded = wire::target::decode_for_files(path.as_bytes()).ok()?;
+    let mut relative = PathBuf::new();
+    for name in decoded.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        let hidden = name[0] == b'.' && !dotfiles && name != b".well-known";
+        if hidden || name == b"." || name == b".." || name.contains(&0) {
+            return None;
+        }
+        relative.push(OsStr::from_bytes(name));
+    }
+    decoded.starts_with(b"/").then_some(relative)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::relative;
+    use std::path::Path;
+
+    #[test]
+    fn paths_are_names_beneath_the_root() {
+        for (path, wanted) in [
+            ("/", Some("")),
+            ("/a/b.txt", Some("a/b.txt")),
+            ("/a/b/", Some("a/b")),
+            ("/a//b", Some("a/b")),
+            ("/100%25", Some("100%")),
+            ("/a\\..\\b", Some("a\\..\\b")),
+            ("/.well-known/x", Some(".well-known/x")),
+            ("/...", None),
+            ("/.env", None),
+            ("/a/.git/config", None),
+            ("/..", None),
+            ("/a/../b", None),
+            ("/a%2Fb", None),
+            ("/a%2f..%2fb", None),
+            ("/a%00", None),
+            ("/a\0", None),
+            ("*", None),
+            ("", None),
+        ] {
+            assert_eq!(relative(path, false).as_deref(), wanted.map(Path::new), "{path}");
+        }
+        assert_eq!(relative("/.env", true).as_deref(), Some(Path::new(".env")));
+        assert_eq!(relative("/..", true), None);
+    }
+}

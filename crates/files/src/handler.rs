@@ -1,0 +1,169 @@
+//! The handler: known files at once, everything else over the blocking pool.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{Fault, Handler, LocalFuture, Outcome, Request, Response, WorkerContext};
+use net::clock::Moment;
+use net::files::Refusal;
+use wire::{Known, Method};
+
+use crate::answer::{joined, respond};
+use crate::cache::{Budget, Cache};
+use crate::find::{Located, find, find_fallback};
+use crate::listing;
+use crate::record::{Files, KIND};
+use crate::resource::Resource;
+
+/// The name under which the fallback is known. No path of a request begins like this.
+const FALLBACK: &str = "fallback";
+
+pub(crate) struct Life {
+    files: Arc<Files>,
+    cache: Rc<Cache>,
+}
+
+impl Life {
+    pub(crate) fn new(files: Arc<Files>, worker: &WorkerContext) -> Life {
+        // Everything that changes what a path leads to; two Plans that agree share what is known.
+        let identity = format!("files {files:?}");
+        let cache = worker.local.get(&identity, || {
+            let budget = worker.local.get("files", Budget::default);
+            Cache::new(budget)
+        });
+        Life { files, cache }
+    }
+
+    async fn answer_at(&self, request: &Request, now: Moment) -> Outcome {
+        let path = request.target.path();
+        match self.locate(path, now, find).await {
+            Ok(Answer::Resource(resource)) => respond(&resource, request),
+            Ok(Answer::NeedsSlash) => Ok(with_slash(request)),
+            Ok(Answer::Listing(items)) => Ok(listing::response(path, &items, &request.headers)),
+            Err(Refusal::Missing) if self.falls_back(request) => {
+                match self.locate(FALLBACK, now, |files, _| find_fallback(files)).await {
+                    Ok(Answer::Resource(resource)) => respond(&resource, request),
+                    Ok(_) => Err(Fault::not_found()),
+                    Err(refusal) => Err(fault(refusal)),
+                }
+            }
+            Err(refusal) => Err(fault(refusal)),
+        }
+    }
+
+    /// What lies at a path, from what is known or from the disk.
+    async fn locate(
+        &self,
+        path: &str,
+        now: Moment,
+        find: impl FnOnce(&Files, &str) -> Result<Located, Refusal> + Send + 'static,
+    ) -> Result<Answer, Refusal> {
+        if let Some(resource) = self.cache.fresh(path, now) {
+            return Ok(Answer::Resource(resource));
+        }
+        if let Some(known) = self.cache.claim(path, now) {
+            let (files, probes) = (self.files.clone(), known.probes.clone());
+            if blocking(move || Ok(probes.still_hold(&files))).await? {
+                return Ok(Answer::Resource(known));
+            }
+            self.cache.remove(path);
+        }
+        let (files, name) = (self.files.clone(), path.to_owned());
+        let found = blocking(move || match find(&files, &name)? {
+            Located::Listing(folder, path) => {
+                let items = listing::items(&files, &folder, &path)?;
+                Ok(Found::Listing(items))
+            }
+            Located::Resource(resource) => Ok(Found::Resource(resource)),
+            Located::NeedsSlash => Ok(Found::NeedsSlash),
+        });
+        Ok(match found.await? {
+            Found::Listing(items) => Answer::Listing(items),
+            Found::NeedsSlash => Answer::NeedsSlash,
+            Found::Resource(resource) => {
+                let resource: Rc<Resource> = Rc::from(resource);
+                self.cache.insert(path, resource.clone(), now);
+                Answer::Resource(resource)
+            }
+        })
+    }
+
+    /// Whether a missing path is the business of an application in the browser: not where an image
+    /// or a script was asked for.
+    fn falls_back(&self, request: &Request) -> bool {
+        let last = request.target.path().rsplit('/').next().unwrap_or_default();
+        let accepts_html = || {
+            joined(&request.headers, Known::Accept).is_some_and(|accept| {
+                wire::token::list(&accept).any(|range| range.starts_with(b"text/html"))
+            })
+        };
+        self.files.spa.is_some() && (!last.contains('.') || accepts_html())
+    }
+}
+
+/// What the blocking pool gives back.
+enum Found {
+    Resource(Box<Resource>),
+    NeedsSlash,
+    Listing(Vec<listing::Item>),
+}
+
+enum Answer {
+    Resource(Rc<Resource>),
+    NeedsSlash,
+    Listing(Vec<listing::Item>),
+}
+
+impl Handler for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Some(Err(Fault::method_not_allowed("GET, HEAD")));
+        }
+        let resource = self.cache.fresh(request.target.path(), net::clock::now())?;
+        Some(respond(&resource, request))
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(self.answer_at(request, net::clock::now()))
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let stopped = |error| Refusal::Failed(std::io::Error::other(error));
+    tokio::task::spawn_blocking(work).await.map_err(stopped)?
+}
+
+/// The folder's path with its slash, relative to what the client asked for: a filter may have
+/// rewritten the path. `./` in front, because a name with a colon would begin a scheme.
+fn with_slash(request: &Request) -> Response {
+    let raw = request.target.raw_path();
+    let name = raw.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let mut location = b"./".to_vec();
+    location.extend_from_slice(name);
+    location.push(b'/');
+    if let Some(query) = request.target.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let mut response = Response::new(301);
+    response.headers.append(Known::Location, location);
+    response
+}
+
+fn fault(refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Missing => Fault::not_found(),
+        Refusal::Denied => Fault::client(403, "forbidden", "the file may not be read"),
+        Refusal::Special => Fault::client(404, "not_found", "neither a file nor a folder"),
+        Refusal::Failed(error) => Fault::internal(format!("a file cannot be opened: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

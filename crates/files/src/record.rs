@@ -1,0 +1,165 @@
+//! What may be written under `files`, and what is frozen of it.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use coding::Coding;
+use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
+use net::files::Links;
+use settings::{FilePath, Node, Reader, Setting};
+
+use crate::handler::Life;
+use crate::media_type;
+
+/// The kind, for the table of handlers.
+pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema, read };
+
+settings::record! {
+    /// Serves the files of a folder.
+    ///
+    /// The path of the request is the path below the folder; `rewrite` can change it before. Answers GET and HEAD, ranges
+    /// and conditional requests. Nothing outside the folder is served, whatever the path and whatever links are in it.
+    /// A relative folder starts at the configuration file.
+    pub(crate) struct Files {
+        /// The folder.
+        pub(crate) root: FilePath,
+        /// What is served for a folder, the first that exists.
+        pub(crate) index: Vec<String> = ["index.html"] { example ["index.html", "index.htm"] },
+        /// Show what is in a folder that has no index: HTML, or JSON for who asks for it.
+        pub(crate) listing: bool = false,
+        /// A file to serve where there is none, for applications that route in the browser. Paths that end in a file
+        /// name with an ending stay missing unless the client asks for HTML.
+        pub(crate) spa: Option<String> { example "index.html" },
+        /// Serve names that begin with a dot. `.well-known` always is.
+        pub(crate) dotfiles: bool = false,
+        /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to clients that accept them,
+        /// the favourite first. One that is older than its file is not used.
+        pub(crate) precompressed: Vec<Precompressed> = ["br", "zstd", "gzip"],
+        /// The value of `Cache-Control`. Without it clients decide for themselves.
+        pub(crate) cache_control: Option<String> { example "public, max-age=3600" },
+        /// What becomes of symbolic links.
+        pub(crate) symlinks: Symlinks = "inside",
+        /// Media types by file ending, before the ones that are built in.
+        pub(crate) types: BTreeMap<String, String> = {} { example { "wasm": "application/wasm" } },
+    }
+    short: root;
+    check: check;
+}
+
+settings::choice! {
+    /// A coding that a file beside the asked one may have.
+    pub(crate) enum Precompressed {
+        /// Brotli, `.br`.
+        Br = "br",
+        /// Zstandard, `.zst`.
+        Zstd = "zstd",
+        /// Gzip, `.gz`.
+        Gzip = "gzip",
+    }
+}
+
+settings::choice! {
+    /// What becomes of symbolic links.
+    pub(crate) enum Symlinks {
+        /// Followed as long as they stay in the folder.
+        Inside = "inside",
+        /// Never followed: such a path is missing.
+        Never = "never",
+    }
+}
+
+impl Precompressed {
+    pub(crate) fn coding(&self) -> Coding {
+        match self {
+            Precompressed::Br => Coding::Br,
+            Precompressed::Zstd => Coding::Zstd,
+            Precompressed::Gzip => Coding::Gzip,
+        }
+    }
+}
+
+impl Files {
+    pub(crate) fn links(&self) -> Links {
+        match self.symlinks {
+            Symlinks::Inside => Links::Beneath,
+            Symlinks::Never => Links::Refused,
+        }
+    }
+
+    /// The value of Content-Type for a file with this name.
+    pub(crate) fn content_type(&self, name: &str) -> String {
+        let own = media_type::ending(name).and_then(|ending| self.types.get(&ending));
+        media_type::content_type(own.map_or_else(|| media_type::of(name), String::as_str))
+    }
+}
+
+fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
+    let at = |key: &str| node.get(key).unwrap_or(node).span;
+    for name in &files.index {
+        if !is_relative(name) || name.contains('/') {
+            reader.mistake(at("index"), format!("an index is a file name, not {name:?}"));
+        }
+    }
+    if let Some(spa) = &files.spa
+        && !is_relative(spa)
+    {
+        reader.mistake(at("spa"), format!("{spa:?} is not a path inside the folder"));
+    }
+    let mut codings: Vec<_> = files.precompressed.iter().map(|one| one.coding().token()).collect();
+    codings.sort_unstable();
+    if codings.windows(2).any(|pair| pair[0] == pair[1]) {
+        reader.mistake(at("precompressed"), "a coding stands here twice");
+    }
+    let is_value = |text: &str| wire::token::is_field_value(text.as_bytes());
+    if files.cache_control.as_deref().is_some_and(|value| value.is_empty() || !is_value(value)) {
+        reader.mistake(at("cache_control"), "this cannot be the value of a header");
+    }
+    for (ending, media_type) in &files.types {
+        let is_ending = !ending.starts_with('.') && *ending == ending.to_ascii_lowercase();
+        if !is_ending {
+            let why = format!("write the ending {ending:?} in lower case and without its dot");
+            reader.mistake(at("types"), why);
+        }
+        if !media_type.contains('/') || !is_value(media_type) {
+            reader.mistake(at("types"), format!("{media_type:?} is not a media type"));
+        }
+    }
+}
+
+/// A path of names only.
+fn is_relative(path: &str) -> bool {
+    let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    names && !path.is_empty() && !path.contains('\0')
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let files = Files::read(node, reader)?;
+    // Not part of the declaration: its examples need not exist.
+    if !files.root.is_dir() {
+        let span = node.get("root").unwrap_or(node).span;
+        reader.mistake(span, format!("there is no folder {}", files.root));
+        return None;
+    }
+    Some(Arc::new(Plan(Arc::new(files))))
+}
+
+struct Plan(Arc<Files>);
+
+impl HandlerPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
+        Rc::new(Life::new(self.0.clone(), worker))
+    }
+
+    fn describe(&self) -> String {
+        let files = &self.0;
+        let spa = files.spa.as_ref().map(|spa| format!(", else {spa}"));
+        let listing = if files.listing { ", listed" } else { "" };
+        format!("{}{}{listing}", files.root, spa.unwrap_or_default())
+    }
+}
