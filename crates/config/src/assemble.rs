@@ -4,6 +4,8 @@
 //! order of the files; everything else stands in one file only. Never does: knowing what a name
 //! means.
 
+use std::path::{Path, PathBuf};
+
 use settings::{MapKey, Node, Report, SourceId, Span, Value, quote};
 
 use crate::expand::{Environment, expand};
@@ -19,7 +21,7 @@ pub(crate) struct Assembled {
     /// The names of the included documents: files that a watcher watches.
     pub(crate) included: Vec<String>,
     /// What `include` said, with the folder it is relative to: files may appear there.
-    pub(crate) patterns: Vec<String>,
+    pub(crate) patterns: Vec<PathBuf>,
 }
 
 /// Reads all documents of a source. `None` when there is nothing to go on with; mistakes are in the
@@ -41,7 +43,8 @@ pub(crate) fn assemble(
         Assembled { root, version: String::new(), included: Vec::new(), patterns: Vec::new() };
     let mut texts = vec![main.text.clone()];
     for (pattern, span) in patterns(&assembled.root, report) {
-        assembled.patterns.push(pattern.clone());
+        let dir = main.dir.as_deref().unwrap_or(Path::new(""));
+        assembled.patterns.push(dir.join(&pattern));
         let documents = match source.included(&pattern, main.dir.as_deref()) {
             Ok(documents) => documents,
             Err(why) => {

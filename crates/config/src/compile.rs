@@ -34,7 +34,7 @@ pub(crate) fn compile(
     check_names("upstream", &settings.upstreams, reader);
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
-    let admin_bind = settings.admin.bind.as_ref().and_then(|bind| listeners::bind(bind, reader));
+    let admin_bind = listeners::admin(&settings, &listeners, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
     if !reader.report().is_empty() {

@@ -31,7 +31,11 @@ impl Kinds {
     pub fn all() -> Self {
         Kinds {
             filters: filters::ALL.iter().collect(),
-            handlers: exchange::HANDLERS.iter().chain([&upstream::KIND]).collect(),
+            handlers: exchange::HANDLERS
+                .iter()
+                .chain([&upstream::KIND])
+                .chain(files::HANDLERS)
+                .collect(),
         }
     }
 

@@ -19,8 +19,8 @@ pub struct Loaded {
     /// Files it depends on beside the main one: included ones, secrets, pages. A change of any is
     /// worth a reload.
     pub files: Vec<PathBuf>,
-    /// What `include` said: files may appear that it names.
-    pub patterns: Vec<String>,
+    /// What `include` said, from the root of the file system: files may appear that it names.
+    pub patterns: Vec<PathBuf>,
 }
 
 /// Reads, checks and freezes a configuration. The error has every mistake.
@@ -28,11 +28,11 @@ pub fn load(
     source: &dyn Source,
     environment: &Environment<'_>,
     kinds: &Kinds,
-) -> Result<Loaded, Box<Report>> {
+) -> Result<Loaded, Report> {
     let mut report = Report::new();
     match try_load(source, environment, kinds, &mut report) {
         Some(loaded) if report.is_empty() => Ok(loaded),
-        _ => Err(Box::new(report)),
+        _ => Err(report),
     }
 }
 
@@ -55,11 +55,11 @@ fn try_load(
 
 /// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and
 /// what the admin API shows to whoever prefers JSON.
-pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Box<Report>> {
+pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Report> {
     let mut report = Report::new();
     let assembled = assemble(source, &|_| Some(String::new()), &mut report);
     match assembled {
         Some(assembled) if report.is_empty() => Ok(assembled.root.to_json()),
-        _ => Err(Box::new(report)),
+        _ => Err(report),
     }
 }

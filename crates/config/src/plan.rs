@@ -90,3 +90,15 @@ pub struct AdminPlan {
     pub metrics: MetricsAccess,
     pub socket: Option<FilePath>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Plan;
+
+    fn shared<T: Send + Sync>() {}
+
+    #[test]
+    fn workers_share_it() {
+        shared::<Plan>();
+    }
+}

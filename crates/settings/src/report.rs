@@ -44,7 +44,7 @@ pub struct Report {
     mistakes: Vec<Mistake>,
     left_out: usize,
     /// Where what nobody has to read is written.
-    unsaid: Mistake,
+    unsaid: Box<Mistake>,
     pub(crate) masked: Vec<Span>,
 }
 

@@ -12,13 +12,7 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
     let mut plans: Vec<ListenerPlan> = Vec::new();
     for (name, listener) in &settings.listeners.entries {
         let Some(bind) = bind(&listener.bind, reader) else { continue };
-        // Port 0 is another port each time.
-        let same = |plan: &&ListenerPlan| plan.bind == bind && listener.bind.port() != Some(0);
-        if let Some(other) = plans.iter().find(same) {
-            let other = quote(&other.name);
-            reader
-                .mistake(listener.bind.span, format!("listener {other} has this address already"));
-        }
+        taken(&bind, &listener.bind, &plans, reader);
         plans.push(plan(&name.value, bind, listener, settings));
     }
     if let (Some(route), true) =
@@ -29,6 +23,33 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
             .help("add one: listeners: { web: { bind: \"127.0.0.1:8080\" } }");
     }
     plans
+}
+
+/// The address of the admin API, which no listener may have.
+pub(super) fn admin(
+    settings: &Settings,
+    listeners: &[ListenerPlan],
+    reader: &mut Reader<'_>,
+) -> Option<Bind> {
+    let written = settings.admin.bind.as_ref()?;
+    let bind = bind(written, reader)?;
+    taken(&bind, written, listeners, reader);
+    Some(bind)
+}
+
+/// Reports an address that a listener has already.
+fn taken(
+    bind: &Bind,
+    written: &Spanned<Address>,
+    listeners: &[ListenerPlan],
+    reader: &mut Reader<'_>,
+) {
+    // Port 0 is another port each time.
+    let same = |plan: &&ListenerPlan| plan.bind == *bind && written.port() != Some(0);
+    if let Some(other) = listeners.iter().find(same) {
+        let other = quote(&other.name);
+        reader.mistake(written.span, format!("listener {other} has this address already"));
+    }
 }
 
 fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings) -> ListenerPlan {
