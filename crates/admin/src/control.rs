@@ -183,6 +183,27 @@ pub enum Refusal {
     Failed(String),
 }
 
+impl Refusal {
+    /// What is wrong, a line each, for the log and for `/readyz`.
+    pub fn mistakes(&self) -> Vec<String> {
+        match self {
+            Self::Mistakes(report) => report
+                .mistakes()
+                .into_iter()
+                .map(|mistake| {
+                    let (line, column) = (mistake.span.line, mistake.span.column);
+                    let file = report.file(mistake.span).unwrap_or("configuration");
+                    format!("{file}:{line}:{column}: {}", mistake.message)
+                })
+                .collect(),
+            Self::Stale { current } => vec![format!("version {current} is in use")],
+            Self::ReadOnly(why) | Self::Failed(why) => vec![why.clone()],
+            Self::NoVersion => vec!["no such version".to_owned()],
+            Self::Busy => vec!["another change is under way".to_owned()],
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct RouteStatus {
     pub name: String,

@@ -13,6 +13,7 @@ mod listener;
 mod names;
 mod outgoing;
 mod platform;
+mod process;
 mod receive;
 mod serve;
 mod stream;
@@ -27,6 +28,7 @@ pub use listener::{
 };
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
+pub use process::{raise_descriptor_limit, user_id};
 pub use receive::detach;
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};

@@ -38,6 +38,7 @@ mod explain;
 mod find;
 mod host;
 mod limits;
+mod listing;
 mod matching;
 mod methods;
 mod order;

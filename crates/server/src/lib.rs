@@ -1,1 +1,34 @@
-//! server
+//! Plan → workers: start, reload, drain, and the control thread that does it.
+//!
+//! ```text
+//!  control thread                                    worker threads
+//!  source ▶ Plan ▶ sockets ──Order::Serve(Plan, sockets)──▶ instance ▶ services ▶ accept loops
+//!  signals, file watch, admin API, health checks     ◀──────────── done ────────────┘
+//! ```
+//!
+//! Promises: a Plan is put into use whole or not at all; a socket that two successive Plans name is
+//! never closed; nothing that runs is cut off by a reload.
+
+mod accept;
+mod api;
+mod changes;
+mod control;
+mod explain;
+mod fleet;
+mod history;
+mod instance;
+mod listeners;
+mod logs;
+mod options;
+mod reception;
+mod run;
+mod seats;
+mod signals;
+mod upstreams;
+mod watch;
+mod worker;
+
+pub use explain::explain;
+pub use options::{Bound, Failure, OnReady, Options};
+pub use reception::admin_socket_dir;
+pub use run::run;

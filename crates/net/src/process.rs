@@ -1,0 +1,21 @@
+//! What the process may do: its descriptors, its user.
+
+/// Raises the limit on open descriptors to what the process may have: every connection is one, and
+/// distributions start programs with 1024.
+pub fn raise_descriptor_limit() {
+    // SAFETY: both calls take a plain struct that lives across them.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            // A failure leaves the limit as it was, which is no reason not to start.
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// The number of the user the process acts for.
+pub fn user_id() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}

@@ -1,0 +1,59 @@
+//! The table as people read it: the routes in the order they are tried, each in one line.
+
+use crate::table::{RouteId, Router};
+
+impl Router {
+    /// Every route once, in the order in which they are tried; one with several hosts or paths stands
+    /// where its first stands.
+    pub fn in_order(&self) -> Vec<RouteId> {
+        let mut seen = vec![false; self.rules().len()];
+        let rules = self.table.entries.iter().map(|entry| entry.rule);
+        rules
+            .filter(|rule| !std::mem::replace(&mut seen[*rule as usize], true))
+            .map(RouteId)
+            .collect()
+    }
+
+    /// What a route matches, in one line.
+    pub fn describe(&self, route: RouteId) -> String {
+        let matches = &self.rules()[route.index()].matches;
+        let mut parts = Vec::new();
+        let mut part = |name: &str, values: Vec<String>| {
+            if !values.is_empty() {
+                parts.push(format!("{name} {}", values.join(", ")));
+            }
+        };
+        part("listener", matches.listener.iter().map(|name| name.value.clone()).collect());
+        part("host", matches.host.iter().map(ToString::to_string).collect());
+        part("path", matches.path.iter().map(ToString::to_string).collect());
+        part("methods", matches.methods.iter().map(ToString::to_string).collect());
+        part("when", matches.when.iter().map(ToString::to_string).collect());
+        if matches.priority != 0 {
+            part("priority", vec![matches.priority.to_string()]);
+        }
+        if parts.is_empty() { "everything".to_owned() } else { parts.join("; ") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Router, Rule};
+    use settings::{Span, node};
+
+    #[test]
+    fn routes_are_listed_in_the_order_they_are_tried() {
+        let rule = |name: &str, matches| Rule {
+            name: name.to_owned(),
+            span: Span::NOWHERE,
+            matches: settings::read(&matches).unwrap(),
+        };
+        let router = Router::compile(vec![
+            rule("rest", node!({ "path": "/{*rest}" })),
+            rule("one", node!({ "path": ["/one", "/uno"], "methods": ["GET"] })),
+        ])
+        .unwrap();
+        let order: Vec<usize> = router.in_order().iter().map(|id| id.index()).collect();
+        assert_eq!(order, [1, 0]);
+        assert_eq!(router.describe(router.in_order()[0]), "path /one, /uno; methods GET");
+    }
+}

@@ -1,0 +1,132 @@
+//! Accepting on one listener of one worker.
+//!
+//! Survives whatever accepting can fail with; answers connections above the limit with a 503; ends
+//! with its queue drained, so that no connection that the kernel has taken is reset.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use exchange::serve::{Service, refuse, serve};
+use exchange::{ConnectionFacts, Protocol};
+use net::{Accepted, Bind, Listener, is_exhausted};
+use telemetry::log::Level;
+use telemetry::{CloseReason, LimitHit, event_limited};
+
+use crate::seats::{Seat, Seats};
+
+/// Pause after accepting failed for want of descriptors or memory.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+/// Connections above the limit that one listener answers at the same time; more are just closed.
+const REFUSALS_AT_ONCE: usize = 64;
+
+/// Ends an accept loop.
+#[derive(Default)]
+pub(crate) struct Stop {
+    stopped: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl Stop {
+    pub(crate) fn stop(&self) {
+        self.stopped.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// What the connections of a listener need.
+pub(crate) struct Door {
+    /// The listener's name in the current Plan.
+    pub(crate) name: Rc<RefCell<Rc<str>>>,
+    pub(crate) service: Rc<Service>,
+    /// Seats of this listener and of the whole server.
+    pub(crate) seats: [Arc<Seats>; 2],
+    pub(crate) stop: Rc<Stop>,
+}
+
+/// Accepts until it is stopped; then takes what is queued and closes the listener.
+pub(crate) async fn accept(listener: Listener, door: Door) {
+    let local = Rc::new(listener.local().clone());
+    let refusals = Rc::new(Cell::new(0));
+    loop {
+        let accepted = poll_fn(|cx| {
+            if door.stop.stopped.get() {
+                return Poll::Ready(None);
+            }
+            door.stop.waker.set(Some(cx.waker().clone()));
+            listener.poll_accept(cx).map(Some)
+        })
+        .await;
+        match accepted {
+            None => break,
+            Some(Ok(accepted)) => door.admit(accepted, &local, &refusals),
+            Some(Err(error)) => {
+                door.service.metrics.accept_errors.inc();
+                event_limited!(
+                    1,
+                    Level::Warn,
+                    "accepting a connection failed",
+                    listener = door.name.borrow(),
+                    error = error
+                );
+                if is_exhausted(&error) {
+                    net::timer::sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+    match listener.drain() {
+        Ok(queued) => {
+            for accepted in queued {
+                door.admit(accepted, &local, &refusals);
+            }
+        }
+        Err(error) => {
+            event_limited!(
+                1,
+                Level::Warn,
+                "a listener could not be drained",
+                listener = door.name.borrow(),
+                error = error
+            );
+        }
+    }
+}
+
+impl Door {
+    fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {
+        let [own, all] = &self.seats;
+        let seats: Option<(Seat, Seat)> = own.take().and_then(|own| Some((own, all.take()?)));
+        let Some(seats) = seats else {
+            self.service.metrics.hit(LimitHit::Connections);
+            self.service.metrics.closed(CloseReason::ConnectionLimit);
+            self.service.metrics.answered(503);
+            if refusals.get() < REFUSALS_AT_ONCE {
+                refusals.set(refusals.get() + 1);
+                let refusals = refusals.clone();
+                tokio::task::spawn_local(async move {
+                    refuse(accepted).await;
+                    refusals.set(refusals.get() - 1);
+                });
+            }
+            return;
+        };
+        let facts = ConnectionFacts {
+            peer: accepted.peer.clone(),
+            local: local.clone(),
+            listener: self.name.borrow().clone(),
+            protocol: Protocol::Http1,
+            tls: None,
+        };
+        let service = self.service.clone();
+        tokio::task::spawn_local(async move {
+            serve(accepted, service, facts).await;
+            drop(seats);
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! What the admin API asks of the server: `admin::Control` on the control thread.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::{
+    Applied, ConfigDocument, ConfigVersion, Expect, Explanation, ListenerStatus, Question, Refusal,
+    RouteStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
+};
+use exchange::LocalFuture;
+use telemetry::Telemetry;
+
+use crate::control::Control;
+use crate::history::History;
+
+/// The control thread's side of the admin API.
+pub(crate) struct Api(pub(crate) Rc<Control>);
+
+impl Api {
+    fn history(&self) -> Option<History> {
+        self.0.source.file().map(History::of)
+    }
+}
+
+impl admin::Control for Api {
+    fn telemetry(&self) -> Arc<Telemetry> {
+        self.0.telemetry.clone()
+    }
+
+    fn status(&self) -> Status {
+        let bound = self.0.bound();
+        Status {
+            state: self.0.state.get(),
+            build: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_ms: self.0.started_ms,
+            config_version: self.0.plan().version.clone(),
+            listeners: bound
+                .into_iter()
+                .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
+                .collect(),
+            last_reload: self.0.last_reload.borrow().clone(),
+        }
+    }
+
+    fn config(&self) -> ConfigDocument {
+        let source = &self.0.source;
+        let read_only = match source.file() {
+            Some(_) => None,
+            None => Some("this server's configuration is no file".to_owned()),
+        };
+        // What cannot be read now is shown as empty; PUT and reload say why.
+        let (name, text, version) = match source.main() {
+            Ok(document) => (document.name.clone(), document.text.clone(), document.version()),
+            Err(error) => (error, String::new(), String::from("unreadable")),
+        };
+        let syntax = if text.trim_start().starts_with('{') { Syntax::Json } else { Syntax::Yaml };
+        ConfigDocument { text, syntax, version, source: name, read_only }
+    }
+
+    fn history(&self) -> Vec<ConfigVersion> {
+        let current = admin::Control::config(self).version;
+        Api::history(self).map(|history| history.versions(&current)).unwrap_or_default()
+    }
+
+    fn apply(
+        &self,
+        text: String,
+        _: Syntax,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        // JSON is YAML: one reader serves both.
+        Box::pin(async move { self.0.apply_text(text, &expect).await })
+    }
+
+    fn rollback(
+        &self,
+        version: String,
+        expect: Expect,
+    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        Box::pin(async move {
+            let text = Api::history(self).and_then(|history| history.text(&version));
+            self.0.apply_text(text.ok_or(Refusal::NoVersion)?, &expect).await
+        })
+    }
+
+    fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        Box::pin(self.0.reload_now())
+    }
+
+    fn request_reload(&self) {
+        self.0.reload_asked.notify_one();
+    }
+
+    fn drain(&self) {
+        self.0.drain_asked.notify_one();
+    }
+
+    fn routes(&self) -> Vec<RouteStatus> {
+        let plan = self.0.plan();
+        let in_order = plan.router.in_order();
+        in_order
+            .into_iter()
+            .map(|id| {
+                let route = plan.route(id);
+                RouteStatus {
+                    name: route.name.clone(),
+                    rule: plan.router.describe(id),
+                    filters: route.filters.iter().map(|filter| filter.name().to_owned()).collect(),
+                    handler: format!("{} {}", route.handler.name(), route.handler.describe()),
+                }
+            })
+            .collect()
+    }
+
+    fn upstreams(&self) -> Vec<UpstreamStatus> {
+        crate::upstreams::status(&self.0)
+    }
+
+    fn workers(&self) -> Vec<WorkerStatus> {
+        (0..self.0.fleet.len())
+            .map(|index| WorkerStatus {
+                index,
+                cpu: self.0.fleet.core(index),
+                config_version: self.0.fleet.version(index),
+            })
+            .collect()
+    }
+
+    fn explain(&self, question: &Question) -> Result<Explanation, String> {
+        crate::explain::explain(&self.0.plan(), question)
+    }
+}

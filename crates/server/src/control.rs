@@ -1,0 +1,264 @@
+//! The control thread: start, reload, drain, and what the admin API asks.
+//!
+//! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
+//! changes the Plan goes through [`Control::put_into_use`], one at a time; a Plan that cannot be put
+//! into use leaves the one before it serving.
+
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::{Applied, Refusal, ReloadStatus, ServerState};
+use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
+use exchange::Shared;
+use telemetry::log::Level;
+use telemetry::{Telemetry, event, families};
+use tokio::sync::Notify;
+use upstream::Upstreams;
+
+use crate::changes::changes;
+use crate::fleet::Fleet;
+use crate::history::History;
+use crate::listeners::Listeners;
+use crate::logs::Logs;
+use crate::options::{Bound, Failure, Options};
+use crate::seats::Seats;
+
+/// The server, seen from its control thread.
+pub(crate) struct Control {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) shared: Arc<Shared>,
+    /// Held for the whole life of the process: the shared state keeps it only for its holders.
+    pub(crate) upstreams: Arc<Upstreams>,
+    pub(crate) started_ms: u64,
+    pub(crate) fleet: Fleet,
+    pub(crate) all_seats: Arc<Seats>,
+    plan: RefCell<Arc<Plan>>,
+    listeners: RefCell<Listeners>,
+    logs: RefCell<Logs>,
+    /// A change of the Plan is under way.
+    changing: Cell<bool>,
+    pub(crate) state: Cell<ServerState>,
+    pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
+    /// Somebody asked over the admin API.
+    pub(crate) drain_asked: Notify,
+    pub(crate) reload_asked: Notify,
+    /// The Plan in use is another one: for whoever follows it on the control thread.
+    pub(crate) plan_changed: Notify,
+    /// Files whose change is worth a reload.
+    pub(crate) watched: RefCell<Vec<PathBuf>>,
+}
+
+/// Ends a change when it goes out of scope, however that happens.
+struct Changing<'a>(&'a Cell<bool>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Control {
+    /// Starts workers and puts the first Plan into use.
+    pub(crate) async fn start(
+        source: Arc<dyn Source>,
+        loaded: Loaded,
+        options: &Options,
+    ) -> Result<Rc<Control>, Failure> {
+        let telemetry = Arc::new(Telemetry::new());
+        let shared = Arc::new(Shared::default());
+        let plan = loaded.plan.clone();
+        let count = match options.workers.unwrap_or(plan.workers) {
+            Workers::Auto => net::worker::allowed_cores().len().max(1),
+            Workers::Count(count) => usize::from(count),
+        };
+        let fleet = Fleet::start(count, options.cpu_affinity, &telemetry, &shared)
+            .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
+        let watched = RefCell::new(watched(&*source, &loaded));
+        let control = Rc::new(Control {
+            source,
+            telemetry,
+            upstreams: Upstreams::of(&shared),
+            shared,
+            started_ms: telemetry::timestamp::now_ms(),
+            fleet,
+            all_seats: Seats::new(plan.limits.connections as usize),
+            plan: RefCell::new(plan.clone()),
+            listeners: RefCell::default(),
+            logs: RefCell::default(),
+            changing: Cell::new(false),
+            state: Cell::new(ServerState::Starting),
+            last_reload: RefCell::default(),
+            drain_asked: Notify::new(),
+            reload_asked: Notify::new(),
+            plan_changed: Notify::new(),
+            watched,
+        });
+        control.put_into_use(plan).await.map_err(Failure::Start)?;
+        control.state.set(ServerState::Serving);
+        Ok(control)
+    }
+
+    pub(crate) fn plan(&self) -> Arc<Plan> {
+        self.plan.borrow().clone()
+    }
+
+    /// Where the server listens.
+    pub(crate) fn bound(&self) -> Vec<Bound> {
+        self.listeners.borrow().bound(&self.plan.borrow())
+    }
+
+    pub(crate) fn reopen_logs(&self) {
+        self.logs.borrow().reopen();
+    }
+
+    fn begin_change(&self) -> Result<Changing<'_>, Refusal> {
+        if self.changing.replace(true) {
+            return Err(Refusal::Busy);
+        }
+        Ok(Changing(&self.changing))
+    }
+
+    /// Reads the source again and puts what it says into use.
+    pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
+        let _changing = self.begin_change()?;
+        let result = match load(&*self.source) {
+            Ok(loaded) => self.replace(loaded).await,
+            Err(report) => Err(Refusal::Mistakes(Box::new(report))),
+        };
+        self.note_reload(&result);
+        result
+    }
+
+    /// Checks a text, writes it to the source and puts it into use.
+    pub(crate) async fn apply_text(
+        &self,
+        text: String,
+        expect: &admin::Expect,
+    ) -> Result<Applied, Refusal> {
+        let _changing = self.begin_change()?;
+        let result = self.apply_text_alone(text, expect).await;
+        self.note_reload(&result);
+        result
+    }
+
+    async fn apply_text_alone(
+        &self,
+        text: String,
+        expect: &admin::Expect,
+    ) -> Result<Applied, Refusal> {
+        let before = self.source.main().map_err(Refusal::Failed)?;
+        let current = before.version();
+        if !expect.allows(&current) {
+            return Err(Refusal::Stale { current });
+        }
+        let replaced = Replaced { source: &*self.source, text };
+        let loaded = load(&replaced).map_err(|report| Refusal::Mistakes(Box::new(report)))?;
+        self.source.replace(&replaced.text).map_err(Refusal::ReadOnly)?;
+        match self.replace(loaded).await {
+            Ok(applied) => {
+                self.keep_history(&current, &before.text, &replaced.text);
+                Ok(applied)
+            }
+            Err(refusal) => {
+                // The file must say what is served.
+                if let Err(error) = self.source.replace(&before.text) {
+                    event!(
+                        Level::Error,
+                        "the configuration file could not be put back",
+                        error = error
+                    );
+                }
+                Err(refusal)
+            }
+        }
+    }
+
+    fn keep_history(&self, version: &str, before: &str, after: &str) {
+        let Some(file) = self.source.file() else { return };
+        let history = History::of(file);
+        let now = telemetry::timestamp::now_ms();
+        let version_after = self.plan.borrow().version.clone();
+        let kept = history
+            .keep(version, before, now.saturating_sub(1))
+            .and_then(|()| history.keep(&version_after, after, now));
+        if let Err(error) = kept {
+            event!(
+                Level::Warn,
+                "the history of the configuration cannot be written",
+                error = error
+            );
+        }
+    }
+
+    async fn replace(&self, loaded: Loaded) -> Result<Applied, Refusal> {
+        let plan = loaded.plan.clone();
+        let changes = changes(&self.plan.borrow(), &plan);
+        let version = plan.version.clone();
+        self.put_into_use(plan).await.map_err(Refusal::Failed)?;
+        *self.watched.borrow_mut() = watched(&*self.source, &loaded);
+        Ok(Applied { version, changes })
+    }
+
+    async fn put_into_use(&self, plan: Arc<Plan>) -> Result<(), String> {
+        let fresh = self.listeners.borrow().bind(&plan, self.fleet.len())?;
+        self.logs.borrow_mut().apply(&plan.log, &self.telemetry)?;
+        let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
+        self.upstreams.apply(upstreams, &self.telemetry);
+        self.all_seats.set_limit(plan.limits.connections as usize);
+        // Taken out for the wait: the admin API may look at the listeners meanwhile.
+        let mut listeners = self.listeners.take();
+        let logs = self.logs.take();
+        let served = self.fleet.serve(&plan, &mut listeners, fresh, &self.all_seats, &logs).await;
+        self.listeners.replace(listeners);
+        self.logs.replace(logs);
+        served?;
+        *self.plan.borrow_mut() = plan;
+        self.plan_changed.notify_waiters();
+        Ok(())
+    }
+
+    fn note_reload(&self, result: &Result<Applied, Refusal>) {
+        let mistakes = match result {
+            Ok(applied) => {
+                event!(
+                    Level::Info,
+                    "configuration in use",
+                    version = applied.version,
+                    changes = applied.changes.len()
+                );
+                Vec::new()
+            }
+            Err(Refusal::Busy | Refusal::Stale { .. }) => return,
+            Err(refusal) => {
+                self.telemetry.counter(&families::CONFIG_RELOAD_FAILURES, &[]).inc();
+                let mistakes = refusal.mistakes();
+                event!(
+                    Level::Error,
+                    "configuration refused, the one before still serves",
+                    mistakes = mistakes.join("; ")
+                );
+                mistakes
+            }
+        };
+        let at_ms = telemetry::timestamp::now_ms();
+        *self.last_reload.borrow_mut() = Some(ReloadStatus { at_ms, mistakes });
+    }
+}
+
+/// Reads, checks and freezes what a source has.
+pub(crate) fn load(source: &dyn Source) -> Result<Loaded, settings::Report> {
+    config::load(source, &config::process_environment, &Kinds::all())
+}
+
+/// The main file, what it depends on, and the folders in which an `include` may find more.
+fn watched(source: &dyn Source, loaded: &Loaded) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = source.file().map(PathBuf::from).into_iter().collect();
+    paths.extend(loaded.files.iter().cloned());
+    paths.extend(loaded.patterns.iter().filter_map(|pattern| {
+        PathBuf::from(pattern).parent().map(PathBuf::from).filter(|folder| folder.is_dir())
+    }));
+    paths
+}

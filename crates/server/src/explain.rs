@@ -1,0 +1,192 @@
+//! Which way a request would go under a Plan: for `tidegate explain` and `POST /v1/explain`.
+//!
+//! The router says which route and why not the others; here the filters and the handler behind the
+//! chosen route are added. The request is made up from what was asked: nothing is sent anywhere.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use admin::{Explanation, Question};
+use bytes::Bytes;
+use config::{Plan, RoutePlan};
+use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
+use net::Peer;
+use router::{Input, Verdict};
+use serde_json::{Value, json};
+use wire::{Known, Method};
+
+/// The way a request would go; the error says what is wrong with the question.
+pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> {
+    let request = request(plan, question)?;
+    let routed = plan.router.explain(&Input::from(&request));
+    let chosen = match &routed.verdict {
+        Verdict::Route(chosen) => Some((chosen, plan.route(chosen.route))),
+        Verdict::MethodNotAllowed(_) | Verdict::NotFound => None,
+    };
+    let mut text = routed.to_string();
+    if let Some((_, route)) = chosen {
+        describe(&mut text, route);
+    }
+    let verdict = match &routed.verdict {
+        Verdict::Route(_) => json!({ "status": "routed" }),
+        Verdict::MethodNotAllowed(allow) => json!({ "status": 405, "allow": allow }),
+        Verdict::NotFound => json!({ "status": 404 }),
+    };
+    let others: Vec<Value> = routed
+        .others
+        .iter()
+        .map(|other| {
+            json!({
+                "route": other.name,
+                "matched": other.matched,
+                "reason": other.why.slug(),
+                "why": other.why.to_string(),
+            })
+        })
+        .collect();
+    let json = json!({
+        "method": routed.method,
+        "host": routed.host,
+        "path": routed.path,
+        "listener": routed.listener,
+        "verdict": verdict,
+        "route": chosen.map(|(chosen, route)| json!({
+            "name": chosen.name,
+            "matched": chosen.matched,
+            "params": chosen.params.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+            "when": chosen.when,
+            "filters": route.filters.iter()
+                .map(|filter| json!({ "name": filter.name(), "is": filter.describe() }))
+                .collect::<Vec<_>>(),
+            "handler": { "name": route.handler.name(), "is": route.handler.describe() },
+        })),
+        "others": others,
+        "left_out": routed.left_out,
+    });
+    Ok(Explanation { text, json })
+}
+
+fn describe(text: &mut String, route: &RoutePlan) {
+    // Writing to a string cannot fail.
+    if route.filters.is_empty() {
+        text.push_str("\nfilters: none");
+    } else {
+        text.push_str("\nfilters, in this order:");
+    }
+    for filter in &route.filters {
+        let _ = write!(text, "\n  {} {}", filter.name(), filter.describe());
+    }
+    let _ = write!(text, "\nhandler: {} {}", route.handler.name(), route.handler.describe());
+}
+
+/// The request that was asked about.
+fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
+    let method = Method::parse(question.method.as_bytes())
+        .ok_or_else(|| format!("{:?} is no method", question.method))?;
+    let (scheme, authority, path) = split(&question.url)?;
+    let target = Target::new(Bytes::from(path.to_owned()))
+        .map_err(|_| format!("the path of {:?} cannot be decoded", question.url))?;
+    let mut headers = Headers::new();
+    if let Some(authority) = authority {
+        if !wire::authority::is_valid(authority.as_bytes()) {
+            return Err(format!("{authority:?} is no host"));
+        }
+        headers.append(Known::Host, authority);
+    }
+    for (name, value) in &question.headers {
+        if !wire::token::is_token(name.as_bytes()) {
+            return Err(format!("{name:?} is no header name"));
+        }
+        if authority.is_some() && name.eq_ignore_ascii_case("host") {
+            headers.set(Known::Host, value);
+        } else {
+            headers.append(name, value);
+        }
+    }
+    let mut request = Request::made_up(method, target, headers);
+    let mut facts = ConnectionFacts::internal();
+    facts.listener = Rc::from(listener(plan, question)?);
+    if let Some(ip) = question.client_ip {
+        facts.peer = Peer::Tcp(SocketAddr::new(ip, 0));
+        request.client_ip = ip;
+    }
+    request.facts = Rc::new(facts);
+    request.scheme = scheme;
+    Ok(request)
+}
+
+fn listener<'p>(plan: &'p Plan, question: &'p Question) -> Result<&'p str, String> {
+    match &question.listener {
+        None => Ok(plan.listeners.first().map_or("", |listener| &listener.name)),
+        Some(name) if plan.listener(name).is_some() => Ok(name),
+        Some(name) => {
+            let names: Vec<&str> = plan.listeners.iter().map(|one| &*one.name).collect();
+            let nearest = settings::nearest(name, names.iter().copied());
+            let hint = nearest.map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
+            Err(format!("there is no listener {name:?}{hint} (there are {})", names.join(", ")))
+        }
+    }
+}
+
+/// Scheme, authority and target of a URL, or of a path alone.
+fn split(url: &str) -> Result<(Scheme, Option<&str>, &str), String> {
+    let (scheme, rest) = if let Some(rest) = url.strip_prefix("http://") {
+        (Scheme::Http, rest)
+    } else if let Some(rest) = url.strip_prefix("https://") {
+        (Scheme::Https, rest)
+    } else if url.starts_with('/') {
+        return Ok((Scheme::Http, None, url));
+    } else {
+        return Err(format!("{url:?} is neither a path nor an http URL"));
+    };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let path = match &rest[end..] {
+        "" => "/",
+        path => path,
+    };
+    Ok((scheme, Some(&rest[..end]), path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::plan_of;
+
+    const PLAN: &str = "
+listeners: { web: { bind: \"127.0.0.1:0\" } }
+routes:
+  - name: item
+    match: { host: shop.example, path: \"/item/{id}\", methods: [GET] }
+    handler: { respond: { body: item } }
+  - name: rest
+    match: { path: \"/{*rest}\" }
+    handler: { respond: { body: rest } }
+";
+
+    fn ask(method: &str, url: &str) -> Result<Explanation, String> {
+        let question = Question {
+            method: method.to_owned(),
+            url: url.to_owned(),
+            headers: Vec::new(),
+            client_ip: None,
+            listener: None,
+        };
+        explain(&plan_of(PLAN), &question)
+    }
+
+    #[test]
+    fn the_route_its_parameters_and_its_handler_are_named() {
+        let explanation = ask("GET", "http://shop.example/item/7").unwrap();
+        assert_eq!(explanation.json["route"]["name"], "item");
+        assert_eq!(explanation.json["route"]["params"]["id"], "7");
+        assert!(explanation.text.contains("handler: respond"), "{}", explanation.text);
+        assert!(explanation.text.contains("rest"), "{}", explanation.text);
+    }
+
+    #[test]
+    fn a_question_that_makes_no_sense_is_named() {
+        assert!(ask("G T", "/").err().unwrap().contains("no method"));
+        assert!(ask("GET", "shop.example").err().unwrap().contains("neither a path"));
+    }
+}

@@ -1,0 +1,124 @@
+//! The worker threads, seen from the control thread.
+
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use config::Plan;
+use exchange::{Local, Shared, WorkerContext};
+use telemetry::Telemetry;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::listeners::{Fresh, Listeners};
+use crate::logs::Logs;
+use crate::seats::Seats;
+use crate::worker::{Order, Serving, Worker};
+
+/// All workers.
+pub(crate) struct Fleet {
+    workers: Vec<Member>,
+}
+
+struct Member {
+    orders: mpsc::UnboundedSender<Order>,
+    thread: JoinHandle<()>,
+    core: Option<usize>,
+    version: Arc<Mutex<String>>,
+}
+
+impl Fleet {
+    /// Starts the threads; each on a core of its own if that is asked for.
+    pub(crate) fn start(
+        count: usize,
+        affinity: bool,
+        telemetry: &Arc<Telemetry>,
+        shared: &Arc<Shared>,
+    ) -> std::io::Result<Fleet> {
+        let cores = if affinity { net::worker::allowed_cores() } else { Vec::new() };
+        let mut workers = Vec::with_capacity(count);
+        for index in 0..count {
+            let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
+            let (orders, received) = mpsc::unbounded_channel();
+            let version = Arc::new(Mutex::new(String::new()));
+            let served = version.clone();
+            let (telemetry, shared) = (telemetry.clone(), shared.clone());
+            let thread = net::worker::spawn(format!("worker-{index}"), core, move || {
+                let local = Rc::new(Local::default());
+                let context = WorkerContext { index, workers: count, telemetry, shared, local };
+                Worker::new(context, served).run(received)
+            })?;
+            workers.push(Member { orders, thread, core, version });
+        }
+        Ok(Fleet { workers })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    pub(crate) fn core(&self, index: usize) -> Option<usize> {
+        self.workers.get(index)?.core
+    }
+
+    /// The version of the configuration that a worker serves.
+    pub(crate) fn version(&self, index: usize) -> String {
+        let version = self.workers.get(index).map(|worker| &worker.version);
+        version
+            .map(|version| version.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .unwrap_or_default()
+    }
+
+    /// Lets every worker serve a Plan; returns when all do.
+    pub(crate) async fn serve(
+        &self,
+        plan: &Arc<Plan>,
+        listeners: &mut Listeners,
+        fresh: Fresh,
+        all_seats: &Arc<Seats>,
+        logs: &Logs,
+    ) -> Result<(), String> {
+        let shares = listeners.adopt(plan, fresh, self.workers.len());
+        let seats = listeners.seats();
+        let mut answers = Vec::new();
+        for (worker, sockets) in self.workers.iter().zip(shares) {
+            let (done, answer) = oneshot::channel();
+            let serving = Serving {
+                plan: plan.clone(),
+                sockets,
+                seats: seats.clone(),
+                all_seats: all_seats.clone(),
+                access: logs.end(&plan.log),
+                done,
+            };
+            // A worker that has ended answers nothing, which is noticed below.
+            let _ = worker.orders.send(Order::Serve(Box::new(serving)));
+            answers.push(answer);
+        }
+        for answer in answers {
+            answer.await.unwrap_or_else(|_| Err("a worker has ended".to_owned()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns when every connection of every worker has ended.
+    pub(crate) async fn drain(&self) {
+        let mut answers = Vec::new();
+        for worker in &self.workers {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.orders.send(Order::Drain(done));
+            answers.push(answer);
+        }
+        for answer in answers {
+            let _ = answer.await;
+        }
+    }
+
+    /// Ends the threads and waits for them.
+    pub(crate) fn stop(self) {
+        for worker in self.workers {
+            drop(worker.orders);
+            // A worker that panicked has said so already.
+            let _ = worker.thread.join();
+        }
+    }
+}

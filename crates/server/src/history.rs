@@ -1,0 +1,94 @@
+//! Earlier configurations, beside the file they were in.
+//!
+//! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into use
+//! over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use admin::ConfigVersion;
+
+/// Versions that are kept.
+const KEPT: usize = 20;
+
+pub(crate) struct History {
+    folder: PathBuf,
+}
+
+impl History {
+    /// The history of a configuration file.
+    pub(crate) fn of(file: &Path) -> History {
+        let mut name = file.as_os_str().to_owned();
+        name.push(".history");
+        History { folder: PathBuf::from(name) }
+    }
+
+    /// Keeps a version; one that is kept already only becomes the newest.
+    pub(crate) fn keep(&self, version: &str, text: &str, at_ms: u64) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        for (_, known, path) in self.entries() {
+            if known == version {
+                fs::remove_file(path)?;
+            }
+        }
+        fs::write(self.folder.join(format!("{at_ms:013}-{version}.yaml")), text)?;
+        for (_, _, path) in self.entries().into_iter().skip(KEPT) {
+            fs::remove_file(path)?;
+        }
+        Ok(())
+    }
+
+    /// The kept versions, the newest first.
+    pub(crate) fn versions(&self, current: &str) -> Vec<ConfigVersion> {
+        let entries = self.entries().into_iter();
+        entries
+            .map(|(at_ms, version, _)| ConfigVersion {
+                current: version == current,
+                version,
+                at_ms,
+            })
+            .collect()
+    }
+
+    /// The text of a version.
+    pub(crate) fn text(&self, version: &str) -> Option<String> {
+        let (_, _, path) = self.entries().into_iter().find(|(_, known, _)| known == version)?;
+        fs::read_to_string(path).ok()
+    }
+
+    fn entries(&self) -> Vec<(u64, String, PathBuf)> {
+        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let mut entries: Vec<_> = files
+            .filter_map(|file| {
+                let name = file.file_name().into_string().ok()?;
+                let (at_ms, version) = name.strip_suffix(".yaml")?.split_once('-')?;
+                Some((at_ms.parse().ok()?, version.to_owned(), file.path()))
+            })
+            .collect();
+        entries.sort_by(|a, b| b.cmp(a));
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_come_back_newest_first_and_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let history = History::of(&folder.path().join("t.yaml"));
+        for at_ms in 0..KEPT as u64 + 5 {
+            history.keep(&format!("v{at_ms}"), &format!("text {at_ms}"), at_ms).unwrap();
+        }
+        let versions = history.versions("v24");
+        assert_eq!(versions.len(), KEPT);
+        assert!(versions[0].current && versions[0].version == "v24");
+        assert_eq!(history.text("v7").unwrap(), "text 7");
+        assert_eq!(history.text("v0"), None);
+        history.keep("v7", "text 7", 99).unwrap();
+        assert_eq!(history.versions("")[0].version, "v7");
+        assert_eq!(history.versions("").len(), KEPT);
+    }
+}

@@ -1,0 +1,89 @@
+//! One worker's instance of a Plan: its routes built, its dispatch.
+//!
+//! The Plan is shared and frozen; what is built from it here belongs to one worker, so nothing on the
+//! way of a request is counted by two.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use config::{ListenerPlan, Plan, RoutePlan};
+use exchange::serve::{ConnectionTimeouts, Edge, TrustedProxies};
+use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, RouteBounds, WorkerContext};
+use router::{Found, Input, Router};
+use settings::Cidr;
+
+/// The routes of a Plan as one worker runs them.
+pub(crate) struct Instance {
+    plan: Arc<Plan>,
+    /// The worker's own handle on the table: what a lookup counts references of is not shared.
+    router: Router,
+    routes: Vec<Rc<Route>>,
+    access: Option<Rc<AccessLog>>,
+}
+
+impl Instance {
+    pub(crate) fn build(
+        plan: &Arc<Plan>,
+        worker: &WorkerContext,
+        access: Option<Rc<AccessLog>>,
+    ) -> Rc<Instance> {
+        let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
+        let router = Router::clone(&plan.router);
+        Rc::new(Instance { plan: plan.clone(), router, routes: routes.collect(), access })
+    }
+
+    /// What a listener's connections work with under this Plan.
+    pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
+        let limits = &listener.limits;
+        Edge {
+            dispatch: self.clone(),
+            head_limits: wire::h1::HeadLimits {
+                request_line: limits.request_line.bytes_usize(),
+                headers: limits.headers.bytes_usize(),
+                header_count: limits.header_count as usize,
+            },
+            timeouts: ConnectionTimeouts {
+                handshake: listener.timeouts.handshake.get(),
+                head: listener.timeouts.head.get(),
+                idle: listener.timeouts.idle.get(),
+            },
+            bounds: Bounds {
+                body: limits.body.bytes(),
+                body_pause: listener.timeouts.body.get(),
+                write_pause: listener.timeouts.write.get(),
+            },
+            half_close: listener.half_close,
+            trusted_proxies: TrustedProxies::new(self.plan.trusted_proxies.iter().map(Cidr::net)),
+            pages: self.plan.errors.clone(),
+            access: self.access.clone(),
+        }
+    }
+}
+
+fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
+    Route {
+        name: Rc::from(&*route.name),
+        stages: route.filters.iter().map(|filter| filter.build(worker)).collect(),
+        handler: route.handler.build(worker),
+        bounds: RouteBounds {
+            body: route.limits.body.map(|size| size.bytes()),
+            body_pause: route.timeouts.body.map(|span| span.get()),
+            write_pause: route.timeouts.write.map(|span| span.get()),
+        },
+        metrics: worker.telemetry.route(worker.index, &route.name),
+    }
+}
+
+impl Dispatch for Instance {
+    fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
+        let found = self.router.find(&Input::from(&*request));
+        match found {
+            Found::Route(id, params) => {
+                request.params = params;
+                Ok(self.routes[id.index()].clone())
+            }
+            Found::MethodNotAllowed(allow) => Err(Fault::method_not_allowed(allow)),
+            Found::NotFound => Err(Fault::not_found()),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The listening sockets of the process, across Plans.
+//!
+//! A socket is known by its address and not by its listener's name, so that a listener that is renamed
+//! keeps its socket. Sockets that a new Plan does not name are closed by the workers that hold them;
+//! those that it keeps are never touched.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use config::{ListenerPlan, Plan};
+use net::{Bind, BoundSocket, Listening};
+
+use crate::options::Bound;
+use crate::seats::Seats;
+
+/// One open socket (on each worker).
+struct Open {
+    local: Bind,
+    seats: Arc<Seats>,
+}
+
+/// All of them, by [`key`].
+#[derive(Default)]
+pub(crate) struct Listeners {
+    open: BTreeMap<String, Open>,
+}
+
+/// What a socket is known by. Any free port is another one for each listener that asks for it.
+pub(crate) fn key(listener: &ListenerPlan) -> String {
+    match &listener.bind {
+        Bind::Tcp(address) if address.port() == 0 => format!("{address}#{}", listener.name),
+        bind => bind.to_string(),
+    }
+}
+
+/// Sockets that a Plan needs and that were not open: bound, but in nobody's hands yet.
+pub(crate) struct Fresh {
+    bound: BTreeMap<String, Listening>,
+}
+
+impl Listeners {
+    /// Binds what the Plan names and is not open. On failure everything stays as it was.
+    pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<Fresh, String> {
+        let mut bound = BTreeMap::new();
+        for listener in &plan.listeners {
+            let key = key(listener);
+            if self.open.contains_key(&key) || bound.contains_key(&key) {
+                continue;
+            }
+            let listening = Listening::bind(&listener.bind, workers, &listener.options)
+                .map_err(|error| format!("listener {}: {error}", listener.name))?;
+            bound.insert(key, listening);
+        }
+        Ok(Fresh { bound })
+    }
+
+    /// Takes fresh sockets over and forgets those that the Plan does not name; gives each worker its
+    /// share of the fresh ones.
+    pub(crate) fn adopt(
+        &mut self,
+        plan: &Plan,
+        fresh: Fresh,
+        workers: usize,
+    ) -> Vec<BTreeMap<String, BoundSocket>> {
+        let mut shares: Vec<BTreeMap<String, BoundSocket>> =
+            (0..workers).map(|_| BTreeMap::new()).collect();
+        for (key, listening) in fresh.bound {
+            let seats = Seats::new(0);
+            self.open.insert(key.clone(), Open { local: listening.local().clone(), seats });
+            for (share, socket) in shares.iter_mut().zip(listening.into_sockets()) {
+                share.insert(key.clone(), socket);
+            }
+        }
+        let wanted: Vec<String> = plan.listeners.iter().map(key).collect();
+        self.open.retain(|key, _| wanted.contains(key));
+        for listener in &plan.listeners {
+            if let Some(open) = self.open.get(&key(listener)) {
+                open.seats.set_limit(listener.limits.connections as usize);
+            }
+        }
+        shares
+    }
+
+    pub(crate) fn seats(&self) -> BTreeMap<String, Arc<Seats>> {
+        self.open.iter().map(|(key, open)| (key.clone(), open.seats.clone())).collect()
+    }
+
+    /// Every listener of the Plan with its real address.
+    pub(crate) fn bound(&self, plan: &Plan) -> Vec<Bound> {
+        let bound = plan.listeners.iter().filter_map(|listener| {
+            let open = self.open.get(&key(listener))?;
+            Some(Bound { name: listener.name.to_string(), address: open.local.clone() })
+        });
+        bound.collect()
+    }
+}

@@ -1,0 +1,72 @@
+//! The access log of the process: one writer thread, one ring per worker.
+
+use std::sync::Arc;
+
+use config::{AccessFormatWord, LogSettings, LogTarget};
+use exchange::AccessFormat;
+use telemetry::log::Level;
+use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
+
+/// One worker's end of the access log, on its way to the worker.
+pub(crate) struct AccessEnd {
+    pub(crate) ring: Arc<LogRing>,
+    pub(crate) format: AccessFormat,
+    pub(crate) sample: f64,
+}
+
+/// The access log's writer, while there is one.
+#[derive(Default)]
+pub(crate) struct Logs {
+    writer: Option<LogWriter>,
+    target: Option<LogTarget>,
+}
+
+impl Logs {
+    /// Opens what the settings name, so that a path that cannot be written is a mistake of the
+    /// configuration and not a silent loss.
+    pub(crate) fn apply(
+        &mut self,
+        settings: &LogSettings,
+        telemetry: &Telemetry,
+    ) -> Result<(), String> {
+        let Some(access) = &settings.access else {
+            self.writer = None;
+            self.target = None;
+            return Ok(());
+        };
+        if self.target.as_ref() == Some(&access.path) {
+            return Ok(());
+        }
+        let sink = match &access.path {
+            LogTarget::Stdout => Sink::Stdout,
+            LogTarget::Stderr => Sink::Stderr,
+            LogTarget::File(path) => Sink::File(path.clone()),
+        };
+        let opened = match &self.writer {
+            Some(writer) => writer.retarget(sink),
+            None => {
+                LogWriter::start("access", sink, telemetry).map(|writer| self.writer = Some(writer))
+            }
+        };
+        opened.map_err(|error| format!("the access log cannot be written: {error}"))?;
+        self.target = Some(access.path.clone());
+        Ok(())
+    }
+
+    /// A ring for one worker.
+    pub(crate) fn end(&self, settings: &LogSettings) -> Option<AccessEnd> {
+        let (writer, access) = self.writer.as_ref().zip(settings.access.as_ref())?;
+        let format = match access.format {
+            AccessFormatWord::Json => AccessFormat::Json,
+            AccessFormatWord::Combined => AccessFormat::Combined,
+        };
+        Some(AccessEnd { ring: writer.ring(), format, sample: access.sample })
+    }
+
+    /// Opens the file again: after a rotation.
+    pub(crate) fn reopen(&self) {
+        if let Some(Err(error)) = self.writer.as_ref().map(LogWriter::reopen) {
+            event!(Level::Error, "the access log cannot be opened again", error = error);
+        }
+    }
+}

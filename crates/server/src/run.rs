@@ -1,0 +1,148 @@
+//! The life of the process: start, serve, drain.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::ServerState;
+use config::{LevelWord, LogFormatWord, Plan, Source};
+use telemetry::event;
+use telemetry::log::{self, Format, Level};
+
+use crate::control::{Control, load};
+use crate::options::{Failure, Options};
+use crate::reception::Reception;
+use crate::signals::{Asked, Signals};
+use crate::watch::Watch;
+
+/// Serves until it is told to stop and every connection has ended, or the time to drain is over.
+pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
+    net::raise_descriptor_limit();
+    let loaded = load(&*source).map_err(|report| Failure::Configuration(report.render()))?;
+    speak(&loaded.plan, &options);
+    let runtime = net::worker::runtime()
+        .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
+    runtime.block_on(async {
+        tokio::task::spawn_local(net::timer::drive());
+        let control = Control::start(source, loaded, &options).await?;
+        let served = serve(&control, options).await;
+        let control = Rc::into_inner(control);
+        if let Some(control) = control {
+            control.fleet.stop();
+        }
+        served
+    })
+}
+
+/// Sets how the server speaks about itself: the command line wins over the configuration.
+fn speak(plan: &Plan, options: &Options) {
+    log::set_level(options.log_level.unwrap_or(match plan.log.level {
+        LevelWord::Error => Level::Error,
+        LevelWord::Warn => Level::Warn,
+        LevelWord::Info => Level::Info,
+        LevelWord::Debug => Level::Debug,
+    }));
+    log::set_format(options.log_format.unwrap_or(match plan.log.format {
+        LogFormatWord::Text => Format::Text,
+        LogFormatWord::Json => Format::Json,
+    }));
+}
+
+async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failure> {
+    let reception = Reception::new(control.clone());
+    let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
+    let mut bound = control.bound();
+    bound.extend(admin);
+    for one in &bound {
+        event!(Level::Info, "listening", name = one.name, address = one.address);
+    }
+    if let Some(on_ready) = options.on_ready.take() {
+        on_ready(&bound);
+    }
+    let background = crate::upstreams::Background::start(control);
+    let start = |error: std::io::Error| Failure::Start(format!("signals: {error}"));
+    let mut signals = Signals::new().map_err(start)?;
+    let mut watch = Watch::new().map_err(start)?;
+    watch.set(&control.watched.borrow());
+    loop {
+        let reload = tokio::select! {
+            asked = signals.next() => match asked {
+                Asked::Drain | Asked::Interrupt => break,
+                Asked::ReopenLogs => {
+                    control.reopen_logs();
+                    continue;
+                }
+                Asked::Reload => {
+                    control.reopen_logs();
+                    true
+                }
+            },
+            () = watch.changed() => true,
+            () = control.reload_asked.notified() => true,
+            () = control.plan_changed.notified() => {
+                // Somebody put another Plan into use over the admin API.
+                let plan = control.plan();
+                follow(&reception, &plan, &options, &mut watch, control);
+                continue;
+            }
+            () = control.drain_asked.notified() => break,
+        };
+        if reload {
+            // What came of it is logged and shown by the admin API.
+            let _ = control.reload_now().await;
+            let plan = control.plan();
+            follow(&reception, &plan, &options, &mut watch, control);
+        }
+    }
+    drain(control, &mut signals).await;
+    drop(background);
+    Ok(())
+}
+
+/// Lets what is not a worker follow a new Plan.
+fn follow(
+    reception: &Reception,
+    plan: &Plan,
+    options: &Options,
+    watch: &mut Watch,
+    control: &Control,
+) {
+    speak(plan, options);
+    if let Err(error) = reception.follow(plan) {
+        event!(Level::Error, "the admin API stays where it was", error = error);
+    }
+    watch.set(&control.watched.borrow());
+}
+
+/// Lets connections end: what is under way is finished, idle connections are closed, and after
+/// `timeouts.drain` the rest is cut. A second interrupt cuts at once.
+async fn drain(control: &Rc<Control>, signals: &mut Signals) {
+    control.state.set(ServerState::Draining);
+    let timeouts = control.plan().timeouts.clone();
+    event!(
+        Level::Info,
+        "draining",
+        connections = control.all_seats.taken(),
+        within = timeouts.drain
+    );
+    let finished = async {
+        // Still accepting: load balancers need a moment to notice that /readyz has changed.
+        net::timer::sleep(timeouts.drain_delay.get()).await;
+        net::timer::within(timeouts.drain.get(), control.fleet.drain()).await.is_some()
+    };
+    tokio::pin!(finished);
+    let whole = loop {
+        tokio::select! {
+            whole = &mut finished => break whole,
+            asked = signals.next() => {
+                if asked == Asked::Interrupt {
+                    break false;
+                }
+            }
+        }
+    };
+    if whole {
+        event!(Level::Info, "drained");
+    } else {
+        event!(Level::Warn, "connections were cut off", connections = control.all_seats.taken());
+    }
+}

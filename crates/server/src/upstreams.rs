@@ -1,0 +1,58 @@
+//! The upstreams of the process, for the control thread: their upkeep and their standing.
+
+use std::sync::Arc;
+
+use admin::{ServerStatus, UpstreamStatus};
+use tokio::task::JoinHandle;
+use upstream::State;
+
+use crate::control::Control;
+
+/// Health checks and name resolution: they run as long as this lives.
+pub(crate) struct Background(JoinHandle<()>);
+
+impl Background {
+    pub(crate) fn start(control: &Control) -> Background {
+        let names = Arc::new(net::Names::system());
+        let upkeep = upstream::control::run(control.upstreams.clone(), names);
+        Background(tokio::task::spawn_local(upkeep))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How every upstream is doing, in the words of the admin API.
+pub(crate) fn status(control: &Control) -> Vec<UpstreamStatus> {
+    let upstreams = control.upstreams.status(&control.shared, control.fleet.len());
+    upstreams
+        .into_iter()
+        .map(|upstream| UpstreamStatus {
+            name: upstream.name,
+            balance: upstream.balance.to_owned(),
+            panic: upstream.panic,
+            servers: upstream.servers.into_iter().map(server).collect(),
+        })
+        .collect()
+}
+
+fn server(server: upstream::ServerStatus) -> ServerStatus {
+    let connections = &server.connections;
+    // A gauge summed over workers may be read between two of their writes.
+    let count = |gauge: i64| u64::try_from(gauge).unwrap_or_default();
+    let last_error =
+        (server.failures > 0).then(|| format!("{} failures in a row", server.failures));
+    ServerStatus {
+        address: server.address,
+        weight: server.weight,
+        backup: server.backup,
+        healthy: server.state == State::Healthy,
+        state: server.state.as_str().to_owned(),
+        in_flight: count(connections.active),
+        connections: count(connections.active + connections.idle) + connections.parked as u64,
+        last_error,
+    }
+}

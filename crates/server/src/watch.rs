@@ -1,0 +1,138 @@
+//! Notices when a configuration file has changed.
+//!
+//! Watches the folder and not the file: editors and `PUT /v1/config` replace a file by renaming
+//! another over it, which ends a watch on the file itself. A thread of its own waits for the kernel's
+//! events and hands them over; it lives as long as the process.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use inotify::{Inotify, WatchDescriptor, WatchMask, Watches};
+use telemetry::event;
+use telemetry::log::Level;
+use tokio::sync::mpsc;
+
+/// Changes that come together (an editor writes, renames, sets times) are one change.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Something happened to this name in the folder watched under that number.
+type Happened = (i32, Option<OsString>);
+
+/// Watches the folders of some files.
+pub(crate) struct Watch {
+    watches: Watches,
+    events: mpsc::UnboundedReceiver<Happened>,
+    folders: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
+    names: Vec<(PathBuf, Option<OsString>)>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> io::Result<Watch> {
+        let inotify = Inotify::init()?;
+        let watches = inotify.watches();
+        let (sender, events) = mpsc::unbounded_channel();
+        std::thread::Builder::new()
+            .name("file-watch".to_owned())
+            .spawn(move || hand_over(inotify, &sender))?;
+        Ok(Watch { watches, events, folders: BTreeMap::new(), names: Vec::new() })
+    }
+
+    /// Watches exactly these from now on: files by name, folders for whatever happens in them.
+    pub(crate) fn set(&mut self, paths: &[PathBuf]) {
+        for (_, (descriptor, _)) in std::mem::take(&mut self.folders) {
+            // The folder may be gone, and its watch with it.
+            let _ = self.watches.remove(descriptor);
+        }
+        self.names.clear();
+        let mask = WatchMask::CLOSE_WRITE
+            | WatchMask::MOVED_TO
+            | WatchMask::MOVED_FROM
+            | WatchMask::CREATE
+            | WatchMask::DELETE;
+        for path in paths {
+            let (folder, name) = if path.is_dir() {
+                (path.as_path(), None)
+            } else {
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+                (parent.unwrap_or(Path::new(".")), path.file_name().map(OsString::from))
+            };
+            match self.watches.add(folder, mask) {
+                Ok(descriptor) => {
+                    let id = descriptor.get_watch_descriptor_id();
+                    self.folders.insert(id, (descriptor, folder.to_owned()));
+                    self.names.push((folder.to_owned(), name));
+                }
+                Err(error) => {
+                    let folder = folder.display();
+                    event!(Level::Warn, "cannot watch", folder = folder, error = error);
+                }
+            }
+        }
+    }
+
+    /// Returns after one of the files has changed and then been left alone for a moment.
+    pub(crate) async fn changed(&mut self) {
+        loop {
+            match self.events.recv().await {
+                // Without its thread nothing can be watched any more; SIGHUP still reloads.
+                None => std::future::pending().await,
+                Some(happened) if self.concerns(&happened) => break,
+                Some(_) => {}
+            }
+        }
+        net::timer::sleep(SETTLE).await;
+        while self.events.try_recv().is_ok() {}
+    }
+
+    fn concerns(&self, (id, name): &Happened) -> bool {
+        let folder = self.folders.get(id).map(|(_, folder)| folder);
+        self.names.iter().any(|(watched, wanted)| {
+            Some(watched) == folder && (wanted.is_none() || wanted == name)
+        })
+    }
+}
+
+/// Waits for events until nobody wants them.
+fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<Happened>) {
+    let mut buffer = [0; 4096];
+    loop {
+        let events = match inotify.read_events_blocking(&mut buffer) {
+            Ok(events) => events,
+            Err(error) => {
+                event!(Level::Error, "files are no longer watched, SIGHUP reloads", error = error);
+                return;
+            }
+        };
+        for event in events {
+            let id = event.wd.get_watch_descriptor_id();
+            if sender.send((id, event.name.map(OsString::from))).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_replaced_is_noticed_and_its_neighbour_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        std::fs::write(&path, "one").unwrap();
+        net::worker::block_on_local(async {
+            let mut watch = Watch::new().unwrap();
+            watch.set(std::slice::from_ref(&path));
+            std::fs::write(folder.path().join("other"), "x").unwrap();
+            let quiet = net::timer::within(Duration::from_millis(50), watch.changed()).await;
+            assert!(quiet.is_none());
+            std::fs::write(folder.path().join("new"), "two").unwrap();
+            std::fs::rename(folder.path().join("new"), &path).unwrap();
+            watch.changed().await;
+        });
+    }
+}
