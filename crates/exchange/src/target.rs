@@ -17,6 +17,8 @@ pub struct Target {
     path_length: usize,
     /// The decoded, normalised path where it differs from the raw one.
     path: Option<Box<str>>,
+    /// The first path, where another one has replaced it: parameters of the route are parts of it.
+    routed: Option<Box<str>>,
 }
 
 /// The path cannot be read: an encoded NUL, broken percent-encoding, not UTF-8, or above the root.
@@ -32,7 +34,7 @@ impl Target {
 
     /// The target of `OPTIONS *` (RFC 9110 9.3.7).
     pub fn asterisk() -> Target {
-        Target { raw: Bytes::from_static(b"*"), path_length: 1, path: None }
+        Target { raw: Bytes::from_static(b"*"), path_length: 1, path: None, routed: None }
     }
 
     pub fn is_asterisk(&self) -> bool {
@@ -47,7 +49,7 @@ impl Target {
             // sent the raw path.
             other => Some(String::from_utf8_lossy(&other).into_owned().into_boxed_str()),
         };
-        Ok(Target { raw, path_length, path })
+        Ok(Target { raw, path_length, path, routed: None })
     }
 
     /// The path that routes and files see: decoded, without dot segments, beginning with `/`.
@@ -57,6 +59,11 @@ impl Target {
             // Checked when the target was made: a raw path that needs no normalising is ASCII.
             None => std::str::from_utf8(self.raw_path()).unwrap_or("/"),
         }
+    }
+
+    /// The path that the route was chosen by, whatever has become of it since.
+    pub fn routed_path(&self) -> &str {
+        self.routed.as_deref().unwrap_or_else(|| self.path())
     }
 
     /// The path as the client wrote it.
@@ -76,7 +83,7 @@ impl Target {
 
     /// Replaces path and query by another raw target.
     pub fn replace(&mut self, raw: impl Into<Bytes>) -> Result<(), BadPath> {
-        *self = Target::new(raw.into())?;
+        self.become_target(Target::new(raw.into())?);
         Ok(())
     }
 
@@ -85,8 +92,13 @@ impl Target {
         let mut raw = Vec::with_capacity(raw_path.len() + self.raw.len() - self.path_length);
         raw.extend_from_slice(raw_path);
         raw.extend_from_slice(&self.raw[self.path_length..]);
-        *self = Target::split_at(Bytes::from(raw), raw_path.len())?;
+        self.become_target(Target::split_at(Bytes::from(raw), raw_path.len())?);
         Ok(())
+    }
+
+    fn become_target(&mut self, other: Target) {
+        let routed = self.routed.take().unwrap_or_else(|| self.path().into());
+        *self = Target { routed: Some(routed), ..other };
     }
 }
 
@@ -110,6 +122,8 @@ mod tests {
         target.replace_path(b"/new").unwrap();
         assert_eq!(&target.raw()[..], b"/new?q");
         assert_eq!(target.path(), "/new");
+        target.replace(Bytes::from_static(b"/newer")).unwrap();
+        assert_eq!((target.path(), target.routed_path()), ("/newer", "/c."));
     }
 
     #[test]

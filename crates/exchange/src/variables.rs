@@ -95,9 +95,9 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::Method => Text::Slice(request.method.as_bytes()),
         Variable::Scheme => Text::Slice(request.scheme.as_str().as_bytes()),
         Variable::Path => Text::Slice(request.target.path().as_bytes()),
-        Variable::PathParam(name) => {
-            Text::Slice(request.params.get(request.target.path(), name).unwrap_or("").as_bytes())
-        }
+        Variable::PathParam(name) => Text::Slice(
+            request.params.get(request.target.routed_path(), name).unwrap_or("").as_bytes(),
+        ),
         Variable::Query(name) => query(request, name).next().map_or(Text::Slice(b""), Text::from),
         Variable::Header(name) => Text::Slice(request.headers.get(name).unwrap_or_default()),
         Variable::Cookie(name) => Text::Slice(cookies(request, name).next().unwrap_or_default()),
