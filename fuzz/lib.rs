@@ -6,3 +6,6 @@ pub mod wire;
 
 #[path = "../crates/config/tests/invariants.rs"]
 pub mod config;
+
+#[path = "../crates/router/tests/invariants.rs"]
+pub mod router;

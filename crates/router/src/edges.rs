@@ -2,9 +2,8 @@
 //!
 //! Owns one open-addressed hash table in a few flat arrays, so that a lookup touches one cache line per
 //! segment and 5 000 routes need no 5 000 small maps. Built once and never changed. The seed is fixed:
-//! who sends requests cannot put anything in, and at a quarter full the longest run is short.
+//! who sends requests cannot put anything in, and at half full runs are short.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
@@ -17,36 +16,35 @@ pub(crate) struct Edges {
     mask: usize,
 }
 
+/// 16 bytes, so that none lies on two cache lines.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// Part of the hash, to tell most strangers without reading their text.
-    tag: u32,
     from: u32,
     /// [`EMPTY`] in a free slot.
     to: u32,
     at: u32,
-    length: u32,
+    length: u16,
+    /// Part of the hash, to tell most strangers without reading their text.
+    tag: u16,
 }
 
 const EMPTY: u32 = u32::MAX;
 
 impl Edges {
-    pub(crate) fn new(edges: &HashMap<(u32, Box<[u8]>), u32>) -> Edges {
-        let size = (edges.len() * 4).next_power_of_two();
-        let empty = Slot { tag: 0, from: 0, to: EMPTY, at: 0, length: 0 };
+    /// Texts have to be shorter than 64 KiB; what is longer is never found.
+    pub(crate) fn new<'e>(edges: impl ExactSizeIterator<Item = (u32, &'e [u8], u32)>) -> Edges {
+        let size = (edges.len() * 2).next_power_of_two().max(2);
+        let empty = Slot { from: 0, to: EMPTY, at: 0, length: 0, tag: 0 };
         let mut built =
             Edges { slots: vec![empty; size].into(), text: Box::default(), mask: size - 1 };
         let mut text = Vec::new();
-        // In the order of the nodes, so that the same rules make the same table.
-        let mut sorted: Vec<_> = edges.iter().collect();
-        sorted.sort();
-        for ((from, segment), to) in sorted {
-            let (mut index, tag) = built.start(*from, segment);
+        for (from, segment, to) in edges {
+            let Ok(length) = u16::try_from(segment.len()) else { continue };
+            let (mut index, tag) = built.start(from, segment);
             while built.slots[index].to != EMPTY {
                 index = (index + 1) & built.mask;
             }
-            let (at, length) = (text.len() as u32, segment.len() as u32);
-            built.slots[index] = Slot { tag, from: *from, to: *to, at, length };
+            built.slots[index] = Slot { from, to, at: text.len() as u32, length, tag };
             text.extend_from_slice(segment);
         }
         built.text = text.into();
@@ -57,29 +55,30 @@ impl Edges {
     pub(crate) fn get(&self, from: u32, segment: &[u8]) -> Option<u32> {
         let (mut index, tag) = self.start(from, segment);
         loop {
-            let slot = &self.slots[index & self.mask];
+            // At least half of the slots are free, so this ends.
+            let slot = &self.slots[index];
             if slot.to == EMPTY {
                 return None;
             }
             if slot.tag == tag && slot.from == from && self.text(slot) == segment {
                 return Some(slot.to);
             }
-            index += 1;
+            index = (index + 1) & self.mask;
         }
     }
 
     #[inline]
     fn text(&self, slot: &Slot) -> &[u8] {
         let at = slot.at as usize;
-        &self.text[at..at + slot.length as usize]
+        &self.text[at..at + usize::from(slot.length)]
     }
 
     #[inline]
-    fn start(&self, from: u32, segment: &[u8]) -> (usize, u32) {
+    fn start(&self, from: u32, segment: &[u8]) -> (usize, u16) {
         let mut hasher = FixedState::with_seed(u64::from(from)).build_hasher();
         hasher.write(segment);
         let hash = hasher.finish();
-        (hash as usize & self.mask, (hash >> 32) as u32)
+        (hash as usize & self.mask, (hash >> 48) as u16)
     }
 }
 
@@ -93,20 +92,17 @@ mod tests {
         let mut map = HashMap::new();
         for from in 0..50u32 {
             for name in 0..20u32 {
-                map.insert(
-                    (from, format!("segment-{name}").into_bytes().into()),
-                    from * 100 + name,
-                );
+                map.insert((from, format!("segment-{name}").into_bytes()), from * 100 + name);
             }
         }
-        map.insert((7, Box::default()), 9999);
-        let edges = Edges::new(&map);
+        map.insert((7, Vec::new()), 9999);
+        let edges = Edges::new(map.iter().map(|((from, text), to)| (*from, &**text, *to)));
         for ((from, segment), to) in &map {
             assert_eq!(edges.get(*from, segment), Some(*to));
         }
         assert_eq!(edges.get(50, b"segment-1"), None);
         assert_eq!(edges.get(1, b"segment-20"), None);
         assert_eq!(edges.get(8, b""), None);
-        assert_eq!(Edges::new(&HashMap::new()).get(0, b"a"), None);
+        assert_eq!(Edges::new(std::iter::empty()).get(0, b"a"), None);
     }
 }

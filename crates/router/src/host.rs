@@ -37,23 +37,34 @@ pub(crate) fn normal<'a>(
     authority: &'a [u8],
     buffer: &'a mut [u8; HOST_BYTES],
 ) -> Option<&'a [u8]> {
+    trimmed(authority).map(|host| if is_lower(host) { host } else { lower(host, buffer) })
+}
+
+/// [`normal`] but for its case; at most [`HOST_BYTES`].
+#[inline]
+pub(crate) fn trimmed(authority: &[u8]) -> Option<&[u8]> {
     let end = match authority.first() {
         Some(b'[') => authority.iter().position(|byte| *byte == b']').map(|at| at + 1),
         _ => memchr::memchr(b':', authority),
     };
     let host = &authority[..end.unwrap_or(authority.len())];
     let host = host.strip_suffix(b".").unwrap_or(host);
-    if host.len() > HOST_BYTES {
-        return None;
+    (host.len() <= HOST_BYTES).then_some(host)
+}
+
+#[inline]
+pub(crate) fn is_lower(host: &[u8]) -> bool {
+    // Without an early end this is a few vector instructions.
+    !host.iter().fold(false, |upper, byte| upper | byte.is_ascii_uppercase())
+}
+
+/// A [`trimmed`] host in lower case.
+pub(crate) fn lower<'a>(host: &[u8], buffer: &'a mut [u8; HOST_BYTES]) -> &'a [u8] {
+    let lower = &mut buffer[..host.len().min(HOST_BYTES)];
+    for (place, byte) in lower.iter_mut().zip(host) {
+        *place = byte.to_ascii_lowercase();
     }
-    // Without an early end this is a few vector instructions, and copying is rare.
-    if !host.iter().fold(false, |upper, byte| upper | byte.is_ascii_uppercase()) {
-        return Some(host);
-    }
-    let lower = &mut buffer[..host.len()];
-    lower.copy_from_slice(host);
-    lower.make_ascii_lowercase();
-    Some(lower)
+    lower
 }
 
 impl FromStr for HostPattern {

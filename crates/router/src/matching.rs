@@ -35,6 +35,7 @@ settings::record! {
         /// Routes of a higher priority come first, whatever else they match.
         pub priority: i64 = 0 { in "-1000000"..=1000000 },
     }
+    short: path;
     check: check;
 }
 
@@ -121,6 +122,8 @@ mod tests {
         let many = node!({ "host": ["a.example"], "path": ["/x"], "methods": ["GET"] });
         assert_eq!(read(&many), Ok(one));
         assert_eq!(read(&node!(null)), Ok(Match::default()));
+        let short: Match = read(&node!({ "path": ["/a", "/b"] })).unwrap();
+        assert_eq!(read(&node!(["/a", "/b"])), Ok(short));
     }
 
     #[test]

@@ -50,21 +50,21 @@ fn mistake(router: &Router, rule: u32, rank: u32, by: u32) -> RouteMistake {
 fn coverer(router: &Router, rank: u32) -> Option<u32> {
     let search = Search { router, rank };
     let table = &*router.table;
-    let edges = &table.tree.edges;
+    let tree = &table.tree;
     let mut buckets = Vec::new();
     let mut below = |name: &str| {
         for (dot, _) in name.match_indices('.') {
-            buckets.extend(edges.get(HOSTS_BELOW, &name.as_bytes()[dot + 1..]));
+            buckets.extend(tree.host(HOSTS_BELOW, &name.as_bytes()[dot + 1..]));
         }
     };
     match router.host(rank) {
         Some(HostPattern::Exact(name)) => {
             below(name);
-            buckets.extend(edges.get(EXACT_HOSTS, name.as_bytes()));
+            buckets.extend(tree.host(EXACT_HOSTS, name.as_bytes()));
         }
         Some(HostPattern::Below(name)) => {
             below(name);
-            buckets.extend(edges.get(HOSTS_BELOW, name.as_bytes()));
+            buckets.extend(tree.host(HOSTS_BELOW, name.as_bytes()));
         }
         None => {}
     }
@@ -106,9 +106,7 @@ impl Search<'_> {
             Some((Segment::Rest(_), _)) => None,
             Some((part, others)) => {
                 let (same, any) = match part {
-                    Segment::Literal(text) => {
-                        (tree.edges.get(id, text.as_bytes()), !text.is_empty())
-                    }
+                    Segment::Literal(text) => (tree.literal(id, text.as_bytes()), !text.is_empty()),
                     _ => (None, true),
                 };
                 let any = Some(node.param).filter(|param| any && *param != NONE);
@@ -128,7 +126,7 @@ impl Search<'_> {
                 return Some(by);
             }
             let (segment, after) = rest.strip_prefix('/')?.split_once('/')?;
-            id = tree.edges.get(id, segment.as_bytes())?;
+            id = tree.literal(id, segment.as_bytes())?;
             rest = &rest[rest.len() - after.len() - 1..];
         }
     }
@@ -148,7 +146,7 @@ impl Search<'_> {
     }
 
     fn list(&self, ranks: List) -> Option<u32> {
-        let ranks = self.router.table.tree.ranks(ranks).iter().copied();
+        let ranks = self.router.table.tree.ranks(&ranks).iter().copied();
         ranks.take_while(|by| *by < self.rank).find(|by| self.covers(*by))
     }
 

@@ -88,6 +88,8 @@ pub(crate) struct Bucket {
     pub(crate) root: u32,
     /// The best rank in it.
     pub(crate) best: u32,
+    /// The best rank among the buckets of wider `*.` hosts: below it nobody has to look there.
+    pub(crate) best_wider: u32,
     /// Ranks of Ant patterns and expressions by their first segment, and of those without one.
     pub(crate) patterns: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
     pub(crate) other_patterns: Vec<u32>,
@@ -149,6 +151,20 @@ struct Making {
     names: Vec<Arc<[Box<str>]>>,
     names_known: HashMap<Vec<String>, u32>,
     patterns: Vec<PathPattern>,
+}
+
+/// Fills in [`Bucket::best_wider`] of a host's bucket.
+fn look_wider(tree: &Tree, buckets: &mut [Bucket], host: &HostPattern) {
+    let (node, name) = match host {
+        HostPattern::Exact(name) => (EXACT_HOSTS, name),
+        HostPattern::Below(name) => (HOSTS_BELOW, name),
+    };
+    let Some(bucket) = tree.host(node, name.as_bytes()) else { return };
+    let wider = name.match_indices('.').filter_map(|(dot, _)| {
+        let bucket = tree.host(HOSTS_BELOW, &name.as_bytes()[dot + 1..])?;
+        Some(buckets[bucket as usize].best)
+    });
+    buckets[bucket as usize].best_wider = wider.min().unwrap_or(NONE);
 }
 
 impl Making {
@@ -228,6 +244,13 @@ impl Making {
             let path = written.path.get(place.path_index as usize);
             entries.push(self.entry(place.rule, bucket, path, rank));
         }
+        let tree = self.growing.grown();
+        for place in &places {
+            let written = &rules[place.rule as usize].matches;
+            if let Some(host) = written.host.get(place.host_index as usize) {
+                look_wider(&tree, &mut self.buckets, host);
+            }
+        }
         let table = Table {
             rules,
             entries,
@@ -236,7 +259,7 @@ impl Making {
             any_host,
             has_exact_hosts,
             has_hosts_below,
-            tree: self.growing.grown(),
+            tree,
             methods: self.methods,
             listeners: self.listeners,
         };
@@ -259,6 +282,7 @@ impl Making {
         self.buckets.push(Bucket {
             root,
             best: NONE,
+            best_wider: NONE,
             patterns: HashMap::default(),
             other_patterns: Vec::new(),
         });

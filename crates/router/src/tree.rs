@@ -1,7 +1,8 @@
 //! The tree of segments that all hosts share.
 //!
 //! Owns its nodes: what ends at one, what takes the rest there, and the best rank below it, which lets
-//! a lookup skip every branch that can only lose. Knows ranks, not routes.
+//! a lookup skip every branch that can only lose. Knows ranks, not routes. Sized for the cache: a lookup
+//! touches one line per node, one per text, and nothing else.
 
 use std::collections::HashMap;
 
@@ -19,35 +20,43 @@ pub(crate) const HOSTS_BELOW: u32 = u32::MAX - 1;
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     nodes: Vec<Node>,
+    /// Lists of more than one rank: the length, then the ranks.
     lists: Vec<u32>,
-    pub(crate) edges: Edges,
+    /// The texts of only children.
+    text: Vec<u8>,
+    edges: Edges,
 }
 
+/// 32 bytes: two to a cache line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     /// The best rank at or below this node.
     pub(crate) best: u32,
     /// Where any segment leads, or [`NONE`].
     pub(crate) param: u32,
-    /// Are there edges with a text?
-    pub(crate) has_literals: bool,
     /// Ranks of the paths that end here.
     pub(crate) ends: List,
     /// Ranks of the paths whose `{*rest}` begins here.
     pub(crate) rests: List,
+    /// Where a text leads: [`NONE`] nowhere, [`MANY`] what the edges say, else an only child, whose
+    /// text is compared without hashing.
+    literal: u32,
+    text_at: u32,
+    text_length: u32,
 }
 
-/// Ranks, the best first.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct List {
-    at: u32,
-    length: u32,
-}
+const MANY: u32 = NONE - 1;
+
+/// Ranks, the best first: none ([`NONE`]), one (itself), or where a list begins ([`LISTED`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct List(u32);
+
+const LISTED: u32 = 1 << 31;
 
 impl List {
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
-        self.length == 0
+        self.0 == NONE
     }
 }
 
@@ -58,8 +67,35 @@ impl Tree {
     }
 
     #[inline]
-    pub(crate) fn ranks(&self, list: List) -> &[u32] {
-        &self.lists[list.at as usize..][..list.length as usize]
+    pub(crate) fn ranks<'a>(&'a self, list: &'a List) -> &'a [u32] {
+        match list.0 {
+            NONE => &[],
+            at if at & LISTED == 0 => std::slice::from_ref(&list.0),
+            at => {
+                let at = (at & !LISTED) as usize;
+                &self.lists[at + 1..][..self.lists[at] as usize]
+            }
+        }
+    }
+
+    /// Where a text leads from a node.
+    #[inline]
+    pub(crate) fn literal(&self, id: u32, segment: &[u8]) -> Option<u32> {
+        let node = self.node(id);
+        match node.literal {
+            NONE => None,
+            MANY => self.edges.get(id, segment),
+            child => {
+                let text = &self.text[node.text_at as usize..][..node.text_length as usize];
+                (text == segment).then_some(child)
+            }
+        }
+    }
+
+    /// What a host leads to from one of the host nodes.
+    #[inline]
+    pub(crate) fn host(&self, node: u32, host: &[u8]) -> Option<u32> {
+        self.edges.get(node, host)
     }
 }
 
@@ -73,20 +109,13 @@ pub(crate) struct Growing {
 struct Young {
     best: u32,
     param: u32,
-    has_literals: bool,
     ends: Vec<u32>,
     rests: Vec<u32>,
 }
 
 impl Growing {
     pub(crate) fn add_node(&mut self) -> u32 {
-        let young = Young {
-            best: NONE,
-            param: NONE,
-            has_literals: false,
-            ends: Vec::new(),
-            rests: Vec::new(),
-        };
+        let young = Young { best: NONE, param: NONE, ends: Vec::new(), rests: Vec::new() };
         self.nodes.push(young);
         self.nodes.len() as u32 - 1
     }
@@ -131,7 +160,6 @@ impl Growing {
             return *child;
         }
         let child = self.add_node();
-        self.nodes[id as usize].has_literals = true;
         self.edges.insert(key, child);
         child
     }
@@ -145,20 +173,53 @@ impl Growing {
     }
 
     pub(crate) fn grown(self) -> Tree {
+        // In the order of the nodes, so that the same rules make the same table.
+        let mut edges: Vec<_> =
+            self.edges.iter().map(|((from, text), to)| (*from, &**text, *to)).collect();
+        edges.sort_unstable();
         let mut lists = Vec::new();
-        let mut list = |ranks: Vec<u32>| {
-            let at = lists.len() as u32;
-            lists.extend_from_slice(&ranks);
-            List { at, length: ranks.len() as u32 }
+        let mut nodes: Vec<Node> = self.nodes.iter().map(|young| young.grown(&mut lists)).collect();
+        let (mut only, mut many, mut text) = (Vec::new(), Vec::new(), Vec::new());
+        for siblings in edges.chunk_by(|one, other| one.0 == other.0) {
+            match siblings {
+                [edge] if edge.0 < HOSTS_BELOW => only.push(*edge),
+                siblings => many.extend_from_slice(siblings),
+            }
+        }
+        for (from, segment, to) in only {
+            let node = &mut nodes[from as usize];
+            node.literal = to;
+            (node.text_at, node.text_length) = (text.len() as u32, segment.len() as u32);
+            text.extend_from_slice(segment);
+        }
+        for (from, ..) in many.iter().filter(|(from, ..)| *from < HOSTS_BELOW) {
+            nodes[*from as usize].literal = MANY;
+        }
+        Tree { nodes, lists, text, edges: Edges::new(many.into_iter()) }
+    }
+}
+
+impl Young {
+    fn grown(&self, lists: &mut Vec<u32>) -> Node {
+        let mut list = |ranks: &[u32]| match ranks {
+            [] => List(NONE),
+            [rank] => List(*rank),
+            ranks => {
+                let at = lists.len() as u32;
+                lists.push(ranks.len() as u32);
+                lists.extend_from_slice(ranks);
+                List(at | LISTED)
+            }
         };
-        let nodes = self.nodes.into_iter().map(|young| Node {
-            best: young.best,
-            param: young.param,
-            has_literals: young.has_literals,
-            ends: list(young.ends),
-            rests: list(young.rests),
-        });
-        let nodes = nodes.collect();
-        Tree { nodes, lists, edges: Edges::new(&self.edges) }
+        let (ends, rests) = (list(&self.ends), list(&self.rests));
+        Node {
+            best: self.best,
+            param: self.param,
+            ends,
+            rests,
+            literal: NONE,
+            text_at: 0,
+            text_length: 0,
+        }
     }
 }

@@ -122,7 +122,7 @@ fn shown(request: &Request) -> String {
 fn rule(at: usize, choices: &mut Choices<'_>) -> Rule {
     let mut matches = Match::default();
     for _ in 0..choices.below(3) {
-        let host: HostPattern = choices.of(HOSTS).parse().unwrap();
+        let host: HostPattern = choices.of(HOSTS).parse().expect("valid");
         matches.host.0.push(host);
     }
     for _ in 0..[1, 1, 1, 2, 0][choices.below(5)] {
@@ -145,13 +145,13 @@ fn rule(at: usize, choices: &mut Choices<'_>) -> Rule {
 }
 
 fn condition(node: settings::Node) -> Condition {
-    settings::read(&node).unwrap()
+    settings::read(&node).expect("valid")
 }
 
 fn pattern(choices: &mut Choices<'_>) -> PathPattern {
     match choices.below(8) {
-        0 => PathPattern::Ant(choices.of(ANTS).parse().unwrap()),
-        1 => PathPattern::Regex(choices.of(EXPRESSIONS).parse().unwrap()),
+        0 => PathPattern::Ant(choices.of(ANTS).parse().expect("valid")),
+        1 => PathPattern::Regex(choices.of(EXPRESSIONS).parse().expect("valid")),
         _ => {
             let mut text = String::new();
             for _ in 0..choices.below(4) {
@@ -167,7 +167,7 @@ fn pattern(choices: &mut Choices<'_>) -> PathPattern {
                 _ if text.is_empty() => "/",
                 _ => "",
             };
-            PathPattern::Segments(text.parse().unwrap())
+            PathPattern::Segments(text.parse().expect("valid"))
         }
     }
 }
@@ -186,7 +186,7 @@ fn request(choices: &mut Choices<'_>) -> Request {
         path.push('/');
     }
     let method = Method::from_bytes(choices.of(ASKED_METHODS).as_bytes());
-    let mut request = Request::made_up(method, Target::new(path.into()).unwrap(), headers);
+    let mut request = Request::made_up(method, Target::new(path.into()).expect("there"), headers);
     let mut facts = (*request.facts).clone();
     facts.listener = choices.of(ASKED_LISTENERS).into();
     request.facts = facts.into();
@@ -271,8 +271,8 @@ const NO_HOST: u8 = 9;
 fn host_fits(pattern: &HostPattern, request: &Request) -> (u8, usize) {
     let host = String::from_utf8_lossy(request.authority()).to_lowercase();
     let host = match host.starts_with('[') {
-        true => &host[..=host.find(']').unwrap()],
-        false => host.split(':').next().unwrap(),
+        true => &host[..=host.find(']').expect("there")],
+        false => host.split(':').next().expect("there"),
     };
     let host = host.trim_end_matches('.');
     match pattern.to_string().strip_prefix('*') {
