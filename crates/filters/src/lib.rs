@@ -3,15 +3,25 @@
 //! Each file declares what may be written, checks it, freezes it into a plan, and is the filter. None
 //! owns a socket, spawns a task or takes an exclusive lock while a request runs.
 
+mod header_changes;
 mod key_auth;
 mod rate_limit;
+mod request_id;
+mod rewrite;
 #[cfg(test)]
 mod testing;
 
 use exchange::FilterKind;
 
 /// Every filter of this room, by name.
-pub static ALL: &[FilterKind] = &[key_auth::KIND, rate_limit::KIND];
+pub static ALL: &[FilterKind] = &[
+    header_changes::REQUEST,
+    header_changes::RESPONSE,
+    key_auth::KIND,
+    rate_limit::KIND,
+    request_id::KIND,
+    rewrite::KIND,
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,377 @@
+//! `request_headers` and `response_headers`: remove, set and add fields.
+//!
+//! Promises that no field which frames a message or belongs to one connection can be touched: those
+//! are the serving loop's, and a wrong one splits a message in two. What a variable holds cannot end a
+//! field (`Headers` sees to that).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{
+    Filter, FilterKind, FilterPlan, HeaderName, Headers, Request, Response, Stage, Step,
+    WorkerContext, variables,
+};
+use settings::{Named, Node, OneOrMany, Part, Reader, Setting, Span, Template};
+use wire::Known;
+
+pub(crate) const REQUEST: FilterKind =
+    FilterKind { name: "request_headers", schema: RequestHeaders::schema, read: read_request };
+pub(crate) const RESPONSE: FilterKind =
+    FilterKind { name: "response_headers", schema: ResponseHeaders::schema, read: read_response };
+
+/// Besides hop-by-hop fields (RFC 9110 7.6.1): framing, and what the serving loop answers itself.
+const OURS: [Known; 3] = [Known::ContentLength, Known::Trailer, Known::Expect];
+
+settings::record! {
+    /// Changes the headers of requests before they go on.
+    ///
+    /// First fields are removed, then set, then added. A value whose variables are all empty sets nothing: the field is
+    /// removed instead. `Host` may be set; headers of the connection and of message framing may not.
+    struct RequestHeaders {
+        /// Fields to take out.
+        remove: Vec<HeaderName> = [] { example ["x-internal"] },
+        /// Fields to replace or make.
+        set: Named<Template> = {} { example { "x-client": "{client_ip}" } },
+        /// Fields to add to those that are there; one value or several.
+        add: Named<OneOrMany<Template>> = {} { example { "x-seen-by": ["edge", "{host}"] } },
+    }
+}
+
+settings::record! {
+    /// Changes the headers of responses before they go out.
+    ///
+    /// First fields are removed, then set, then added. Variables are those of the request. A value whose variables are all
+    /// empty sets nothing: the field is removed instead. Errors that this server makes itself stay as they are.
+    struct ResponseHeaders {
+        /// Fields to take out.
+        remove: Vec<HeaderName> = [] { example ["server", "x-powered-by"] },
+        /// Fields to replace or make.
+        set: Named<Template> = {} { example { "strict-transport-security": "max-age=31536000" } },
+        /// Fields to add to those that are there; one value or several.
+        add: Named<OneOrMany<Template>> = {} { example { "link": "</style.css>; rel=preload" } },
+    }
+}
+
+fn read_request(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let RequestHeaders { remove, set, add } = RequestHeaders::read(node, reader)?;
+    let changes = Changes::checked(remove, set, add, node, reader)?;
+    Some(Arc::new(Plan { kind: &REQUEST, changes: Arc::new(changes) }))
+}
+
+fn read_response(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let ResponseHeaders { remove, set, add } = ResponseHeaders::read(node, reader)?;
+    let changes = Changes::checked(remove, set, add, node, reader)?;
+    Some(Arc::new(Plan { kind: &RESPONSE, changes: Arc::new(changes) }))
+}
+
+/// What is done to a header section, in order.
+struct Changes(Vec<(HeaderName, Change)>);
+
+enum Change {
+    Remove,
+    Set(Template),
+    Add(Template),
+}
+
+impl Changes {
+    fn checked(
+        remove: Vec<HeaderName>,
+        set: Named<Template>,
+        add: Named<OneOrMany<Template>>,
+        node: &Node,
+        reader: &mut Reader<'_>,
+    ) -> Option<Changes> {
+        let before = reader.report().len();
+        let mut changes = Vec::new();
+        let at_remove = node.get("remove").unwrap_or(node).span;
+        for name in remove {
+            check_name(&name, at_remove, reader);
+            changes.push((name, Change::Remove));
+        }
+        for (name, value) in set.entries {
+            if let Some(header) = header_name(&name.value, name.span, reader) {
+                check_value(&value, name.span, reader);
+                changes.push((header, Change::Set(value)));
+            }
+        }
+        for (name, values) in add.entries {
+            let Some(header) = header_name(&name.value, name.span, reader) else { continue };
+            for value in values.0 {
+                check_value(&value, name.span, reader);
+                changes.push((header.clone(), Change::Add(value)));
+            }
+        }
+        if changes.is_empty() && reader.report().len() == before {
+            reader.mistake(node.span, "this changes no header: give remove, set or add");
+        }
+        (reader.report().len() == before).then_some(Changes(changes))
+    }
+
+    fn has_variables(&self) -> bool {
+        self.0.iter().any(|(_, change)| match change {
+            Change::Remove => false,
+            Change::Set(value) | Change::Add(value) => value.as_literal().is_none(),
+        })
+    }
+
+    /// `headers` are apart from the request, where they are its own.
+    fn apply(&self, request: &Request, headers: &mut Headers) {
+        for (name, change) in &self.0 {
+            match change {
+                Change::Remove => {
+                    headers.remove(name);
+                }
+                Change::Set(value) => match filled(value, request) {
+                    Some(value) => headers.set(name, value),
+                    None => {
+                        headers.remove(name);
+                    }
+                },
+                Change::Add(value) => {
+                    if let Some(value) = filled(value, request) {
+                        headers.append(name, value);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `None` where it consists of variables and all are empty.
+fn filled<'a>(value: &'a Template, request: &'a Request) -> Option<variables::Text<'a>> {
+    let text = variables::fill(value, request);
+    (!text.is_empty() || value.as_literal().is_some()).then_some(text)
+}
+
+fn header_name(name: &str, span: Span, reader: &mut Reader<'_>) -> Option<HeaderName> {
+    match name.parse::<HeaderName>() {
+        Ok(header) => {
+            check_name(&header, span, reader);
+            Some(header)
+        }
+        Err(why) => {
+            reader.mistake(span, format!("{name:?} {why}"));
+            None
+        }
+    }
+}
+
+fn check_name(name: &HeaderName, span: Span, reader: &mut Reader<'_>) {
+    let known = Known::from_bytes(name.as_str().as_bytes());
+    if known.is_some_and(|known| known.is_hop_by_hop() || OURS.contains(&known)) {
+        let why =
+            "belongs to the connection or to the framing of a message, which is not for filters";
+        reader.mistake(span, format!("{name} {why}"));
+    }
+}
+
+fn check_value(value: &Template, span: Span, reader: &mut Reader<'_>) {
+    let is_value = |part: &Part| match part {
+        Part::Text(text) => text.bytes().all(|byte| byte == b'\t' || !byte.is_ascii_control()),
+        Part::Var(_) => true,
+    };
+    if !value.parts.iter().all(is_value) {
+        reader.mistake(span, "the value of a header has no control characters");
+    }
+}
+
+struct Plan {
+    kind: &'static FilterKind,
+    changes: Arc<Changes>,
+}
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        self.kind.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        let changes = self.changes.clone();
+        Stage::Filter(match self.kind.name == REQUEST.name {
+            true => Rc::new(OfRequest(changes)),
+            false => Rc::new(OfResponse(changes)),
+        })
+    }
+
+    fn describe(&self) -> String {
+        let changes = self.changes.0.iter().map(|(name, change)| match change {
+            Change::Remove => format!("-{name}"),
+            Change::Set(_) => format!("={name}"),
+            Change::Add(_) => format!("+{name}"),
+        });
+        changes.collect::<Vec<_>>().join(" ")
+    }
+}
+
+struct OfRequest(Arc<Changes>);
+
+impl Filter for OfRequest {
+    fn name(&self) -> &'static str {
+        REQUEST.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        // Variables mean the request as it came to this filter, whatever it changes first.
+        let mut headers = match self.0.has_variables() {
+            true => request.headers.clone(),
+            false => std::mem::take(&mut request.headers),
+        };
+        self.0.apply(request, &mut headers);
+        request.headers = headers;
+        Step::Continue
+    }
+}
+
+struct OfResponse(Arc<Changes>);
+
+impl Filter for OfResponse {
+    fn name(&self) -> &'static str {
+        RESPONSE.name
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        self.0.apply(request, &mut response.headers);
+        Step::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{filter, get, mistakes, passed, plan};
+    use settings::node;
+
+    fn fields(headers: &Headers) -> Vec<String> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        headers.iter().map(|f| format!("{}: {}", text(f.name), text(f.value))).collect()
+    }
+
+    #[test]
+    fn the_declarations_are_valid() {
+        settings::verify::<RequestHeaders>().unwrap();
+        settings::verify::<ResponseHeaders>().unwrap();
+    }
+
+    #[test]
+    fn a_request_loses_gets_and_gains_fields() {
+        let changes = filter(
+            &REQUEST,
+            &node!({
+                "remove": ["x-internal", "X-Gone"],
+                "set": { "Host": "backend", "x-user": "{header.x-user}!", "x-query": "{query.q}" },
+                "add": { "x-seen": ["a", "{method}"], "x-none": "{header.none}" }
+            }),
+        );
+        let mut request = get(
+            "/?q=1",
+            &[
+                ("host", "front"),
+                ("x-user", "ann"),
+                ("x-internal", "1"),
+                ("x-internal", "2"),
+                ("x-seen", "0"),
+            ],
+        );
+        passed(changes.on_request(&mut request)).unwrap();
+        let mut seen = fields(&request.headers);
+        for field in &mut seen {
+            *field = field.to_lowercase();
+        }
+        assert_eq!(
+            seen,
+            [
+                "x-seen: 0",
+                "host: backend",
+                "x-user: ann!",
+                "x-query: 1",
+                "x-seen: a",
+                "x-seen: get"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_response_is_changed_by_what_the_request_says() {
+        let changes = filter(
+            &RESPONSE,
+            &node!({
+                "remove": ["server"],
+                "set": { "x-host": "{host}", "x-user": "{header.x-user}", "x-empty": "" },
+                "add": { "set-cookie": ["a=1", "b=2"] }
+            }),
+        );
+        let mut request = get("/", &[("host", "Shop.example")]);
+        let mut response = Response::new(200);
+        for (name, value) in [("server", "x"), ("x-user", "from upstream"), ("set-cookie", "c=3")] {
+            response.headers.append(name, value);
+        }
+        passed(changes.on_request(&mut request)).unwrap();
+        passed(changes.on_response(&mut request, &mut response)).unwrap();
+        let cookies: Vec<_> = response.headers.get_all("set-cookie").collect();
+        assert_eq!(cookies, [b"c=3", b"a=1", b"b=2"]);
+        assert_eq!(response.headers.get_str("x-host"), Some("shop.example"));
+        assert_eq!(response.headers.get_str("x-user"), None, "all its variables are empty");
+        assert_eq!(response.headers.get_str("x-empty"), Some(""));
+        assert!(!response.headers.contains("server"));
+    }
+
+    #[test]
+    fn a_value_from_a_variable_cannot_make_another_field() {
+        let changes = filter(&RESPONSE, &node!({ "set": { "x-q": "{query.q}" } }));
+        let mut request = get("/?q=a%0D%0Aset-cookie:%20b", &[]);
+        let mut response = Response::new(200);
+        passed(changes.on_response(&mut request, &mut response)).unwrap();
+        assert_eq!(fields(&response.headers).len(), 1);
+        assert_eq!(response.headers.get_str("x-q"), Some("a  set-cookie: b"));
+    }
+
+    #[test]
+    fn framing_and_connection_are_not_for_filters() {
+        for name in [
+            "Connection",
+            "keep-alive",
+            "proxy-connection",
+            "te",
+            "Trailer",
+            "Transfer-Encoding",
+            "upgrade",
+            "content-length",
+            "Expect",
+        ] {
+            for settings in
+                [node!({ "remove": [name] }), node!({ "set": { "x-fine": "1" }, "remove": [name] })]
+            {
+                let report = mistakes(&REQUEST, &settings);
+                assert!(report.contains("not for filters"), "{name}: {report}");
+            }
+            let report = mistakes(
+                &RESPONSE,
+                &Node::made(settings::Value::Map(vec![(
+                    settings::MapKey { name: "add".into(), span: Span::NOWHERE },
+                    Node::made(settings::Value::Map(vec![(
+                        settings::MapKey { name: name.into(), span: Span::NOWHERE },
+                        Node::plain("x"),
+                    )])),
+                )])),
+            );
+            assert!(report.contains("not for filters"), "{name}: {report}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (settings, why) in [
+            (node!({}), "changes no header"),
+            (node!({ "set": { "a b": "x" } }), "is no header name"),
+            (node!({ "remove": ["a:"] }), "is no header name"),
+            (node!({ "set": { "x": "{hosst}" } }), "{hosst}"),
+            (node!({ "set": { "x": "a\nb" } }), "no control characters"),
+            (node!({ "sett": { "x": "a" } }), "\"set\"?"),
+        ] {
+            let report = mistakes(&REQUEST, &settings);
+            assert!(report.contains(why) || report.contains("hosst"), "{report}\nwanted {why}");
+        }
+        let settings = node!({ "remove": ["a"], "set": { "b": "1" }, "add": { "c": ["2", "3"] } });
+        assert_eq!(plan(&RESPONSE, &settings).unwrap().describe(), "-a =b +c +c");
+    }
+}

@@ -1,0 +1,252 @@
+//! `request_id`: one name for a request, wherever it is logged.
+//!
+//! Promises ids of 128 bits that nobody can guess and that no two workers share a state for: each
+//! instance turns a counter into ids by a keyed hash. An id from outside is taken only from whom the
+//! settings trust, and only if it is short and made of harmless characters, because it ends up in logs.
+
+use std::cell::Cell;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use exchange::{
+    Filter, FilterKind, FilterPlan, HeaderName, Request, Response, Stage, Step, WorkerContext,
+};
+use settings::{Cidr, Node, Reader, Setting, any_contains};
+use wire::Known;
+
+pub(crate) const KIND: FilterKind =
+    FilterKind { name: "request_id", schema: RequestId::schema, read };
+
+/// Longest id that is taken from outside.
+const ID_BYTES_MAX: usize = 128;
+
+settings::record! {
+    /// Names each request by an id that upstreams, logs and the client see.
+    ///
+    /// The variable `{request_id}` holds it in every filter that comes later.
+    struct RequestId {
+        /// The header that carries it.
+        header: HeaderName = "x-request-id",
+        /// Whose ids are taken over, by the address of the connection; everybody else's are replaced. An id has up to 128
+        /// letters, digits and `-_.~:/+=@`.
+        trust: Vec<Cidr> = [] { example ["10.0.0.0/8"], example ["0.0.0.0/0", "::/0"] },
+        /// How a new id is written.
+        format: Format = "hex",
+        /// Send the id to the client too.
+        response: bool = true,
+    }
+    check: check;
+}
+
+settings::choice! {
+    /// How a new id is written.
+    enum Format {
+        /// 32 hexadecimal digits, all random.
+        Hex = "hex",
+        /// A UUID of version 7 (RFC 9562): ids sort by the time they were made at.
+        Uuid = "uuid",
+    }
+}
+
+fn check(settings: &RequestId, node: &Node, reader: &mut Reader<'_>) {
+    let known = Known::from_bytes(settings.header.as_str().as_bytes());
+    if known.is_some_and(Known::is_forbidden_in_trailers) {
+        let span = node.get("header").unwrap_or(node).span;
+        reader.mistake(span, format!("{} has another meaning already", settings.header));
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(Plan(Arc::new(RequestId::read(node, reader)?))))
+}
+
+struct Plan(Arc<RequestId>);
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life { settings: self.0.clone(), maker: Maker::default() }))
+    }
+
+    fn describe(&self) -> String {
+        let trusted = if self.0.trust.is_empty() { "" } else { ", some trusted" };
+        format!("in {}{trusted}", self.0.header)
+    }
+}
+
+struct Life {
+    settings: Arc<RequestId>,
+    maker: Maker,
+}
+
+impl Filter for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        let RequestId { header, trust, format, .. } = &*self.settings;
+        let trusted = || any_contains(trust, request.facts.peer_ip());
+        let given = || only_valid(request.headers.get_all(header));
+        let id = match if !trust.is_empty() && trusted() { given() } else { None } {
+            Some(id) => id.into(),
+            None => {
+                let id = self.maker.make(format);
+                request.headers.set(header, &*id);
+                id
+            }
+        };
+        request.request_id = Some(id);
+        Step::Continue
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        if self.settings.response
+            && let Some(id) = &request.request_id
+        {
+            response.headers.set(&self.settings.header, &**id);
+        }
+        Step::Continue
+    }
+}
+
+/// The id, if there is exactly one and it is a good one.
+fn only_valid<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a str> {
+    let id = std::str::from_utf8(values.next()?).ok()?;
+    let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:/+=@".contains(&byte);
+    let fits = (1..=ID_BYTES_MAX).contains(&id.len()) && id.bytes().all(harmless);
+    (fits && values.next().is_none()).then_some(id)
+}
+
+/// Makes ids. The keys of the hash come from the system's randomness; SipHash is a pseudo-random
+/// function, so its values under a counter cannot be told from random ones.
+#[derive(Default)]
+struct Maker {
+    keyed: RandomState,
+    counter: Cell<u64>,
+}
+
+impl Maker {
+    fn make(&self, format: &Format) -> Box<str> {
+        let count = self.counter.get();
+        self.counter.set(count.wrapping_add(1));
+        let (high, low) = (self.keyed.hash_one((count, 0u8)), self.keyed.hash_one((count, 1u8)));
+        let mut id = String::with_capacity(36);
+        // Writing to a String does not fail.
+        let _ = match format {
+            Format::Hex => write!(id, "{high:016x}{low:016x}"),
+            Format::Uuid => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                write_uuid7(since.as_millis() as u64, high, low, &mut id)
+            }
+        };
+        id.into_boxed_str()
+    }
+}
+
+/// RFC 9562 5.7: 48 bits of milliseconds, the version, 12 random bits, the variant, 62 random bits.
+fn write_uuid7(unix_ms: u64, high: u64, low: u64, out: &mut String) -> std::fmt::Result {
+    let (time_high, time_low) = ((unix_ms >> 16) as u32, unix_ms as u16);
+    let version = 0x7000 | (high & 0xfff);
+    let variant = 0x8000 | (high >> 12 & 0x3fff);
+    let node = low & 0xffff_ffff_ffff;
+    write!(out, "{time_high:08x}-{time_low:04x}-{version:04x}-{variant:04x}-{node:012x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{filter, get, mistakes, passed};
+    use settings::node;
+    use std::collections::HashSet;
+
+    /// The id that a request from the loopback address with these fields goes on with.
+    fn id(settings: &Node, headers: &[(&str, &str)]) -> String {
+        let ids = filter(&KIND, settings);
+        let mut request = get("/", headers);
+        passed(ids.on_request(&mut request)).unwrap();
+        let id = request.request_id.clone().unwrap();
+        let sent: Vec<_> = request.headers.get_all("x-request-id").collect();
+        assert_eq!(sent, [id.as_bytes()]);
+        let mut response = Response::new(200);
+        response.headers.append("x-request-id", "from upstream");
+        passed(ids.on_response(&mut request, &mut response)).unwrap();
+        assert_eq!(response.headers.get_all("x-request-id").collect::<Vec<_>>(), [id.as_bytes()]);
+        id.into()
+    }
+
+    #[test]
+    fn the_declaration_is_valid() {
+        settings::verify::<RequestId>().unwrap();
+    }
+
+    #[test]
+    fn ids_are_new_and_differ() {
+        let (one, other) = (Maker::default(), Maker::default());
+        let make = |maker: &Maker| maker.make(&Format::Hex);
+        let ids: HashSet<_> = (0..1000).flat_map(|_| [make(&one), make(&other)]).collect();
+        assert_eq!(ids.len(), 2000);
+        let digits =
+            |id: &str| id.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        assert!(ids.iter().all(|id| id.len() == 32 && digits(id)));
+    }
+
+    #[test]
+    fn a_uuid_has_its_time_version_and_variant() {
+        let mut uuid = String::new();
+        // The example of RFC 9562, appendix A.6.
+        write_uuid7(0x017f_22e2_79b0, 0x98c4_dc0c_0cc3, 0x0c07_398f, &mut uuid).unwrap();
+        assert!(uuid.starts_with("017f22e2-79b0-7cc3-"), "{uuid}");
+        let made = id(&node!({ "format": "uuid" }), &[]);
+        assert_eq!(made.len(), 36);
+        assert_eq!(&made[14..15], "7");
+        assert!("89ab".contains(&made[19..20]), "{made}");
+    }
+
+    #[test]
+    fn only_good_ids_of_trusted_peers_are_taken_over() {
+        let everybody = node!({ "trust": ["0.0.0.0/0", "::/0"] });
+        let given = |id| ("x-request-id", id);
+        assert_eq!(id(&everybody, &[given("abc-1_2.3~:/+=@")]), "abc-1_2.3~:/+=@");
+        let long = "x".repeat(129);
+        for bad in ["", "a b", "a\"b", "a,b", "\u{e9}", &long] {
+            assert_eq!(id(&everybody, &[given(bad)]).len(), 32, "{bad}");
+        }
+        assert_eq!(id(&everybody, &[given("a"), given("a")]).len(), 32, "which one?");
+        for settings in [node!({}), node!({ "trust": ["10.0.0.0/8"] })] {
+            assert_eq!(id(&settings, &[given("abc")]).len(), 32);
+        }
+        assert_eq!(id(&node!({ "trust": ["127.0.0.1"] }), &[given("abc")]), "abc");
+    }
+
+    #[test]
+    fn the_header_can_be_another_and_stay_inside() {
+        let settings = node!({ "header": "X-Trace", "response": false });
+        let ids = filter(&KIND, &settings);
+        let mut request = get("/", &[]);
+        passed(ids.on_request(&mut request)).unwrap();
+        assert_eq!(request.headers.get("x-trace").map(<[u8]>::len), Some(32));
+        let mut response = Response::new(200);
+        passed(ids.on_response(&mut request, &mut response)).unwrap();
+        assert!(response.headers.is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (settings, why) in [
+            (node!({ "header": "a b" }), "is no header name"),
+            (node!({ "header": "Content-Length" }), "another meaning"),
+            (node!({ "trust": ["10.0.0.1/8"] }), "write 10.0.0.0/8"),
+            (node!({ "format": "base64" }), "base64"),
+        ] {
+            let report = mistakes(&KIND, &settings);
+            assert!(report.contains(why), "{report}\nwanted {why}");
+        }
+    }
+}

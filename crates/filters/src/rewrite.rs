@@ -1,0 +1,328 @@
+//! `rewrite`: another path for what comes behind this filter.
+//!
+//! Works on the normal form of the path (`wire::target`), so that no spelling of a path escapes a rewrite,
+//! and puts the result into normal form again before anybody sees it: what an upstream is sent has no
+//! dot segment, wherever its parts came from. The query stays. Route parameters keep the text they
+//! matched.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{
+    Fault, Filter, FilterKind, FilterPlan, Request, Stage, Step, WorkerContext, variables,
+};
+use settings::{Node, Part, Reader, Regex, Setting, Template};
+use wire::target::{encode_path, normalize};
+
+pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrite::schema, read };
+
+/// Longest target that may come out; a request line could not be longer either.
+const TARGET_BYTES_MAX: usize = 64 * 1024;
+
+settings::record! {
+    /// Changes the path before the request goes on.
+    ///
+    /// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays the one that was
+    /// chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template` stands alone. The query stays. A result that
+    /// is no path is answered 400.
+    struct Rewrite {
+        /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`, not off `/apis`.
+        strip_prefix: Option<String> { example "/api" },
+        /// What to put in front.
+        add_prefix: Option<String> { example "/v2" },
+        /// The whole new path. It may have a query of its own, which comes before the one of the request.
+        template: Option<Template> { example "/items/{path.id}", example "/search?q={path.word}" },
+        /// A replacement of what a regular expression finds first.
+        regex: Option<Replacement>,
+    }
+    check: check;
+}
+
+settings::record! {
+    /// What is found and what takes its place.
+    struct Replacement {
+        /// A regular expression over the decoded path; `^` and `$` are its ends.
+        pattern: Regex { example "^/user/([0-9]+)$" },
+        /// What takes the place of what was found; `$1` and `${name}` are its groups.
+        replace: String { example "/users/$1" },
+    }
+}
+
+fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
+    let at = |key: &str| node.get(key).unwrap_or(node).span;
+    let Rewrite { strip_prefix, add_prefix, template, regex } = settings;
+    let parts = strip_prefix.is_some() || add_prefix.is_some() || regex.is_some();
+    if !parts && template.is_none() {
+        let what = "strip_prefix, add_prefix, regex or template";
+        reader.mistake(node.span, format!("this rewrites nothing: give {what}"));
+    }
+    if parts && template.is_some() {
+        reader.mistake(at("template"), "a template is the whole path: it stands alone");
+    }
+    for (key, prefix) in [("strip_prefix", strip_prefix), ("add_prefix", add_prefix)] {
+        let Some(prefix) = prefix else { continue };
+        let is_normal = matches!(normalize(prefix.as_bytes()), Ok(Cow::Borrowed(_)));
+        if !prefix.starts_with('/') || prefix.contains(['?', '#']) || !is_normal {
+            let why =
+                "is no prefix: it begins with / and is decoded, without dot segments and query";
+            reader.mistake(at(key), format!("{prefix:?} {why}"));
+        }
+    }
+    if let Some(template) = template
+        && !matches!(template.parts.first(), Some(Part::Text(text)) if text.starts_with('/'))
+    {
+        reader.mistake(at("template"), "a path begins with /");
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(Plan(Arc::new(Rewrite::read(node, reader)?))))
+}
+
+struct Plan(Arc<Rewrite>);
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life(self.0.clone())))
+    }
+
+    fn describe(&self) -> String {
+        let Rewrite { strip_prefix, add_prefix, template, regex } = &*self.0;
+        let regex =
+            regex.as_ref().map(|regex| format!("{} → {}", regex.pattern.as_str(), regex.replace));
+        let words = [
+            template.as_ref().map(|template| format!("to {template}")),
+            strip_prefix.as_ref().map(|prefix| format!("strip {prefix}")),
+            regex,
+            add_prefix.as_ref().map(|prefix| format!("add {prefix}")),
+        ];
+        words.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+struct Life(Arc<Rewrite>);
+
+impl Filter for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        if request.target.is_asterisk() {
+            return Step::Continue;
+        }
+        match self.rewritten(request) {
+            Ok(None) => Step::Continue,
+            Ok(Some(raw)) => match request.target.replace(raw) {
+                Ok(()) => Step::Continue,
+                Err(_) => Step::Fail(bad_path()),
+            },
+            Err(fault) => Step::Fail(fault),
+        }
+    }
+}
+
+fn bad_path() -> Fault {
+    Fault::client(400, "invalid_target", "the rewritten path is none")
+}
+
+impl Life {
+    /// The new target; `None` where nothing changes.
+    fn rewritten(&self, request: &Request) -> Result<Option<Vec<u8>>, Fault> {
+        let (path, own_query) = match &self.0.template {
+            Some(template) => {
+                let mut url = variables::fill_url(template, request);
+                let query = url.iter().position(|byte| *byte == b'?').map(|at| {
+                    let query = url.split_off(at);
+                    query[1..].to_vec()
+                });
+                (url, query)
+            }
+            None => match self.changed(request) {
+                Some(path) => (path, None),
+                None => return Ok(None),
+            },
+        };
+        let mut raw = Vec::with_capacity(path.len() + 16);
+        match normalize(&path) {
+            Ok(path) if path.starts_with(b"/") => encode_path(&path, &mut raw),
+            _ => return Err(bad_path()),
+        }
+        for query in [own_query.as_deref(), request.target.query()].into_iter().flatten() {
+            raw.push(if raw.contains(&b'?') { b'&' } else { b'?' });
+            raw.extend_from_slice(query);
+        }
+        if raw.len() > TARGET_BYTES_MAX { Err(bad_path()) } else { Ok(Some(raw)) }
+    }
+
+    /// The path, encoded, after prefixes and expression; `None` where none of them applies.
+    fn changed(&self, request: &Request) -> Option<Vec<u8>> {
+        let Rewrite { strip_prefix, add_prefix, regex, .. } = &*self.0;
+        // It was normalised when it was received, so this cannot fail.
+        let before = normalize(request.target.raw_path()).ok()?;
+        let mut path = before.clone();
+        if let Some(rest) = strip_prefix.as_ref().and_then(|prefix| stripped(&path, prefix)) {
+            path = Cow::Owned(rest);
+        }
+        if let Some(Replacement { pattern, replace }) = regex
+            && let Ok(text) = std::str::from_utf8(&path)
+            && let Cow::Owned(replaced) = pattern.replace(text, replace.as_str())
+        {
+            path = Cow::Owned(replaced.into_bytes());
+        }
+        if let Some(prefix) = add_prefix {
+            path = Cow::Owned([prefix.trim_end_matches('/').as_bytes(), &path].concat());
+        }
+        if path == before {
+            return None;
+        }
+        let mut encoded = Vec::with_capacity(path.len());
+        encode_path(&path, &mut encoded);
+        Some(encoded)
+    }
+}
+
+/// The path without its prefix, where it begins with those segments.
+fn stripped(path: &[u8], prefix: &str) -> Option<Vec<u8>> {
+    let rest = path.strip_prefix(prefix.trim_end_matches('/').as_bytes())?;
+    match rest.first() {
+        None => Some(b"/".to_vec()),
+        Some(b'/') => Some(rest.to_vec()),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{filter, get, mistakes, passed, plan};
+    use exchange::Params;
+    use settings::node;
+
+    fn rewritten(settings: &Node, target: &str) -> Result<String, u16> {
+        let mut request = get(target, &[("x-user", "a/../b?c#d"), ("x-up", "..")]);
+        let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
+        let from = target.find("ID").unwrap_or(0) as u32;
+        request.params = Params::new(names, &[(from, from + 2)]);
+        let rewrite = filter(&KIND, settings);
+        passed(rewrite.on_request(&mut request)).map_err(|fault| fault.status)?;
+        Ok(String::from_utf8(request.target.raw().to_vec()).unwrap())
+    }
+
+    #[test]
+    fn the_declaration_is_valid() {
+        settings::verify::<Rewrite>().unwrap();
+    }
+
+    #[test]
+    fn a_prefix_is_stripped_by_segments() {
+        for prefix in ["/api", "/api/"] {
+            let settings = node!({ "strip_prefix": prefix });
+            for (before, after) in [
+                ("/api/x/y?q=1", "/x/y?q=1"),
+                ("/api", "/"),
+                ("/api?q", "/?q"),
+                ("/api/", "/"),
+                ("/apis/x", "/apis/x"),
+                ("/x/api/y", "/x/api/y"),
+                ("/%61pi/x", "/x"),
+                ("/y/../api/x", "/x"),
+                ("/api/a%20b%2Fc%25", "/a%20b%2Fc%25"),
+                ("/api/%E9", "/%E9"),
+                ("/api//evil", "/evil"),
+            ] {
+                assert_eq!(rewritten(&settings, before).as_deref(), Ok(after), "{before}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_added() {
+        for prefix in ["/v2", "/v2/"] {
+            let settings = node!({ "add_prefix": prefix });
+            assert_eq!(rewritten(&settings, "/x?q").as_deref(), Ok("/v2/x?q"));
+            assert_eq!(rewritten(&settings, "/").as_deref(), Ok("/v2/"));
+        }
+        let both = node!({ "strip_prefix": "/api", "add_prefix": "/v2" });
+        assert_eq!(rewritten(&both, "/api/x").as_deref(), Ok("/v2/x"));
+    }
+
+    #[test]
+    fn an_expression_replaces_what_it_finds() {
+        let settings = node!({
+            "regex": { "pattern": "^/user/([0-9]+)(?P<rest>/.*)?$", "replace": "/users/$1/of${rest}" },
+            "add_prefix": "/v1"
+        });
+        for (before, after) in [
+            ("/user/7", "/v1/users/7/of"),
+            ("/user/7/a%20b?q", "/v1/users/7/of/a%20b?q"),
+            ("/user/x", "/v1/user/x"),
+        ] {
+            assert_eq!(rewritten(&settings, before).as_deref(), Ok(after), "{before}");
+        }
+        let away = node!({ "regex": { "pattern": "^/+", "replace": "" } });
+        assert_eq!(rewritten(&away, "/x"), Err(400), "no path");
+        let query = node!({ "regex": { "pattern": "x", "replace": "y?z" } });
+        assert_eq!(rewritten(&query, "/x?q").as_deref(), Ok("/y%3Fz?q"));
+    }
+
+    #[test]
+    fn a_template_is_the_whole_path() {
+        for (template, before, after) in [
+            ("/items/{path.id}", "/a/ID?q=1", Ok("/items/ID?q=1")),
+            ("/find?word={path.id}", "/a/ID?q=1", Ok("/find?word=ID&q=1")),
+            ("/find?word={path.id}", "/a/ID", Ok("/find?word=ID")),
+            ("/u/{header.x-user}", "/", Ok("/u/a%2F..%2Fb%3Fc%23d")),
+            ("/u/{header.x-up}/x", "/", Ok("/x")),
+            ("/u/{query.q}", "/?q=%2e%2e%2fx", Ok("/u/..%2Fx?q=%2e%2e%2fx")),
+            ("/u/{query.q}", "/?q=%00", Err(400)),
+        ] {
+            let after = after.map(str::to_owned);
+            assert_eq!(rewritten(&node!({ "template": template }), before), after, "{template}");
+        }
+    }
+
+    #[test]
+    fn parameters_keep_their_text_behind_a_rewrite() {
+        let mut request = get("/long/prefix/ID", &[]);
+        let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
+        request.params = Params::new(names, &[(13, 15)]);
+        for settings in [node!({ "strip_prefix": "/long" }), node!({ "template": "/x/{path.id}" })]
+        {
+            passed(filter(&KIND, &settings).on_request(&mut request)).unwrap();
+        }
+        assert_eq!(request.target.path(), "/x/ID");
+    }
+
+    #[test]
+    fn the_asterisk_is_no_path() {
+        let mut request = get("/", &[]);
+        request.target = exchange::Target::asterisk();
+        passed(filter(&KIND, &node!({ "add_prefix": "/v2" })).on_request(&mut request)).unwrap();
+        assert!(request.target.is_asterisk());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (settings, why) in [
+            (node!({}), "rewrites nothing"),
+            (node!({ "template": "/x", "add_prefix": "/y" }), "stands alone"),
+            (node!({ "template": "{path}" }), "begins with /"),
+            (node!({ "add_prefix": "v2" }), "is no prefix"),
+            (node!({ "strip_prefix": "/a/../b" }), "is no prefix"),
+            (node!({ "strip_prefix": "/a?b" }), "is no prefix"),
+            (node!({ "regex": { "pattern": "(", "replace": "" } }), "unclosed group"),
+            (node!({ "regex": { "pattern": "x" } }), "\"replace\" is missing"),
+        ] {
+            let report = mistakes(&KIND, &settings);
+            assert!(report.contains(why), "{report}\nwanted {why}");
+        }
+        let settings = node!({ "strip_prefix": "/api", "add_prefix": "/v2" });
+        assert_eq!(plan(&KIND, &settings).unwrap().describe(), "strip /api, add /v2");
+    }
+}
