@@ -52,6 +52,11 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
     let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
+    // Before anybody is told that we listen: a signal or a change that answers it must not be missed.
+    let start = |error: std::io::Error| Failure::Start(format!("signals: {error}"));
+    let mut signals = Signals::new().map_err(start)?;
+    let mut watch = Watch::new().map_err(start)?;
+    watch.set(&control.watched.borrow());
     for one in &bound {
         event!(Level::Info, "listening", name = one.name, address = one.address);
     }
@@ -59,10 +64,6 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
         on_ready(&bound);
     }
     let background = crate::upstreams::Background::start(control);
-    let start = |error: std::io::Error| Failure::Start(format!("signals: {error}"));
-    let mut signals = Signals::new().map_err(start)?;
-    let mut watch = Watch::new().map_err(start)?;
-    watch.set(&control.watched.borrow());
     loop {
         let reload = tokio::select! {
             asked = signals.next() => match asked {
