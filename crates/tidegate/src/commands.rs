@@ -1,0 +1,119 @@
+//! The command line: one file for each command, and the text above them all.
+
+mod check;
+mod completions;
+mod ctl;
+mod demo;
+mod explain;
+mod files;
+mod proxy;
+mod schema;
+mod up;
+mod version;
+
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use settings::Address;
+
+use crate::failure::Failure;
+
+/// The configuration that is meant when none is named.
+const DEFAULT_FILE: &str = "tidegate.yaml";
+
+/// One server for the whole way from the socket to your code: it accepts, protects, routes,
+/// answers, serves files and proxies, from one configuration.
+#[derive(Debug, Parser)]
+#[command(
+    name = "tidegate",
+    version,
+    propagate_version = false,
+    after_help = "New here? `tidegate demo` needs no files and says what to try.\n\
+                  Errors go to standard error. Exit codes: 0 done, 1 failed while running, \
+                  2 wrong usage or configuration."
+)]
+pub(crate) struct Tidegate {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(demo::Demo),
+    Up(up::Up),
+    Check(check::Check),
+    Explain(explain::Explain),
+    Schema(schema::SchemaOf),
+    Proxy(proxy::Proxy),
+    Files(files::Files),
+    Ctl(ctl::Ctl),
+    Version(version::Version),
+    Completions(completions::Completions),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self {
+            Command::Demo(command) => command.run(),
+            Command::Up(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::Explain(command) => command.run(),
+            Command::Schema(command) => command.run(),
+            Command::Proxy(command) => command.run(),
+            Command::Files(command) => command.run(),
+            Command::Ctl(command) => command.run(),
+            Command::Version(command) => command.run(),
+            Command::Completions(command) => command.run(),
+        }
+    }
+}
+
+/// Reads a configuration to look at it.
+fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
+    match config::load(source, &config::process_environment, &config::Kinds::all()) {
+        Ok(loaded) => Ok(loaded.plan),
+        Err(report) => Err(Failure::Mistakes(report.render())),
+    }
+}
+
+/// An address as an argument; the error is a whole sentence.
+fn address(typed: &str) -> Result<Address, String> {
+    typed.parse().map_err(|why| format!("\"{typed}\" {why}"))
+}
+
+/// A text that stands in a configuration for itself: `${` would be an environment variable.
+fn literal(text: &str) -> String {
+    text.replace("${", "$${")
+}
+
+/// The mistakes of a configuration that we wrote ourselves: none.
+#[cfg(test)]
+pub(crate) fn mistakes(text: &str) -> String {
+    match load(&config::TextSource::new("ours", text)) {
+        Ok(_) => String::new(),
+        Err(failure) => format!("{failure:?}\n{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Tidegate;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Tidegate::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_argument_has_its_help() {
+        for command in Tidegate::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(!help.is_empty(), "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+}

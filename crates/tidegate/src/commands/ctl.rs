@@ -1,0 +1,136 @@
+//! `tidegate ctl`: talk to a running server.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::ctl::{Client, Place, find, overview};
+use crate::failure::Failure;
+use crate::output::print;
+
+const EXAMPLES: &str = "\
+Every server has an admin API on a Unix socket, which whoever runs it may open. When one server runs
+on this machine it is meant; otherwise say which with --admin, or TIDEGATE_ADMIN. Over TCP the API
+wants the token of `admin.token`.
+
+Examples:
+  tidegate ctl status
+  tidegate ctl reload --wait
+  tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
+
+/// Talk to a running server
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Ctl {
+    /// Where its admin API answers: HOST:PORT, http://HOST:PORT or unix:/path [env: TIDEGATE_ADMIN]
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    admin: Option<Place>,
+
+    /// A file that holds the token; without it TIDEGATE_TOKEN is used, if set
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Show what it serves and how it is
+    Status {
+        /// Print the answers of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Read the configuration again
+    Reload {
+        /// Return when the new configuration serves, or say why it does not (exit code 1)
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Finish what is under way, take nothing new, and end
+    Drain,
+}
+
+impl Ctl {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let client = Client::new(find(place(self.admin)?)?, token(self.token_file)?);
+        match self.what {
+            What::Status { json } => status(&client, json),
+            What::Reload { wait: true } => reload(&client),
+            What::Reload { wait: false } => {
+                client.ask("POST", "/v1/reload")?;
+                print("asked for a reload; `reload --wait` says how it ends\n")
+            }
+            What::Drain => {
+                client.ask("POST", "/v1/drain")?;
+                print("draining\n")
+            }
+        }
+    }
+}
+
+fn status(client: &Client, json: bool) -> Result<(), Failure> {
+    let ask = |target| client.ask("GET", target);
+    let mut status = ask("/v1/status")?;
+    let workers = ask("/v1/workers")?;
+    let upstreams = ask("/v1/upstreams")?;
+    if !json {
+        return print(&overview(&status, &workers, &upstreams));
+    }
+    status["workers"] = workers["workers"].clone();
+    status["upstreams"] = upstreams["upstreams"].clone();
+    print(&format!("{status:#}\n"))
+}
+
+fn reload(client: &Client) -> Result<(), Failure> {
+    let applied = client.ask("POST", "/v1/reload?wait")?;
+    let version = applied["version"].as_str().unwrap_or_default();
+    let mut said = format!("serving configuration {version}\n");
+    for change in applied["changes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        said.push_str(&format!("  {change}\n"));
+    }
+    print(&said)
+}
+
+fn place(argument: Option<Place>) -> Result<Option<Place>, Failure> {
+    if argument.is_some() {
+        return Ok(argument);
+    }
+    match variable("TIDEGATE_ADMIN")? {
+        None => Ok(None),
+        Some(typed) => match typed.parse() {
+            Ok(place) => Ok(Some(place)),
+            Err(why) => Err(Failure::Wrong(format!("TIDEGATE_ADMIN: {why}"))),
+        },
+    }
+}
+
+fn token(file: Option<PathBuf>) -> Result<Option<String>, Failure> {
+    let (token, origin) = match file {
+        None => (variable("TIDEGATE_TOKEN")?, "TIDEGATE_TOKEN".to_owned()),
+        Some(file) => {
+            let shown = file.display().to_string();
+            let read = std::fs::read_to_string(&file)
+                .map_err(|error| Failure::Wrong(format!("cannot read {shown}: {error}")))?;
+            (Some(read.trim_end().to_owned()), shown)
+        }
+    };
+    match token {
+        // It becomes part of a header field.
+        Some(token) if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) => {
+            Err(Failure::Wrong(format!("{origin} holds no token: it is one word of ASCII")))
+        }
+        token => Ok(token),
+    }
+}
+
+/// An environment variable that says something.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(value) if value.is_empty() => Ok(None),
+        Ok(value) => Ok(Some(value)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(error) => Err(Failure::Wrong(format!("{name}: {error}"))),
+    }
+}

@@ -1,0 +1,106 @@
+//! `tidegate explain [FILE] METHOD URL`: which way a request would go.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use admin::Question;
+use config::FileSource;
+
+use super::up::exists;
+use crate::failure::Failure;
+use crate::output::print;
+
+const ARGUMENTS: &str = "\
+Arguments:
+  [FILE]  The configuration [default: tidegate.yaml]
+  METHOD  A method, such as GET
+  URL     A URL, or a path";
+
+const EXAMPLES: &str = "\
+Nothing is sent: the configuration is asked. A running server answers the same at POST /v1/explain.
+
+Examples:
+  tidegate explain GET http://shop.example.com/api/catalog/7
+  tidegate explain site.yaml POST http://127.0.0.1:8080/orders -H 'content-type: application/json'
+  tidegate explain GET /admin --client-ip 10.1.2.3 --listener web";
+
+const USAGE: &str = "a request is described by its METHOD and its URL, perhaps after a FILE\n\n\
+    For example: tidegate explain GET http://127.0.0.1:8080/";
+
+/// Say which route a request takes, why not the others, and which filters in which order
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = format!("{ARGUMENTS}\n\n{EXAMPLES}"),
+    override_usage = "tidegate explain [OPTIONS] [FILE] METHOD URL"
+)]
+pub(crate) struct Explain {
+    /// The configuration, a method and a URL
+    // The one that may be left out comes first, which clap has no words for.
+    #[arg(value_name = "WORD", hide = true)]
+    words: Vec<String>,
+
+    /// A header field of the request; may be given several times
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
+    headers: Vec<(String, String)>,
+
+    /// Who asks; nobody in particular without it
+    #[arg(long, value_name = "IP")]
+    client_ip: Option<IpAddr>,
+
+    /// The listener it arrives at; without it the one whose port the URL names, or any
+    #[arg(long, value_name = "NAME")]
+    listener: Option<String>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+impl Explain {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let (file, method, url) = match <[String; 3]>::try_from(self.words) {
+            Ok([file, method, url]) => (file, method, url),
+            Err(words) => match <[String; 2]>::try_from(words) {
+                Ok([method, url]) => (super::DEFAULT_FILE.to_owned(), method, url),
+                Err(_) => return Err(Failure::Wrong(USAGE.to_owned())),
+            },
+        };
+        let file = PathBuf::from(file);
+        exists(&file)?;
+        let plan = super::load(&FileSource::new(file))?;
+        let question = Question {
+            method,
+            url,
+            headers: self.headers,
+            client_ip: self.client_ip,
+            listener: self.listener,
+        };
+        let explanation = server::explain(&plan, &question).map_err(Failure::Wrong)?;
+        match self.json {
+            true => print(&format!("{:#}\n", explanation.json)),
+            false => print(&format!("{}\n", explanation.text.trim_end())),
+        }
+    }
+}
+
+/// As curl has it: `name: value`, the space is not part of the value.
+fn field(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once(':') {
+        Some((name, value)) if wire::token::is_token(name.as_bytes()) => {
+            Ok((name.to_owned(), value.trim().to_owned()))
+        }
+        _ => Err("a header field is written NAME: VALUE".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn header_fields() {
+        assert_eq!(field("x-a: b: c "), Ok(("x-a".to_owned(), "b: c".to_owned())));
+        assert_eq!(field("x-a:"), Ok(("x-a".to_owned(), String::new())));
+        assert!(field("x-a").is_err() && field("x a: b").is_err() && field(": b").is_err());
+    }
+}

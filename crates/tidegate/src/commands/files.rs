@@ -1,0 +1,89 @@
+//! `tidegate files DIR`: serve a folder, without a configuration.
+
+use std::path::PathBuf;
+
+use config::TextSource;
+use serde_json::json;
+use server::Bound;
+use settings::Address;
+
+use crate::failure::Failure;
+use crate::serving::{ServingOptions, serve, url};
+
+const EXAMPLES: &str = "\
+Hidden files are not served, and links cannot lead out of the folder. For error pages, several
+folders or headers, write a configuration: see examples/static-site.yaml.
+
+Examples:
+  tidegate files .
+  tidegate files ./dist --spa index.html
+  tidegate files /srv/share --listing --bind :8000";
+
+/// Serve a folder
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Files {
+    /// The folder
+    dir: PathBuf,
+
+    /// Where to listen: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = super::address)]
+    bind: Address,
+
+    /// Show what is in folders that have no index.html
+    #[arg(long)]
+    listing: bool,
+
+    /// Answer with this file of the folder where there is none, for single-page applications
+    #[arg(long, value_name = "FILE")]
+    spa: Option<String>,
+
+    #[command(flatten)]
+    serving: ServingOptions,
+}
+
+impl Files {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let shown = self.dir.display().to_string();
+        let dir = std::fs::canonicalize(&self.dir)
+            .map_err(|error| Failure::Wrong(format!("cannot serve {shown}: {error}")))?;
+        if !dir.is_dir() {
+            return Err(Failure::Wrong(format!("{shown} is not a folder")));
+        }
+        let Some(root) = dir.to_str() else {
+            return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));
+        };
+        let text = configuration(root, &self.bind, self.listing, self.spa.as_deref());
+        let told = move |bound: &[Bound]| format!("serving {shown} on {}\n", url(bound, "files"));
+        serve(TextSource::new("tidegate files", &text), self.serving, told)
+    }
+}
+
+/// JSON, which every reader of YAML reads, and which quotes whatever a path may hold.
+fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -> String {
+    let mut files = json!({ "root": super::literal(root), "listing": listing });
+    if let Some(spa) = spa {
+        files["spa"] = json!(super::literal(spa));
+    }
+    json!({
+        "listeners": { "files": { "bind": bind.to_string() } },
+        "routes": [{ "name": "files", "match": { "path": "/{*file}" }, "handler": { "files": files } }],
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::configuration;
+    use crate::commands::mistakes;
+
+    #[test]
+    fn any_folder_can_be_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let odd = dir.path().join("it's ${HERE}: \"{*x}\"");
+        std::fs::create_dir(&odd).unwrap();
+        let text =
+            configuration(odd.to_str().unwrap(), &":8080".parse().unwrap(), true, Some("a.html"));
+        assert_eq!(mistakes(&text), "");
+    }
+}

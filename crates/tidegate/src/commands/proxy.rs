@@ -1,0 +1,124 @@
+//! `tidegate proxy FROM TO`: a reverse proxy in one line, without a configuration.
+
+use config::TextSource;
+use serde_json::json;
+use server::Bound;
+use settings::{Address, Host};
+
+use crate::failure::Failure;
+use crate::serving::{ServingOptions, serve, url};
+
+const EXAMPLES: &str = "\
+Requests go on with X-Forwarded-For, -Proto and -Host; WebSocket and other upgrades pass through.
+For several servers, health checks, routes or filters, write a configuration: see
+examples/gateway.yaml.
+
+Examples:
+  tidegate proxy :8080 http://127.0.0.1:3000
+  tidegate proxy 127.0.0.1:8080 http://app.internal
+  tidegate proxy :8080 unix:/run/app.sock";
+
+/// Send everything that arrives at one address to another
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Proxy {
+    /// Where to listen: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
+    #[arg(value_parser = super::address)]
+    from: Address,
+
+    /// The server to ask: http://HOST[:PORT], HOST:PORT or unix:/path
+    #[arg(value_parser = target)]
+    to: Address,
+
+    #[command(flatten)]
+    serving: ServingOptions,
+}
+
+impl Proxy {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let to = self.to.to_string();
+        let text = configuration(&self.from, &self.to);
+        let told = move |bound: &[Bound]| format!("{} -> {to}\n", url(bound, "proxy"));
+        serve(TextSource::new("tidegate proxy", &text), self.serving, told)
+    }
+}
+
+/// The address in a URL, as far as a URL can be one.
+fn target(typed: &str) -> Result<Address, String> {
+    let lower = typed.to_ascii_lowercase();
+    if lower.starts_with("https://") {
+        return Err("TLS to upstreams comes later; for now name a server that speaks http".into());
+    }
+    let Some(rest) = lower.strip_prefix("http://") else {
+        return super::address(typed);
+    };
+    // The length is the same in lower case: only ASCII was changed.
+    let rest = &typed[typed.len() - rest.len()..];
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() || authority.contains(['?', '#', '@']) {
+        return Err(format!(
+            "\"{typed}\" has more than a host and a port; to change paths use `tidegate up` with \
+             the filter `rewrite`"
+        ));
+    }
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    match has_port {
+        true => super::address(authority),
+        false => super::address(&format!("{authority}:80")),
+    }
+}
+
+/// JSON, which every reader of YAML reads.
+fn configuration(from: &Address, to: &Address) -> String {
+    // A server with a name usually serves several, and knows its own. One at a bare address is most
+    // often the application itself, which builds its links from what the client said.
+    let named = matches!(to, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
+    json!({
+        "listeners": { "proxy": { "bind": from.to_string() } },
+        "upstreams": { "target": {
+            "servers": [super::literal(&to.to_string())],
+            "host": if named { "server" } else { "preserve" },
+        } },
+        "routes": [{
+            "name": "proxy",
+            "match": { "path": "/{*rest}" },
+            "handler": { "upstream": "target" },
+        }],
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{configuration, target};
+    use crate::commands::mistakes;
+
+    #[test]
+    fn targets() {
+        let reads = |typed: &str| target(typed).map(|address| address.to_string());
+        assert_eq!(reads("http://127.0.0.1:3000").as_deref(), Ok("127.0.0.1:3000"));
+        assert_eq!(reads("HTTP://App.Internal/").as_deref(), Ok("app.internal:80"));
+        assert_eq!(reads("http://[::1]").as_deref(), Ok("[::1]:80"));
+        assert_eq!(reads("127.0.0.1:3000").as_deref(), Ok("127.0.0.1:3000"));
+        assert_eq!(reads("unix:/run/App.sock").as_deref(), Ok("unix:/run/App.sock"));
+        for (typed, why) in [
+            ("https://a", "TLS to upstreams comes later"),
+            ("http://a/api", "more than a host and a port"),
+            ("http://me@a", "more than a host and a port"),
+            ("http://a:x", "port"),
+            ("ftp://a", "scheme"),
+            ("a", "no port"),
+        ] {
+            let error = reads(typed).unwrap_err();
+            assert!(error.contains(why), "{typed}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_right() {
+        for to in ["http://127.0.0.1:3000", "http://app.internal", "unix:/run/a b.sock"] {
+            let text = configuration(&":0".parse().unwrap(), &target(to).unwrap());
+            assert_eq!(mistakes(&text), "");
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Talking to a running server: finding it, asking it, showing what it said.
+
+mod client;
+mod locate;
+mod status;
+
+pub(crate) use client::Client;
+pub(crate) use locate::{Place, find};
+pub(crate) use status::overview;

@@ -1,0 +1,159 @@
+//! What `ctl status` shows: the server at a glance, as tables, from the JSON of the admin API.
+
+use serde_json::Value;
+
+use crate::output::columns;
+
+/// The answers of `/v1/status`, `/v1/workers` and `/v1/upstreams` as a page.
+pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value) -> String {
+    let mut out = format!(
+        "tidegate {} is {} as process {} for {}\n",
+        text(status, "build").trim_start_matches("tidegate "),
+        text(status, "state"),
+        text(status, "pid"),
+        span(status["uptime_s"].as_u64().unwrap_or(0)),
+    );
+    out.push_str(&format!("configuration {}{}\n", text(status, "config_version"), reload(status)));
+    section(&mut out, listeners(status));
+    section(&mut out, worker_rows(workers));
+    section(&mut out, server_rows(upstreams));
+    out
+}
+
+/// A table under its heads; nothing when it has no rows.
+fn section<const N: usize>(out: &mut String, rows: Vec<[String; N]>) {
+    if rows.len() > 1 {
+        out.push('\n');
+        out.push_str(&columns(&rows, 0));
+    }
+}
+
+fn heads<const N: usize>(heads: [&str; N]) -> Vec<[String; N]> {
+    vec![heads.map(str::to_owned)]
+}
+
+fn reload(status: &Value) -> String {
+    let last = &status["last_reload"];
+    match (last["ok"].as_bool(), last["mistakes"].as_array()) {
+        (Some(true), _) => format!(", reloaded at {}", text(last, "at")),
+        (Some(false), Some(mistakes)) => {
+            let lines = mistakes.iter().filter_map(Value::as_str);
+            let list: String = lines.map(|mistake| format!("\n  {mistake}")).collect();
+            format!("; the reload at {} was refused:{list}", text(last, "at"))
+        }
+        _ => String::new(),
+    }
+}
+
+fn listeners(status: &Value) -> Vec<[String; 2]> {
+    let mut rows = heads(["LISTENER", "ADDRESS"]);
+    rows.extend(list(status, "listeners").map(|row| [text(row, "name"), text(row, "address")]));
+    rows
+}
+
+fn worker_rows(workers: &Value) -> Vec<[String; 9]> {
+    let mut rows =
+        heads(["WORKER", "CONNECTIONS", "IDLE", "IN FLIGHT", "2xx", "3xx", "4xx", "5xx", "CORE"]);
+    rows.extend(list(workers, "workers").map(|row| {
+        let responses = &row["responses"];
+        [
+            text(row, "index"),
+            text(&row["connections"], "active"),
+            text(&row["connections"], "idle"),
+            text(row, "in_flight"),
+            text(responses, "2xx"),
+            text(responses, "3xx"),
+            text(responses, "4xx"),
+            text(responses, "5xx"),
+            text(row, "cpu"),
+        ]
+    }));
+    rows
+}
+
+fn server_rows(upstreams: &Value) -> Vec<[String; 7]> {
+    let mut rows =
+        heads(["UPSTREAM", "SERVER", "STATE", "WEIGHT", "IN FLIGHT", "CONNECTIONS", "LAST ERROR"]);
+    for upstream in list(upstreams, "upstreams") {
+        let panic = upstream["panic"] == true;
+        for server in list(upstream, "servers") {
+            let backup = if server["backup"] == true { " (backup)" } else { "" };
+            let all = if panic { " (all are used)" } else { "" };
+            rows.push([
+                text(upstream, "name"),
+                text(server, "address"),
+                format!("{}{backup}{all}", text(server, "state")),
+                text(server, "weight"),
+                text(server, "in_flight"),
+                text(server, "connections"),
+                text(server, "last_error"),
+            ]);
+        }
+    }
+    rows
+}
+
+fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
+    value[member].as_array().into_iter().flatten()
+}
+
+/// A member as it is shown: `-` when it is not there. Another version of the server may not have it.
+fn text(value: &Value, member: &str) -> String {
+    match &value[member] {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn span(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match seconds {
+        86_400.. => format!("{days}d {hours}h"),
+        3_600.. => format!("{hours}h {minutes}m"),
+        60.. => format!("{minutes}m {}s", seconds % 60),
+        _ => format!("{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{overview, span};
+
+    #[test]
+    fn a_server_at_a_glance() {
+        let status = json!({
+            "state": "serving", "build": "0.1.0", "pid": 7, "uptime_s": 61, "config_version": "ab",
+            "listeners": [{ "name": "web", "address": "127.0.0.1:8080" }],
+            "last_reload": { "ok": false, "at": "now", "mistakes": ["a.yaml:1:2: odd"] },
+        });
+        let workers = json!({ "workers": [{
+            "index": 0, "cpu": null, "in_flight": 1, "connections": { "active": 3, "idle": 2 },
+            "responses": { "2xx": 5, "3xx": 0, "4xx": 1, "5xx": 0 },
+        }] });
+        let upstreams = json!({ "upstreams": [{ "name": "app", "panic": false, "servers": [
+            { "address": "127.0.0.1:1", "state": "unhealthy", "backup": true, "weight": 1,
+              "in_flight": 0, "connections": 0, "last_error": "refused" },
+        ] }] });
+        let page = overview(&status, &workers, &upstreams);
+        assert!(page.starts_with("tidegate 0.1.0 is serving as process 7 for 1m 1s\n"), "{page}");
+        assert!(page.contains("was refused:\n  a.yaml:1:2: odd\n"), "{page}");
+        assert!(page.contains("web       127.0.0.1:8080\n"), "{page}");
+        assert!(page.contains("\n0       3            2     1          5    0    1    0    -\n"));
+        assert!(page.contains("unhealthy (backup)") && page.contains("refused\n"), "{page}");
+    }
+
+    #[test]
+    fn what_another_version_does_not_say_is_left_open() {
+        let page = overview(&json!({}), &json!({}), &json!({}));
+        assert_eq!(page, "tidegate - is - as process - for 0s\nconfiguration -\n");
+    }
+
+    #[test]
+    fn spans() {
+        let shown = [5, 65, 3_700, 90_000].map(span);
+        assert_eq!(shown, ["5s", "1m 5s", "1h 1m", "1d 1h"]);
+    }
+}

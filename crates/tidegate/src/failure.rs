@@ -1,0 +1,40 @@
+//! How a command ends when it does not end well: one sentence first, on standard error, and an exit code.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Why a command ends early.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The arguments or the configuration are wrong: exit code 2. A sentence, perhaps with lines of advice after it.
+    Wrong(String),
+    /// Every mistake of a configuration, rendered: exit code 2.
+    Mistakes(String),
+    /// Something went wrong on the way: exit code 1.
+    Failed(String),
+    /// Nobody reads what we print any more, as behind `| head -1`: nothing went wrong.
+    Unread,
+}
+
+impl Failure {
+    pub(crate) fn report(self) -> ExitCode {
+        let (text, code) = match self {
+            Failure::Wrong(text) => (format!("error: {text}"), 2),
+            Failure::Mistakes(text) => (text, 2),
+            Failure::Failed(text) => (format!("error: {text}"), 1),
+            Failure::Unread => return ExitCode::SUCCESS,
+        };
+        // Nobody is left to tell when standard error is closed as well.
+        let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
+        ExitCode::from(code)
+    }
+}
+
+impl From<server::Failure> for Failure {
+    fn from(failure: server::Failure) -> Self {
+        match failure {
+            server::Failure::Configuration(mistakes) => Failure::Mistakes(mistakes),
+            server::Failure::Start(why) => Failure::Failed(why),
+        }
+    }
+}

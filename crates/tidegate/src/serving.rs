@@ -1,0 +1,106 @@
+//! What every command that starts a server has in common: its options, and how its end becomes an exit code.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use net::Bind;
+use server::{Bound, Options};
+use telemetry::log::{Format, Level};
+
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Server options")]
+pub(crate) struct ServingOptions {
+    /// Worker threads: a number, or one per core with `auto`; overrides `workers` of the configuration
+    #[arg(long, value_name = "N|auto", value_parser = workers)]
+    workers: Option<config::Workers>,
+
+    /// Bind each worker to a core of its own
+    #[arg(long)]
+    cpu_affinity: bool,
+
+    /// The least important events to log; overrides `log.level` of the configuration
+    #[arg(long, value_name = "LEVEL", value_parser = levels())]
+    log_level: Option<Level>,
+
+    /// How events are written; overrides `log.format` of the configuration
+    #[arg(long, value_name = "FORMAT", value_parser = formats())]
+    log_format: Option<Format>,
+}
+
+fn workers(typed: &str) -> Result<config::Workers, String> {
+    typed.parse().map_err(|why| format!("\"{typed}\" {why}"))
+}
+
+fn levels() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::ALL.map(Level::slug))
+        .try_map(|word| Level::parse(&word).ok_or("no such level"))
+}
+
+fn formats() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["text", "json"]).map(|word| match word.as_str() {
+        "json" => Format::Json,
+        _ => Format::Text,
+    })
+}
+
+/// Serves until the server is told to stop. `told` makes what is printed once it accepts, for whoever looks at a
+/// terminal; the log has the addresses in any case.
+pub(crate) fn serve(
+    source: impl config::Source + 'static,
+    options: ServingOptions,
+    told: impl FnOnce(&[Bound]) -> String + 'static,
+) -> Result<(), Failure> {
+    let on_ready: server::OnReady = Box::new(move |bound| {
+        // A server whose standard output is closed goes on serving.
+        let _ = write_all(&told(bound));
+    });
+    let options = Options {
+        workers: options.workers,
+        cpu_affinity: options.cpu_affinity,
+        log_level: options.log_level,
+        log_format: options.log_format,
+        on_ready: Some(on_ready),
+    };
+    Ok(server::run(Arc::new(source), options)?)
+}
+
+fn write_all(text: &str) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// The URL at which a listener is reached from this machine.
+pub(crate) fn url(bound: &[Bound], name: &str) -> String {
+    match bound.iter().find(|bound| bound.name == name).map(|bound| &bound.address) {
+        Some(Bind::Tcp(address)) if address.ip().is_unspecified() => {
+            format!("http://localhost:{}", address.port())
+        }
+        Some(Bind::Tcp(address)) => format!("http://{address}"),
+        Some(Bind::Unix(path)) => format!("unix:{}", path.display()),
+        None => format!("no listener {name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::Bind;
+    use server::Bound;
+
+    use super::url;
+
+    #[test]
+    fn urls_can_be_clicked() {
+        let at = |text: &str| {
+            let bound = |name: &str, address| Bound { name: name.to_owned(), address };
+            let other = bound("admin", Bind::Unix("/a.sock".into()));
+            url(&[other, bound("web", Bind::Tcp(text.parse().unwrap()))], "web")
+        };
+        assert_eq!(at("127.0.0.1:8080"), "http://127.0.0.1:8080");
+        assert_eq!(at("[::]:80"), "http://localhost:80");
+        assert_eq!(at("[::1]:80"), "http://[::1]:80");
+    }
+}

@@ -1,0 +1,85 @@
+//! The demo keeps what its page promises.
+
+use std::net::SocketAddr;
+
+use tempfile::TempDir;
+
+use crate::process::{Running, get, run_in, status, tidegate};
+
+/// The address in the line of the table that begins with `what`.
+fn address(demo: &mut Running, what: &str) -> SocketAddr {
+    demo.line(|line| {
+        let rest = line.trim_start().strip_prefix(what)?.trim_start().strip_prefix("http://")?;
+        rest.split('/').next()?.parse().ok()
+    })
+}
+
+#[test]
+fn everything_on_the_page_answers() {
+    let folder = TempDir::new().unwrap();
+    let arguments = ["demo", "--port", "0", "--workers", "1"];
+    let mut demo = Running::start(tidegate(folder.path(), &arguments));
+    let gateway = address(&mut demo, "gateway");
+    let backend = address(&mut demo, "mock backend");
+    let admin = address(&mut demo, "metrics");
+
+    let page = get(gateway, "/", "");
+    assert!(status(&page) == "200" && page.contains("content-type: text/html"), "{page}");
+    for shown in [gateway, backend, admin] {
+        assert!(page.contains(&format!("http://{shown}")), "the page does not show {shown}");
+    }
+
+    let through = get(gateway, "/api/hello", "");
+    assert!(status(&through) == "200" && through.contains("x-backend: mock"), "{through}");
+    let (_, body) = through.split_once("\r\n\r\n").expect("a body");
+    assert_eq!(body.len(), 2048);
+    assert_eq!(status(&get(backend, "/", "")), "200");
+
+    assert_eq!(status(&get(gateway, "/private/hello", "")), "401");
+    assert_eq!(status(&get(gateway, "/private/hello", "x-api-key: demo-key\r\n")), "200");
+    let limited: Vec<_> =
+        (0..8).map(|_| status(&get(gateway, "/limited", "")).to_owned()).collect();
+    assert_eq!(limited[..5], ["200"; 5]);
+    assert!(limited.contains(&"429".to_owned()), "{limited:?}");
+    let moved = get(gateway, "/old/42", "");
+    assert!(status(&moved) == "308" && moved.contains("location: /api/items/42"), "{moved}");
+
+    let metrics = get(admin, "/metrics", "");
+    assert!(metrics.contains("tidegate_requests_total{route=\"api\""), "{metrics}");
+    assert_eq!(status(&get(admin, "/readyz", "")), "200");
+    assert_eq!(status(&get(admin, "/v1/status", "")), "403", "no token was configured");
+
+    let seen = run_in(folder.path(), &["ctl", "status"]).said();
+    assert!(seen.contains("gateway") && seen.contains("healthy"), "{seen}");
+}
+
+#[test]
+fn its_configuration_can_be_taken_away() {
+    let folder = TempDir::new().unwrap();
+    let text = run_in(folder.path(), &["demo", "--print-config"]).said();
+    std::fs::write(folder.path().join("demo.yaml"), &text).unwrap();
+    let checked = run_in(folder.path(), &["check", "demo.yaml"]).said();
+    assert_eq!(checked, "ok: 7 routes, 1 upstream, 2 listeners\n");
+    let url = "http://127.0.0.1:8080/private/hello";
+    let arguments = ["explain", "demo.yaml", "GET", url, "--listener", "gateway"];
+    let said = run_in(folder.path(), &arguments).said();
+    assert!(said.contains("private") && said.contains("key_auth"), "{said}");
+    // The mistake that the page suggests.
+    let broken = text.replace("upstream:", "upstraem:");
+    std::fs::write(folder.path().join("broken.yaml"), broken).unwrap();
+    let why = run_in(folder.path(), &["check", "broken.yaml"]).failed(2);
+    assert!(why.contains("did you mean \"upstream\"?"), "{why}");
+}
+
+#[test]
+fn a_taken_port_is_passed_over_and_said() {
+    let folder = TempDir::new().unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let wanted = taken.local_addr().unwrap();
+    let port = wanted.port().to_string();
+    let mut demo = Running::start(tidegate(folder.path(), &["demo", "--port", &port]));
+    demo.line(|line| line.contains(&format!("{wanted} is taken: the gateway is on")).then_some(()));
+    let gateway = address(&mut demo, "gateway");
+    assert_ne!(gateway, wanted);
+    assert_eq!(status(&get(gateway, "/", "")), "200");
+}

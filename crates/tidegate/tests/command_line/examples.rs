@@ -1,0 +1,111 @@
+//! Every configuration of `examples/` is right, starts, and answers as its comments say.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::process::{Running, get, status, tidegate};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// Starts an example with every address of its own on a free port, and says where it is.
+fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
+    let text = std::fs::read_to_string(examples().join(name)).unwrap();
+    let moved: Vec<_> = text
+        .lines()
+        .map(|line| match line.split_once("bind: \"127.0.0.1:") {
+            Some((before, after)) => {
+                let (_, rest) = after.split_once('"').expect("an address ends");
+                format!("{before}bind: \"127.0.0.1:0\"{rest}")
+            }
+            None => line.to_owned(),
+        })
+        .collect();
+    copy(&examples().join("site"), &folder.join("site"));
+    std::fs::write(folder.join(name), moved.join("\n")).unwrap();
+    let mut command = tidegate(folder, &["up", name, "--workers", "1"]);
+    command.env("CATALOG_KEY_SHA256", "0".repeat(64));
+    let mut server = Running::start(command);
+    let address = server.address("web");
+    (server, address)
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => {
+                std::fs::copy(entry.path(), target).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_example_is_started_here() {
+    let mut names: Vec<_> = std::fs::read_dir(examples())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".yaml"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["gateway.yaml", "minimal.yaml", "mock.yaml", "static-site.yaml"]);
+}
+
+#[test]
+fn minimal() {
+    let folder = TempDir::new().unwrap();
+    let (_server, address) = start("minimal.yaml", folder.path());
+    // Its application does not run here: what was tried is said, or somebody's answer comes.
+    let answer = get(address, "/", "");
+    assert!(answer.starts_with("http/1.1 "), "{answer}");
+    if status(&answer) == "502" {
+        assert!(answer.contains("\nproxy-status:"), "{answer}");
+    }
+}
+
+#[test]
+fn mock() {
+    let folder = TempDir::new().unwrap();
+    let (_server, address) = start("mock.yaml", folder.path());
+    let order = get(address, "/orders/7", "");
+    assert!(status(&order) == "200" && order.contains("x-order: 7"), "{order}");
+    assert!(order.ends_with(r#"{ "state": "shipped" }"#), "{order}");
+    let down = get(address, "/orders/7", "x-mock: down\r\n");
+    assert!(status(&down) == "503" && down.contains("retry-after: 1"), "{down}");
+    let export = get(address, "/export", "");
+    assert!(export.len() > 2 << 20, "{} bytes", export.len());
+}
+
+#[test]
+fn static_site() {
+    let folder = TempDir::new().unwrap();
+    let (_server, address) = start("static-site.yaml", folder.path());
+    let page = get(address, "/", "");
+    assert!(status(&page) == "200" && page.contains("<h1>A site</h1>"), "{page}");
+    assert!(page.contains("cache-control: no-cache"), "{page}");
+    let asset = get(address, "/assets/site.css", "");
+    assert!(status(&asset) == "200" && asset.contains("immutable"), "{asset}");
+    let moved = get(address, "/blog/hello", "");
+    assert!(status(&moved) == "308" && moved.contains("location: /articles/hello"), "{moved}");
+    let missing = get(address, "/none", "Accept: text/html\r\n");
+    assert!(status(&missing) == "404" && missing.contains("no such page"), "{missing}");
+}
+
+#[test]
+fn gateway() {
+    let folder = TempDir::new().unwrap();
+    let (_server, address) = start("gateway.yaml", folder.path());
+    assert_eq!(status(&get(address, "/api/catalog/1", "")), "401");
+    let preview = get(address, "/", "Cookie: preview=yes\r\n");
+    assert!(preview.ends_with("the next version\n"), "{preview}");
+    assert!(preview.contains("cache-control: no-store"), "{preview}");
+    let nobody = get(address, "/", "");
+    assert!(nobody.contains("\nratelimit"), "{nobody}");
+}

@@ -1,0 +1,9 @@
+//! The command line from outside: the built binary, its words, its exit codes, and whether what it starts answers.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
+
+mod demo;
+mod examples;
+mod process;
+mod serving;
+mod talking;
+mod words;
