@@ -1,8 +1,8 @@
 //! Ant patterns: `?` is one character, `*` any within a segment, `**` any segments, also none.
 //!
 //! Owns their translation into a linear-time regular expression, so that no pattern and no text can
-//! make a match slow. Promises: `/a/**` is also `/a`, `/**/b` is also `/b`, everything else stands for
-//! itself. Never captures anything.
+//! make a match slow. Promises: `/a/**` is also `/a`, `/**/b` is also `/b`, everything else stands
+//! for itself. Never captures anything.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! Conditions on a request: what stands under `when:`.
 //!
 //! Owns how they are written and when they hold. A condition has one subject (a header, a query
-//! parameter, a cookie, the client's address, the scheme, the time) or combines others with `all`, `any`
-//! and `not`; a list means `all`. Promises: evaluating takes time linear in the condition and the
-//! request and allocates only where a query has to be decoded; cheap tests come first, so the order
-//! written does not matter.
+//! parameter, a cookie, the client's address, the scheme, the time) or combines others with `all`,
+//! `any` and `not`; a list means `all`. Promises: evaluating takes time linear in the condition and
+//! the request and allocates only where a query has to be decoded; cheap tests come first, so the
+//! order written does not matter.
 //!
 //! ```yaml
 //! when:

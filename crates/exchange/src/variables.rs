@@ -1,9 +1,9 @@
 //! What `{host}`, `{header.x-user}` and their like stand for in a request.
 //!
-//! Owns the meaning of every `settings::Variable`. Promises: what is missing is empty; a variable that
-//! stands alone copies nothing unless it has to be decoded, and allocates nothing for addresses and
-//! numbers. Values are bytes as the client sent them: who writes them into a URL uses [`fill_url`], who
-//! writes them into a header is protected by `Headers`.
+//! Owns the meaning of every `settings::Variable`. Promises: what is missing is empty; a variable
+//! that stands alone copies nothing unless it has to be decoded, and allocates nothing for
+//! addresses and numbers. Values are bytes as the client sent them: who writes them into a URL uses
+//! [`fill_url`], who writes them into a header is protected by `Headers`.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -179,8 +179,8 @@ pub fn append_log(
 }
 
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
-/// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query. Slashes
-/// and escapes of paths and path parameters stay (see `wire::target`).
+/// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query.
+/// Slashes and escapes of paths and path parameters stay (see `wire::target`).
 pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
     let mut out = Vec::new();
     append_with(template, &mut out, |variable, out| {

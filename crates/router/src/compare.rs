@@ -1,5 +1,6 @@
 //! One pattern against one path, segment by segment: for explanations, where saying why matters and
-//! speed does not. The table of lookups is another implementation of the same; tests hold them together.
+//! speed does not. The table of lookups is another implementation of the same; tests hold them
+//! together.
 
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! From a node and a segment to the next node, for the whole table at once.
 //!
-//! Owns one open-addressed hash table in a few flat arrays, so that a lookup touches one cache line per
-//! segment and 5 000 routes need no 5 000 small maps. Built once and never changed. The seed is fixed:
-//! who sends requests cannot put anything in, and at half full runs are short.
+//! Owns one open-addressed hash table in a few flat arrays, so that a lookup touches one cache line
+//! per segment and 5 000 routes need no 5 000 small maps. Built once and never changed. The seed is
+//! fixed: who sends requests cannot put anything in, and at half full runs are short.
 
 use std::hash::{BuildHasher, Hasher};
 

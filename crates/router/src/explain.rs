@@ -1,8 +1,9 @@
 //! Why a request gets the route it gets, and why not the others.
 //!
-//! Owns the account: data for the admin API, text for the command line. Promises that the chosen route
-//! is what [`Router::find`] says; the reasons come from `compare`, which does not share its code. Lists
-//! at most [`CANDIDATES_SHOWN`] others, the ones that came closest, in the order they are tried.
+//! Owns the account: data for the admin API, text for the command line. Promises that the chosen
+//! route is what [`Router::find`] says; the reasons come from `compare`, which does not share its
+//! code. Lists at most [`CANDIDATES_SHOWN`] others, the ones that came closest, in the order they
+//! are tried.
 
 use std::fmt;
 

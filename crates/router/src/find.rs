@@ -1,8 +1,9 @@
 //! The lookup.
 //!
-//! Owns the walk through the table: hosts from exact to any, segments from literal to rest, each branch
-//! skipped when its best rank cannot beat what was found. Promises: no lock, no allocation (named groups
-//! of an expression apart), and never more steps than the table has nodes, whatever the path.
+//! Owns the walk through the table: hosts from exact to any, segments from literal to rest, each
+//! branch skipped when its best rank cannot beat what was found. Promises: no lock, no allocation
+//! (named groups of an expression apart), and never more steps than the table has nodes, whatever
+//! the path.
 
 use exchange::{PARAMS_MAX, Params, Request};
 use wire::Method;
@@ -302,8 +303,8 @@ impl<'r, 'i> Walk<'r, 'i> {
     }
 }
 
-/// The end of the segment that begins at `from`. Segments are short: eight bytes at a time, in place,
-/// costs less than the call of a general search.
+/// The end of the segment that begins at `from`. Segments are short: eight bytes at a time, in
+/// place, costs less than the call of a general search.
 #[inline]
 fn segment_end(path: &[u8], from: usize) -> usize {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);

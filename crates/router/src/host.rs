@@ -31,8 +31,8 @@ impl HostPattern {
     }
 }
 
-/// The host of an authority as it is looked up: without port and final dot, in lower case. `None` is a
-/// host that no pattern can be.
+/// The host of an authority as it is looked up: without port and final dot, in lower case. `None`
+/// is a host that no pattern can be.
 pub(crate) fn normal<'a>(
     authority: &'a [u8],
     buffer: &'a mut [u8; HOST_BYTES],

@@ -1,10 +1,10 @@
 //! Match rules → compiled table → route, and why.
 //!
-//! Owns what may stand under a route's `match:` ([`Match`]), the total order of routes (`order`), the
-//! compiled table ([`Router`]) and its account of itself ([`Explanation`]). Promises: a lookup allocates
-//! nothing (only named groups of a regular expression do), takes no lock and costs about the same among
-//! five routes and five thousand; the order is the one of `docs/guide/routing.md`, without exception.
-//! Knows nothing of filters and handlers: a route is a number here.
+//! Owns what may stand under a route's `match:` ([`Match`]), the total order of routes (`order`),
+//! the compiled table ([`Router`]) and its account of itself ([`Explanation`]). Promises: a lookup
+//! allocates nothing (only named groups of a regular expression do), takes no lock and costs about
+//! the same among five routes and five thousand; the order is the one of `docs/guide/routing.md`,
+//! without exception. Knows nothing of filters and handlers: a route is a number here.
 //!
 //! ```
 //! use exchange::{Headers, Request, Target};

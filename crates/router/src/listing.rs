@@ -3,8 +3,8 @@
 use crate::table::{RouteId, Router};
 
 impl Router {
-    /// Every route once, in the order in which they are tried; one with several hosts or paths stands
-    /// where its first stands.
+    /// Every route once, in the order in which they are tried; one with several hosts or paths
+    /// stands where its first stands.
     pub fn in_order(&self) -> Vec<RouteId> {
         let mut seen = vec![false; self.rules().len()];
         let rules = self.table.entries.iter().map(|entry| entry.rule);

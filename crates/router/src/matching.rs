@@ -15,9 +15,10 @@ settings::record! {
     /// Which requests a route takes: those that everything written here fits. What is left out fits
     /// every request, and of a list one has to fit.
     ///
-    /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest `*.`,
-    /// any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns and regular
-    /// expressions after those; then the one with more conditions; then the one written first.
+    /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
+    /// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns
+    /// and regular expressions after those; then the one with more conditions; then the one written
+    /// first.
     pub struct Match {
         /// The listeners it is for, by name.
         pub listener: OneOrMany<Spanned<String>> = [] { example "web" },
@@ -26,8 +27,8 @@ settings::record! {
         /// Paths: `/a/b`, `/a/{id}` with a parameter, `/a/{*rest}` for `/a` and all below it,
         /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
         pub path: OneOrMany<PathPattern> = [] { example "/api/{*rest}" },
-        /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the answer
-        /// is 405.
+        /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the
+        /// answer is 405.
         pub methods: OneOrMany<MethodName> = [] { example ["GET", "POST"] },
         /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
         /// conditions fail is passed over.

@@ -1,8 +1,8 @@
 //! Sets of methods as bits.
 //!
-//! Owns which method is which bit: those of RFC 9110 and PATCH first, then every other one that a route
-//! names; all the rest share the highest bit. Promises that GET brings HEAD with it, as RFC 9110 9.1
-//! wants of general-purpose servers and nginx does.
+//! Owns which method is which bit: those of RFC 9110 and PATCH first, then every other one that a
+//! route names; all the rest share the highest bit. Promises that GET brings HEAD with it, as RFC
+//! 9110 9.1 wants of general-purpose servers and nginx does.
 
 use wire::Method;
 

@@ -1,8 +1,9 @@
 //! The total order of routes.
 //!
-//! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by segment
-//! (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more conditions;
-//! then the order of the file. Everything else in this room only makes it fast or explains it.
+//! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by
+//! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more
+//! conditions; then the order of the file. Everything else in this room only makes it fast or
+//! explains it.
 
 use std::cmp::Reverse;
 use std::fmt;

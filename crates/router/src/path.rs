@@ -1,8 +1,9 @@
 //! Path patterns: `/a/{id}/{*rest}`, `{ ant: "/a/**/b" }`, `{ regex: "^/x/[0-9]+$" }`.
 //!
-//! Owns their syntax. Patterns are matched against the normal form of a path (`wire::target`): decoded,
-//! without dot segments and double slashes; a pattern that no normal form can be is refused. Promises: a
-//! parameter is a whole segment and never empty; `{*rest}` is the rest of the path, also nothing.
+//! Owns their syntax. Patterns are matched against the normal form of a path (`wire::target`):
+//! decoded, without dot segments and double slashes; a pattern that no normal form can be is
+//! refused. Promises: a parameter is a whole segment and never empty; `{*rest}` is the rest of the
+//! path, also nothing.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,9 +1,10 @@
 //! Routes that can never match, because an earlier one takes every request they could.
 //!
-//! Owns the search for them. Promises never to accuse falsely: a route counts as dead only if each of
-//! its hosts and paths is covered by one earlier route that has no conditions of its own (or the very
-//! same), takes every method and every listener, the same or wider hosts, and the same or wider paths.
-//! What only several routes cover together, and what only a look into an expression would show, passes.
+//! Owns the search for them. Promises never to accuse falsely: a route counts as dead only if each
+//! of its hosts and paths is covered by one earlier route that has no conditions of its own (or the
+//! very same), takes every method and every listener, the same or wider hosts, and the same or
+//! wider paths. What only several routes cover together, and what only a look into an expression
+//! would show, passes.
 
 use crate::order::Order;
 use crate::table::{Bucket, RouteId, RouteMistake, Router};
@@ -116,7 +117,8 @@ impl Search<'_> {
         further.or_else(|| self.list(node.rests))
     }
 
-    /// Paths that take all below what a pattern begins with: at the root, and after each whole segment.
+    /// Paths that take all below what a pattern begins with: at the root, and after each whole
+    /// segment.
     fn prefix(&self, root: u32, prefix: &str) -> Option<u32> {
         let tree = &self.router.table.tree;
         let mut id = root;

@@ -1,8 +1,9 @@
 //! Rules become a table.
 //!
-//! Owns the compiled form: entries (one host and one path of one rule) sorted by the order, so that an
-//! entry's index is its rank and the least rank that fits wins; a bucket per host; the shared tree.
-//! Promises: what compiles has a total order and no rule that can never match. Immutable afterwards.
+//! Owns the compiled form: entries (one host and one path of one rule) sorted by the order, so that
+//! an entry's index is its rank and the least rank that fits wins; a bucket per host; the shared
+//! tree. Promises: what compiles has a total order and no rule that can never match. Immutable
+//! afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,9 +45,9 @@ pub struct RouteMistake {
     pub help: Option<String>,
 }
 
-/// The compiled table. The large parts are shared by all clones; a clone has its own copy of what is
-/// counted or pooled inside (names of parameters, regular expressions), so each worker takes one and
-/// shares no cache line that is written to.
+/// The compiled table. The large parts are shared by all clones; a clone has its own copy of what
+/// is counted or pooled inside (names of parameters, regular expressions), so each worker takes one
+/// and shares no cache line that is written to.
 pub struct Router {
     pub(crate) table: Arc<Table>,
     pub(crate) names: Vec<Arc<[Box<str>]>>,

@@ -1,8 +1,8 @@
 //! The tree of segments that all hosts share.
 //!
-//! Owns its nodes: what ends at one, what takes the rest there, and the best rank below it, which lets
-//! a lookup skip every branch that can only lose. Knows ranks, not routes. Sized for the cache: a lookup
-//! touches one line per node, one per text, and nothing else.
+//! Owns its nodes: what ends at one, what takes the rest there, and the best rank below it, which
+//! lets a lookup skip every branch that can only lose. Knows ranks, not routes. Sized for the
+//! cache: a lookup touches one line per node, one per text, and nothing else.
 
 use std::collections::HashMap;
 
@@ -125,7 +125,8 @@ impl Growing {
         *self.edges.entry((node, host.as_bytes().into())).or_insert(to)
     }
 
-    /// Adds a path below a root; `None` is any path. Ant patterns and expressions do not belong here.
+    /// Adds a path below a root; `None` is any path. Ant patterns and expressions do not belong
+    /// here.
     pub(crate) fn path(&mut self, root: u32, pattern: Option<&PathPattern>, rank: u32) {
         let parts = match pattern {
             Some(PathPattern::Segments(segments)) => segments.parts(),

@@ -1,6 +1,7 @@
 //! What must hold for any table and any request: the compiled table says what a plain scan over the
 //! sorted rules says, and nobody is accused of being dead who is not. The fuzz target calls
-//! [`route_table`] with what a fuzzer finds; here it is called with random bytes, the same in every run.
+//! [`route_table`] with what a fuzzer finds; here it is called with random bytes, the same in every
+//! run.
 //!
 //! The scan below shares no code with the crate: it sorts and matches in its own, slow way.
 

@@ -12,10 +12,10 @@ use crate::{Ant, HeaderName, Scheme};
 settings::record! {
     /// A condition on a request.
     ///
-    /// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines others
-    /// with `all`, `any` or `not`. A list of conditions means `all`. A header, query parameter or cookie
-    /// is tested by the operators beside it; without one it must be present. Where a name has several
-    /// values, one of them must pass every operator.
+    /// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines
+    /// others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
+    /// parameter or cookie is tested by the operators beside it; without one it must be present.
+    /// Where a name has several values, one of them must pass every operator.
     pub(crate) struct Written {
         /// Holds when each of these holds.
         pub(crate) all: Option<Vec<Condition>>,
