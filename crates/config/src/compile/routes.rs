@@ -1,6 +1,6 @@
 //! Routes: names, references, filters and handler, and the router's table.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
@@ -88,14 +88,21 @@ fn names(settings: &Settings, reader: &mut Reader<'_>) -> Vec<String> {
                 .help("names of routes tell them apart in logs and metrics");
         }
     }
+    let mut counts: HashMap<String, usize> = HashMap::new();
     let name = |route: &Spanned<RouteSettings>| {
         if let Some(name) = &route.name {
             return name.value.clone();
         }
         let path = route.r#match.path.first().map_or_else(|| "*".to_owned(), ToString::to_string);
-        let numbered = (2..).map(|n| format!("{path}#{n}"));
-        let mut candidates = std::iter::once(path.clone()).chain(numbered);
-        candidates.find(|name| taken.insert(name.clone())).unwrap_or(path)
+        // Counted from where the last one ended: thousands may have the same path.
+        let count = counts.entry(path.clone()).or_insert(0_usize);
+        loop {
+            *count += 1;
+            let name = if *count == 1 { path.clone() } else { format!("{path}#{count}") };
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
     };
     settings.routes.iter().map(name).collect()
 }
@@ -123,5 +130,43 @@ fn check_listeners(route: &RouteSettings, settings: &Settings, report: &mut Repo
         if !settings.listeners.names().any(|declared| declared == listener.value) {
             report.dangling(listener.span, "listener", listener, settings.listeners.names());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kinds, TextSource, load};
+
+    #[test]
+    fn routes_without_a_name_are_named_by_their_path() {
+        let text = "
+listeners: { web: { bind: ':80' } }
+routes:
+  - { match: { path: /a, methods: GET }, handler: { respond: {} } }
+  - { match: { path: /a, methods: PUT }, handler: { respond: {} } }
+  - { name: '/a#2', match: { path: /b }, handler: { respond: {} } }
+  - { handler: { respond: {} } }
+";
+        let loaded = load(&TextSource::new("t", text), &|_| None, &Kinds::all());
+        let plan = loaded.unwrap_or_else(|report| panic!("{report}")).plan;
+        let names: Vec<_> = plan.routes.iter().map(|route| route.name.as_str()).collect();
+        assert_eq!(names, ["/a", "/a#3", "/a#2", "*"]);
+    }
+
+    #[test]
+    fn filters_of_defaults_come_first_and_chains_are_put_in_place() {
+        let text = "
+listeners: { web: { bind: ':80' } }
+chains: { c: [{ rate_limit: { rate: 2/s } }, { rate_limit: { rate: 3/s } }] }
+defaults: { filters: [{ rate_limit: { rate: 1/s } }] }
+routes:
+  - filters: [{ chain: c }, { rate_limit: { rate: 4/s } }]
+    handler: { respond: {} }
+";
+        let loaded = load(&TextSource::new("t", text), &|_| None, &Kinds::all());
+        let plan = loaded.unwrap_or_else(|report| panic!("{report}")).plan;
+        let said: Vec<_> = plan.routes[0].filters.iter().map(|f| f.describe()).collect();
+        let rates: Vec<_> = ["1/s", "2/s", "3/s", "4/s"].into_iter().zip(&said).collect();
+        assert!(rates.iter().all(|(rate, said)| said.contains(rate)), "{said:?}");
     }
 }
