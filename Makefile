@@ -67,13 +67,17 @@ generate: build-debug ## write the generated pages of docs/reference
 	mkdir -p $(REFERENCE)
 	$(DEBUG_BINARY) schema > $(REFERENCE)/schema.json
 	$(DEBUG_BINARY) schema --markdown > $(REFERENCE)/configuration.md
+	$(DEBUG_BINARY) schema --markdown=metrics > $(REFERENCE)/metrics.md
+	$(DEBUG_BINARY) schema --markdown=admin > $(REFERENCE)/admin.md
 
 .PHONY: check-generated
 check-generated: build-debug ## see that docs/reference is what `make generate` writes
 	@$(DEBUG_BINARY) schema | diff -u $(REFERENCE)/schema.json - \
 	  || { echo "$(REFERENCE)/schema.json is stale: make generate"; exit 1; }
-	@$(DEBUG_BINARY) schema --markdown | diff -u $(REFERENCE)/configuration.md - \
-	  || { echo "$(REFERENCE)/configuration.md is stale: make generate"; exit 1; }
+	@for page in configuration metrics admin; do \
+	  $(DEBUG_BINARY) schema --markdown=$$page | diff -u $(REFERENCE)/$$page.md - \
+	    || { echo "$(REFERENCE)/$$page.md is stale: make generate"; exit 1; }; \
+	done
 
 # Steps of the above.
 

@@ -1,4 +1,5 @@
-//! What `tidegate demo` serves: free addresses, the configuration, and the page that says what to try.
+//! What `tidegate demo` serves: free addresses, the configuration, and the page that says what to
+//! try.
 //!
 //! Never does: starting it (that is the command).
 
@@ -28,7 +29,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The ports the demo would like, or free ones where those are taken; free ones all with port 0.
+    /// The ports the demo would like, or free ones where those are taken; free ones all with port
+    /// 0.
     pub(crate) fn choose(ip: IpAddr, port: u16) -> Result<Self, Failure> {
         // All are held until the last is found, or the same free port would be found twice.
         let mut held = Vec::new();
@@ -55,7 +57,8 @@ impl Addresses {
         Addresses { gateway, backend, admin, moved: Vec::new() }
     }
 
-    /// The configuration that the demo serves, with the page in it. `program` is how the reader starts us.
+    /// The configuration that the demo serves, with the page in it. `program` is how the reader
+    /// starts us.
     pub(crate) fn configuration(&self, program: &str) -> String {
         let page = self.fill(PAGE, program);
         let lines: Vec<_> = page.lines().map(|line| format!("          {line}")).collect();

@@ -1,4 +1,5 @@
-//! How a command ends when it does not end well: one sentence first, on standard error, and an exit code.
+//! How a command ends when it does not end well: one sentence first, on standard error, and an exit
+//! code.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,7 +7,8 @@ use std::process::ExitCode;
 /// Why a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The arguments or the configuration are wrong: exit code 2. A sentence, perhaps with lines of advice after it.
+    /// The arguments or the configuration are wrong: exit code 2. A sentence, perhaps with lines of
+    /// advice after it.
     Wrong(String),
     /// Every mistake of a configuration, rendered: exit code 2.
     Mistakes(String),

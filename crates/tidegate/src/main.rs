@@ -1,7 +1,7 @@
 //! The binary: reads arguments, calls the room that does the work, prints what it says.
 //!
-//! Owns the words of the command line, exit codes (0 done, 1 failed while running, 2 wrong usage or configuration) and
-//! the process's allocator. Never does any of the work itself.
+//! Owns the words of the command line, exit codes (0 done, 1 failed while running, 2 wrong usage or
+//! configuration) and the process's allocator. Never does any of the work itself.
 
 mod commands;
 mod ctl;

@@ -1,4 +1,5 @@
-//! What every command that starts a server has in common: its options, and how its end becomes an exit code.
+//! What every command that starts a server has in common: its options, and how its end becomes an
+//! exit code.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server options")]
 pub(crate) struct ServingOptions {
-    /// Worker threads: a number, or one per core with `auto`; overrides `workers` of the configuration
+    /// Worker threads: a number, or one per core with `auto`; overrides `workers` of the
+    /// configuration
     #[arg(long, value_name = "N|auto", value_parser = workers)]
     workers: Option<config::Workers>,
 
@@ -46,8 +48,8 @@ fn formats() -> impl TypedValueParser<Value = Format> {
     })
 }
 
-/// Serves until the server is told to stop. `told` makes what is printed once it accepts, for whoever looks at a
-/// terminal; the log has the addresses in any case.
+/// Serves until the server is told to stop. `told` makes what is printed once it accepts, for
+/// whoever looks at a terminal; the log has the addresses in any case.
 pub(crate) fn serve(
     source: impl config::Source + 'static,
     options: ServingOptions,

@@ -47,7 +47,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "IP")]
     client_ip: Option<IpAddr>,
 
-    /// The listener it arrives at; without it the one whose port the URL names, or any
+    /// The listener it arrives at; without it the first of the configuration
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
 

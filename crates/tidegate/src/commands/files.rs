@@ -27,7 +27,12 @@ pub(crate) struct Files {
     dir: PathBuf,
 
     /// Where to listen: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = super::address)]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:8080",
+        value_parser = super::address
+    )]
     bind: Address,
 
     /// Show what is in folders that have no index.html
@@ -67,7 +72,11 @@ fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -
     }
     json!({
         "listeners": { "files": { "bind": bind.to_string() } },
-        "routes": [{ "name": "files", "match": { "path": "/{*file}" }, "handler": { "files": files } }],
+        "routes": [{
+            "name": "files",
+            "match": { "path": "/{*file}" },
+            "handler": { "files": files },
+        }],
     })
     .to_string()
 }

@@ -1,7 +1,8 @@
-//! One request to an admin API and its answer: HTTP/1.1 over TCP or a Unix socket, a connection each.
+//! One request to an admin API and its answer: HTTP/1.1 over TCP or a Unix socket, a connection
+//! each.
 //!
-//! Promises that it ends: every wait and every size has a bound, and an answer that is cut short is an error. The token
-//! is sent and never shown.
+//! Promises that it ends: every wait and every size has a bound, and an answer that is cut short is
+//! an error. The token is sent and never shown.
 
 use std::io;
 use std::net::ToSocketAddrs;
@@ -123,7 +124,8 @@ async fn converse(stream: &Stream, request: Bytes) -> io::Result<Reply> {
     }
 }
 
-/// The answer, once it is whole. Reads from the beginning each time: answers are small and come in few pieces.
+/// The answer, once it is whole. Reads from the beginning each time: answers are small and come in
+/// few pieces.
 fn read(received: &[u8], ended: bool) -> io::Result<Option<Reply>> {
     let mut rest = received;
     let head = loop {

@@ -79,7 +79,8 @@ fn only_one(dir: &Path) -> Result<Place, Failure> {
     }
 }
 
-/// The sockets in a folder behind which somebody answers, in order. What a dead server left is passed over.
+/// The sockets in a folder behind which somebody answers, in order. What a dead server left is
+/// passed over.
 fn living(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

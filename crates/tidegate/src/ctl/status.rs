@@ -97,7 +97,8 @@ fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
     value[member].as_array().into_iter().flatten()
 }
 
-/// A member as it is shown: `-` when it is not there. Another version of the server may not have it.
+/// A member as it is shown: `-` when it is not there. Another version of the server may not have
+/// it.
 fn text(value: &Value, member: &str) -> String {
     match &value[member] {
         Value::Null => "-".to_owned(),

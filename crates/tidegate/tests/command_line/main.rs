@@ -1,7 +1,10 @@
-//! The command line from outside: the built binary, its words, its exit codes, and whether what it starts answers.
+//! The command line from outside: the built binary, its words, its exit codes, and whether what it
+//! starts answers.
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
+#![allow(clippy::unwrap_used, reason = "what surrounds the tests is part of them")]
 
 mod demo;
+mod documents;
 mod examples;
 mod process;
 mod serving;
