@@ -11,9 +11,16 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
 }
 
+/// The SHA-256 of `my-key`.
+const KEY_SHA256: &str = "5e78863ed1ffb9fc66b1d61634b126bf8eb20267e7996297eeeb9b19c8c0f732";
+
 /// Starts an example with every address of its own on a free port, and says where it is.
 fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
     let text = std::fs::read_to_string(examples().join(name)).unwrap();
+    start_text(name, &text, folder)
+}
+
+fn start_text(name: &str, text: &str, folder: &Path) -> (Running, SocketAddr) {
     let moved: Vec<_> = text
         .lines()
         .map(|line| match line.split_once("bind: \"127.0.0.1:") {
@@ -27,7 +34,7 @@ fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
     copy(&examples().join("site"), &folder.join("site"));
     std::fs::write(folder.join(name), moved.join("\n")).unwrap();
     let mut command = tidegate(folder, &["up", name, "--workers", "1"]);
-    command.env("CATALOG_KEY_SHA256", "0".repeat(64));
+    command.env("CATALOG_KEY_SHA256", KEY_SHA256);
     let mut server = Running::start(command);
     let address = server.address("web");
     (server, address)
@@ -100,12 +107,30 @@ fn static_site() {
 
 #[test]
 fn gateway() {
+    // One mock stands in for all of its servers.
+    let mock = r#"
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes:
+  - match: { path: "/{*rest}" }
+    handler: { respond: { body: mock, headers: { x-path: "{path}" } } }
+"#;
     let folder = TempDir::new().unwrap();
-    let (_server, address) = start("gateway.yaml", folder.path());
+    let (_mock, server) = start_text("servers.yaml", mock, folder.path());
+    let text = std::fs::read_to_string(examples().join("gateway.yaml")).unwrap();
+    let port = format!("127.0.0.1:{}", server.port());
+    let ports = ["9001", "9002", "9003", "9011", "9012"].map(|port| format!("127.0.0.1:{port}"));
+    // A server stands once in an upstream: the others are left where nobody is.
+    let text = text.replace(&ports[0], &port).replace(&ports[3], &port);
+    let text = text.replace(&format!("{port}\", \"{}\"", ports[4]), &format!("{port}\""));
+    let (_server, address) = start_text("gateway.yaml", &text, folder.path());
+
     assert_eq!(status(&get(address, "/api/catalog/1", "")), "401");
+    let known = get(address, "/api/catalog/1", "X-API-Key: my-key\r\n");
+    assert!(status(&known) == "200" && known.contains("x-path: /catalog/1"), "{known}");
     let preview = get(address, "/", "Cookie: preview=yes\r\n");
     assert!(preview.ends_with("the next version\n"), "{preview}");
     assert!(preview.contains("cache-control: no-store"), "{preview}");
-    let nobody = get(address, "/", "");
-    assert!(nobody.contains("\nratelimit"), "{nobody}");
+    let shop = get(address, "/", "");
+    assert!(status(&shop) == "200" && shop.contains("\nratelimit"), "{shop}");
+    assert!(shop.contains("\nx-request-id: "), "{shop}");
 }
