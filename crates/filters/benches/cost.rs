@@ -1,7 +1,7 @@
 //! What filters cost per request, in the process: `cargo bench -p filters --profile quick`.
 //!
-//! Prints nanoseconds for making a request and a response, and what key_auth, rate_limit and both add
-//! to it. The least of many rounds, because the machine is shared. The budget itself is a ratio
+//! Prints nanoseconds for making a request and a response, and what key_auth, rate_limit and both
+//! add to it. The least of many rounds, because the machine is shared. The budget itself is a ratio
 //! measured through the whole server; this says where its nanoseconds go.
 
 #![allow(clippy::print_stdout)] // it is a program for the terminal

@@ -1,8 +1,8 @@
 //! `request_headers` and `response_headers`: remove, set and add fields.
 //!
 //! Promises that no field which frames a message or belongs to one connection can be touched: those
-//! are the serving loop's, and a wrong one splits a message in two. What a variable holds cannot end a
-//! field (`Headers` sees to that).
+//! are the serving loop's, and a wrong one splits a message in two. What a variable holds cannot
+//! end a field (`Headers` sees to that).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,8 +25,9 @@ const OURS: [Known; 3] = [Known::ContentLength, Known::Trailer, Known::Expect];
 settings::record! {
     /// Changes the headers of requests before they go on.
     ///
-    /// First fields are removed, then set, then added. A value whose variables are all empty sets nothing: the field is
-    /// removed instead. `Host` may be set; headers of the connection and of message framing may not.
+    /// First fields are removed, then set, then added. A value whose variables are all empty sets
+    /// nothing: the field is removed instead. `Host` may be set; headers of the connection and of
+    /// message framing may not.
     struct RequestHeaders {
         /// Fields to take out.
         remove: Vec<HeaderName> = [] { example ["x-internal"] },
@@ -40,8 +41,9 @@ settings::record! {
 settings::record! {
     /// Changes the headers of responses before they go out.
     ///
-    /// First fields are removed, then set, then added. Variables are those of the request. A value whose variables are all
-    /// empty sets nothing: the field is removed instead. Errors that this server makes itself stay as they are.
+    /// First fields are removed, then set, then added. Variables are those of the request. A value
+    /// whose variables are all empty sets nothing: the field is removed instead. Errors that this
+    /// server makes itself stay as they are.
     struct ResponseHeaders {
         /// Fields to take out.
         remove: Vec<HeaderName> = [] { example ["server", "x-powered-by"] },

@@ -1,8 +1,9 @@
 //! `key_auth`: lets in who brings a known key.
 //!
-//! Promises that a key is held and compared as its SHA-256 only, in constant time; that neither log nor
-//! `explain` shows one; that a key goes no further than here unless asked to. Finding the candidate
-//! by the first bytes of the digest tells an observer nothing: they cannot choose digests.
+//! Promises that a key is held and compared as its SHA-256 only, in constant time; that neither log
+//! nor `explain` shows one; that a key goes no further than here unless asked to. Finding the
+//! candidate by the first bytes of the digest tells an observer nothing: they cannot choose
+//! digests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,15 +25,19 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAu
 settings::record! {
     /// Lets in only requests that bring a known key.
     ///
-    /// The key's owner becomes the request's `consumer`, which the log and the variable `{consumer}` show. Anybody
-    /// else is answered 401 with `WWW-Authenticate`.
+    /// The key's owner becomes the request's `consumer`, which the log and the variable
+    /// `{consumer}` show. Anybody else is answered 401 with `WWW-Authenticate`.
     struct KeyAuth {
-        /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as a secret.
+        /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as
+        /// a secret.
         keys: Vec<KnownKey>,
-        /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the `Authorization` header),
-        /// `{ query: NAME }`.
-        from: OneOrMany<Place> = { "header": "x-api-key" } { example ["bearer", { "query": "key" }] },
-        /// Take the key out of the request before it goes on, so that no upstream and no log sees it.
+        /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the
+        /// `Authorization` header), `{ query: NAME }`.
+        from: OneOrMany<Place> = { "header": "x-api-key" } {
+            example ["bearer", { "query": "key" }]
+        },
+        /// Take the key out of the request before it goes on, so that no upstream and no log sees
+        /// it.
         hide: bool = true,
         /// What `WWW-Authenticate` calls the protected space.
         realm: String = "tidegate",
@@ -43,7 +48,8 @@ settings::record! {
 settings::record! {
     /// One key and whose it is. Exactly one of `sha256` and `key` must be there.
     struct KnownKey {
-        /// Whose key it is. Several keys may have one owner, which is how keys are changed without a gap.
+        /// Whose key it is. Several keys may have one owner, which is how keys are changed without
+        /// a gap.
         consumer: String,
         /// The SHA-256 of the key in 64 hexadecimal digits, perhaps after `sha256:`.
         sha256: Option<Fingerprint>,

@@ -1,8 +1,9 @@
 //! The filters that need no room of their own: one file each, settings and life together.
 //!
-//! Each file declares what may be written, checks it, freezes it into a plan, and is the filter. None
-//! owns a socket, spawns a task or takes an exclusive lock while a request runs.
+//! Each file declares what may be written, checks it, freezes it into a plan, and is the filter.
+//! None owns a socket, spawns a task or takes an exclusive lock while a request runs.
 
+mod compress;
 mod header_changes;
 mod key_auth;
 mod rate_limit;
@@ -15,6 +16,7 @@ use exchange::FilterKind;
 
 /// Every filter of this room, by name.
 pub static ALL: &[FilterKind] = &[
+    compress::KIND,
     header_changes::REQUEST,
     header_changes::RESPONSE,
     key_auth::KIND,

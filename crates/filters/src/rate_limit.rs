@@ -1,9 +1,10 @@
 //! `rate_limit`: so many requests per key and time, and a burst.
 //!
-//! Owns the generic cell rate algorithm over `exchange::Keyed`: a key's whole state is one atomic, the
-//! time at which what it has used will be paid back, and a request is one compare-and-swap. Promises
-//! that a reload forgives nobody, that memory is bounded whatever keys come, and that over any time
-//! no more is let in than `burst` plus the rate. Reads the worker's cached clock, never the system's.
+//! Owns the generic cell rate algorithm over `exchange::Keyed`: a key's whole state is one atomic,
+//! the time at which what it has used will be paid back, and a request is one compare-and-swap.
+//! Promises that a reload forgives nobody, that memory is bounded whatever keys come, and that over
+//! any time no more is let in than `burst` plus the rate. Reads the worker's cached clock, never
+//! the system's.
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -30,25 +31,29 @@ const NAME_BYTES_MAX: usize = 64;
 settings::record! {
     /// Lets each key make only so many requests.
     ///
-    /// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the rate; after a pause a
-    /// key may make `burst` requests at once. Limits with the same settings count together wherever they stand, also
-    /// after a reload: give them names to keep them apart.
+    /// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the
+    /// rate; after a pause a key may make `burst` requests at once. Limits with the same settings
+    /// count together wherever they stand, also after a reload: give them names to keep them apart.
     struct RateLimit {
         /// How many requests a key may make over time.
         rate: Rate { example "200/s", example "10/m" },
-        /// How many requests a key may make at once; without it as many as the rate allows in a second, at least one.
+        /// How many requests a key may make at once; without it as many as the rate allows in a
+        /// second, at least one.
         burst: Option<u32> { in 1..=1000000, example 50 },
         /// What requests are told apart by. Requests for which it is empty count as one key.
         key: Key = "client_ip" { example "header.x-user", example "{consumer}-{host}" },
-        /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer usually has 64.
+        /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
+        /// usually has 64.
         ipv6_prefix: u8 = 64 { in 1..=128 },
         /// The status of a refusal.
         status: u16 = 429 { in 400..=599 },
         /// Tell clients how much is left, in `RateLimit` and `RateLimit-Policy`.
         headers: bool = true,
-        /// Names the limit: limits of the same name and key count together, and others do not. Clients see it.
+        /// Names the limit: limits of the same name and key count together, and others do not.
+        /// Clients see it.
         name: Option<String>,
-        /// How many keys are remembered. When there are more, those that were idle longest begin anew.
+        /// How many keys are remembered. When there are more, those that were idle longest begin
+        /// anew.
         entries: u32 = 65536 { in 1..=16777216 },
     }
     check: check;
@@ -76,7 +81,8 @@ impl Plan {
         self.0.burst.unwrap_or(per_second)
     }
 
-    /// Who counts together. Neither route nor chain is in it, so that it means the same after a reload.
+    /// Who counts together. Neither route nor chain is in it, so that it means the same after a
+    /// reload.
     fn identity(&self) -> String {
         let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
         match name {

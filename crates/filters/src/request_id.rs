@@ -1,8 +1,9 @@
 //! `request_id`: one name for a request, wherever it is logged.
 //!
 //! Promises ids of 128 bits that nobody can guess and that no two workers share a state for: each
-//! instance turns a counter into ids by a keyed hash. An id from outside is taken only from whom the
-//! settings trust, and only if it is short and made of harmless characters, because it ends up in logs.
+//! instance turns a counter into ids by a keyed hash. An id from outside is taken only from whom
+//! the settings trust, and only if it is short and made of harmless characters, because it ends up
+//! in logs.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -30,8 +31,8 @@ settings::record! {
     struct RequestId {
         /// The header that carries it.
         header: HeaderName = "x-request-id",
-        /// Whose ids are taken over, by the address of the connection; everybody else's are replaced. An id has up to 128
-        /// letters, digits and `-_.~:/+=@`.
+        /// Whose ids are taken over, by the address of the connection; everybody else's are
+        /// replaced. An id has up to 128 letters, digits and `-_.~:/+=@`.
         trust: Vec<Cidr> = [] { example ["10.0.0.0/8"], example ["0.0.0.0/0", "::/0"] },
         /// How a new id is written.
         format: Format = "hex",

@@ -1,9 +1,9 @@
 //! `rewrite`: another path for what comes behind this filter.
 //!
-//! Works on the normal form of the path (`wire::target`), so that no spelling of a path escapes a rewrite,
-//! and puts the result into normal form again before anybody sees it: what an upstream is sent has no
-//! dot segment, wherever its parts came from. The query stays. Route parameters keep the text they
-//! matched.
+//! Works on the normal form of the path (`wire::target`), so that no spelling of a path escapes a
+//! rewrite, and puts the result into normal form again before anybody sees it: what an upstream is
+//! sent has no dot segment, wherever its parts came from. The query stays. Route parameters keep
+//! the text they matched.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -23,15 +23,17 @@ const TARGET_BYTES_MAX: usize = 64 * 1024;
 settings::record! {
     /// Changes the path before the request goes on.
     ///
-    /// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays the one that was
-    /// chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template` stands alone. The query stays. A result that
-    /// is no path is answered 400.
+    /// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays
+    /// the one that was chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template`
+    /// stands alone. The query stays. A result that is no path is answered 400.
     struct Rewrite {
-        /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`, not off `/apis`.
+        /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`,
+        /// not off `/apis`.
         strip_prefix: Option<String> { example "/api" },
         /// What to put in front.
         add_prefix: Option<String> { example "/v2" },
-        /// The whole new path. It may have a query of its own, which comes before the one of the request.
+        /// The whole new path. It may have a query of its own, which comes before the one of the
+        /// request.
         template: Option<Template> { example "/items/{path.id}", example "/search?q={path.word}" },
         /// A replacement of what a regular expression finds first.
         regex: Option<Replacement>,
@@ -255,7 +257,7 @@ mod tests {
     #[test]
     fn an_expression_replaces_what_it_finds() {
         let settings = node!({
-            "regex": { "pattern": "^/user/([0-9]+)(?P<rest>/.*)?$", "replace": "/users/$1/of${rest}" },
+            "regex": { "pattern": "^/user/([0-9]+)(?P<rest>/.*)?$", "replace": "/users/$1/of$rest" },
             "add_prefix": "/v1"
         });
         for (before, after) in [

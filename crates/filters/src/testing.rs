@@ -1,4 +1,5 @@
-//! What the tests of the filters share: a worker's context, requests, and a filter out of its settings.
+//! What the tests of the filters share: a worker's context, requests, and a filter out of its
+//! settings.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -136,7 +136,9 @@ fn mistakes_are_named_and_show_no_key() {
         (node!({ "keys": [{ "consumer": "a", "sha256": (ABC.replace("b", "é")) }] }), "is not"),
         (node!({ "keys": [{ "consumer": "", "key": "abc" }] }), "the consumer needs a name"),
         (
-            node!({ "keys": [{ "consumer": "a", "key": "abc" }, { "consumer": "b", "sha256": ABC }] }),
+            node!({
+                "keys": [{ "consumer": "a", "key": "abc" }, { "consumer": "b", "sha256": ABC }]
+            }),
             "a and b have the same key",
         ),
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "realm": "a\"b" }), "realm"),

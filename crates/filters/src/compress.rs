@@ -1,0 +1,371 @@
+//! `compress`: gzip, br and zstd on the fly.
+//!
+//! Decides which responses are coded and changes their fields; `coder` does the coding. Promises
+//! that nothing is coded twice, that nothing that may not be transformed is touched (RFC 9111
+//! 5.2.2.6), that caches are told (Vary) also where this client got the plain form, and that a
+//! worker codes at most 64 KiB of a response itself: the rest goes to the blocking pool.
+
+use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use coding::Coding;
+use exchange::{
+    Body, Filter, FilterKind, FilterPlan, Headers, LocalFuture, Request, Response, Stage, Step,
+    WorkerContext,
+};
+use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Size};
+use wire::{Known, Method, negotiate};
+
+mod coder;
+
+use coder::Coder;
+
+pub(crate) const KIND: FilterKind = FilterKind { name: "compress", schema: Compress::schema, read };
+
+/// What a worker codes itself of one response.
+const ON_WORKER_BYTES: usize = 64 * 1024;
+/// A body up to this size that lies in memory is coded as a whole, so that its length is known
+/// again.
+const AS_WHOLE_BYTES: usize = 1024 * 1024;
+
+settings::record! {
+    /// Compresses responses for clients that accept it.
+    ///
+    /// Streams are compressed as they come, and what has come is sent on when the source pauses, so
+    /// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
+    /// no-transform`, parts (206), answers to HEAD. `Vary: Accept-Encoding` is added and a strong
+    /// `ETag` becomes a weak one. Mind that compressing secrets next to text from the client lets
+    /// an attacker guess them (BREACH): leave such routes out.
+    struct Compress {
+        /// The codings to offer, the favourite first; the client's preferences come before ours.
+        codings: Vec<Word> = ["zstd", "br", "gzip"],
+        /// Bodies known to be smaller stay as they are.
+        min_size: Size = "1KiB",
+        /// The media types to compress: `text/html`, `text/*`, or `*+json` by suffix.
+        types: Vec<TypePattern> = [
+            "text/*", "application/json", "application/javascript", "application/xml",
+            "application/manifest+json", "application/wasm", "*+json", "*+xml", "application/yaml",
+            "application/toml", "application/vnd.ms-fontobject", "font/ttf", "font/otf",
+            "image/bmp", "image/vnd.microsoft.icon"
+        ],
+        /// How hard to try.
+        levels: Levels = {},
+    }
+    check: check;
+}
+
+settings::record! {
+    /// Levels of compression: more is smaller and slower.
+    struct Levels {
+        /// For gzip.
+        gzip: u32 = 5 { in 1..=9 },
+        /// For Brotli.
+        br: u32 = 4 { in 0..=11 },
+        /// For Zstandard.
+        zstd: u32 = 3 { in 1..=19 },
+    }
+}
+
+settings::choice! {
+    /// A content coding.
+    enum Word {
+        /// Zstandard.
+        Zstd = "zstd",
+        /// Brotli.
+        Br = "br",
+        /// Gzip, which every client knows.
+        Gzip = "gzip",
+    }
+}
+
+impl Word {
+    fn coding(&self) -> Coding {
+        match self {
+            Word::Zstd => Coding::Zstd,
+            Word::Br => Coding::Br,
+            Word::Gzip => Coding::Gzip,
+        }
+    }
+}
+
+impl Levels {
+    fn of(&self, coding: Coding) -> u32 {
+        match coding {
+            Coding::Gzip => self.gzip,
+            Coding::Br => self.br,
+            Coding::Zstd => self.zstd,
+        }
+    }
+}
+
+/// Which media types: all in lower case.
+#[derive(Clone, Debug, PartialEq)]
+enum TypePattern {
+    /// `type/subtype`
+    Exactly(String),
+    /// `type/*`, kept with its slash.
+    Family(String),
+    /// `*+suffix`, kept with its plus.
+    Suffix(String),
+}
+
+impl FromStr for TypePattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.to_ascii_lowercase();
+        let is_token = |part: &str| wire::token::is_token(part.as_bytes()) && !part.contains('*');
+        if let Some(suffix) = text.strip_prefix('*') {
+            let named = suffix.strip_prefix('+').is_some_and(is_token);
+            return if named { Ok(TypePattern::Suffix(suffix.to_owned())) } else { Err(NO_TYPE) };
+        }
+        match text.split_once('/') {
+            Some((family, "*")) if is_token(family) => {
+                Ok(TypePattern::Family(format!("{family}/")))
+            }
+            Some((family, of)) if is_token(family) && is_token(of) => {
+                Ok(TypePattern::Exactly(text))
+            }
+            _ => Err(NO_TYPE),
+        }
+    }
+}
+
+const NO_TYPE: &str = "is no media type: write text/html, text/* or *+json";
+
+impl Setting for TypePattern {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::pattern("media type", r"^(\*\+[^/*; ]+|[^/*; ]+/([^/*; ]+|\*))$")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "a media type such as text/html, text/* or *+json")
+    }
+}
+
+impl TypePattern {
+    fn matches(&self, media_type: &[u8]) -> bool {
+        let starts = |start: &str| {
+            media_type.get(..start.len()).is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
+        };
+        match self {
+            TypePattern::Exactly(whole) => media_type.eq_ignore_ascii_case(whole.as_bytes()),
+            TypePattern::Family(family) => starts(family),
+            TypePattern::Suffix(suffix) => media_type
+                .len()
+                .checked_sub(suffix.len())
+                .is_some_and(|at| media_type[at..].eq_ignore_ascii_case(suffix.as_bytes())),
+        }
+    }
+}
+
+fn check(settings: &Compress, node: &Node, reader: &mut Reader<'_>) {
+    let at = |key: &str| node.get(key).unwrap_or(node).span;
+    let mut tokens: Vec<_> = settings.codings.iter().map(|word| word.coding().token()).collect();
+    tokens.sort_unstable();
+    if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
+        reader.mistake(at("codings"), "codings names at least one coding and none twice");
+    }
+    if settings.types.is_empty() {
+        reader.mistake(at("types"), "without types nothing is compressed");
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(Plan(Arc::new(Compress::read(node, reader)?))))
+}
+
+struct Plan(Arc<Compress>);
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life::new(self.0.clone())))
+    }
+
+    fn describe(&self) -> String {
+        let codings = self.0.codings.iter().map(|word| word.coding().token());
+        format!("{} from {}", codings.collect::<Vec<_>>().join(", "), self.0.min_size)
+    }
+}
+
+struct Life {
+    settings: Arc<Compress>,
+    codings: Vec<Coding>,
+    tokens: Vec<&'static str>,
+}
+
+impl Life {
+    fn new(settings: Arc<Compress>) -> Life {
+        let codings: Vec<_> = settings.codings.iter().map(Word::coding).collect();
+        let tokens = codings.iter().map(|coding| coding.token()).collect();
+        Life { settings, codings, tokens }
+    }
+
+    /// Whether such a response is worth it, whoever asked.
+    fn is_eligible(&self, response: &Response) -> bool {
+        let headers = &response.headers;
+        let long_enough = |length: Option<u64>| {
+            length.is_none_or(|length| length >= self.settings.min_size.bytes())
+        };
+        // RFC 9110 15: these have no content, or only a part of it.
+        let has_content =
+            response.status >= 200 && ![204, 205, 206, 304].contains(&response.status);
+        has_content
+            && response.takeover.is_none()
+            && !headers.contains(Known::ContentRange)
+            && headers.get(Known::ContentEncoding).is_none_or(|coding| coding == b"identity")
+            && !headers.lists_token(Known::CacheControl, "no-transform")
+            && long_enough(length_of(response))
+            && headers.get(Known::ContentType).is_some_and(|value| self.is_listed(value))
+    }
+
+    fn is_listed(&self, content_type: &[u8]) -> bool {
+        let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+        let media_type = content_type[..end].trim_ascii();
+        self.settings.types.iter().any(|pattern| pattern.matches(media_type))
+    }
+
+    fn choose(&self, headers: &Headers) -> Option<Coding> {
+        let mut accepted: Option<Vec<u8>> = None;
+        let mut values = headers.get_all(Known::AcceptEncoding);
+        let first = values.next()?;
+        for value in values {
+            let joined = accepted.get_or_insert_with(|| first.to_vec());
+            joined.extend_from_slice(b", ");
+            joined.extend_from_slice(value);
+        }
+        let accepted = accepted.as_deref().unwrap_or(first);
+        match negotiate::choose_coding(Some(accepted), &self.tokens) {
+            negotiate::Coding::Offered(at) => Some(self.codings[at]),
+            negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => None,
+        }
+    }
+
+    /// Codes a body in memory, where that makes it smaller.
+    fn replace(
+        &self,
+        response: &mut Response,
+        coding: Coding,
+        plain: Bytes,
+        coded: Option<Vec<u8>>,
+    ) {
+        match coded {
+            Some(coded) if coded.len() < plain.len() => {
+                mark(&mut response.headers, coding);
+                response.body = Body::Bytes(Bytes::from(coded));
+            }
+            _ => response.body = Body::Bytes(plain),
+        }
+    }
+}
+
+/// The length of the content, also where it is only announced, as to HEAD.
+fn length_of(response: &Response) -> Option<u64> {
+    match &response.body {
+        Body::Empty => {
+            response.headers.get(Known::ContentLength).map_or(Some(0), wire::token::decimal)
+        }
+        body => body.length(),
+    }
+}
+
+impl Filter for Life {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
+        if !self.is_eligible(response) {
+            return Step::Continue;
+        }
+        vary(&mut response.headers);
+        if request.method == Method::Head || asked_not_to() {
+            return Step::Continue;
+        }
+        let Some(coding) = self.choose(&request.headers) else { return Step::Continue };
+        match std::mem::take(&mut response.body) {
+            Body::Bytes(plain) if plain.len() <= ON_WORKER_BYTES => {
+                let coded = coding::encode_all(coding, self.settings.levels.of(coding), &plain);
+                self.replace(response, coding, plain, coded.ok());
+                Step::Continue
+            }
+            Body::Bytes(plain) if plain.len() <= AS_WHOLE_BYTES => {
+                response.body = Body::Bytes(plain);
+                Step::Wait
+            }
+            Body::Empty => Step::Continue,
+            body => {
+                let level = self.settings.levels.of(coding);
+                match coding::Encoder::sized(coding, level, body.length()) {
+                    Ok(encoder) => {
+                        mark(&mut response.headers, coding);
+                        response.body = Body::stream(Coder::new(body, encoder));
+                    }
+                    // Memory is short: the plain form is as good an answer.
+                    Err(_) => response.body = body,
+                }
+                Step::Continue
+            }
+        }
+    }
+
+    fn wait_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> LocalFuture<'a, Step> {
+        Box::pin(async move {
+            if let (Some(coding), Body::Bytes(plain)) =
+                (self.choose(&request.headers), &response.body)
+            {
+                let (plain, level) = (plain.clone(), self.settings.levels.of(coding));
+                let input = plain.clone();
+                let coded = tokio::task::spawn_blocking(move || {
+                    coding::encode_all(coding, level, &input).ok()
+                });
+                let coded = coded.await.unwrap_or_default();
+                self.replace(response, coding, plain, coded);
+            }
+            Step::Continue
+        })
+    }
+}
+
+/// Tells caches that the answer depends on Accept-Encoding (RFC 9110 12.5.5).
+fn vary(headers: &mut Headers) {
+    let told = headers.lists_token(Known::Vary, "*")
+        || headers.lists_token(Known::Vary, "accept-encoding");
+    if !told {
+        headers.append(Known::Vary, "Accept-Encoding");
+    }
+}
+
+/// The fields of a coded representation.
+fn mark(headers: &mut Headers, coding: Coding) {
+    headers.set(Known::ContentEncoding, coding.token());
+    // It was the length, the digest and the ranges of another representation.
+    for name in [
+        Known::ContentLength,
+        Known::AcceptRanges,
+        Known::ContentMd5,
+        Known::ContentDigest,
+        Known::ReprDigest,
+    ] {
+        headers.remove(name);
+    }
+    // RFC 9110 8.8.1: the bytes may differ from run to run, so the tag cannot be strong.
+    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
+    if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
+        headers.set(Known::Etag, weak);
+    }
+}
+
+#[cfg(test)]
+mod tests;

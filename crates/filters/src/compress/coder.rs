@@ -1,0 +1,212 @@
+//! A body that is coded while it passes.
+//!
+//! Takes what the source has, codes it, and flushes when the source pauses and its length is
+//! unknown: then somebody may be waiting for exactly what came last. Small amounts are coded in
+//! place, larger ones on the blocking pool; one piece of work is under way at a time, so memory is
+//! bounded by the encoder's window and one batch, whatever the length of the body.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use coding::Encoder;
+use exchange::{Body, BodyStream, Fault, Frame, Headers};
+use net::FileRange;
+use tokio::task::JoinHandle;
+
+use super::ON_WORKER_BYTES;
+
+/// Input gathered before it is coded, where the source has more at hand.
+const BATCH_BYTES: usize = 64 * 1024;
+/// Bytes of a file read and coded at once.
+const FILE_STEP_BYTES: u64 = 256 * 1024;
+/// What is so little that another thread would cost more than the coding.
+const LITTLE_BYTES: usize = 4 * 1024;
+
+pub(super) struct Coder {
+    source: Body,
+    state: State,
+    /// Input that waits to be coded.
+    batch: Vec<u8>,
+    /// A file the source has handed over.
+    file: Option<FileRange>,
+    /// Input the encoder has taken since its output was last complete.
+    unflushed: usize,
+    /// What may still be coded in place, beyond little amounts.
+    on_worker_left: usize,
+    /// Nobody may be waiting for a part: the source said how long it is.
+    flushes: bool,
+    trailers: Option<Headers>,
+}
+
+enum State {
+    Idle(Box<Encoder>),
+    Working(JoinHandle<io::Result<Done>>, Goal),
+    /// All content is out; trailers may follow.
+    Finished,
+}
+
+/// What the encoder shall do after it has taken its input.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    GoOn,
+    Flush,
+    Finish,
+}
+
+struct Done {
+    encoder: Box<Encoder>,
+    out: Vec<u8>,
+}
+
+/// What is found when the source is asked.
+enum Found {
+    Work(Goal),
+    Pause,
+    Broken(Fault),
+}
+
+impl Coder {
+    pub(super) fn new(source: Body, encoder: Encoder) -> Coder {
+        Coder {
+            flushes: source.length().is_none(),
+            source,
+            state: State::Idle(Box::new(encoder)),
+            batch: Vec::new(),
+            file: None,
+            unflushed: 0,
+            on_worker_left: ON_WORKER_BYTES,
+            trailers: None,
+        }
+    }
+
+    /// Gathers a batch from the source.
+    fn gather(&mut self, cx: &mut Context<'_>) -> Found {
+        loop {
+            if self.file.is_some() || self.batch.len() >= BATCH_BYTES {
+                return Found::Work(Goal::GoOn);
+            }
+            match self.source.poll_frame(cx) {
+                Poll::Ready(Some(Ok(Frame::Data(data)))) => self.batch.extend_from_slice(&data),
+                Poll::Ready(Some(Ok(Frame::File(range)))) => self.file = Some(range),
+                Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = Some(trailers),
+                Poll::Ready(Some(Err(fault))) => return Found::Broken(fault),
+                Poll::Ready(None) => return Found::Work(Goal::Finish),
+                Poll::Pending => {
+                    let waiting = !self.batch.is_empty() || self.unflushed > 0;
+                    return match waiting && self.flushes {
+                        true => Found::Work(Goal::Flush),
+                        false => Found::Pause,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Codes the batch, here or on the pool.
+    fn work(&mut self, mut encoder: Box<Encoder>, goal: Goal) -> io::Result<Option<Vec<u8>>> {
+        let batch = std::mem::take(&mut self.batch);
+        let part = self.file_step();
+        let taken = batch.len() + part.as_ref().map_or(0, |part| part.length as usize);
+        // The encoder may have put off the work on what it was given; it cannot any longer now.
+        let pending = self.unflushed + taken;
+        self.unflushed = if goal == Goal::GoOn { pending } else { 0 };
+        if part.is_none() && (pending <= LITTLE_BYTES || pending <= self.on_worker_left) {
+            self.on_worker_left = self.on_worker_left.saturating_sub(taken);
+            let out = code(&mut encoder, &batch, goal)?;
+            self.settle(encoder, goal);
+            return Ok(Some(out));
+        }
+        let job = move || {
+            let mut input = batch;
+            if let Some(part) = part {
+                let from = input.len();
+                input.resize(from + part.length as usize, 0);
+                part.file.read_exact_at(&mut input[from..], part.offset)?;
+            }
+            let out = code(&mut encoder, &input, goal)?;
+            Ok(Done { encoder, out })
+        };
+        self.state = State::Working(tokio::task::spawn_blocking(job), goal);
+        Ok(None)
+    }
+
+    /// The next part of the file, if there is one.
+    fn file_step(&mut self) -> Option<FileRange> {
+        let mut rest = self.file.take()?;
+        let part = FileRange { length: rest.length.min(FILE_STEP_BYTES), ..rest.clone() };
+        rest.offset += part.length;
+        rest.length -= part.length;
+        self.file = (rest.length > 0).then_some(rest);
+        Some(part)
+    }
+
+    fn settle(&mut self, encoder: Box<Encoder>, goal: Goal) {
+        self.state = if goal == Goal::Finish { State::Finished } else { State::Idle(encoder) };
+    }
+
+    fn fail<T>(&mut self, error: impl std::fmt::Display) -> Poll<Option<Result<T, Fault>>> {
+        self.state = State::Finished;
+        Poll::Ready(Some(Err(Fault::internal(format!("a body cannot be compressed: {error}")))))
+    }
+}
+
+fn code(encoder: &mut Encoder, input: &[u8], goal: Goal) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    let coded = encoder.encode(input, &mut out).and_then(|()| match goal {
+        Goal::GoOn => Ok(()),
+        Goal::Flush => encoder.flush(&mut out),
+        Goal::Finish => encoder.finish(&mut out),
+    });
+    coded.map_err(io::Error::other)?;
+    Ok(out)
+}
+
+impl BodyStream for Coder {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        loop {
+            let out = match std::mem::replace(&mut self.state, State::Finished) {
+                State::Finished => {
+                    return Poll::Ready(self.trailers.take().map(|t| Ok(Frame::Trailers(t))));
+                }
+                State::Working(mut job, goal) => match Pin::new(&mut job).poll(cx) {
+                    Poll::Pending => {
+                        self.state = State::Working(job, goal);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(Ok(Ok(done))) => {
+                        self.settle(done.encoder, goal);
+                        Some(done.out)
+                    }
+                    Poll::Ready(Ok(Err(error))) => return self.fail(error),
+                    Poll::Ready(Err(error)) => return self.fail(error),
+                },
+                State::Idle(encoder) => match self.gather(cx) {
+                    Found::Pause => {
+                        self.state = State::Idle(encoder);
+                        return Poll::Pending;
+                    }
+                    Found::Broken(fault) => {
+                        self.trailers = None;
+                        return Poll::Ready(Some(Err(fault)));
+                    }
+                    Found::Work(goal) => match self.work(encoder, goal) {
+                        Ok(out) => out,
+                        Err(error) => return self.fail(error),
+                    },
+                },
+            };
+            if let Some(out) = out
+                && !out.is_empty()
+            {
+                return Poll::Ready(Some(Ok(Frame::Data(Bytes::from(out)))));
+            }
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}

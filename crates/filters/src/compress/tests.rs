@@ -1,0 +1,458 @@
+//! Which responses are coded, what becomes of their fields, and how streams pass.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+
+use coding::{Decode, Decoder, decode_all};
+use exchange::{BodyStream, Fault, Frame};
+use net::FileRange;
+use settings::{Node, node};
+
+use super::*;
+use crate::testing::{filter, get, mistakes, passed, plan};
+
+const LIMIT: Decode = Decode { output_bytes: 64 << 20, ratio: 100_000 };
+
+fn text(length: usize) -> String {
+    "All work and no play makes Jack a dull boy. ".chars().cycle().take(length).collect()
+}
+
+fn html(body: impl Into<Body>) -> Response {
+    Response::with_body(200, "text/html; charset=utf-8", body)
+}
+
+/// The response to a client that accepts these codings.
+async fn answered(filter: &dyn Filter, accept: &str, mut response: Response) -> Response {
+    let mut request = get("/", &[("accept-encoding", accept)]);
+    run(filter, &mut request, &mut response).await;
+    response
+}
+
+async fn run(filter: &dyn Filter, request: &mut Request, response: &mut Response) {
+    let mut step = filter.on_response(request, response);
+    if matches!(step, Step::Wait) {
+        step = filter.wait_response(request, response).await;
+    }
+    passed(step).unwrap();
+}
+
+fn coding_of(response: &Response) -> &str {
+    response.headers.get_str(Known::ContentEncoding).unwrap_or("")
+}
+
+async fn content(response: &mut Response) -> Vec<u8> {
+    response.body.collect(u64::MAX).await.unwrap().to_vec()
+}
+
+/// The content, decoded as its fields say.
+async fn decoded(response: &mut Response) -> Vec<u8> {
+    let coding = Coding::parse(coding_of(response));
+    let content = content(response).await;
+    match coding {
+        Some(coding) => decode_all(coding, &content, LIMIT).unwrap(),
+        None => content,
+    }
+}
+
+fn test(body: impl Future<Output = ()>) {
+    net::worker::block_on_local(body);
+}
+
+#[test]
+fn the_declaration_is_valid() {
+    settings::verify::<Compress>().unwrap();
+}
+
+#[test]
+fn the_client_decides_and_then_the_order() {
+    let compress = filter(&KIND, &node!({}));
+    let gzip_first = filter(&KIND, &node!({ "codings": ["gzip", "zstd"] }));
+    test(async {
+        for (accept, wanted, wanted_of_two) in [
+            ("gzip, deflate, br, zstd", "zstd", "gzip"),
+            ("gzip;q=0.5, br", "br", "gzip"),
+            ("br;q=0.2, gzip;q=0.9", "gzip", "gzip"),
+            ("*", "zstd", "gzip"),
+            ("*;q=0.1, zstd;q=0", "br", "gzip"),
+            ("gzip;q=0", "", ""),
+            ("identity, gzip;q=0.5", "", ""),
+            ("deflate", "", ""),
+            ("", "", ""),
+        ] {
+            for (filter, wanted) in [(&compress, wanted), (&gzip_first, wanted_of_two)] {
+                let mut response = answered(&**filter, accept, html(text(5000))).await;
+                assert_eq!(coding_of(&response), wanted, "{accept}");
+                assert_eq!(response.headers.get_str(Known::Vary), Some("Accept-Encoding"));
+                assert_eq!(decoded(&mut response).await, text(5000).as_bytes());
+            }
+        }
+        let mut response = html(text(5000));
+        run(&*compress, &mut get("/", &[]), &mut response).await;
+        assert_eq!(coding_of(&response), "", "who does not ask gets it plain");
+        let twice = [("accept-encoding", "br;q=0"), ("accept-encoding", "gzip")];
+        let mut response = html(text(5000));
+        run(&*compress, &mut get("/", &twice), &mut response).await;
+        assert_eq!(coding_of(&response), "gzip");
+    });
+}
+
+#[test]
+fn every_size_comes_out_as_it_went_in() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        for length in
+            [1024, ON_WORKER_BYTES, ON_WORKER_BYTES + 1, AS_WHOLE_BYTES, AS_WHOLE_BYTES + 1]
+        {
+            for accept in ["gzip", "br", "zstd"] {
+                let mut response = answered(&*compress, accept, html(text(length))).await;
+                assert_eq!(coding_of(&response), accept, "{length}");
+                assert_eq!(response.body.length().is_some(), length <= AS_WHOLE_BYTES);
+                assert!(
+                    decoded(&mut response).await == text(length).as_bytes(),
+                    "{length} {accept}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn what_must_not_be_coded_is_left_alone() {
+    let compress = filter(&KIND, &node!({}));
+    type Change = fn(&mut Response);
+    let changes: &[(&str, Change)] = &[
+        ("coded already", |r| r.headers.append(Known::ContentEncoding, "gzip")),
+        ("no-transform", |r| r.headers.append(Known::CacheControl, "public, no-transform")),
+        ("a part", |r| r.status = 206),
+        ("a part by its field", |r| r.headers.append(Known::ContentRange, "bytes 0-4999/9999")),
+        ("not modified", |r| r.status = 304),
+        ("no content", |r| r.status = 204),
+        ("another type", |r| r.headers.set(Known::ContentType, "image/png")),
+        ("no type", |r| r.headers.retain(|field| field.known != Some(Known::ContentType))),
+        ("too small", |r| r.body = Body::from(text(1023))),
+    ];
+    test(async {
+        for (why, change) in changes {
+            let mut response = html(text(5000));
+            response.headers.append(Known::Etag, "\"x\"");
+            change(&mut response);
+            let before = format!("{:?}", (&response.headers, &response.body));
+            let response = answered(&*compress, "gzip", response).await;
+            assert_eq!(format!("{:?}", (&response.headers, &response.body)), before, "{why}");
+        }
+        let mut response = html(text(5000));
+        let fields = [("accept-encoding", "gzip"), ("cache-control", "no-transform")];
+        run(&*compress, &mut get("/", &fields), &mut response).await;
+        assert_eq!(coding_of(&response), "");
+        let identity = |mut response: Response| {
+            response.headers.append(Known::ContentEncoding, "identity");
+            response
+        };
+        let response = answered(&*compress, "gzip", identity(html(text(5000)))).await;
+        assert_eq!(coding_of(&response), "gzip");
+    });
+}
+
+#[test]
+fn head_says_only_that_it_depends() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        let mut request = get("/", &[("accept-encoding", "gzip")]);
+        request.method = Method::Head;
+        let mut response = html(Body::Empty);
+        response.headers.append(Known::ContentLength, "5000");
+        run(&*compress, &mut request, &mut response).await;
+        assert_eq!(
+            (coding_of(&response), response.headers.get_str(Known::Vary)),
+            ("", Some("Accept-Encoding"))
+        );
+    });
+}
+
+#[test]
+fn the_fields_are_those_of_another_representation() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        for (etag, weak) in [("\"x\"", "W/\"x\""), ("W/\"x\"", "W/\"x\"")] {
+            let mut response = html(text(5000));
+            for (name, value) in [
+                ("etag", etag),
+                ("content-length", "5000"),
+                ("accept-ranges", "bytes"),
+                ("content-md5", "x"),
+                ("content-digest", "x"),
+                ("repr-digest", "x"),
+                ("vary", "Origin"),
+                ("x-kept", "1"),
+            ] {
+                response.headers.append(name, value);
+            }
+            let response = answered(&*compress, "gzip", response).await;
+            assert_eq!(response.headers.get_str(Known::Etag), Some(weak));
+            let vary: Vec<_> = response.headers.get_all(Known::Vary).collect();
+            assert_eq!(vary, [&b"Origin"[..], b"Accept-Encoding"]);
+            let left =
+                ["content-length", "accept-ranges", "content-md5", "content-digest", "repr-digest"];
+            assert!(left.iter().all(|name| !response.headers.contains(*name)));
+            assert!(response.headers.contains("x-kept"));
+        }
+        for vary in ["*", "Origin, accept-encoding"] {
+            let mut response = html(text(5000));
+            response.headers.append(Known::Vary, vary);
+            let response = answered(&*compress, "gzip", response).await;
+            assert_eq!(response.headers.get_all(Known::Vary).count(), 1, "{vary}");
+        }
+    });
+}
+
+#[test]
+fn what_does_not_get_smaller_stays_plain() {
+    let compress = filter(&KIND, &node!({}));
+    let mut noise = 1u64;
+    let mut byte = || {
+        noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+        (noise >> 56) as u8
+    };
+    let noise: Vec<u8> = (0..4000).map(|_| byte()).collect();
+    test(async {
+        let mut response = html(Bytes::from(noise.clone()));
+        response.headers.append(Known::Etag, "\"x\"");
+        let mut response = answered(&*compress, "gzip", response).await;
+        assert_eq!(
+            (coding_of(&response), response.headers.get_str(Known::Etag)),
+            ("", Some("\"x\""))
+        );
+        assert_eq!(response.headers.get_str(Known::Vary), Some("Accept-Encoding"));
+        assert_eq!(content(&mut response).await, noise);
+    });
+}
+
+#[test]
+fn size_types_and_levels_are_settings() {
+    test(async {
+        let any_size = filter(&KIND, &node!({ "min_size": "10B" }));
+        assert_eq!(coding_of(&answered(&*any_size, "gzip", html(text(100))).await), "gzip");
+        let types = node!({ "types": ["image/*", "text/x-own", "*+json"] });
+        let types = filter(&KIND, &types);
+        for (content_type, coding) in [
+            ("image/png", "gzip"),
+            ("TEXT/X-OWN; charset=x", "gzip"),
+            ("application/problem+json", "gzip"),
+            ("text/html", ""),
+            ("application/json", ""),
+            ("imagex/png", ""),
+        ] {
+            let response = Response::with_body(200, content_type, text(5000));
+            assert_eq!(
+                coding_of(&answered(&*types, "gzip", response).await),
+                coding,
+                "{content_type}"
+            );
+        }
+        // Words that come again, in no order.
+        let mut step = 1u64;
+        let mut word = || {
+            step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+            format!("{:x} ", (step >> 54) * 0x1234_5678)
+        };
+        let input: String = (0..20_000).map(|_| word()).collect();
+        for (coding, low, high) in [("gzip", 1, 9), ("br", 0, 9), ("zstd", 1, 15)] {
+            let mut lengths = Vec::new();
+            for level in [low, high] {
+                let levels = match coding {
+                    "gzip" => node!({ "levels": { "gzip": level } }),
+                    "br" => node!({ "levels": { "br": level } }),
+                    _ => node!({ "levels": { "zstd": level } }),
+                };
+                let response = html(input.clone());
+                let mut response = answered(&*filter(&KIND, &levels), coding, response).await;
+                lengths.push(content(&mut response).await.len());
+            }
+            assert!(lengths[1] < lengths[0], "{coding}: {lengths:?}");
+        }
+    });
+}
+
+/// A source that pauses where it says so.
+#[derive(Default)]
+struct Source {
+    frames: RefCell<VecDeque<Option<Result<Frame, Fault>>>>,
+    waker: Cell<Option<Waker>>,
+    length: Option<u64>,
+}
+
+impl Source {
+    /// `None` is a pause.
+    fn new(frames: Vec<Option<&str>>) -> Source {
+        let frame = |text: &str| Ok(Frame::Data(Bytes::copy_from_slice(text.as_bytes())));
+        let frames = frames.into_iter().map(|text| text.map(frame)).collect();
+        Source { frames: RefCell::new(frames), ..Source::default() }
+    }
+}
+
+impl BodyStream for Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        match self.frames.get_mut().pop_front() {
+            None => Poll::Ready(None),
+            Some(Some(frame)) => Poll::Ready(Some(frame)),
+            Some(None) => {
+                self.waker.set(Some(cx.waker().clone()));
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.length
+    }
+}
+
+#[test]
+fn events_arrive_when_they_happen() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        for accept in ["gzip", "br", "zstd"] {
+            let source =
+                Source::new(vec![Some("data: one\n\n"), None, Some("data: two\n\n"), None]);
+            let response = Response::with_body(200, "text/event-stream", Body::stream(source));
+            let mut response = answered(&*compress, accept, response).await;
+            assert_eq!(coding_of(&response), accept);
+            let mut decoder = Decoder::new(Coding::parse(accept).unwrap(), LIMIT).unwrap();
+            let mut seen = Vec::new();
+            for wanted in ["data: one\n\n", "data: one\n\ndata: two\n\n"] {
+                while seen.len() < wanted.len() {
+                    let Some(Ok(Frame::Data(data))) = response.body.frame().await else {
+                        panic!("{accept}: {wanted:?} has not come out")
+                    };
+                    decoder.decode(&data, &mut seen).unwrap();
+                }
+                assert_eq!(seen, wanted.as_bytes(), "{accept}");
+            }
+            while let Some(frame) = response.body.frame().await {
+                let Frame::Data(data) = frame.unwrap() else { panic!("not data") };
+                decoder.decode(&data, &mut seen).unwrap();
+            }
+            decoder.finish(&mut seen).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_stream_of_known_length_is_not_cut_into_pieces() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        let piece = text(3000);
+        let source = Source::new(vec![Some(&piece), None, Some(&piece), None, Some(&piece)]);
+        let source = Source { length: Some(9000), ..source };
+        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        let mut frames = 0;
+        let mut coded = Vec::new();
+        while let Some(frame) = response.body.frame().await {
+            let Frame::Data(data) = frame.unwrap() else { panic!("not data") };
+            coded.extend_from_slice(&data);
+            frames += 1;
+        }
+        assert_eq!(frames, 1);
+        assert_eq!(decode_all(Coding::Gzip, &coded, LIMIT).unwrap(), piece.repeat(3).as_bytes());
+        let short = Source { length: Some(900), ..Source::new(vec![]) };
+        let response = answered(&*compress, "gzip", html(Body::stream(short))).await;
+        assert_eq!(coding_of(&response), "");
+    });
+}
+
+#[test]
+fn a_long_stream_passes_in_bounded_pieces() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        let piece = text(10_000);
+        for accept in ["gzip", "br", "zstd"] {
+            for pause in [false, true] {
+                let mut frames = Vec::new();
+                for _ in 0..100 {
+                    frames.push(Some(&*piece));
+                    frames.extend(pause.then_some(None));
+                }
+                let body = Body::stream(Source::new(frames));
+                let mut response = answered(&*compress, accept, html(body)).await;
+                assert!(decoded(&mut response).await == piece.repeat(100).as_bytes(), "{accept}");
+            }
+        }
+    });
+}
+
+#[test]
+fn trailers_follow_and_faults_stay_faults() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        let mut trailers = Headers::new();
+        trailers.append("x-sum", "1");
+        let source = Source::new(vec![Some("text")]);
+        source.frames.borrow_mut().push_back(Some(Ok(Frame::Trailers(trailers))));
+        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        let mut coded = Vec::new();
+        let mut trailing = None;
+        while let Some(frame) = response.body.frame().await {
+            match frame.unwrap() {
+                Frame::Data(data) => coded.extend_from_slice(&data),
+                Frame::Trailers(trailers) => trailing = Some(trailers),
+                Frame::File(_) => panic!("a file"),
+            }
+        }
+        assert_eq!(decode_all(Coding::Gzip, &coded, LIMIT).unwrap(), b"text");
+        assert_eq!(trailing.unwrap().get("x-sum"), Some(&b"1"[..]));
+
+        let source = Source::new(vec![Some("text"), None]);
+        source.frames.borrow_mut().push_back(Some(Err(Fault::internal("broken"))));
+        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        assert!(matches!(response.body.frame().await, Some(Ok(_))), "what came before");
+        assert_eq!(response.body.frame().await.unwrap().unwrap_err().detail, "broken");
+        assert!(response.body.frame().await.is_none(), "and no end that looks like a good one");
+    });
+}
+
+#[test]
+fn files_are_read_and_coded_elsewhere() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        let content = text(700_000);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &content).unwrap();
+        let range = |offset, length| {
+            let file = Arc::new(file.reopen().unwrap());
+            Body::File(FileRange { file, offset, length })
+        };
+        let mut response = answered(&*compress, "br", html(range(5, 600_000))).await;
+        assert_eq!(coding_of(&response), "br");
+        assert!(decoded(&mut response).await == content.as_bytes()[5..600_005]);
+        // Shorter than promised: an end would look like a whole file.
+        let mut response = answered(&*compress, "gzip", html(range(0, 900_000))).await;
+        let mut last = response.body.frame().await;
+        while let Some(Ok(_)) = last {
+            last = response.body.frame().await;
+        }
+        assert!(last.unwrap().unwrap_err().detail.contains("cannot be compressed"));
+    });
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (settings, why) in [
+        (node!({ "codings": [] }), "at least one coding"),
+        (node!({ "codings": ["gzip", "gzip"] }), "none twice"),
+        (node!({ "codings": ["deflate"] }), "deflate"),
+        (node!({ "types": [] }), "nothing is compressed"),
+        (node!({ "types": ["html"] }), "is no media type"),
+        (node!({ "types": ["*/*"] }), "is no media type"),
+        (node!({ "min_size": 1024 }), "has no unit"),
+        (node!({ "levels": { "gzip": 10 } }), "between 1 and 9"),
+        (node!({ "levels": { "br": 12 } }), "between 0 and 11"),
+        (node!({ "levels": { "zstd": 0 } }), "between 1 and 19"),
+    ] {
+        let report = mistakes(&KIND, &settings);
+        assert!(report.contains(why), "{report}\nwanted {why}");
+    }
+    let empty: Node = node!({});
+    assert_eq!(plan(&KIND, &empty).unwrap().describe(), "zstd, br, gzip from 1KiB");
+}
