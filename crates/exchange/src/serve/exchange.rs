@@ -135,7 +135,7 @@ impl Exchange {
         {
             return None;
         }
-        if must_flush(connection) {
+        if closes || must_flush(connection) {
             wire.push_out();
             if !wire.out.borrow().is_empty() {
                 return None;
@@ -255,7 +255,9 @@ impl Exchange {
             answer.stream = None;
             sent?;
         }
-        if answer.takeover.is_some() || must_flush(connection) {
+        // Of a connection that ends nobody will send later.
+        let last = answer.takeover.is_some() || answer.persistence == Persistence::Close;
+        if last || must_flush(connection) {
             respond::flush(wire, answer.plan.write_pause).await?;
         }
         Ok(())
