@@ -42,6 +42,12 @@ impl Connection {
         Self { stream, received: Vec::new(), seen: Vec::new(), number }
     }
 
+    /// The same connection for another thread, which reads while this one sends. What has been
+    /// received already stays here.
+    pub fn clone_for_reading(&self) -> Self {
+        Self::new(Arc::clone(&self.stream), self.number)
+    }
+
     pub(crate) fn downgrade(&self) -> Weak<TcpStream> {
         Arc::downgrade(&self.stream)
     }
@@ -168,6 +174,11 @@ impl Connection {
         let end = self.fill(time);
         assert!(end.is_none(), "{end:?} instead of silence");
         assert!(self.received.is_empty(), "not silent: {:?}", text(&self.received));
+    }
+
+    /// How many bytes have come that nobody has read yet: what arrived together with the last read.
+    pub fn waiting(&self) -> usize {
+        self.received.len()
     }
 
     /// Waits for the next byte, and says whether the end came instead. For a script that serves

@@ -18,13 +18,14 @@ pub struct Launch {
     folder: TempDir,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    descriptors: Option<u32>,
 }
 
 impl Launch {
     pub fn new(config: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
-        Self { folder, arguments: Vec::new(), environment: Vec::new() }
+        Self { folder, arguments: Vec::new(), environment: Vec::new(), descriptors: None }
     }
 
     /// Writes a file beside the configuration, whose paths are relative to it.
@@ -44,6 +45,12 @@ impl Launch {
         self
     }
 
+    /// Lets the server have no more open descriptors than these, whatever it asks for.
+    pub fn descriptors(mut self, most: u32) -> Self {
+        self.descriptors = Some(most);
+        self
+    }
+
     /// Runs another command of the binary to its end, in the folder of the configuration.
     pub fn run(&self, arguments: &[&str]) -> Exit {
         let mut command = Command::new(tidegate_binary());
@@ -53,7 +60,15 @@ impl Launch {
 
     /// Starts the server without waiting for anything.
     pub fn start(self) -> Tidegate {
-        let mut command = Command::new(tidegate_binary());
+        let mut command = match self.descriptors {
+            None => Command::new(tidegate_binary()),
+            Some(most) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
+                shell.arg(tidegate_binary());
+                shell
+            }
+        };
         command.arg("up").arg("tidegate.yaml").args(&self.arguments);
         command.envs(self.environment).current_dir(self.folder.path());
         Tidegate { process: Process::start(&mut command), folder: self.folder }

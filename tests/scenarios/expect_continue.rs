@@ -1,0 +1,93 @@
+//! `Expect: 100-continue`: the client is told to go on when its body is wanted, and only then
+//! (RFC 9110 10.1.1).
+
+use crate::setup::{answering, behind};
+use scenarios::{Tidegate, Upstream};
+
+const PUT: &str =
+    "PUT /in HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nexpect: 100-continue\r\n\r\n";
+
+/// Reads the body of five bytes and says what it was.
+fn reading() -> Upstream {
+    Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head().to_ascii_lowercase();
+            // The expectation is ours to meet: the body comes when the server is there for it.
+            assert!(!head.contains("expect"), "{head}");
+            let body = String::from_utf8(peer.read_exactly(5)).expect("text");
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n{body}"));
+        }
+    })
+}
+
+#[test]
+fn the_client_is_told_to_go_on_once_its_body_is_wanted() {
+    let upstream = reading();
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    for _ in 0..3 {
+        client.send(PUT);
+        client.expect("HTTP/1.1 100 Continue\r\n\r\n");
+        client.send("hello");
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        assert_eq!(answer.header("connection"), None);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_wait_is_not_told() {
+    let upstream = reading();
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send(format!("{PUT}hello"));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+}
+
+#[test]
+fn http10_is_never_told() {
+    let upstream = reading();
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send(PUT.replace("HTTP/1.1", "HTTP/1.0"));
+    client.send("hello");
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn a_final_answer_instead_of_100_ends_the_connection() {
+    let server = Tidegate::start(&answering(""));
+    for (path, status) in [("/ping", 200), ("/none", 404)] {
+        let mut client = server.connect("web");
+        client.send(PUT.replace("/in", path));
+        let answer = client.answer();
+        // Nobody can tell whether what comes next is the body or a request.
+        assert_eq!((answer.status, answer.header("connection")), (status, Some("close")));
+        client.expect_closed();
+    }
+    let reason = [("reason", "body_unread")];
+    server.wait_for_metric("tidegate_connections_closed_total", &reason, 2.0);
+}
+
+#[test]
+fn a_body_that_is_too_large_is_not_asked_for() {
+    let upstream = reading();
+    let server = Tidegate::start(&behind(&upstream, "limits: { body: 4B }"));
+    let mut client = server.connect("web");
+    client.send(PUT);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+    client.expect_closed();
+    assert_eq!(upstream.accepted(), 0);
+}
+
+#[test]
+fn what_else_is_expected_cannot_be_met() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    client.send("PUT /ping HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nexpect: a-pony\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (417, Some("close")));
+    client.expect_closed();
+}

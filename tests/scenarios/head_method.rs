@@ -1,0 +1,53 @@
+//! HEAD: the head of the answer to GET, and not one byte of a body (RFC 9110 9.3.2).
+
+use crate::setup::{answering, behind};
+use scenarios::{Tidegate, Upstream};
+
+#[test]
+fn the_head_is_that_of_get_and_the_connection_goes_on() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    for path in ["/ping", "/slow", "/big", "/none"] {
+        client.send(format!("HEAD {path}?n=1 HTTP/1.1\r\nhost: a\r\n\r\n"));
+        let head = client.answer_to_head();
+        client.send(format!("GET {path}?n=1 HTTP/1.1\r\nhost: a\r\n\r\n"));
+        let whole = client.answer();
+        let fields = |answer: &scenarios::Answer| {
+            let kept = answer.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
+            kept.cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(head.status, whole.status);
+        assert_eq!(fields(&head), fields(&whole), "{path}");
+        assert_eq!(head.header("content-length"), Some(&*whole.body.len().to_string()));
+    }
+}
+
+#[test]
+fn an_upstream_is_asked_with_head_and_its_length_is_passed_on() {
+    let upstream = Upstream::start(|peer| {
+        for answer in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            "HTTP/1.1 200 OK\r\netag: \"x\"\r\n\r\n",
+        ] {
+            let head = peer.read_head();
+            assert!(head.starts_with("HEAD /"), "{head}");
+            peer.send(answer);
+        }
+        peer.at_end();
+    });
+    let server = Tidegate::start(&behind(&upstream, "").replace("workers: 2", "workers: 1"));
+    let mut client = server.connect("web");
+    let mut head = || {
+        client.send("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n");
+        client.answer_to_head()
+    };
+    let known = head();
+    assert_eq!((known.status, known.header("content-length")), (200, Some("12345")));
+    for _ in 0..2 {
+        // RFC 9110 8.6: a wrong length is worse than none.
+        let unknown = head();
+        assert_eq!((unknown.status, unknown.header("content-length")), (200, None));
+    }
+    assert_eq!(upstream.accepted(), 1);
+}

@@ -1,0 +1,95 @@
+//! Requests that come before the answers to those ahead of them: answered in order, in few pieces,
+//! and never more of them in memory than is allowed.
+
+use crate::setup::{answering, behind};
+use scenarios::{Tidegate, Upstream};
+
+fn get(path: &str, n: usize) -> String {
+    format!("GET {path}?n={n} HTTP/1.1\r\nhost: a\r\n\r\n")
+}
+
+#[test]
+fn a_slow_answer_is_not_overtaken() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    let paths = ["/slow", "/ping", "/slow", "/ping", "/none", "/slow", "/ping"];
+    let requests: String = paths.iter().enumerate().map(|(n, path)| get(path, n)).collect();
+    client.send(requests);
+    for (n, path) in paths.iter().enumerate() {
+        let answer = client.answer();
+        let expected = if *path == "/none" { (404, None) } else { (200, Some(n.to_string())) };
+        assert_eq!((answer.status, answer.header("x-n").map(str::to_owned)), expected, "{n}");
+    }
+}
+
+#[test]
+fn a_thousand_requests_in_one_go_get_a_thousand_answers_in_order() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    client.send((0..1000).map(|n| get("/ping", n)).collect::<String>());
+    for n in 0..1000 {
+        let answer = client.answer();
+        assert_eq!(answer.header("x-n"), Some(&*n.to_string()));
+        assert_eq!(answer.body, b"pong");
+    }
+    // A second time on the same connection: nothing of the first was left behind.
+    client.send((0..1000).map(|n| get("/ping", n)).collect::<String>());
+    for n in 0..1000 {
+        assert_eq!(client.answer().header("x-n"), Some(&*n.to_string()));
+    }
+}
+
+#[test]
+fn answers_to_requests_in_one_piece_leave_in_one_piece() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    client.send((0..8).map(|n| get("/ping", n)).collect::<String>());
+    let first = client.answer();
+    // With the first answer came all the others: they are in the receive buffer already.
+    assert_eq!(client.waiting(), 7 * first.bytes.len());
+    for _ in 0..7 {
+        assert_eq!(client.answer().body, b"pong");
+    }
+}
+
+#[test]
+fn answers_through_an_upstream_keep_their_order() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let target = head.split(' ').nth(1).unwrap_or_default();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{target}",
+                target.len()
+            ));
+        }
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send((0..100).map(|n| get("/up", n)).collect::<String>());
+    for n in 0..100 {
+        assert_eq!(client.answer().text(), format!("/up?n={n}"));
+    }
+}
+
+#[test]
+fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    // 3 MB of requests behind a slow one: far more than the server takes in advance.
+    let count = 20_000;
+    let padding = "p".repeat(100);
+    let ping = move |n: usize| {
+        format!("GET /ping?n={n} HTTP/1.1\r\nhost: a\r\nx-padding: {padding}\r\n\r\n")
+    };
+    let mut reader = client.clone_for_reading();
+    let sender = std::thread::spawn(move || {
+        client.send(get("/slow", 0));
+        client.send((1..=count).map(ping).collect::<String>());
+        client
+    });
+    for n in 0..=count {
+        assert_eq!(reader.answer().header("x-n"), Some(&*n.to_string()));
+    }
+    drop(sender.join());
+}

@@ -1,0 +1,41 @@
+//! Configurations that many pages begin with, as text: a page adds what it is about.
+
+use scenarios::Upstream;
+
+/// Everything goes to `upstream`; `more` are further lines of the top level.
+pub(crate) fn behind(upstream: &Upstream, more: &str) -> String {
+    let address = upstream.address();
+    format!(
+        r#"
+workers: 2
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+upstreams: {{ app: {{ servers: ["{address}"] }} }}
+routes: [{{ name: app, match: {{ path: "/{{*rest}}" }}, handler: {{ upstream: app }} }}]
+{more}
+"#
+    )
+}
+
+/// Answers by itself: `/ping` at once, `/slow` after a moment, `/big` with 8 MiB, and says in
+/// `x-n` which of the requests it answers.
+pub(crate) fn answering(more: &str) -> String {
+    format!(
+        r#"
+workers: 2
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+routes:
+  - name: ping
+    match: {{ path: "/ping" }}
+    handler: {{ respond: {{ headers: {{ x-n: "{{query.n}}" }}, body: "pong" }} }}
+  - name: slow
+    match: {{ path: "/slow" }}
+    handler: {{ respond: {{ headers: {{ x-n: "{{query.n}}" }}, body: "late", delay: 50ms }} }}
+  - name: big
+    match: {{ path: "/big" }}
+    handler: {{ respond: {{ headers: {{ x-n: "{{query.n}}" }}, body_size: 8MiB }} }}
+{more}
+"#
+    )
+}

@@ -1,0 +1,74 @@
+//! The forms of a request target (RFC 9112 3.2): absolute, `*`, and CONNECT, which is refused.
+
+use crate::setup::{answering, behind};
+use scenarios::{Tidegate, Upstream};
+
+#[test]
+fn an_absolute_target_names_host_and_path() {
+    let config = r#"
+workers: 2
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes:
+  - match: { host: one.example, path: "/{*rest}" }
+    handler: { respond: { headers: { x-host: "{host}", x-path: "{path}" }, body: one } }
+  - match: { host: two.example, path: "/{*rest}" }
+    handler: { respond: { body: two } }
+"#;
+    let server = Tidegate::start(config);
+    let mut client = server.connect("web");
+    client.send("GET http://one.example/a/b?c=d HTTP/1.1\r\nhost: one.example\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.text().as_str(), answer.header("x-path")), ("one", Some("/a/b")));
+    // RFC 9112 3.2.2: the target wins over the Host field.
+    client.send("GET HTTP://one.example/ HTTP/1.1\r\nhost: two.example\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.text().as_str(), answer.header("x-host")), ("one", Some("one.example")));
+    client.send("GET http://two.example HTTP/1.1\r\nhost: two.example\r\n\r\n");
+    assert_eq!(client.answer().text(), "two");
+}
+
+#[test]
+fn an_upstream_gets_the_origin_form_and_the_targets_host() {
+    let upstream = Upstream::start(|peer| {
+        let head = peer.read_head();
+        assert!(head.starts_with("GET /p?q HTTP/1.1\r\n"), "{head}");
+        assert_eq!(head.to_ascii_lowercase().matches("\r\nhost: ").count(), 1, "{head}");
+        assert!(head.contains("\r\nHost: b.example:81\r\n"), "{head}");
+        peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        peer.at_end();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let answer =
+        server.exchange("web", "GET http://b.example:81/p?q HTTP/1.1\r\nhost: a.example\r\n\r\n");
+    assert_eq!(answer.status, 204);
+}
+
+#[test]
+fn options_asterisk_is_answered_by_the_server_itself() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.status, 204);
+    assert!(answer.header("allow").is_some_and(|allow| allow.contains("GET")), "{answer:?}");
+    assert_eq!(upstream.accepted(), 0);
+    client.send("OPTIONS / HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.answer().status, 200);
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[test]
+fn connect_is_refused_and_nothing_behind_it_is_a_request() {
+    let server = Tidegate::start(&answering(""));
+    for target in ["b.example:443", "/ping"] {
+        let mut client = server.connect("web");
+        client.send(format!(
+            "CONNECT {target} HTTP/1.1\r\nhost: b.example:443\r\n\r\n\
+             GET /ping HTTP/1.1\r\nhost: a\r\n\r\n"
+        ));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("connection")), (501, Some("close")));
+        client.expect_closed();
+    }
+}
