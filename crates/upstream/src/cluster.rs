@@ -28,6 +28,8 @@ pub struct Cluster {
     inside: Mutex<Inside>,
     /// Members or settings have changed: for the control thread.
     pub(crate) reshaped: Notify,
+    /// Another name has been asked for.
+    settled: Notify,
     telemetry: Arc<Telemetry>,
 }
 
@@ -73,6 +75,7 @@ impl Cluster {
                 gauges: BTreeMap::new(),
             }),
             reshaped: Notify::new(),
+            settled: Notify::new(),
             telemetry,
         };
         cluster.reshape(&mut cluster.inside());
@@ -124,6 +127,32 @@ impl Cluster {
             inside.resolved.insert(server.clone(), addresses);
             self.reshape(&mut inside);
         }
+        self.settled.notify_waiters();
+    }
+
+    /// Says that the name of a server has been asked for, though without an answer.
+    pub(crate) fn settle(&self, server: &Address) {
+        self.inside().resolved.entry(server.clone()).or_default();
+        self.settled.notify_waiters();
+    }
+
+    /// Waits until every name among the servers has been asked for once.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let told = self.settled.notified();
+            if self.is_settled() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let inside = self.inside();
+        let is_name =
+            |address: &Address| matches!(address, Address::Tcp { host: Host::Name(_), .. });
+        let mut servers = inside.settings.servers.iter().map(|server| &server.address);
+        servers.all(|address| !is_name(address) || inside.resolved.contains_key(address))
     }
 
     /// Makes the members anew out of settings and resolved names.

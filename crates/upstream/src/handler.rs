@@ -182,10 +182,10 @@ fn settle(
     outcome: Outcome,
 ) -> Outcome {
     let now_us = clock::now_us();
+    let latency_us = now_us.saturating_sub(began_us);
     let ejection = &view.settings.ejection;
     match outcome {
         Ok(response) => {
-            let latency_us = now_us.saturating_sub(began_us);
             peer.stats.measure(latency_us, now_us);
             peer.stats.count(class_index(response.status));
             local.duration.record_us(latency_us);
@@ -199,6 +199,7 @@ fn settle(
         // The client's body failed, or we did: that says nothing of the server.
         Err(fault) if fault.side != Side::Upstream => Err(fault),
         Err(mut fault) => {
+            peer.stats.measure_failure(latency_us, now_us);
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
             local.hit(fault.slug);

@@ -9,6 +9,7 @@
 mod balance;
 mod budget;
 mod cluster;
+pub mod control;
 mod dice;
 mod handler;
 mod limits;
@@ -17,8 +18,12 @@ mod member;
 mod replay;
 mod ring;
 mod settings;
+mod status;
 mod upstreams;
 mod view;
+
+#[cfg(test)]
+mod tests;
 
 pub use cluster::Cluster;
 pub use handler::KIND;
@@ -27,4 +32,5 @@ pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,
     ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
 };
+pub use status::{ServerStatus, UpstreamStatus};
 pub use upstreams::Upstreams;

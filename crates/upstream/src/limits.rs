@@ -16,6 +16,8 @@ pub(crate) const RING_POINTS: usize = 128;
 pub(crate) const RING_POINTS_MAX: usize = 65_536;
 /// Time after which a measured latency counts half.
 pub(crate) const LATENCY_HALF_LIFE: Duration = Duration::from_secs(10);
+/// A failure counts as an answer that took at least this long.
+pub(crate) const FAILURE_LATENCY_US: u64 = 1_000_000;
 /// Share of its weight with which a slow start begins.
 pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
 /// A server that is ejected again and again stays out at most this many times `ejected_for`.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exchange::WorkerContext;
 use net::clock;
-use telemetry::{Counter, Histogram, Lane, LimitHit, WorkerMetrics, families};
+use telemetry::{Counter, Histogram, Lane, LimitHit, SharedGauge, WorkerMetrics, families};
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
@@ -23,6 +23,7 @@ pub(crate) struct LocalCluster {
     pub(crate) retries: Arc<Lane<Counter>>,
     pub(crate) retries_denied: Arc<Lane<Counter>>,
     pub(crate) duration: Arc<Histogram>,
+    panic: Arc<SharedGauge>,
     worker: Arc<WorkerMetrics>,
 }
 
@@ -49,6 +50,7 @@ impl LocalCluster {
                 &families::UPSTREAM_DURATION,
                 &[&cluster.name],
             ),
+            panic: telemetry.gauge(&families::UPSTREAM_PANIC, &[&cluster.name]),
             worker: telemetry.worker(worker),
             context: context.clone(),
             cluster,
@@ -62,6 +64,7 @@ impl LocalCluster {
             return view;
         }
         let fresh = Rc::new(View::new(&self.context, &self.cluster, Some(&view), now_ms));
+        self.panic.set(i64::from(fresh.panic));
         self.view.replace(fresh.clone());
         fresh
     }

@@ -210,6 +210,13 @@ impl Setting for StatusRange {
     }
 }
 
+impl UpstreamSettings {
+    /// Whether so few of `total` servers are healthy that all shall be used.
+    pub(crate) fn is_panic(&self, healthy: usize, total: usize) -> bool {
+        (healthy as f64) < self.panic_threshold.fraction() * total as f64
+    }
+}
+
 fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
     let place = node.get("servers").unwrap_or(node);
     if upstream.servers.is_empty() {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use exchange::Shared;
 use telemetry::Telemetry;
@@ -54,6 +55,18 @@ impl Upstreams {
         }
         *clusters = kept;
         self.changed.notify_one();
+    }
+
+    /// Waits until every name among the servers has been resolved once, at most for so long: what a
+    /// start does after [`Upstreams::apply`], so that the first request finds a server.
+    pub async fn settled(&self, within: Duration) {
+        let settling = async {
+            for cluster in self.all() {
+                cluster.settled().await;
+            }
+        };
+        // Late names come when they come: until then their servers are not there.
+        let _ = tokio::time::timeout(within, settling).await;
     }
 
     /// The cluster of that name in the Plan applied last.

@@ -15,7 +15,7 @@ use telemetry::{Counter, Lane, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
-use crate::limits::LATENCY_HALF_LIFE;
+use crate::limits::{FAILURE_LATENCY_US, LATENCY_HALF_LIFE};
 use crate::member::{Member, State};
 use crate::settings::{HostSettings, UpstreamSettings};
 
@@ -70,6 +70,11 @@ impl Stats {
     fn latency_at(&self, now_us: u64) -> f64 {
         let age_us = now_us.saturating_sub(self.measured_us.get()) as f64;
         self.latency_us.get() / (1.0 + age_us / LATENCY_HALF_LIFE.as_micros() as f64)
+    }
+
+    /// Takes a failure into the average: failing is often fast, and must not look good.
+    pub(crate) fn measure_failure(&self, latency_us: u64, now_us: u64) {
+        self.measure(latency_us.max(FAILURE_LATENCY_US), now_us);
     }
 
     /// What one more request would cost here.
@@ -194,9 +199,7 @@ impl View {
         };
         let mut usable = healthy(false);
         let backups = healthy(true);
-        let in_rotation = (usable.len() + backups.len()) as f64;
-        let threshold = self.settings.panic_threshold.fraction() * self.peers.len() as f64;
-        self.panic = in_rotation < threshold;
+        self.panic = self.settings.is_panic(usable.len() + backups.len(), self.peers.len());
         if self.panic {
             usable = (0..self.peers.len()).collect();
         } else if usable.is_empty() {

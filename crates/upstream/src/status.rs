@@ -1,0 +1,84 @@
+//! What the admin API shows of upstreams: a look at the shared state, taken on the control thread.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use exchange::Shared;
+use exchange::client::{Pool, PoolState};
+use net::clock;
+
+use crate::cluster::Cluster;
+use crate::member::State;
+use crate::settings::Balance;
+use crate::upstreams::Upstreams;
+
+/// One upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamStatus {
+    pub name: String,
+    /// As it is written: `p2c`, `hash`.
+    pub balance: &'static str,
+    /// So few servers are healthy that all are used.
+    pub panic: bool,
+    pub servers: Vec<ServerStatus>,
+}
+
+/// One address of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerStatus {
+    /// As it stands in the configuration.
+    pub server: String,
+    /// What that stands for now.
+    pub address: String,
+    pub weight: u32,
+    pub backup: bool,
+    pub state: State,
+    /// Failures in a row.
+    pub failures: u32,
+    /// How long it stays ejected.
+    pub ejected_for_ms: u64,
+    /// Connections; the active ones are the requests under way.
+    pub connections: PoolState,
+}
+
+impl Upstreams {
+    /// How every upstream of the current Plan is doing.
+    pub fn status(&self, shared: &Shared, workers: usize) -> Vec<UpstreamStatus> {
+        let now_ms = clock::precise_us() / 1000;
+        self.all().iter().map(|cluster| of(cluster, shared, workers, now_ms)).collect()
+    }
+}
+
+fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> UpstreamStatus {
+    let snapshot = cluster.snapshot();
+    let servers: Vec<ServerStatus> = snapshot
+        .members
+        .list
+        .iter()
+        .map(|member| {
+            let standing = &member.standing;
+            ServerStatus {
+                server: member.server.to_string(),
+                address: member.name.to_string(),
+                weight: member.weight,
+                backup: member.backup,
+                state: standing.state(now_ms),
+                failures: standing.failures.load(Relaxed),
+                ejected_for_ms: standing.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
+                connections: Pool::state(shared, &cluster.name, &member.destination, workers),
+            }
+        })
+        .collect();
+    let healthy = servers.iter().filter(|server| server.state == State::Healthy).count();
+    UpstreamStatus {
+        name: cluster.name.to_string(),
+        balance: match snapshot.settings.balance {
+            Balance::P2c => "p2c",
+            Balance::RoundRobin => "round_robin",
+            Balance::LeastRequests => "least_requests",
+            Balance::Random => "random",
+            Balance::Hash(_) => "hash",
+        },
+        panic: snapshot.settings.is_panic(healthy, servers.len()),
+        servers,
+    }
+}

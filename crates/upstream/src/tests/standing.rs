@@ -1,0 +1,214 @@
+//! Ejection, its cap, the way back, panic, backups, and what a new Plan keeps.
+
+use std::time::Duration;
+
+use net::worker::block_on_local;
+
+use super::*;
+
+#[test]
+fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
+    block_on_local(async {
+        let (bad, good) = (Server::start(Does::Answer(503)), Server::start(Does::Answer(200)));
+        let more = node!({
+            "balance": "round_robin",
+            "ejection": { "failures": 3, "ejected_for": "60ms" }
+        });
+        let gateway = Gateway::new(with(&[&bad.text(), &good.text()], more));
+        for _ in 0..6 {
+            gateway.status().await;
+        }
+        assert_eq!(gateway.states(), ["ejected", "healthy"]);
+        assert_eq!(bad.requests.get(), 3);
+        for _ in 0..4 {
+            assert_eq!(gateway.status().await, 200);
+        }
+        assert_eq!(bad.requests.get(), 3);
+        // Its time is over: one request tries it, fails, and it is out for twice as long.
+        until(&gateway, "trial").await;
+        assert_eq!(gateway.status().await, 503);
+        assert_eq!(gateway.states()[0], "ejected");
+        let status = gateway.upstreams.status(&gateway.context.shared, 1);
+        assert!(status[0].servers[0].ejected_for_ms > 80);
+        until(&gateway, "trial").await;
+        bad.does.set(Does::Answer(200));
+        assert_eq!(gateway.status().await, 200);
+        assert_eq!(gateway.states(), ["healthy", "healthy"]);
+        assert_eq!(bad.requests.get(), 5);
+    });
+}
+
+/// Waits until the first server is in that state.
+async fn until(gateway: &Gateway, state: &str) {
+    while gateway.states()[0] != state {
+        net::timer::sleep(Duration::from_millis(4)).await;
+    }
+}
+
+#[test]
+fn only_one_request_at_a_time_tries_an_ejected_server() {
+    block_on_local(async {
+        let (bad, good) = (Server::start(Does::Answer(503)), Server::start(Does::Answer(200)));
+        let more = node!({ "ejection": { "failures": 1, "ejected_for": "20ms" } });
+        let gateway = Gateway::new(with(&[&bad.text(), &good.text()], more));
+        while gateway.states()[0] != "ejected" {
+            gateway.status().await;
+        }
+        let before = bad.requests.get();
+        until(&gateway, "trial").await;
+        bad.does.set(Does::Hang);
+        let trial = gateway.get();
+        let others = async {
+            while bad.requests.get() == before {
+                tokio::task::yield_now().await;
+            }
+            for _ in 0..20 {
+                assert_eq!(gateway.status().await, 200);
+            }
+        };
+        tokio::select! {
+            _ = trial => panic!("the trial hangs"),
+            () = others => {}
+        }
+        assert_eq!(bad.requests.get(), before + 1);
+        // The trial was dropped: another may try.
+        bad.does.set(Does::Answer(200));
+        assert_eq!(gateway.status().await, 200);
+        assert_eq!(gateway.states()[0], "healthy");
+    });
+}
+
+#[test]
+fn no_more_than_the_allowed_share_is_ejected() {
+    block_on_local(async {
+        let servers: Vec<Server> = (0..4).map(|_| Server::start(Does::Answer(503))).collect();
+        let texts: Vec<String> = servers.iter().map(Server::text).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let more = node!({ "balance": "round_robin", "ejection": { "failures": 1 } });
+        let gateway = Gateway::new(with(&texts, more));
+        for _ in 0..12 {
+            assert_eq!(gateway.status().await, 503);
+        }
+        let ejected = gateway.states().into_iter().filter(|state| *state == "ejected").count();
+        assert_eq!(ejected, 2);
+        // A single server is never ejected: half of one is none.
+        let more = node!({ "ejection": { "failures": 1 } });
+        let gateway = Gateway::new(with(&texts[..1], more));
+        gateway.status().await;
+        gateway.status().await;
+        assert_eq!(gateway.states(), ["healthy"]);
+    });
+}
+
+/// Makes active checks say that servers are unwell.
+fn fail(gateway: &Gateway, servers: &[usize]) {
+    let cluster = gateway.upstreams.get("test").unwrap();
+    let members = cluster.snapshot().members;
+    for server in servers {
+        cluster.set_checked(&members.list[*server], false, 1, "the test says so");
+    }
+}
+
+#[test]
+fn without_a_healthy_server_the_answer_is_503_or_panic() {
+    block_on_local(async {
+        let (one, other) = (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+        let servers = [&*one.text(), &*other.text()];
+        let gateway = Gateway::new(with(&servers, node!({ "health": {} })));
+        fail(&gateway, &[0]);
+        assert_eq!(gateway.status().await, 200);
+        assert_eq!((one.requests.get(), other.requests.get()), (0, 1));
+        fail(&gateway, &[1]);
+        let fault = gateway.get().await.err().unwrap();
+        assert_eq!((fault.status, fault.slug), (503, "destination_unavailable"));
+        gateway.apply(with(&servers, node!({ "health": {}, "panic_threshold": "50%" })));
+        for _ in 0..20 {
+            assert_eq!(gateway.status().await, 200);
+        }
+        assert!(one.requests.get() > 0 && other.requests.get() > 1);
+        assert!(gateway.upstreams.status(&gateway.context.shared, 1)[0].panic);
+    });
+}
+
+#[test]
+fn backups_are_used_only_when_no_primary_is() {
+    block_on_local(async {
+        let (primary, backup) =
+            (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+        let servers = Node::made(Value::List(vec![
+            Node::plain(primary.text()),
+            Node::made(Value::Map(vec![
+                (key("address"), Node::plain(backup.text())),
+                (key("backup"), Node::plain("true")),
+            ])),
+        ]));
+        let settings =
+            Node::made(Value::Map(vec![(key("servers"), servers), (key("health"), node!({}))]));
+        let gateway = Gateway::new(settings);
+        for _ in 0..5 {
+            gateway.status().await;
+        }
+        assert_eq!((primary.requests.get(), backup.requests.get()), (5, 0));
+        fail(&gateway, &[0]);
+        assert_eq!(gateway.status().await, 200);
+        assert_eq!((primary.requests.get(), backup.requests.get()), (5, 1));
+    });
+}
+
+fn key(name: &str) -> MapKey {
+    MapKey { name: name.to_owned(), span: Span::NOWHERE }
+}
+
+#[test]
+fn a_new_plan_keeps_standing_and_connections() {
+    block_on_local(async {
+        let (one, other) = (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+        let servers = [&*one.text(), &*other.text()];
+        let gateway =
+            Gateway::new(with(&servers, node!({ "balance": "round_robin", "health": {} })));
+        gateway.status().await;
+        gateway.status().await;
+        fail(&gateway, &[1]);
+        // The next Plan: another order, other settings, another handler.
+        let reversed = [servers[1], servers[0]];
+        gateway.apply(with(&reversed, node!({ "balance": "random", "health": {} })));
+        let next = handler(&gateway.context);
+        for _ in 0..5 {
+            let mut get = request(Method::Get, Body::Empty);
+            assert_eq!(next.handle(&mut get).await.unwrap().status, 200);
+        }
+        assert_eq!(gateway.states(), ["unhealthy", "healthy"]);
+        assert_eq!((one.requests.get(), other.requests.get()), (6, 1));
+        assert_eq!((one.connections.get(), other.connections.get()), (1, 1));
+        // Without checks nobody could ever say that it is well again.
+        gateway.apply(with(&servers, node!({})));
+        assert_eq!(gateway.states(), ["healthy", "healthy"]);
+        // A server that leaves the configuration gets nothing more.
+        gateway.apply(with(&servers[1..], node!({})));
+        gateway.status().await;
+        assert_eq!((one.requests.get(), other.requests.get()), (6, 2));
+    });
+}
+
+#[test]
+fn a_full_server_is_passed_over_and_full_servers_are_503() {
+    block_on_local(async {
+        let server = Server::start(Does::Hang);
+        let servers = Node::made(Value::List(vec![Node::made(Value::Map(vec![
+            (key("address"), Node::plain(server.text())),
+            (key("max_connections"), Node::plain("1")),
+        ]))]));
+        let gateway = Gateway::new(Node::made(Value::Map(vec![(key("servers"), servers)])));
+        let second = async {
+            while server.requests.get() == 0 {
+                tokio::task::yield_now().await;
+            }
+            gateway.get().await.err().unwrap()
+        };
+        let fault = tokio::select! {
+            _ = gateway.get() => panic!("nobody answers"),
+            fault = second => fault,
+        };
+        assert_eq!((fault.status, fault.slug), (503, "connection_limit_reached"));
+    });
+}
