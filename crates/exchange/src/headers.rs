@@ -6,8 +6,9 @@
 //! Nobody above may rely on that: they see names and values as bytes.
 
 use std::fmt;
+use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use wire::Known;
 use wire::h1::{FieldSpan, Span};
 
@@ -143,7 +144,10 @@ impl Headers {
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
         let name = name.into();
         let value = value.as_ref();
+        // As a whole line, so that it can be sent together with its neighbours.
+        self.arena.reserve(name.text().len() + value.len() + 4);
         let name_span = self.keep(name.text());
+        self.arena.extend_from_slice(b": ");
         let value_span = self.keep(value);
         let from = self.arena.len() - value.len();
         for byte in &mut self.arena[from..] {
@@ -151,8 +155,53 @@ impl Headers {
                 *byte = b' ';
             }
         }
+        self.arena.extend_from_slice(b"\r\n");
         // A name too long for its span is no name anybody sends: it is left out.
         self.fields.extend(FieldSpan::new(name_span, value_span, name.known()));
+    }
+
+    /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that lie
+    /// in memory the way they are sent are copied in one go.
+    pub fn write_lines(&self, out: &mut impl BufMut, mut keep: impl FnMut(Field<'_>) -> bool) {
+        let mut run = 0..0;
+        for field in &self.fields {
+            if !keep(self.view(field)) {
+                continue;
+            }
+            let (name, value) = (field.name().range(), field.value().range());
+            if run.end == name.start && self.is_line(&run, value.end) {
+                run.end = value.end + 2;
+                continue;
+            }
+            self.write_run(out, &run);
+            if self.is_line(&name, value.end) {
+                run = name.start..value.end + 2;
+            } else {
+                // White space before the end of the line: it is written anew.
+                run = 0..0;
+                for part in [self.slice(field.name()), b": ", self.slice(field.value()), b"\r\n"] {
+                    out.put_slice(part);
+                }
+            }
+        }
+        self.write_run(out, &run);
+    }
+
+    /// Whether a line that begins in the region of `before` ends with CRLF at `end`, in that region.
+    fn is_line(&self, before: &Range<usize>, end: usize) -> bool {
+        let split = self.head.len();
+        let region: &[u8] = if before.start < split { &self.head } else { &self.arena };
+        let from = if before.start < split { 0 } else { split };
+        region.get(end.wrapping_sub(from)..).is_some_and(|rest| rest.starts_with(b"\r\n"))
+    }
+
+    fn write_run(&self, out: &mut impl BufMut, run: &Range<usize>) {
+        let split = self.head.len();
+        if run.start < split {
+            out.put_slice(&self.head[run.clone()]);
+        } else if !run.is_empty() {
+            out.put_slice(&self.arena[run.start - split..run.end - split]);
+        }
     }
 
     /// Replaces every field of a name by one.
@@ -276,6 +325,32 @@ mod tests {
         headers.append("x-added", "yes");
         assert_eq!(headers.get(Known::Host), Some(&b"a"[..]));
         assert_eq!(headers.get("X-Added"), Some(&b"yes"[..]));
+    }
+
+    fn lines(headers: &Headers) -> String {
+        let mut out = bytes::BytesMut::new();
+        headers.write_lines(&mut out, |field| field.name != b"skipped");
+        String::from_utf8(out.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
+        let head = "GET / HTTP/1.1\r\nHost: a\r\nskipped: 1\r\nB:  b\r\nC: c \t\r\nD:d\r\n\r\n";
+        let head = Bytes::from_static(head.as_bytes());
+        let mut fields = Vec::new();
+        wire::h1::parse_request(&head, &wire::h1::HeadLimits::default(), &mut fields).unwrap();
+        let mut headers = Headers::received(head, fields);
+        headers.append("E", "e");
+        headers.append("skipped", "2");
+        headers.append("F", "");
+        assert_eq!(lines(&headers), "Host: a\r\nB:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\n");
+        let mut frozen = headers.frozen();
+        frozen.append("G", "g");
+        frozen.set("host", "other");
+        assert_eq!(
+            lines(&frozen),
+            "B:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\nG: g\r\nHost: other\r\n"
+        );
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! State keyed by bytes that many workers share and that outlives Plans (seam 9).
 //!
-//! Owns a sharded table, bounded in entries, whose values carry their own atomics. Promises that a hit
-//! takes a read lock and writes nothing but the value's own atomics and one saturating bit; only an
-//! insertion takes its shard's write lock, and a full shard evicts the entry that was not asked for
-//! lately (CLOCK). Never waits for anything else: what another machine should hear is noted in a
-//! bounded queue, and the control thread carries it there ([`Keyed::synchronise`]).
+//! Owns a sharded table, bounded in entries, whose values carry their own atomics. Promises that a
+//! hit takes a read lock and writes nothing but the value's own atomics and one saturating bit;
+//! only an insertion takes its shard's write lock, and a full shard evicts the entry that was not
+//! asked for lately (CLOCK). Never waits for anything else: what another machine should hear is
+//! noted in a bounded queue, and the control thread carries it there ([`Keyed::synchronise`]).
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,11 +1,11 @@
 //! Opening files beneath a folder and nowhere else.
 //!
-//! Owns the system calls of `files`. Promises that nothing outside the folder is ever opened, whatever
-//! the path says and whatever symbolic links lie in it, and that neither a pipe nor a device nor a
-//! socket is opened at all: a path is looked at without opening it (O_PATH) first. On kernels with
-//! openat2 the kernel itself keeps the walk beneath the folder; elsewhere resolved paths are compared
-//! before and after. Everything here may wait for a disk, so it runs on the blocking pool, except
-//! [`is_resident`].
+//! Owns the system calls of `files`. Promises that nothing outside the folder is ever opened,
+//! whatever the path says and whatever symbolic links lie in it, and that neither a pipe nor a
+//! device nor a socket is opened at all: a path is looked at without opening it (O_PATH) first. On
+//! kernels with openat2 the kernel itself keeps the walk beneath the folder; elsewhere resolved
+//! paths are compared before and after. Everything here may wait for a disk, so it runs on the
+//! blocking pool, except [`is_resident`].
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -67,8 +67,8 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// Opens what lies at `relative` beneath `root`. The root itself is looked up anew each time, so that
-/// a folder which was replaced as a whole is the new one.
+/// Opens what lies at `relative` beneath `root`. The root itself is looked up anew each time, so
+/// that a folder which was replaced as a whole is the new one.
 pub fn open_beneath(root: &Path, relative: &Path, links: Links) -> Result<Found, Refusal> {
     let relative = plain(relative)?;
     #[cfg(target_os = "linux")]
@@ -109,8 +109,8 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
 }
 
 impl Folder {
-    /// The names in it, and what each is; `limit` at most, in no order. Symbolic links count as what
-    /// they are, not as what they lead to.
+    /// The names in it, and what each is; `limit` at most, in no order. Symbolic links count as
+    /// what they are, not as what they lead to.
     pub fn entries(&self, limit: usize) -> io::Result<Vec<(std::ffi::OsString, Metadata)>> {
         use std::os::fd::AsRawFd;
         // Through the descriptor: the folder's name may mean another one by now.

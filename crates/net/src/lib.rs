@@ -4,6 +4,7 @@
 //! that a dropped receive loses nothing, that an idle connection holds no buffer, and that nothing here takes
 //! a lock another worker may hold while a request runs. Knows no protocol above TCP.
 
+mod blocking;
 pub mod clock;
 mod datagram;
 mod driver;
@@ -20,6 +21,7 @@ mod stream;
 pub mod timer;
 pub mod worker;
 
+pub use blocking::{Blocking, blocking};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
 pub use inherit::{InheritError, Inherited, inherited};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 
-use crate::platform::{MSG_MORE, send_file};
+use crate::platform::{self, MSG_MORE, send_file};
 
 /// Chunks handed to the kernel at once.
 const BATCH: usize = 32;
@@ -83,9 +83,7 @@ impl Outgoing {
         if let (1, Some(Piece::Chunk(chunk))) = (self.pieces.len(), self.pieces.front()) {
             // The common case, a short answer, without a list for the kernel to copy and check.
             // SAFETY: the chunk is owned by the queue and lives across the call, which only reads it.
-            let taken = unsafe {
-                libc::send(socket, chunk.as_ptr().cast(), chunk.len(), libc::MSG_NOSIGNAL)
-            };
+            let taken = unsafe { platform::send(socket, chunk.as_ptr().cast(), chunk.len()) };
             let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
             let full = taken < chunk.len();
             self.consume(taken);
@@ -109,7 +107,7 @@ impl Outgoing {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = parts.as_mut_ptr();
             message.msg_iovlen = count as _;
-            libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL | more)
+            platform::send_message(socket, &raw const message, libc::MSG_NOSIGNAL | more)
         };
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         self.consume(taken);

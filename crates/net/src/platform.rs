@@ -9,9 +9,13 @@ mod linux;
 mod portable;
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{MSG_MORE, allowed_cores, pin_to_core, send_file};
+pub(crate) use linux::{
+    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+};
 #[cfg(not(target_os = "linux"))]
-pub(crate) use portable::{MSG_MORE, allowed_cores, pin_to_core, send_file};
+pub(crate) use portable::{
+    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+};
 
 #[cfg(test)]
 mod tests {
@@ -35,6 +39,37 @@ mod tests {
             let mut got = Vec::new();
             theirs.read_to_end(&mut got).unwrap();
             assert_eq!(got, text[4..104]);
+        }
+    }
+
+    #[test]
+    fn both_sides_send_and_receive() {
+        type Send = unsafe fn(i32, *const u8, usize) -> isize;
+        type Receive = unsafe fn(i32, *mut u8, usize) -> isize;
+        let sides = [
+            (linux::send as Send, linux::receive as Receive, linux::send_message as _),
+            (portable::send, portable::receive, portable::send_message),
+        ];
+        type SendMessage = unsafe fn(i32, *const libc::msghdr, i32) -> isize;
+        for (send, receive, send_message) in sides {
+            let send_message: SendMessage = send_message;
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let mut room = [0; 8];
+            // SAFETY: every pointer is to a local that is as long as is said and lives on.
+            unsafe {
+                assert_eq!(send(ours.as_raw_fd(), b"abc".as_ptr(), 3), 3);
+                assert_eq!(receive(theirs.as_raw_fd(), room.as_mut_ptr(), 8), 3);
+                let mut part =
+                    libc::iovec { iov_base: b"de".as_ptr().cast_mut().cast(), iov_len: 2 };
+                let mut message: libc::msghdr = std::mem::zeroed();
+                message.msg_iov = &raw mut part;
+                message.msg_iovlen = 1;
+                assert_eq!(send_message(ours.as_raw_fd(), &raw const message, 0), 2);
+                assert_eq!(receive(theirs.as_raw_fd(), room.as_mut_ptr().add(3), 5), 2);
+                drop(ours);
+                assert_eq!(receive(theirs.as_raw_fd(), room.as_mut_ptr(), 8), 0);
+            }
+            assert_eq!(&room[..5], b"abcde");
         }
     }
 

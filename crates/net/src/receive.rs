@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 
 use bytes::{Bytes, BytesMut};
+
+use crate::platform;
 use socket2::SockRef;
 
 /// Size of a block.
@@ -46,7 +48,7 @@ pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
         let offered = spare.len().min(ROOM_MAX).min(at_most.max(1));
         // SAFETY: the pointer and length describe writable spare capacity of the block; the kernel
         // writes at most `offered` bytes into it.
-        let taken = unsafe { libc::recv(socket, spare.as_mut_ptr().cast(), offered, 0) };
+        let taken = unsafe { platform::receive(socket, spare.as_mut_ptr().cast(), offered) };
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };

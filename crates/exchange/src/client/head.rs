@@ -134,29 +134,25 @@ struct Seen {
 fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
     let mut seen = Seen::default();
     let names = connection_names_fields(request);
-    for field in request.headers.iter() {
-        if let Some(known) = field.known {
-            match known {
-                // Ours to write. Expect is ours to answer: the body is asked for when the server is
-                // ready for it.
-                Known::Host | Known::ContentLength | Known::Expect => continue,
-                Known::XForwardedFor => {
-                    seen.forwarded_for = true;
-                    continue;
-                }
-                // Connection may not strip what says who the client is.
-                Known::XForwardedProto => seen.proto = true,
-                Known::XForwardedHost => seen.host = true,
-                Known::Forwarded => {}
-                known if known.is_hop_by_hop() => continue,
-                _ if names && is_named_by_connection(request, field.name) => continue,
-                _ => {}
+    request.headers.write_lines(out, |field| {
+        match field.known {
+            // Ours to write. Expect is ours to answer: the body is asked for when the server is
+            // ready for it.
+            Some(Known::Host | Known::ContentLength | Known::Expect) => return false,
+            Some(Known::XForwardedFor) => {
+                seen.forwarded_for = true;
+                return false;
             }
-        } else if names && is_named_by_connection(request, field.name) {
-            continue;
+            // Connection may not strip what says who the client is.
+            Some(Known::XForwardedProto) => seen.proto = true,
+            Some(Known::XForwardedHost) => seen.host = true,
+            Some(Known::Forwarded) => {}
+            Some(known) if known.is_hop_by_hop() => return false,
+            _ if names => return !is_named_by_connection(request, field.name),
+            _ => {}
         }
-        write_field(out, field.name, field.value);
-    }
+        true
+    });
     seen
 }
 

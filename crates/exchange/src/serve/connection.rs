@@ -19,8 +19,8 @@ use bytes::Bytes;
 use net::{Accepted, Stream};
 use telemetry::{CloseReason, LimitHit};
 
-use super::edge::{Presence, Service};
 use super::active::{self, Step};
+use super::edge::{Presence, Service};
 use super::wire::Wire;
 use crate::facts::ConnectionFacts;
 

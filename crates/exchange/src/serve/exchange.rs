@@ -69,10 +69,9 @@ impl Exchange {
         let progress = Progress::default();
         let mut exchange =
             Exchange { edge, request, early: None, progress, keep_alive, answer: None };
-        exchange.early = exchange.dispatch(connection, framing, expects).map_or_else(
-            |fault| Some(Err(fault)),
-            |early| early.map(Ok),
-        );
+        exchange.early = exchange
+            .dispatch(connection, framing, expects)
+            .map_or_else(|fault| Some(Err(fault)), |early| early.map(Ok));
         if let Some(route) = &exchange.request.route {
             route.metrics.in_flight.add(1);
         }
@@ -162,9 +161,7 @@ impl Exchange {
         }
         match self.conclude(connection, sent) {
             Some(after) => after,
-            None => {
-                settle::rest_of_body(&connection.wire, &self.edge, &connection.service).await
-            }
+            None => settle::rest_of_body(&connection.wire, &self.edge, &connection.service).await,
         }
     }
 
@@ -210,10 +207,7 @@ impl Exchange {
         let unread = !settle::may_continue(wire, self.edge.bounds.body);
         let persistence = if takeover.is_some() {
             Persistence::Upgrade
-        } else if !self.keep_alive
-            || close.is_some()
-            || unread
-            || connection.service.is_draining()
+        } else if !self.keep_alive || close.is_some() || unread || connection.service.is_draining()
         {
             Persistence::Close
         } else if request.version == Version::Http10 {

@@ -15,9 +15,12 @@ use crate::{Headers, Response};
 /// Size of the block heads are written into.
 const BLOCK: usize = 32 * 1024;
 
+/// Length of the Date field with its CRLF.
+const DATE_LINE: usize = 37;
+
 thread_local! {
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
-    static DATE: Cell<(u64, [u8; 29])> = const { Cell::new((0, [0; 29])) };
+    static DATE: Cell<(u64, [u8; DATE_LINE])> = const { Cell::new((0, [0; DATE_LINE])) };
 }
 
 /// How the content of a response is delimited (RFC 9112 6.3).
@@ -55,17 +58,18 @@ pub(crate) fn compose(room_min: usize, write: impl FnOnce(&mut BytesMut)) -> Byt
     })
 }
 
-/// The value of the Date field, made once a second (RFC 9110 6.6.1).
-fn date() -> [u8; 29] {
+/// The Date field with its end, made once a second (RFC 9110 6.6.1).
+fn date_line() -> [u8; DATE_LINE] {
     DATE.with(|cell| {
         let now = net::clock::wall_secs();
-        let (secs, text) = cell.get();
+        let (secs, line) = cell.get();
         if secs == now {
-            return text;
+            return line;
         }
-        let text = wire::date::format_http_date(now);
-        cell.set((now, text));
-        text
+        let mut line = *b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+        line[6..35].copy_from_slice(&wire::date::format_http_date(now));
+        cell.set((now, line));
+        line
     })
 }
 
@@ -78,25 +82,23 @@ pub(crate) fn write(
 ) {
     put_status(out, response.status);
     let mut dated = false;
-    for field in response.headers.iter() {
-        match field.known {
-            Some(
-                Known::Connection
-                | Known::KeepAlive
-                | Known::ProxyConnection
-                | Known::TransferEncoding
-                | Known::ContentLength,
-            ) => continue,
-            Some(Known::Upgrade) if persistence != Persistence::Upgrade => continue,
-            Some(Known::Date) => dated = true,
-            _ => {}
+    response.headers.write_lines(out, |field| match field.known {
+        Some(
+            Known::Connection
+            | Known::KeepAlive
+            | Known::ProxyConnection
+            | Known::TransferEncoding
+            | Known::ContentLength,
+        ) => false,
+        Some(Known::Upgrade) => persistence == Persistence::Upgrade,
+        Some(Known::Date) => {
+            dated = true;
+            true
         }
-        put_field(out, field.name, field.value);
-    }
+        _ => true,
+    });
     if !dated {
-        out.put_slice(b"Date: ");
-        out.put_slice(&date());
-        out.put_slice(b"\r\n");
+        out.put_slice(&date_line());
     }
     match framing {
         Framing::Length(length) => {
@@ -119,9 +121,7 @@ pub(crate) fn write(
 pub(crate) fn interim(status: u16, headers: &Headers) -> Bytes {
     compose(1024, |out| {
         put_status(out, status);
-        for field in headers.iter() {
-            put_field(out, field.name, field.value);
-        }
+        headers.write_lines(out, |_| true);
         out.put_slice(b"\r\n");
     })
 }
@@ -135,15 +135,6 @@ fn put_status(out: &mut BytesMut, status: u16) {
             out.put_slice(&line);
         }
     }
-}
-
-#[inline]
-fn put_field(out: &mut BytesMut, name: &[u8], value: &[u8]) {
-    out.reserve(name.len() + value.len() + 4);
-    out.put_slice(name);
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
 }
 
 /// How the content of `response` to such a request is delimited, and whether it is sent at all.

@@ -83,8 +83,7 @@ impl Broken {
 /// Queues a response: its head, and its body unless that arrives over time.
 pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
     let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
-    let persistence =
-        if framing == Framing::Close { Persistence::Close } else { plan.persistence };
+    let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let copied: &[u8] = match &response.body {
         Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
         _ => &[],
@@ -206,11 +205,7 @@ impl Streaming {
         }
     }
 
-    fn take(
-        &mut self,
-        wire: &Wire,
-        frame: Option<Result<Frame, Fault>>,
-    ) -> Result<(), Broken> {
+    fn take(&mut self, wire: &Wire, frame: Option<Result<Frame, Fault>>) -> Result<(), Broken> {
         match frame {
             Some(Ok(Frame::Data(data))) => self.data(wire, data),
             Some(Ok(Frame::File(range))) => self.file(wire, range),

@@ -1,7 +1,7 @@
 //! The walk where openat2 is missing: resolve, compare, open, and compare again.
 //!
-//! Somebody who may rename folders inside the served one can still win a race against two looks. That
-//! is why this is the fallback.
+//! Somebody who may rename folders inside the served one can still win a race against two looks.
+//! That is why this is the fallback.
 
 use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;

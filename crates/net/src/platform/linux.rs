@@ -7,6 +7,47 @@ use std::os::fd::{AsRawFd, RawFd};
 /// Lets the kernel hold the last short packet until what follows.
 pub(crate) const MSG_MORE: libc::c_int = libc::MSG_MORE;
 
+// The three calls of every request go to the kernel directly: glibc's wrappers are cancellation points,
+// which costs a threaded process two atomic exchanges a call, and we cancel no threads.
+
+/// recv(2).
+///
+/// # Safety
+/// `room` must be writable for `length` bytes.
+pub(crate) unsafe fn receive(socket: RawFd, room: *mut u8, length: usize) -> isize {
+    let nobody = std::ptr::null_mut::<u8>();
+    // SAFETY: promised by the caller; no address is asked for.
+    let taken =
+        unsafe { libc::syscall(libc::SYS_recvfrom, socket, room, length, 0, nobody, nobody) };
+    taken as isize
+}
+
+/// send(2), without SIGPIPE.
+///
+/// # Safety
+/// `bytes` must be readable for `length` bytes.
+pub(crate) unsafe fn send(socket: RawFd, bytes: *const u8, length: usize) -> isize {
+    let flags = libc::MSG_NOSIGNAL;
+    let nobody = std::ptr::null::<u8>();
+    // SAFETY: promised by the caller; no address is given.
+    let taken = unsafe { libc::syscall(libc::SYS_sendto, socket, bytes, length, flags, nobody, 0) };
+    taken as isize
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// `message` and all it points to must be valid, and readable for the lengths it says.
+pub(crate) unsafe fn send_message(
+    socket: RawFd,
+    message: *const libc::msghdr,
+    flags: libc::c_int,
+) -> isize {
+    // SAFETY: promised by the caller.
+    let taken = unsafe { libc::syscall(libc::SYS_sendmsg, socket, message, flags) };
+    taken as isize
+}
+
 /// Cores this process may run on, in order.
 pub(crate) fn allowed_cores() -> Vec<usize> {
     // SAFETY: the set is a plain bit array that the call fills; its size is passed with it.

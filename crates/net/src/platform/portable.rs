@@ -10,6 +10,37 @@ const STEP: usize = 64 * 1024;
 
 pub(crate) const MSG_MORE: libc::c_int = 0;
 
+/// recv(2).
+///
+/// # Safety
+/// `room` must be writable for `length` bytes.
+pub(crate) unsafe fn receive(socket: RawFd, room: *mut u8, length: usize) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { libc::recv(socket, room.cast(), length, 0) }
+}
+
+/// send(2), without SIGPIPE.
+///
+/// # Safety
+/// `bytes` must be readable for `length` bytes.
+pub(crate) unsafe fn send(socket: RawFd, bytes: *const u8, length: usize) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { libc::send(socket, bytes.cast(), length, libc::MSG_NOSIGNAL) }
+}
+
+/// sendmsg(2).
+///
+/// # Safety
+/// `message` and all it points to must be valid, and readable for the lengths it says.
+pub(crate) unsafe fn send_message(
+    socket: RawFd,
+    message: *const libc::msghdr,
+    flags: libc::c_int,
+) -> isize {
+    // SAFETY: promised by the caller.
+    unsafe { libc::sendmsg(socket, message, flags) }
+}
+
 /// As many cores as this process may use.
 pub(crate) fn allowed_cores() -> Vec<usize> {
     (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
