@@ -1,7 +1,7 @@
 //! Content on its way: pieces of memory and file, none of which a worker waits for.
 //!
-//! A large file is sent in windows. Before each the page cache is asked; a window that is not in memory
-//! is read on the blocking pool first, and only then handed on to `sendfile`.
+//! A large file is sent in windows. Before each the page cache is asked; a window that is not in
+//! memory is read on the blocking pool first, and only then handed on to `sendfile`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,8 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use exchange::{Body, BodyStream, Fault, Frame};
-use net::FileRange;
-use tokio::task::JoinHandle;
+use net::{Blocking, FileRange};
 
 use crate::limits::WINDOW_BYTES;
 use crate::resource::{Content, Variant};
@@ -43,7 +42,7 @@ fn slice(bytes: &Bytes, first: u64, length: u64) -> Bytes {
 pub(crate) struct Pieces {
     waiting: VecDeque<Piece>,
     length: u64,
-    warming: Option<JoinHandle<io::Result<()>>>,
+    warming: Option<Blocking<io::Result<()>>>,
     /// `net::files::is_resident`, except where a test wants a slow disk.
     is_resident: fn(&File, u64, u64) -> bool,
 }
@@ -89,7 +88,7 @@ impl BodyStream for Pieces {
         if let Some(warming) = &mut self.warming {
             let done = ready!(Pin::new(warming).poll(cx));
             self.warming = None;
-            if let Err(error) = done.unwrap_or_else(|stopped| Err(io::Error::other(stopped))) {
+            if let Err(error) = done.flatten() {
                 let fault = Fault::internal(format!("a file cannot be read: {error}"));
                 return Poll::Ready(Some(Err(fault)));
             }
@@ -104,7 +103,7 @@ impl BodyStream for Pieces {
                 let window = FileRange { length: range.length.min(WINDOW_BYTES), ..range.clone() };
                 if !warmed && !(self.is_resident)(&window.file, window.offset, window.length) {
                     self.waiting.push_front(Piece::File(range));
-                    self.warming = Some(tokio::task::spawn_blocking(move || {
+                    self.warming = Some(net::blocking(move || {
                         net::files::warm(&window.file, window.offset, window.length)
                     }));
                     return self.poll_frame(cx);

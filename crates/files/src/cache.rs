@@ -1,9 +1,9 @@
 //! What a worker knows of the files it serves, for a second at a time.
 //!
-//! Owns a bounded table from paths to resources, per handler settings and worker, that outlives Plans.
-//! Promises that what is older than `FRESH` is not used before somebody looked again, that only one
-//! request at a time looks, and that descriptors and memory stay within the worker's budget. Evicts by
-//! CLOCK: what was not asked for lately goes first.
+//! Owns a bounded table from paths to resources, per handler settings and worker, that outlives
+//! Plans. Promises that what is older than `FRESH` is not used before somebody looked again, that
+//! only one request at a time looks, and that descriptors and memory stay within the worker's
+//! budget. Evicts by CLOCK: what was not asked for lately goes first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -71,8 +71,8 @@ impl Cache {
         (now < slot.fresh_until).then(|| slot.resource.clone())
     }
 
-    /// A resource to look at again, where there is one. The others may use it meanwhile, so that not
-    /// every one of them looks.
+    /// A resource to look at again, where there is one. The others may use it meanwhile, so that
+    /// not every one of them looks.
     pub(crate) fn claim(&self, path: &str, now: Moment) -> Option<Rc<Resource>> {
         let mut table = self.table.borrow_mut();
         let at = *table.places.get(path)?;

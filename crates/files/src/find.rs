@@ -12,7 +12,8 @@ use net::files::{Folder, Found, Refusal, open_beneath};
 use crate::record::Files;
 use crate::resource::{Probes, Resource};
 
-/// A compressed file may be this much older than its source: archives and network file systems round.
+/// A compressed file may be this much older than its source: archives and network file systems
+/// round.
 const OLDER_SECS: i64 = 2;
 
 /// What lies at a path.

@@ -135,8 +135,7 @@ impl Handler for Life {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let stopped = |error| Refusal::Failed(std::io::Error::other(error));
-    tokio::task::spawn_blocking(work).await.map_err(stopped)?
+    net::blocking(work).await.map_err(Refusal::Failed)?
 }
 
 /// The folder's path with its slash, relative to what the client asked for: a filter may have

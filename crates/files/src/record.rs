@@ -19,9 +19,10 @@ pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema
 settings::record! {
     /// Serves the files of a folder.
     ///
-    /// The path of the request is the path below the folder; `rewrite` can change it before. Answers GET and HEAD, ranges
-    /// and conditional requests. Nothing outside the folder is served, whatever the path and whatever links are in it.
-    /// A relative folder starts at the configuration file.
+    /// The path of the request is the path below the folder; `rewrite` can change it before.
+    /// Answers GET and HEAD, ranges and conditional requests. Nothing outside the folder is served,
+    /// whatever the path and whatever links are in it. A relative folder starts at the
+    /// configuration file.
     pub(crate) struct Files {
         /// The folder.
         pub(crate) root: FilePath,
@@ -29,13 +30,14 @@ settings::record! {
         pub(crate) index: Vec<String> = ["index.html"] { example ["index.html", "index.htm"] },
         /// Show what is in a folder that has no index: HTML, or JSON for who asks for it.
         pub(crate) listing: bool = false,
-        /// A file to serve where there is none, for applications that route in the browser. Paths that end in a file
-        /// name with an ending stay missing unless the client asks for HTML.
+        /// A file to serve where there is none, for applications that route in the browser. Paths
+        /// that end in a file name with an ending stay missing unless the client asks for HTML.
         pub(crate) spa: Option<String> { example "index.html" },
         /// Serve names that begin with a dot. `.well-known` always is.
         pub(crate) dotfiles: bool = false,
-        /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to clients that accept them,
-        /// the favourite first. One that is older than its file is not used.
+        /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to
+        /// clients that accept them, the favourite first. One that is older than its file is not
+        /// used.
         pub(crate) precompressed: Vec<Precompressed> = ["br", "zstd", "gzip"],
         /// The value of `Cache-Control`. Without it clients decide for themselves.
         pub(crate) cache_control: Option<String> { example "public, max-age=3600" },

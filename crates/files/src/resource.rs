@@ -1,5 +1,5 @@
-//! What is known of one path: the file, its codings, their validators and fields, and what was looked
-//! at to find them.
+//! What is known of one path: the file, its codings, their validators and fields, and what was
+//! looked at to find them.
 
 use std::fs::{File, Metadata};
 use std::io;

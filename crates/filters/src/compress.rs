@@ -327,9 +327,7 @@ impl Filter for Life {
             {
                 let (plain, level) = (plain.clone(), self.settings.levels.of(coding));
                 let input = plain.clone();
-                let coded = tokio::task::spawn_blocking(move || {
-                    coding::encode_all(coding, level, &input).ok()
-                });
+                let coded = net::blocking(move || coding::encode_all(coding, level, &input).ok());
                 let coded = coded.await.unwrap_or_default();
                 self.replace(response, coding, plain, coded);
             }

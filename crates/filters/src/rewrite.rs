@@ -257,7 +257,10 @@ mod tests {
     #[test]
     fn an_expression_replaces_what_it_finds() {
         let settings = node!({
-            "regex": { "pattern": "^/user/([0-9]+)(?P<rest>/.*)?$", "replace": "/users/$1/of$rest" },
+            "regex": {
+                "pattern": "^/user/([0-9]+)(?P<rest>/.*)?$",
+                "replace": "/users/$1/of$rest"
+            },
             "add_prefix": "/v1"
         });
         for (before, after) in [

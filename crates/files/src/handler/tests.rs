@@ -604,7 +604,8 @@ fn a_truncated_file_ends_in_an_error_and_not_in_another_one() {
             .unwrap()
             .set_len(10)
             .unwrap();
-        // The length was promised: `net` fails to send the rest and closes (its own tests show that).
+        // The length was promised: `net` fails to send the rest and closes (its own tests show
+        // that).
         assert_eq!(body.length(), Some(100_000));
         assert_eq!(later(&life, "/large", 1).await.body, b"x".repeat(10));
     });

@@ -13,8 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use coding::Encoder;
 use exchange::{Body, BodyStream, Fault, Frame, Headers};
-use net::FileRange;
-use tokio::task::JoinHandle;
+use net::{Blocking, FileRange};
 
 use super::ON_WORKER_BYTES;
 
@@ -43,7 +42,7 @@ pub(super) struct Coder {
 
 enum State {
     Idle(Box<Encoder>),
-    Working(JoinHandle<io::Result<Done>>, Goal),
+    Working(Blocking<io::Result<Done>>, Goal),
     /// All content is out; trailers may follow.
     Finished,
 }
@@ -129,7 +128,7 @@ impl Coder {
             let out = code(&mut encoder, &input, goal)?;
             Ok(Done { encoder, out })
         };
-        self.state = State::Working(tokio::task::spawn_blocking(job), goal);
+        self.state = State::Working(net::blocking(job), goal);
         Ok(None)
     }
 
