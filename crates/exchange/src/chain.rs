@@ -49,6 +49,10 @@ pub trait Filter {
         Step::Continue
     }
 
+    /// Called instead of [`Filter::on_response`] when what comes back is a fault: a filter may add
+    /// fields to the response it becomes ([`Fault::with_field`]).
+    fn on_fault(&self, _request: &mut Request, _fault: &mut Fault) {}
+
     /// Called when [`Filter::on_response`] said [`Step::Wait`]; must not say so again.
     fn wait_response<'a>(
         &'a self,
@@ -201,13 +205,15 @@ impl Route {
                         progress.response = Some(response);
                         break;
                     }
-                    Some(Err(fault)) => return Stand::Done(Err(fault)),
+                    Some(Err(fault)) => {
+                        return Stand::Done(Err(self.failed(request, progress, fault)));
+                    }
                     None => return Stand::Waits,
                 },
             };
             match progress.on_request(step) {
                 Some(Ok(())) => {}
-                Some(Err(fault)) => return Stand::Done(Err(fault)),
+                Some(Err(fault)) => return Stand::Done(Err(self.failed(request, progress, fault))),
                 None => return Stand::Waits,
             }
         }
@@ -218,7 +224,9 @@ impl Route {
                 let step = filter.on_response(request, response);
                 match progress.on_response(step) {
                     Some(Ok(())) => {}
-                    Some(Err(fault)) => return Stand::Done(Err(fault)),
+                    Some(Err(fault)) => {
+                        return Stand::Done(Err(self.failed(request, progress, fault)));
+                    }
                     None => return Stand::Waits,
                 }
             } else {
@@ -226,6 +234,16 @@ impl Route {
             }
         }
         Stand::Done(progress.response.take().ok_or_else(|| Fault::internal("no response was made")))
+    }
+
+    /// Shows a fault to the filters passed, from the last to the first.
+    fn failed(&self, request: &mut Request, progress: &Progress, mut fault: Fault) -> Fault {
+        for stage in self.stages[progress.first..progress.passed].iter().rev() {
+            if let Stage::Filter(filter) = stage {
+                filter.on_fault(request, &mut fault);
+            }
+        }
+        fault
     }
 
     /// Goes on from where [`Route::advance`] had to wait, to the end.
@@ -238,7 +256,9 @@ impl Route {
             if let Stand::Done(outcome) = self.advance(request, progress) {
                 return outcome;
             }
-            self.wait(request, progress).await?;
+            if let Err(fault) = self.wait(request, progress).await {
+                return Err(self.failed(request, progress, fault));
+            }
         }
     }
 
@@ -299,5 +319,71 @@ impl Next {
                 Err(Fault::new(crate::Side::Us, 504, "deadline", "the exchange took too long"))
             })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Headers, Target};
+
+    /// Says on a fault what it is called.
+    struct Named(&'static str);
+
+    impl Filter for Named {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn on_fault(&self, _: &mut Request, fault: &mut Fault) {
+            fault.fields.get_or_insert_default().append("x-passed", self.0);
+        }
+    }
+
+    struct Refusing;
+
+    impl Filter for Refusing {
+        fn name(&self) -> &'static str {
+            "refusing"
+        }
+
+        fn on_request(&self, _: &mut Request) -> Step {
+            Step::Fail(Fault::not_found())
+        }
+    }
+
+    struct Failing;
+
+    impl Handler for Failing {
+        fn name(&self) -> &'static str {
+            "failing"
+        }
+
+        fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
+            Box::pin(std::future::ready(Err(Fault::internal("on purpose"))))
+        }
+    }
+
+    fn passed(stages: Vec<Rc<dyn Filter>>) -> Vec<String> {
+        let route = Rc::new(Route {
+            name: "test".into(),
+            stages: stages.into_iter().map(Stage::Filter).collect(),
+            handler: Rc::new(Failing),
+            bounds: RouteBounds::default(),
+            metrics: Default::default(),
+        });
+        let target = Target::new(bytes::Bytes::from_static(b"/")).unwrap();
+        let mut request = Request::made_up(wire::Method::Get, target, Headers::new());
+        let outcome = net::worker::block_on_local(route.run(&mut request));
+        let fields = outcome.err().unwrap().fields.unwrap_or_default();
+        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+        fields.get_all("x-passed").map(text).collect()
+    }
+
+    #[test]
+    fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
+        let (one, two) = (|| Rc::new(Named("one")), || Rc::new(Named("two")));
+        assert_eq!(passed(vec![one(), two()]), ["two", "one"]);
+        assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
     }
 }

@@ -165,6 +165,12 @@ impl Filter for Life {
         }
         Step::Continue
     }
+
+    fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
+        if let Some(word) = request.marks.get(self) {
+            self.tell(Quota::unpack(word), fault.fields.get_or_insert_default());
+        }
+    }
 }
 
 impl Life {

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use exchange::{
-    Filter, FilterKind, FilterPlan, HeaderName, Request, Response, Stage, Step, WorkerContext,
+    Fault, Filter, FilterKind, FilterPlan, HeaderName, Request, Response, Stage, Step,
+    WorkerContext,
 };
 use settings::{Cidr, Node, Reader, Setting, any_contains};
 use wire::Known;
@@ -115,6 +116,14 @@ impl Filter for Life {
         }
         Step::Continue
     }
+
+    fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
+        if self.settings.response
+            && let Some(id) = &request.request_id
+        {
+            fault.fields.get_or_insert_default().set(&self.settings.header, &**id);
+        }
+    }
 }
 
 /// The id, if there is exactly one and it is a good one.
@@ -179,6 +188,9 @@ mod tests {
         response.headers.append("x-request-id", "from upstream");
         passed(ids.on_response(&mut request, &mut response)).unwrap();
         assert_eq!(response.headers.get_all("x-request-id").collect::<Vec<_>>(), [id.as_bytes()]);
+        let mut fault = Fault::not_found();
+        ids.on_fault(&mut request, &mut fault);
+        assert_eq!(fault.fields.unwrap().get("x-request-id"), Some(id.as_bytes()));
         id.into()
     }
 

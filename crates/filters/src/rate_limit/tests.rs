@@ -112,6 +112,9 @@ fn what_is_too_much_is_refused_and_told() {
             .map(|name| response.headers.get_str(name).unwrap_or("").to_owned())
     };
     assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=1;t=1800", ""]);
+    let mut fault = exchange::Fault::not_found();
+    limit.on_fault(&mut request, &mut fault);
+    assert_eq!(fields(&rendered(&fault))[1], "\"api\";r=1;t=1800");
     passed(limit.on_request(&mut request)).unwrap();
     let fault = passed(limit.on_request(&mut request)).unwrap_err();
     let response = rendered(&fault);
