@@ -106,8 +106,8 @@ impl<'a> Choice<'a> {
         let takes = |at| self.is_open(at) && self.is_warm(at);
         let at = match (takes(first), takes(second)) {
             (true, true) => {
-                let load = |at: usize| self.view.peers[at].stats.load(self.now_us);
-                if load(second) < load(first) { second } else { first }
+                let peer = |at: usize| &self.view.peers[at];
+                if peer(second).is_better_than(peer(first), self.now_us) { second } else { first }
             }
             (true, false) => first,
             (false, true) => second,

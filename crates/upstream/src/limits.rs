@@ -16,6 +16,10 @@ pub(crate) const RING_POINTS: usize = 128;
 pub(crate) const RING_POINTS_MAX: usize = 65_536;
 /// Time after which a measured latency counts half.
 pub(crate) const LATENCY_HALF_LIFE: Duration = Duration::from_secs(10);
+/// Latencies whose ratio is below this count as the same...
+pub(crate) const LATENCY_NEAR: f64 = 1.5;
+/// ... after this was added to both: microseconds say nothing.
+pub(crate) const LATENCY_SLACK_US: f64 = 1_000.0;
 /// A failure counts as an answer that took at least this long.
 pub(crate) const FAILURE_LATENCY_US: u64 = 1_000_000;
 /// Share of its weight with which a slow start begins.

@@ -15,7 +15,7 @@ use telemetry::{Counter, Lane, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
-use crate::limits::{FAILURE_LATENCY_US, LATENCY_HALF_LIFE};
+use crate::limits::{FAILURE_LATENCY_US, LATENCY_HALF_LIFE, LATENCY_NEAR, LATENCY_SLACK_US};
 use crate::member::{Member, State};
 use crate::settings::{HostSettings, UpstreamSettings};
 
@@ -67,7 +67,7 @@ impl Stats {
 
     /// The average as it counts now: old measurements fade, so that a server that was slow once is
     /// tried again.
-    fn latency_at(&self, now_us: u64) -> f64 {
+    pub(crate) fn latency_at(&self, now_us: u64) -> f64 {
         let age_us = now_us.saturating_sub(self.measured_us.get()) as f64;
         self.latency_us.get() / (1.0 + age_us / LATENCY_HALF_LIFE.as_micros() as f64)
     }
@@ -75,11 +75,6 @@ impl Stats {
     /// Takes a failure into the average: failing is often fast, and must not look good.
     pub(crate) fn measure_failure(&self, latency_us: u64, now_us: u64) {
         self.measure(latency_us.max(FAILURE_LATENCY_US), now_us);
-    }
-
-    /// What one more request would cost here.
-    pub(crate) fn load(&self, now_us: u64) -> f64 {
-        (self.latency_at(now_us) + 1.0) * (self.pool.active() + 1) as f64
     }
 }
 
@@ -97,6 +92,19 @@ impl Peer {
         self.member
             .max_connections
             .is_none_or(|most| self.stats.pool.active_everywhere() < i64::from(most))
+    }
+
+    /// Whether one more request is better off here than there. Latencies that are nearly the same
+    /// count as the same: else the quickest by a hair would get all there is.
+    pub(crate) fn is_better_than(&self, other: &Peer, now_us: u64) -> bool {
+        let queue = |peer: &Peer| peer.stats.pool.active() as f64 / f64::from(peer.member.weight);
+        let latency = |peer: &Peer| peer.stats.latency_at(now_us) + LATENCY_SLACK_US;
+        let ratio = latency(self) / latency(other);
+        if (1.0 / LATENCY_NEAR..LATENCY_NEAR).contains(&ratio) {
+            queue(self) < queue(other)
+        } else {
+            ratio * (queue(self) + 1.0) < queue(other) + 1.0
+        }
     }
 
     /// The share of its weight that a server gets while it starts slowly.

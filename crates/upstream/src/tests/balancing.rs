@@ -109,7 +109,7 @@ fn p2c_prefers_the_faster_server_and_forgets_with_time() {
         let later_us = now_us + 2_000_000_000;
         view.peers[1].stats.measure(1_000, later_us);
         let shares = table.shares(later_us);
-        assert!(shares[0] > 0.9, "{shares:?}");
+        assert!(shares[0] > 0.4, "{shares:?}");
     });
 }
 

@@ -34,7 +34,7 @@ fn checks_take_a_server_out_and_bring_it_back() {
         controlled(&gateway, async || {
             until(&gateway, &["unhealthy", "healthy"]).await;
             let before = one.requests.get();
-            one.does.set(Does::Answer(204));
+            one.does.set(Does::Answer(201));
             until(&gateway, &["healthy", "healthy"]).await;
             assert!(one.requests.get() >= before + 2);
             other.does.set(Does::Close);
