@@ -46,13 +46,12 @@ mod tests {
     fn both_sides_send_and_receive() {
         type Send = unsafe fn(i32, *const u8, usize) -> isize;
         type Receive = unsafe fn(i32, *mut u8, usize) -> isize;
-        let sides = [
-            (linux::send as Send, linux::receive as Receive, linux::send_message as _),
+        type SendMessage = unsafe fn(i32, *const libc::msghdr, i32) -> isize;
+        let sides: [(Send, Receive, SendMessage); 2] = [
+            (linux::send, linux::receive, linux::send_message),
             (portable::send, portable::receive, portable::send_message),
         ];
-        type SendMessage = unsafe fn(i32, *const libc::msghdr, i32) -> isize;
         for (send, receive, send_message) in sides {
-            let send_message: SendMessage = send_message;
             let (ours, theirs) = UnixStream::pair().unwrap();
             let mut room = [0; 8];
             // SAFETY: every pointer is to a local that is as long as is said and lives on.
