@@ -1,8 +1,8 @@
 //! The access log: one line per exchange, as JSON or in the combined format.
 //!
-//! A line is formatted on the worker only after the sampling decision and handed to a ring; writing is
-//! another thread's. Secrets are masked: the fields in [`MASKED_QUERY`] of a query never appear, and
-//! no request field but User-Agent and Referer is logged at all.
+//! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
+//! is another thread's. Secrets are masked: the fields in [`MASKED_QUERY`] of a query never appear,
+//! and no request field but User-Agent and Referer is logged at all.
 
 use std::cell::Cell;
 use std::io::Write;

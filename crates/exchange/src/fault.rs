@@ -1,7 +1,7 @@
 //! What went wrong with one exchange: whose fault, may it be tried again, what the log says.
 //!
-//! A fault becomes a response in exactly one place (`problem`). Its detail goes to the log and never
-//! to the client.
+//! A fault becomes a response in exactly one place (`problem`). Its detail goes to the log and
+//! never to the client.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,8 +34,8 @@ pub struct Fault {
     pub side: Side,
     /// The status it becomes.
     pub status: u16,
-    /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter of
-    /// Proxy-Status (RFC 9209 2.3).
+    /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter
+    /// of Proxy-Status (RFC 9209 2.3).
     pub slug: &'static str,
     pub retry: Retry,
     /// For the log only.

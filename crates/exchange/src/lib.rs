@@ -1,8 +1,9 @@
 //! One request in flight: the types, the contracts, the serving loop and the client connection.
 //!
-//! Everything above speaks of [`Request`], [`Response`], [`Body`] and [`Fault`], and plugs in through
-//! [`Filter`], [`Surround`], [`Handler`] and [`Dispatch`]. An exchange lives and dies on one worker;
-//! nothing here is `Send` unless it says so. Owns no route table and reads no configuration.
+//! Everything above speaks of [`Request`], [`Response`], [`Body`] and [`Fault`], and plugs in
+//! through [`Filter`], [`Surround`], [`Handler`] and [`Dispatch`]. An exchange lives and dies on
+//! one worker; nothing here is `Send` unless it says so. Owns no route table and reads no
+//! configuration.
 
 mod access;
 mod ant;

@@ -1,9 +1,9 @@
 //! How rooms plug into a configuration: kinds, plans, and the context a worker builds them in.
 //!
-//! Settings flow one way: text → Plan → constructors. A room exports a table of kinds; `config` reads
-//! each entry into a frozen plan (`Send + Sync`, shared by all workers); every worker builds its own
-//! instance from it, which need not be `Send` and takes no lock. State that must outlive a Plan
-//! (pools, health, buckets) is asked of the context by identity.
+//! Settings flow one way: text → Plan → constructors. A room exports a table of kinds; `config`
+//! reads each entry into a frozen plan (`Send + Sync`, shared by all workers); every worker builds
+//! its own instance from it, which need not be `Send` and takes no lock. State that must outlive a
+//! Plan (pools, health, buckets) is asked of the context by identity.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -74,8 +74,8 @@ pub struct WorkerContext {
     pub local: Rc<Local>,
 }
 
-/// Process-wide state keyed by type and identity. It lives as long as somebody holds it, so what two
-/// successive Plans both name is kept and what only the old one named goes with it.
+/// Process-wide state keyed by type and identity. It lives as long as somebody holds it, so what
+/// two successive Plans both name is kept and what only the old one named goes with it.
 #[derive(Default)]
 pub struct Shared {
     // Taken when a Plan is built, never while a request runs.

@@ -1,7 +1,7 @@
 //! The one place where a fault becomes a response.
 //!
-//! Error bodies are `application/problem+json` (RFC 9457), HTML or text, as Accept asks, or a page of
-//! the configuration. They say nothing of our insides: the detail goes to the log.
+//! Error bodies are `application/problem+json` (RFC 9457), HTML or text, as Accept asks, or a page
+//! of the configuration. They say nothing of our insides: the detail goes to the log.
 
 use std::collections::BTreeMap;
 

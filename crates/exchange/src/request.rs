@@ -91,7 +91,8 @@ impl Request {
         wire::authority::Authority::parse(authority).map_or(authority, |parsed| parsed.host)
     }
 
-    /// Sends an interim response, such as 103 Early Hints (RFC 8297); without a client it is dropped.
+    /// Sends an interim response, such as 103 Early Hints (RFC 8297); without a client it is
+    /// dropped.
     pub fn inform(&self, status: u16, headers: &Headers) {
         if let Some(informer) = &self.informer {
             informer.inform(status, headers);

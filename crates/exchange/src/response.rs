@@ -5,8 +5,8 @@ use wire::Known;
 use crate::duplex::Takeover;
 use crate::{Body, Headers};
 
-/// Status, fields and content. Framing fields (Content-Length, Transfer-Encoding, Connection) are the
-/// serving loop's: what a handler sets there is ignored, except the length of a HEAD response.
+/// Status, fields and content. Framing fields (Content-Length, Transfer-Encoding, Connection) are
+/// the serving loop's: what a handler sets there is ignored, except the length of a HEAD response.
 #[derive(Default)]
 pub struct Response {
     pub status: u16,

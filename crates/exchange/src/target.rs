@@ -1,8 +1,8 @@
 //! The target of a request: as it came, and as the house reads it.
 //!
 //! Two texts are kept: the *raw* path and query, which is what an upstream is sent, and the *path*,
-//! in the normal form of `wire::target` (decoded, no dot segments), which is what routes, filters and
-//! files look at. Most paths are the same in both, and then there is only one.
+//! in the normal form of `wire::target` (decoded, no dot segments), which is what routes, filters
+//! and files look at. Most paths are the same in both, and then there is only one.
 
 use std::borrow::Cow;
 

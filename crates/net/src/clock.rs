@@ -1,9 +1,9 @@
 //! The worker's cached clock.
 //!
 //! Owns one reading of the monotonic clock per thread, taken when the event loop wakes (see
-//! `worker`), so that time-outs cost a memory load and not a clock call. Promises: the reading never
-//! goes backwards and is at most one loop turn old. Never used where a user sees the difference:
-//! latencies are taken with [`precise_us`].
+//! `worker`), so that time-outs cost a memory load and not a clock call. Promises: the reading
+//! never goes backwards and is at most one loop turn old. Never used where a user sees the
+//! difference: latencies are taken with [`precise_us`].
 
 use std::cell::Cell;
 use std::sync::OnceLock;

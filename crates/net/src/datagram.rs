@@ -1,8 +1,9 @@
 //! A datagram socket (UDP) on this worker's event loop.
 //!
-//! Receives into the worker's chunk pool, as streams do: a datagram is one owned chunk, whole, and a
-//! dropped receive loses nothing. Promises to hand out datagrams of any length UDP can carry; an empty
-//! one is a datagram like any other and not an end. Never retries, orders or answers by itself.
+//! Receives into the worker's chunk pool, as streams do: a datagram is one owned chunk, whole, and
+//! a dropped receive loses nothing. Promises to hand out datagrams of any length UDP can carry; an
+//! empty one is a datagram like any other and not an end. Never retries, orders or answers by
+//! itself.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,10 +1,11 @@
 //! One owner drives many streams, with a ready queue of its own (seam 7).
 //!
-//! A task per connection leaves the order of events to the task scheduler. A Lua program is promised
-//! more: events one by one, in the order the kernel reported them, each seen through before the next.
-//! A [`Driver`] holds the streams and listeners of such an owner. It promises that events come out in
-//! that order, that a source waits in the queue at most once, that a source which was not read to its
-//! end comes again behind the others, and that a key of a removed source reaches nothing.
+//! A task per connection leaves the order of events to the task scheduler. A Lua program is
+//! promised more: events one by one, in the order the kernel reported them, each seen through
+//! before the next. A [`Driver`] holds the streams and listeners of such an owner. It promises that
+//! events come out in that order, that a source waits in the queue at most once, that a source
+//! which was not read to its end comes again behind the others, and that a key of a removed source
+//! reaches nothing.
 //!
 //! It never reads or writes by itself, knows no time-outs, and takes no lock unless another thread
 //! wakes one of its sources, which the event loop of a worker does not do.
@@ -56,11 +57,11 @@ impl Interest {
 /// What happened to a source.
 #[derive(Debug)]
 pub enum Event {
-    /// The stream may be read (bytes, its end, an error) or written: `try_receive` and `try_send` say
-    /// `WouldBlock` where it was a false alarm.
+    /// The stream may be read (bytes, its end, an error) or written: `try_receive` and `try_send`
+    /// say `WouldBlock` where it was a false alarm.
     Ready(Interest),
-    /// A listener has a new connection, or failed to accept one (see [`crate::is_exhausted`]: then the
-    /// owner sets [`Interest::NONE`] for a while, as the same error would come again at once).
+    /// A listener has a new connection, or failed to accept one (see [`crate::is_exhausted`]: then
+    /// the owner sets [`Interest::NONE`] for a while, as the same error would come again at once).
     Accepted(io::Result<Accepted>),
 }
 
@@ -85,7 +86,8 @@ pub struct Driver<T> {
     slots: Slab<Slot<T>>,
     generation: u32,
     queue: Arc<Queue>,
-    /// The source whose event the owner has just seen; it is watched again when the next is asked for.
+    /// The source whose event the owner has just seen; it is watched again when the next is asked
+    /// for.
     seen: Option<Key>,
     handed_out: usize,
     /// The queue belongs to this thread.
@@ -194,7 +196,8 @@ impl<T> Driver<T> {
             self.handed_out = 0;
             // A loop that never sleeps reads no clock.
             clock::refresh();
-            // Comes back after the event loop has looked at the sockets, which waking oneself does not.
+            // Comes back after the event loop has looked at the sockets, which waking oneself does
+            // not.
             ready!(pin!(tokio::task::yield_now()).poll(cx));
         }
         while let Some(key) = self.queue.take(cx) {

@@ -1,9 +1,9 @@
 //! Listening sockets handed over by whoever started this process (seam 12).
 //!
-//! Speaks systemd's protocol, which is also ours between a parent and its successor: sd_listen_fds(3),
-//! with `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on. Promises that each is
-//! open, listens and is a stream before it is handed out under its name, and that it is handed out
-//! once. What was meant for another process is left alone.
+//! Speaks systemd's protocol, which is also ours between a parent and its successor:
+//! sd_listen_fds(3), with `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on.
+//! Promises that each is open, listens and is a stream before it is handed out under its name, and
+//! that it is handed out once. What was meant for another process is left alone.
 
 use std::fmt;
 use std::io;
@@ -31,7 +31,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// What the giver called it: `FileDescriptorName=` of a systemd socket unit, or its unit's name.
+    /// What the giver called it: `FileDescriptorName=` of a systemd socket unit, or its unit's
+    /// name.
     pub fn name(&self) -> &str {
         &self.name
     }

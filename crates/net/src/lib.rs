@@ -1,8 +1,9 @@
 //! The only room that opens sockets.
 //!
-//! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names. Promises
-//! that a dropped receive loses nothing, that an idle connection holds no buffer, and that nothing here takes
-//! a lock another worker may hold while a request runs. Knows no protocol above TCP.
+//! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names.
+//! Promises that a dropped receive loses nothing, that an idle connection holds no buffer, and that
+//! nothing here takes a lock another worker may hold while a request runs. Knows no protocol above
+//! TCP.
 
 mod blocking;
 pub mod clock;

@@ -1,12 +1,12 @@
 //! Listening sockets.
 //!
-//! A TCP address is probed once without SO_REUSEPORT, so that an address in use is an error and not a
-//! silent share with a stranger; then every worker gets a socket of its own in one SO_REUSEPORT group,
-//! and the kernel spreads connections over them. A Unix socket is one socket that the workers share;
-//! a file left behind by a dead server is recognised by connecting to it.
+//! A TCP address is probed once without SO_REUSEPORT, so that an address in use is an error and not
+//! a silent share with a stranger; then every worker gets a socket of its own in one SO_REUSEPORT
+//! group, and the kernel spreads connections over them. A Unix socket is one socket that the
+//! workers share; a file left behind by a dead server is recognised by connecting to it.
 //!
-//! A listener leaves its group only after its queue is drained ([`Listener::drain`]): closing a queue
-//! with connections in it would reset them.
+//! A listener leaves its group only after its queue is drained ([`Listener::drain`]): closing a
+//! queue with connections in it would reset them.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -231,8 +231,8 @@ impl Listener {
     }
 }
 
-/// Accepts until the queue is empty or no more can be taken. A connection that its client has given up
-/// meanwhile does not end the queue.
+/// Accepts until the queue is empty or no more can be taken. A connection that its client has given
+/// up meanwhile does not end the queue.
 fn take_queued(mut accept: impl FnMut() -> io::Result<Accepted>) -> Vec<Accepted> {
     let mut accepted = Vec::new();
     loop {

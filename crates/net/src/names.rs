@@ -1,9 +1,10 @@
 //! Host names to addresses, with how long the answer may be used.
 //!
-//! Owns the process's DNS client (hickory, whose sockets are its own) and its cache. Answers, in this
-//! order: IP literals, the hosts file, `localhost` (RFC 6761 section 6.3), DNS with the search list and
-//! ndots of resolv.conf. Both files are read again when they change. Promises that every answer, also
-//! a negative one, says how long it holds, within the bounds below, and that a lookup ends.
+//! Owns the process's DNS client (hickory, whose sockets are its own) and its cache. Answers, in
+//! this order: IP literals, the hosts file, `localhost` (RFC 6761 section 6.3), DNS with the search
+//! list and ndots of resolv.conf. Both files are read again when they change. Promises that every
+//! answer, also a negative one, says how long it holds, within the bounds below, and that a lookup
+//! ends.
 //!
 //! For the control thread: nothing here is fast, and a worker that needs an address is given one.
 
@@ -34,8 +35,8 @@ struct Limits {
     ttl_max: Duration,
     /// Longest life of "there is no such name": it is often a name that is about to exist.
     negative_max: Duration,
-    /// Life of a negative answer without an SOA record to say it (RFC 2308 section 5), and of a name
-    /// server's silence.
+    /// Life of a negative answer without an SOA record to say it (RFC 2308 section 5), and of a
+    /// name server's silence.
     negative_default: Duration,
     /// Life of an answer from the hosts file; a change is seen after that.
     hosts: Duration,
@@ -219,8 +220,8 @@ impl View {
         View { stamp, hosts, resolver }
     }
 
-    /// What the hosts file says. A name listed for one family is not asked for in DNS for the other:
-    /// the file is the machine owner's last word, and the answer needs no network.
+    /// What the hosts file says. A name listed for one family is not asked for in DNS for the
+    /// other: the file is the machine owner's last word, and the answer needs no network.
     fn listed(&self, name: &Name) -> Vec<IpAddr> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
         let (v4, v6) = (of(RecordType::A), of(RecordType::AAAA));
@@ -282,8 +283,8 @@ fn loopback() -> Vec<IpAddr> {
     usable([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into_iter(), 2)
 }
 
-/// Leaves out addresses that this machine has no way to (a container without IPv6), unless that is all
-/// there is: RFC 6724 section 6, rule 1.
+/// Leaves out addresses that this machine has no way to (a container without IPv6), unless that is
+/// all there is: RFC 6724 section 6, rule 1.
 fn usable(addresses: impl Iterator<Item = IpAddr>, at_most: usize) -> Vec<IpAddr> {
     let mut addresses = unique(addresses, at_most);
     addresses.sort_by_key(IpAddr::is_ipv6); // stable: the server's order stays inside a family

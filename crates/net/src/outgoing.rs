@@ -15,7 +15,8 @@ use crate::platform::{self, MSG_MORE, send_file};
 
 /// Chunks handed to the kernel at once.
 const BATCH: usize = 32;
-/// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for others.
+/// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for
+/// others.
 const FILE_STEP: u64 = 512 * 1024;
 
 /// A part of an open file.
@@ -82,7 +83,8 @@ impl Outgoing {
     fn send_chunks(&mut self, socket: RawFd) -> io::Result<Sent> {
         if let (1, Some(Piece::Chunk(chunk))) = (self.pieces.len(), self.pieces.front()) {
             // The common case, a short answer, without a list for the kernel to copy and check.
-            // SAFETY: the chunk is owned by the queue and lives across the call, which only reads it.
+            // SAFETY: the chunk is owned by the queue and lives across the call, which only reads
+            // it.
             let taken = unsafe { platform::send(socket, chunk.as_ptr().cast(), chunk.len()) };
             let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
             let full = taken < chunk.len();
@@ -101,8 +103,8 @@ impl Outgoing {
         }
         // A file comes next: let the kernel hold the last short packet until its first bytes.
         let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
-        // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the kernel
-        // only reads them. A zeroed msghdr is valid.
+        // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the
+        // kernel only reads them. A zeroed msghdr is valid.
         let taken = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_iov = parts.as_mut_ptr();

@@ -1,7 +1,7 @@
 //! The calls that Linux has and other systems have not, or have otherwise.
 //!
-//! Linux is what Tidegate runs on; elsewhere it builds for development, slower and never wrong. Owns no
-//! state. The portable side is compiled and tested on Linux too, so that it does not rot.
+//! Linux is what Tidegate runs on; elsewhere it builds for development, slower and never wrong.
+//! Owns no state. The portable side is compiled and tested on Linux too, so that it does not rot.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -44,6 +44,7 @@ mod tests {
 
     #[test]
     fn both_sides_send_and_receive() {
+        // SAFETY: of the types nothing is asked; the calls below say why they are sound.
         type Send = unsafe fn(i32, *const u8, usize) -> isize;
         type Receive = unsafe fn(i32, *mut u8, usize) -> isize;
         type SendMessage = unsafe fn(i32, *const libc::msghdr, i32) -> isize;

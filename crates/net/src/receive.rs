@@ -1,8 +1,8 @@
 //! Received bytes as owned chunks from a per-worker pool (seam 1).
 //!
-//! Every stream of a worker reads into the spare room of one block and takes the part it filled as a
-//! [`Bytes`]. The block is used again once all its parts are dropped, so a loaded worker reads into
-//! memory that is still in the cache, and an idle connection holds no buffer at all.
+//! Every stream of a worker reads into the spare room of one block and takes the part it filled as
+//! a [`Bytes`]. The block is used again once all its parts are dropped, so a loaded worker reads
+//! into memory that is still in the cache, and an idle connection holds no buffer at all.
 //!
 //! A part that is kept pins its block. Whoever waits for more bytes copies what it has (see
 //! [`detach`]), so that a slow peer costs what it sent, not a block.
@@ -32,8 +32,8 @@ thread_local! {
 pub(crate) struct Received {
     /// The bytes; empty at the end of the stream.
     pub(crate) chunk: Bytes,
-    /// The read took less than it was offered: the socket has no more for now, and asking again would
-    /// only be told so.
+    /// The read took less than it was offered: the socket has no more for now, and asking again
+    /// would only be told so.
     pub(crate) drained: bool,
 }
 
@@ -56,8 +56,8 @@ pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
     })
 }
 
-/// Reads one datagram into the worker's block. A block is as long as the longest datagram, so none is
-/// cut short.
+/// Reads one datagram into the worker's block. A block is as long as the longest datagram, so none
+/// is cut short.
 pub(crate) fn receive_from(socket: BorrowedFd<'_>) -> io::Result<(Bytes, SocketAddr)> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();

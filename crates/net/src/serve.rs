@@ -3,7 +3,8 @@
 //! Owns the workers it starts, their listeners and one task per connection. Promises that an accept
 //! error never ends a listener, that connections above the limit are closed at once and not left to
 //! wait, and that [`Serving::stop`] serves what the kernel had queued. Knows no protocol and reads
-//! nothing: a handler that waits for a peer says how long, and wraps the wait in [`until_stopping`].
+//! nothing: a handler that waits for a peer says how long, and wraps the wait in
+//! [`until_stopping`].
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -132,9 +133,9 @@ impl Serving {
         &self.local
     }
 
-    /// Stops: serves what the kernel has queued, closes the listeners, tells every handler
-    /// (see [`until_stopping`]) and waits until they end, at most `grace`. Blocks meanwhile; returns
-    /// how many connections were cut at the end.
+    /// Stops: serves what the kernel has queued, closes the listeners, tells every handler (see
+    /// [`until_stopping`]) and waits until they end, at most `grace`. Blocks meanwhile; returns how
+    /// many connections were cut at the end.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.end(grace);
         self.cut.load(Ordering::Acquire)

@@ -1,8 +1,8 @@
 //! A byte stream: TCP or Unix, later TLS, behind one type.
 //!
 //! All methods take `&self`, so one task may read while it writes. A dropped receive loses nothing:
-//! bytes are taken from the kernel only when they are handed out. One task at a time may wait for each
-//! direction; a later waiter replaces the earlier one.
+//! bytes are taken from the kernel only when they are handed out. One task at a time may wait for
+//! each direction; a later waiter replaces the earlier one.
 
 use std::future::poll_fn;
 use std::io;
@@ -171,8 +171,8 @@ impl Stream {
         Ok(total)
     }
 
-    /// Sends from borrowed bytes what the socket takes now, `WouldBlock` if nothing: for a message that
-    /// was just written into a buffer of the worker and most often leaves in this one call.
+    /// Sends from borrowed bytes what the socket takes now, `WouldBlock` if nothing: for a message
+    /// that was just written into a buffer of the worker and most often leaves in this one call.
     pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = None;
         let outcome = self.try_io(Interest::WRITABLE, || {

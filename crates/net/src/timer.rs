@@ -2,9 +2,9 @@
 //!
 //! A [`Timer`] belongs to one task. Setting a later deadline is a memory store: the entry stays
 //! where it is in the wheel and is moved when it comes up. Only a deadline earlier than the entry's
-//! place inserts anew. Deadlines are rounded up to [`TICK_MS`], so a timer fires late by at most one
-//! tick, never early. The wheel is driven by one task of the worker ([`drive`]), which sleeps until
-//! the first entry and costs nothing while there is none.
+//! place inserts anew. Deadlines are rounded up to [`TICK_MS`], so a timer fires late by at most
+//! one tick, never early. The wheel is driven by one task of the worker ([`drive`]), which sleeps
+//! until the first entry and costs nothing while there is none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! The example `ping`, in both its forms, against bytes of ours and against redis-benchmark; and started
-//! with a socket from its parent.
+//! The example `ping`, in both its forms, against bytes of ours and against redis-benchmark; and
+//! started with a socket from its parent.
 
 // Clippy knows test functions as such, and not their helpers.
 #![allow(clippy::unwrap_used)]
@@ -145,7 +145,8 @@ fn a_socket_from_the_parent_is_served() {
     // The connection is made before anybody serves the socket: none is lost in between.
     let mut client = connect(address);
     let (their_stdin, our_end) = std::io::pipe().unwrap();
-    // The shell puts the socket where sd_listen_fds(3) wants it and, by exec, keeps its process number.
+    // The shell puts the socket where sd_listen_fds(3) wants it and, by exec, keeps its process
+    // number.
     let script = r#"LISTEN_PID=$$ exec "$@" 3<&1 1>&2"#;
     let mut child = Command::new("sh")
         .args(["-c", script, "sh"])

@@ -1,8 +1,8 @@
 //! The control thread: start, reload, drain, and what the admin API asks.
 //!
 //! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
-//! changes the Plan goes through [`Control::put_into_use`], one at a time; a Plan that cannot be put
-//! into use leaves the one before it serving.
+//! changes the Plan goes through [`Control::put_into_use`], one at a time; a Plan that cannot be
+//! put into use leaves the one before it serving.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -25,6 +25,9 @@ use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
 use crate::seats::Seats;
 
+/// How long a Plan waits for the names of its upstreams' servers.
+const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
+
 /// The server, seen from its control thread.
 pub(crate) struct Control {
     pub(crate) source: Arc<dyn Source>,
@@ -32,6 +35,8 @@ pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     /// Held for the whole life of the process: the shared state keeps it only for its holders.
     pub(crate) upstreams: Arc<Upstreams>,
+    /// Health checks and name resolution; taken when the server drains.
+    pub(crate) upkeep: RefCell<Option<Background>>,
     pub(crate) started_ms: u64,
     pub(crate) fleet: Fleet,
     pub(crate) all_seats: Arc<Seats>,
@@ -81,6 +86,7 @@ impl Control {
             source,
             telemetry,
             upstreams: Upstreams::of(&shared),
+            upkeep: RefCell::default(),
             shared,
             started_ms: telemetry::timestamp::now_ms(),
             fleet,
@@ -96,6 +102,7 @@ impl Control {
             plan_changed: Notify::new(),
             watched,
         });
+        control.upkeep.replace(Some(Background::start(&control.upstreams)));
         control.put_into_use(plan).await.map_err(Failure::Start)?;
         control.state.set(ServerState::Serving);
         Ok(control)
@@ -207,6 +214,8 @@ impl Control {
         self.logs.borrow_mut().apply(&plan.log, &self.telemetry)?;
         let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
         self.upstreams.apply(upstreams, &self.telemetry);
+        // So that the first request finds a server; names that take longer come when they come.
+        self.upstreams.settled(RESOLVE_WITHIN).await;
         self.all_seats.set_limit(plan.limits.connections as usize);
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();

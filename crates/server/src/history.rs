@@ -1,7 +1,7 @@
 //! Earlier configurations, beside the file they were in.
 //!
-//! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into use
-//! over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
+//! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into
+//! use over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
 
 use std::fs;
 use std::io;

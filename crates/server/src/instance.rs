@@ -1,7 +1,7 @@
 //! One worker's instance of a Plan: its routes built, its dispatch.
 //!
-//! The Plan is shared and frozen; what is built from it here belongs to one worker, so nothing on the
-//! way of a request is counted by two.
+//! The Plan is shared and frozen; what is built from it here belongs to one worker, so nothing on
+//! the way of a request is counted by two.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The listening sockets of the process, across Plans.
 //!
-//! A socket is known by its address and not by its listener's name, so that a listener that is renamed
-//! keeps its socket. Sockets that a new Plan does not name are closed by the workers that hold them;
-//! those that it keeps are never touched.
+//! A socket is known by its address and not by its listener's name, so that a listener that is
+//! renamed keeps its socket. Sockets that a new Plan does not name are closed by the workers that
+//! hold them; those that it keeps are never touched.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,8 +54,8 @@ impl Listeners {
         Ok(Fresh { bound })
     }
 
-    /// Takes fresh sockets over and forgets those that the Plan does not name; gives each worker its
-    /// share of the fresh ones.
+    /// Takes fresh sockets over and forgets those that the Plan does not name; gives each worker
+    /// its share of the fresh ones.
     pub(crate) fn adopt(
         &mut self,
         plan: &Plan,

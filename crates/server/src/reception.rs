@@ -68,7 +68,8 @@ impl Reception {
         }
     }
 
-    /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is one.
+    /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is
+    /// one.
     pub(crate) fn follow(&self, plan: &Plan) -> Result<Option<Bound>, String> {
         let edge = Rc::new(self.edge(plan));
         self.follow_unix(&plan.admin, &edge);

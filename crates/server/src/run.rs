@@ -52,7 +52,8 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
     let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
-    // Before anybody is told that we listen: a signal or a change that answers it must not be missed.
+    // Before anybody is told that we listen: a signal or a change that answers it must not be
+    // missed.
     let start = |error: std::io::Error| Failure::Start(format!("signals: {error}"));
     let mut signals = Signals::new().map_err(start)?;
     let mut watch = Watch::new().map_err(start)?;
@@ -63,7 +64,6 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
     }
-    let background = crate::upstreams::Background::start(control);
     loop {
         let reload = tokio::select! {
             asked = signals.next() => match asked {
@@ -95,7 +95,7 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
         }
     }
     drain(control, &mut signals).await;
-    drop(background);
+    control.upkeep.take();
     Ok(())
 }
 

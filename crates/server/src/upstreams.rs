@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use admin::{ServerStatus, UpstreamStatus};
 use tokio::task::JoinHandle;
-use upstream::State;
+use upstream::{State, Upstreams};
 
 use crate::control::Control;
 
@@ -12,9 +12,9 @@ use crate::control::Control;
 pub(crate) struct Background(JoinHandle<()>);
 
 impl Background {
-    pub(crate) fn start(control: &Control) -> Background {
+    pub(crate) fn start(upstreams: &Arc<Upstreams>) -> Background {
         let names = Arc::new(net::Names::system());
-        let upkeep = upstream::control::run(control.upstreams.clone(), names);
+        let upkeep = upstream::control::run(upstreams.clone(), names);
         Background(tokio::task::spawn_local(upkeep))
     }
 }

@@ -1,8 +1,8 @@
 //! Notices when a configuration file has changed.
 //!
 //! Watches the folder and not the file: editors and `PUT /v1/config` replace a file by renaming
-//! another over it, which ends a watch on the file itself. A thread of its own waits for the kernel's
-//! events and hands them over; it lives as long as the process.
+//! another over it, which ends a watch on the file itself. A thread of its own waits for the
+//! kernel's events and hands them over; it lives as long as the process.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

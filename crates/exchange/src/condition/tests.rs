@@ -1,3 +1,5 @@
+//! Conditions: their spellings, their mistakes, and what they hold for.
+
 use bytes::Bytes;
 use settings::{Node, node, read};
 use wire::Method;

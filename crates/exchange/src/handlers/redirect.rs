@@ -21,8 +21,8 @@ settings::record! {
     pub struct Redirect {
         /// Where to: a path or a whole URL. What variables hold is percent-encoded.
         to: Template { example "https://{host}{path}" },
-        /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308 keep
-        /// the method.
+        /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308
+        /// keep the method.
         status: u16 = 308 { in 301..=308 },
         /// Append the query of the request, unless `to` has one.
         keep_query: bool = true,

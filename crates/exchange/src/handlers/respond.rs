@@ -1,7 +1,7 @@
 //! `respond`: a fixed answer, or a mock of a backend.
 //!
-//! What does not depend on the request is made once per worker; an answer without a delay allocates no
-//! future.
+//! What does not depend on the request is made once per worker; an answer without a delay allocates
+//! no future.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Resp
 const BODY_SIZE_MAX: u64 = 64 * 1024 * 1024;
 
 settings::record! {
-    /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a backend.
+    /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
+    /// backend.
     ///
     /// `handler: { respond: { body: "pong" } }`
     pub struct Respond {

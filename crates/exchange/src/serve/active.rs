@@ -1,9 +1,9 @@
 //! The active period of a connection: one exchange after the other, until nothing is buffered.
 //!
-//! Everything that needs no waiting is done at once, on the task's own stack ([`at_once`]); only what
-//! has to wait (a slow head, a body, a handler that waits, a full socket) becomes a future, which
-//! lives until the connection is idle again ([`go_on`]). A request that is answered by what is in
-//! memory allocates no future at all.
+//! Everything that needs no waiting is done at once, on the task's own stack ([`at_once`]); only
+//! what has to wait (a slow head, a body, a handler that waits, a full socket) becomes a future,
+//! which lives until the connection is idle again ([`go_on`]). A request that is answered by what
+//! is in memory allocates no future at all.
 
 use telemetry::{CloseReason, LimitHit};
 use wire::Version;

@@ -23,8 +23,8 @@ const FORWARDING: [Known; 5] = [
     Known::XForwardedProto,
 ];
 
-/// Makes the request whose head was parsed from `bytes`. Its body comes later, with [`attach_body`]:
-/// its bounds are the route's.
+/// Makes the request whose head was parsed from `bytes`. Its body comes later, with
+/// [`attach_body`]: its bounds are the route's.
 pub(super) fn request(
     bytes: Bytes,
     head: RequestHead,
@@ -130,7 +130,8 @@ fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) ->
     client
 }
 
-/// The nodes a request came by, the nearest first: of Forwarded (RFC 7239), else of X-Forwarded-For.
+/// The nodes a request came by, the nearest first: of Forwarded (RFC 7239), else of
+/// X-Forwarded-For.
 fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
     if headers.contains(Known::Forwarded) {
         let mut nodes = Vec::new();

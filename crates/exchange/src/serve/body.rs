@@ -1,8 +1,8 @@
 //! The body of a request, as a stream over the connection it comes on.
 //!
 //! Nothing is read before it is asked for. The first poll sends 100 Continue to a client that waits
-//! for it (RFC 9110 10.1.1). When the body is dropped half-read, what is left to read is noted on the
-//! connection, which reads it away or closes.
+//! for it (RFC 9110 10.1.1). When the body is dropped half-read, what is left to read is noted on
+//! the connection, which reads it away or closes.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -179,8 +179,8 @@ impl Drop for RequestBody {
             // `finish` has said so already, and the next request may have begun since.
             Decoder::Done if !self.failed => return,
             _ if self.failed => Remainder::Lost,
-            // A client that was not told to go on may or may not send its body: nobody can tell what
-            // the next bytes are (RFC 9110 10.1.1).
+            // A client that was not told to go on may or may not send its body: nobody can tell
+            // what the next bytes are (RFC 9110 10.1.1).
             _ if self.expects => Remainder::Lost,
             Decoder::Length(left) => Remainder::Bytes(left),
             Decoder::Chunked(decoder) => Remainder::Chunks(decoder),

@@ -7,8 +7,9 @@
 //!   └── nothing buffered, everything sent ◀──────────────────────────────┘
 //! ```
 //!
-//! While idle a connection is a small task with two timers: the future that serves requests is boxed
-//! for an active period and dropped after it (seam 1). Every end has a row of [`CloseReason`].
+//! While idle a connection is a small task with two timers: the future that serves requests is
+//! boxed for an active period and dropped after it (seam 1). Every end has a row of
+//! [`CloseReason`].
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -91,7 +91,8 @@ impl Exchange {
             Some(Ok(route)) => route.bounds.over(self.edge.bounds),
             _ => self.edge.bounds,
         };
-        // Even a request without a route has its body put in place: what is left of it must be known.
+        // Even a request without a route has its body put in place: what is left of it must be
+        // known.
         arrive::attach_body(
             request,
             &connection.wire,

@@ -1,7 +1,7 @@
 //! Sending a response: head and body, with back-pressure, time-out, and the client watched.
 //!
-//! A body that is there goes into the queue with its head and leaves in one call. A streamed body is
-//! asked for more only while the queue is short, so a slow client slows its source.
+//! A body that is there goes into the queue with its head and leaves in one call. A streamed body
+//! is asked for more only while the queue is short, so a slow client slows its source.
 
 use std::future::poll_fn;
 use std::io;

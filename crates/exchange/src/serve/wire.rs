@@ -1,8 +1,9 @@
 //! The two directions of one client connection, shared by its serving loop and the body of the
 //! request that is being served.
 //!
-//! Both run on one task of one worker, so cells are enough. Owns what was received and not yet used,
-//! what waits to be sent, and the two time-outs; an idle connection holds neither bytes nor a buffer.
+//! Both run on one task of one worker, so cells are enough. Owns what was received and not yet
+//! used, what waits to be sent, and the two time-outs; an idle connection holds neither bytes nor a
+//! buffer.
 
 use std::cell::{Cell, RefCell};
 use std::io;

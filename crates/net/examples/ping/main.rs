@@ -5,9 +5,9 @@
 //! redis-benchmark -p 6380 -t ping -n 100000 -P 16 -q
 //! ```
 //!
-//! Without `--driver` each connection has a task; with it each worker drives all its connections from
-//! one. Sockets handed over by systemd (`systemd-socket-activate -l 6380 ping`) are served instead of
-//! ADDRESS.
+//! Without `--driver` each connection has a task; with it each worker drives all its connections
+//! from one. Sockets handed over by systemd (`systemd-socket-activate -l 6380 ping`) are served
+//! instead of ADDRESS.
 
 use std::io;
 use std::net::SocketAddr;

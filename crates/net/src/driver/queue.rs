@@ -1,8 +1,9 @@
 //! The ready queue of a driver.
 //!
-//! Owns the keys of sources that have something to say, in the order they said it, each at most once.
-//! The event loop wakes a source on the driver's own thread, where queueing takes no lock; a wake from
-//! another thread, which `Waker` allows and a worker's loop does not do, goes through a mutex.
+//! Owns the keys of sources that have something to say, in the order they said it, each at most
+//! once. The event loop wakes a source on the driver's own thread, where queueing takes no lock; a
+//! wake from another thread, which `Waker` allows and a worker's loop does not do, goes through a
+//! mutex.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -40,8 +41,8 @@ struct Home<T> {
     inner: T,
 }
 
-// SAFETY: `inner` is reached only through `get`, which checks that it runs on `thread`; a `ThreadId`
-// is never given to a second thread. It may be dropped elsewhere, hence `T: Send`.
+// SAFETY: `inner` is reached only through `get`, which checks that it runs on `thread`; a
+// `ThreadId` is never given to a second thread. It may be dropped elsewhere, hence `T: Send`.
 unsafe impl<T: Send> Sync for Home<T> {}
 
 impl<T> Home<T> {
@@ -90,8 +91,8 @@ impl Queue {
         }
     }
 
-    /// The first key; where there is none, the next wakes the owner's task. Nothing on a thread that
-    /// is not the driver's.
+    /// The first key; where there is none, the next wakes the owner's task. Nothing on a thread
+    /// that is not the driver's.
     pub(super) fn take(&self, cx: &mut Context<'_>) -> Option<Key> {
         let mut waiting = self.home.get()?.borrow_mut();
         if let Some(key) = waiting.keys.pop_front() {

@@ -1,3 +1,5 @@
+//! One owner, many streams: order, wake-ups, keys that have expired.
+
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;

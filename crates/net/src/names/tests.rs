@@ -1,3 +1,5 @@
+//! Names against a small DNS server of the tests' own.
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;

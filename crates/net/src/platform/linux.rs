@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, RawFd};
 /// Lets the kernel hold the last short packet until what follows.
 pub(crate) const MSG_MORE: libc::c_int = libc::MSG_MORE;
 
-// The three calls of every request go to the kernel directly: glibc's wrappers are cancellation points,
-// which costs a threaded process two atomic exchanges a call, and we cancel no threads.
+// The three calls of every request go to the kernel directly: glibc's wrappers are cancellation
+// points, which costs a threaded process two atomic exchanges a call, and we cancel no threads.
 
 /// recv(2).
 ///

@@ -61,7 +61,8 @@ pub(crate) fn send_file(
     if length == 0 {
         return Ok(0);
     }
-    // SAFETY: pointer and length describe the part of `bytes` that was read; the call only reads it.
+    // SAFETY: pointer and length describe the part of `bytes` that was read; the call only reads
+    // it.
     let taken = unsafe { libc::send(socket, bytes.as_ptr().cast(), length, libc::MSG_NOSIGNAL) };
     usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }

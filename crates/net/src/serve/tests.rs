@@ -1,3 +1,5 @@
+//! Raw TCP over the public API: accepting, stopping, limits.
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;

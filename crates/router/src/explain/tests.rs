@@ -1,3 +1,5 @@
+//! What `explain` says of a route and of the others.
+
 use settings::{Node, Span, node};
 
 use super::{Verdict, Why};

@@ -1,3 +1,5 @@
+//! The order of routes, row by row, and against a scan that shares no code.
+
 use settings::{Node, node};
 
 use crate::testing::{ask, request, router};

@@ -1,3 +1,5 @@
+//! Routes that can never match, and routes that only look so.
+
 use settings::{Node, node};
 
 use crate::testing::mistakes;
