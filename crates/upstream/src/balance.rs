@@ -1,8 +1,8 @@
 //! Which server gets a request.
 //!
 //! Reads the view and this worker's measurements; never allocates, and looks at two servers only
-//! where the method allows it. A server that was tried already, is full, or starts slowly and is not
-//! up yet is passed over.
+//! where the method allows it. A server that was tried already, is full, or starts slowly and is
+//! not up yet is passed over.
 
 use std::rc::Rc;
 

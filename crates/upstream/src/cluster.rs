@@ -1,8 +1,8 @@
 //! One upstream as all workers share it: its settings, its members and their standing.
 //!
 //! Keyed by the upstream's name, it outlives Plans; members are a live set that changes without one
-//! (seam 10): names are resolved again, servers fail and return. Every change raises `version`, which
-//! is all a worker looks at per request; the lock is taken by a worker only after a change.
+//! (seam 10): names are resolved again, servers fail and return. Every change raises `version`,
+//! which is all a worker looks at per request; the lock is taken by a worker only after a change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -223,8 +223,8 @@ impl Cluster {
         self.changed();
     }
 
-    /// Counts a failure of a server; takes it out of rotation when they are too many in a row, unless
-    /// too many others are out already.
+    /// Counts a failure of a server; takes it out of rotation when they are too many in a row,
+    /// unless too many others are out already.
     pub(crate) fn failed(
         &self,
         member: &Member,

@@ -1,8 +1,9 @@
-//! What the control thread does for upstreams: it resolves names again and asks servers how they are.
+//! What the control thread does for upstreams: it resolves names again and asks servers how they
+//! are.
 //!
 //! One task per upstream keeps a task for every name and every checked server, and renews them when
-//! members or settings change; clusters that a Plan no longer names lose theirs. Nothing here runs on
-//! a worker, and a worker waits for nothing here.
+//! members or settings change; clusters that a Plan no longer names lose theirs. Nothing here runs
+//! on a worker, and a worker waits for nothing here.
 
 mod check;
 mod resolve;
@@ -110,7 +111,8 @@ fn duties(snapshot: &Snapshot) -> Vec<Duty> {
     duties
 }
 
-/// A span made longer or shorter by up to a tenth, by a seed: what was started together drifts apart.
+/// A span made longer or shorter by up to a tenth, by a seed: what was started together drifts
+/// apart.
 fn jittered(span: Duration, seed: u64) -> Duration {
     let share = crate::ring::mix(seed) % 1000;
     span.mul_f64(0.9 + share as f64 / 5000.0)

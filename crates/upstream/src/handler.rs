@@ -1,9 +1,9 @@
 //! The handler `upstream`: picks a server, sends the request, tries again where that is safe.
 //!
 //! A request is tried again only if nothing of it was sent, or its method is idempotent (RFC 9110
-//! 9.2.2); only with its whole body; only on another server; only within the budget; and never after
-//! the client was sent anything of an answer. A connection that died in the pool is no failure of the
-//! server: the same server gets the request again over a new one.
+//! 9.2.2); only with its whole body; only on another server; only within the budget; and never
+//! after the client was sent anything of an answer. A connection that died in the pool is no
+//! failure of the server: the same server gets the request again over a new one.
 
 use std::rc::Rc;
 use std::sync::Arc;

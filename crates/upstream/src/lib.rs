@@ -1,10 +1,10 @@
 //! The handler `upstream`: balancing, health, retries.
 //!
-//! Owns which server gets a request, what is known of servers, and whether a failed request is tried
-//! again; what goes over a connection is `exchange::client`'s. State is keyed by the upstream's name
-//! and outlives Plans. Wiring: hold [`Upstreams::of`] the process's shared state, call
-//! [`Upstreams::apply`] with every new Plan before its workers build their handlers, offer [`KIND`] to
-//! the configuration, and run [`control::run`] on the control thread.
+//! Owns which server gets a request, what is known of servers, and whether a failed request is
+//! tried again; what goes over a connection is `exchange::client`'s. State is keyed by the
+//! upstream's name and outlives Plans. Wiring: hold [`Upstreams::of`] the process's shared state,
+//! call [`Upstreams::apply`] with every new Plan before its workers build their handlers, offer
+//! [`KIND`] to the configuration, and run [`control::run`] on the control thread.
 
 mod balance;
 mod budget;

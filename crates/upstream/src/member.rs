@@ -1,7 +1,7 @@
 //! One server of a cluster: what it is, and how it is doing.
 //!
-//! Its standing is shared by all workers and outlives Plans. Reading it is a few relaxed loads; every
-//! change that matters to balancing is made through the cluster, which tells the workers.
+//! Its standing is shared by all workers and outlives Plans. Reading it is a few relaxed loads;
+//! every change that matters to balancing is made through the cluster, which tells the workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

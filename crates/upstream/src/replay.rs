@@ -1,7 +1,7 @@
 //! The body of a request, kept so that it can be sent again.
 //!
-//! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past it
-//! the request can be tried again no more. Once an answer is there nothing more is kept.
+//! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past
+//! it the request can be tried again no more. Once an answer is there nothing more is kept.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,8 +1,9 @@
 //! Consistent hashing: a ring of points, many for each server.
 //!
-//! Built when the set of servers changes, never per request, and shared by all workers. A key belongs
-//! to the first server at or after its place that is in rotation, so a server that fails or leaves
-//! moves only its own keys. Hashes do not change between runs or machines: two gateways agree.
+//! Built when the set of servers changes, never per request, and shared by all workers. A key
+//! belongs to the first server at or after its place that is in rotation, so a server that fails or
+//! leaves moves only its own keys. Hashes do not change between runs or machines: two gateways
+//! agree.
 
 use crate::limits::{RING_POINTS, RING_POINTS_MAX};
 

@@ -10,16 +10,19 @@ use settings::{
 settings::record! {
     /// A group of servers that answer the same requests.
     pub struct UpstreamSettings {
-        /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or `unix:/run/app.sock`, or maps with
-        /// `address` and more.
-        pub servers: Vec<ServerSettings> { example ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }] },
+        /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or
+        /// `unix:/run/app.sock`, or maps with `address` and more.
+        pub servers: Vec<ServerSettings> {
+            example ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }]
+        },
         /// How a server is picked for a request.
         pub balance: Balance = "p2c" { example "round_robin", example { "hash": "client_ip" } },
         /// Asks every server regularly whether it is well. Without it, only failing requests tell.
         pub health: Option<HealthSettings> = null { example { "path": "/healthz" } },
         /// How long to wait for what.
         pub timeouts: TimeoutSettings = {},
-        /// Trying again on another server, where that is safe: nothing was sent, or the method is idempotent.
+        /// Trying again on another server, where that is safe: nothing was sent, or the method is
+        /// idempotent.
         pub retries: RetrySettings = {},
         /// Connections kept open between requests.
         pub keepalive: KeepaliveSettings = {},
@@ -27,11 +30,14 @@ settings::record! {
         pub ejection: EjectionSettings = {},
         /// A server that comes back gets its full share only after this time.
         pub slow_start: Duration = "0s" { in "0s"..="1h", example "30s" },
-        /// With a smaller share of servers in rotation than this, all are used, healthy or not: better a few failing
-        /// requests than a few servers that break down under the load of all. `0%` is never.
+        /// With a smaller share of servers in rotation than this, all are used, healthy or not:
+        /// better a few failing requests than a few servers that break down under the load of all.
+        /// `0%` is never.
         pub panic_threshold: Percent = "0%" { example "50%" },
         /// What the Host field says to the server.
-        pub host: HostSettings = "preserve" { example "server", example { "fixed": "app.internal" } },
+        pub host: HostSettings = "preserve" {
+            example "server", example { "fixed": "app.internal" }
+        },
         /// Also sends `Forwarded` (RFC 7239) besides X-Forwarded-For, -Proto and -Host.
         pub forwarded: bool = false,
         /// Largest head of an answer.
@@ -46,7 +52,8 @@ settings::record! {
 settings::record! {
     /// One server of an upstream.
     pub struct ServerSettings {
-        /// Where it is. Names are resolved, and resolved again when their time is up; every address counts as a server.
+        /// Where it is. Names are resolved, and resolved again when their time is up; every address
+        /// counts as a server.
         pub address: Address { example "127.0.0.1:9001", example "unix:/run/app.sock" },
         /// Its share of the requests, compared to the other servers.
         pub weight: u32 = 1 { in 1..=1000 },
@@ -69,7 +76,8 @@ settings::choice! {
         LeastRequests = "least_requests",
         /// Any, by weight.
         Random = "random",
-        /// The same server for the same key, moving as few keys as possible when servers come and go.
+        /// The same server for the same key, moving as few keys as possible when servers come and
+        /// go.
         Hash(Key) = "hash",
     }
 }
@@ -149,9 +157,11 @@ settings::record! {
 settings::record! {
     /// Taking failing servers out.
     pub struct EjectionSettings {
-        /// Failures in a row that take a server out: no connection, no answer, or one of `statuses`; 0 is never.
+        /// Failures in a row that take a server out: no connection, no answer, or one of
+        /// `statuses`; 0 is never.
         pub failures: u32 = 5 { in 0..=10000 },
-        /// How long; twice as long the next time, up to ten times. Then one request is let through to see.
+        /// How long; twice as long the next time, up to ten times. Then one request is let through
+        /// to see.
         pub ejected_for: Duration = "10s" { in "10ms"..="1h" },
         /// The share of servers that may be out for this reason at a time.
         pub max_ejected: Percent = "50%",
@@ -287,7 +297,10 @@ mod tests {
                 { "address": "unix:/run/c.sock", "backup": true }
             ],
             "balance": { "hash": "client_ip" },
-            "health": { "path": "/healthz", "interval": "5s", "timeout": "1s", "healthy_after": 2, "unhealthy_after": 3 },
+            "health": {
+                "path": "/healthz", "interval": "5s", "timeout": "1s",
+                "healthy_after": 2, "unhealthy_after": 3
+            },
             "timeouts": { "connect": "1s", "response": "30s", "read": "30s", "idle": "60s" },
             "retries": { "attempts": 2, "budget": "20%" }
         }))

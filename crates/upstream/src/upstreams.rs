@@ -2,8 +2,8 @@
 //!
 //! `server` applies the upstreams of every new Plan here before its workers build their handlers;
 //! handlers find their cluster by name; the control thread (see [`crate::control`]) looks after the
-//! clusters that are here. A cluster that the new Plan does not name lives on until the last handler
-//! of an old one is gone.
+//! clusters that are here. A cluster that the new Plan does not name lives on until the last
+//! handler of an old one is gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,8 @@ impl Upstreams {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the upstreams of a Plan, by name. To be called before the workers build their handlers.
+    /// Takes the upstreams of a Plan, by name. To be called before the workers build their
+    /// handlers.
     pub fn apply<'a>(
         &self,
         upstreams: impl IntoIterator<Item = (&'a str, &'a UpstreamSettings)>,

@@ -1,8 +1,9 @@
 //! One exchange with a server, to the head of its answer.
 //!
-//! The request is written and, most often, gone in one call; then the answer is awaited while the body
-//! is still being sent, because a server may answer early. Interim responses are dealt with here. When
-//! the whole body came with the head, the connection is back in its pool before the client is answered.
+//! The request is written and, most often, gone in one call; then the answer is awaited while the
+//! body is still being sent, because a server may answer early. Interim responses are dealt with
+//! here. When the whole body came with the head, the connection is back in its pool before the
+//! client is answered.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -329,8 +330,8 @@ impl Link {
     }
 }
 
-/// Removes what concerns the server's connection alone (RFC 9110 7.6.1). What frames the body stays:
-/// the serving loop reads the length of a HEAD's answer and writes its own framing.
+/// Removes what concerns the server's connection alone (RFC 9110 7.6.1). What frames the body
+/// stays: the serving loop reads the length of a HEAD's answer and writes its own framing.
 fn strip(headers: &mut Headers, upgrade: bool) {
     let mut named = false;
     let mut foreign = false;

@@ -1,7 +1,7 @@
 //! The body of an answer as it arrives (RFC 9112 6.3).
 //!
-//! Reads from the server only when it is asked for a frame. A body that ends before its framing says
-//! so is a fault, never an end; bytes after the end make the connection unusable.
+//! Reads from the server only when it is asked for a frame. A body that ends before its framing
+//! says so is a fault, never an end; bytes after the end make the connection unusable.
 
 use std::task::{Context, Poll, ready};
 

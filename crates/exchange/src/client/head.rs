@@ -1,8 +1,8 @@
 //! The head of a request as it goes to a server (RFC 9112 3, RFC 9110 7.6).
 //!
 //! Hop-by-hop fields, and those that Connection names, stay behind; Host is written as configured;
-//! the framing fields are ours; Via and X-Forwarded-* are added to. What an inbound X-Forwarded-* of
-//! an unbelieved client said has been removed before (serving loop).
+//! the framing fields are ours; Via and X-Forwarded-* are added to. What an inbound X-Forwarded-*
+//! of an unbelieved client said has been removed before (serving loop).
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Looks after a worker's idle connections: one task per worker, asleep while there are none.
 //!
 //! A pool that keeps a connection arms the keeper, which is a look at one cell when it is armed
-//! already. Once a second the keeper closes what is dead, too old or idle for too long, and parks what
-//! has been idle for over a second.
+//! already. Once a second the keeper closes what is dead, too old or idle for too long, and parks
+//! what has been idle for over a second.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -1,5 +1,5 @@
-//! Every bound of the client side, by name. Those that users set are in [`super::ClientOptions`] and
-//! [`super::PoolLimits`].
+//! Every bound of the client side, by name. Those that users set are in [`super::ClientOptions`]
+//! and [`super::PoolLimits`].
 
 use std::time::Duration;
 

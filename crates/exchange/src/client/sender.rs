@@ -1,8 +1,8 @@
 //! The body of a request on its way to a server.
 //!
 //! Takes a frame from the body only when the socket has taken the one before: that is the
-//! back-pressure. The first look at the body is what makes the serving loop send 100 Continue, so it
-//! happens when the head is out. A failed send is not an error yet: the server may have answered
+//! back-pressure. The first look at the body is what makes the serving loop send 100 Continue, so
+//! it happens when the head is out. A failed send is not an error yet: the server may have answered
 //! before it closed.
 
 use std::io;

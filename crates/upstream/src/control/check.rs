@@ -1,7 +1,8 @@
 //! Active health checks of one server.
 //!
-//! The first check decides alone; after that it takes `healthy_after` or `unhealthy_after` in a row.
-//! Checks are spread over their interval, so that gateways started together do not ask together.
+//! The first check decides alone; after that it takes `healthy_after` or `unhealthy_after` in a
+//! row. Checks are spread over their interval, so that gateways started together do not ask
+//! together.
 
 use std::sync::Arc;
 use std::time::Duration;

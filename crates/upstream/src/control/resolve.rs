@@ -27,8 +27,8 @@ pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Name
                     upstream = &*cluster.name,
                     why = error
                 );
-                // Silence of the name servers changes nothing; their word that there is no such name
-                // does.
+                // Silence of the name servers changes nothing; their word that there is no such
+                // name does.
                 if matches!(error.reason, NoAddress::Unknown | NoAddress::Malformed) {
                     cluster.resolve(&server, Vec::new());
                 }

@@ -12,7 +12,8 @@ fn every_framing_is_read_to_its_end() {
         for answer in [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n",
             "HTTP/1.1 200 OK\r\n\r\nhello",
             "HTTP/1.0 200 OK\r\nConnection: close\r\n\r\nhello",
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n\
@@ -29,7 +30,8 @@ fn every_framing_is_read_to_its_end() {
 fn an_answer_split_at_every_byte_is_the_same_answer() {
     block_on_local(async {
         let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
-                      HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+                      HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                      2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
         for at in 1..answer.len() {
             let server = Server::start();
             let context = context();

@@ -93,7 +93,8 @@ fn bytes_behind_an_answer_end_the_connection_but_not_the_answer() {
     block_on_local(async {
         for answer in [
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more",
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\
+             HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nX",
         ] {
             let server = Server::start();
