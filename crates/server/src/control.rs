@@ -8,6 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{Applied, Refusal, ReloadStatus, ServerState};
 use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
@@ -24,6 +25,7 @@ use crate::listeners::Listeners;
 use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
 use crate::seats::Seats;
+use crate::upstreams::Background;
 
 /// How long a Plan waits for the names of its upstreams' servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
@@ -35,7 +37,7 @@ pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     /// Held for the whole life of the process: the shared state keeps it only for its holders.
     pub(crate) upstreams: Arc<Upstreams>,
-    /// Health checks and name resolution; taken when the server drains.
+    /// Health checks and name resolution; taken when the server has drained.
     pub(crate) upkeep: RefCell<Option<Background>>,
     pub(crate) started_ms: u64,
     pub(crate) fleet: Fleet,
