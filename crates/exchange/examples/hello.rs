@@ -15,10 +15,6 @@ use exchange::{
 use net::{Bind, ListenOptions, Listening};
 use telemetry::Telemetry;
 
-// As the product does: what the loop costs is measured with the allocator it has there.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 struct Hello;
 
 impl Handler for Hello {

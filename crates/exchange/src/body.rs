@@ -1,7 +1,7 @@
 //! Content of a message (seam 4): nothing, bytes, a part of a file, or a stream.
 //!
-//! A stream gives frames when it is polled and nothing before: that is the back-pressure, end to end.
-//! It ends with `None`, or with trailers and then `None`, or with a [`Fault`].
+//! A stream gives frames when it is polled and nothing before: that is the back-pressure, end to
+//! end. It ends with `None`, or with trailers and then `None`, or with a [`Fault`].
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

@@ -1,10 +1,10 @@
 //! The contracts of the house: filters, handlers, and the compiled chain of a route.
 //!
 //! A filter has two hooks. A hook that need not wait allocates nothing; one that must answers
-//! [`Step::Wait`], and its `wait_*` twin is then awaited. Only what must surround the rest of the way
-//! (cache, mirror, retry) is a [`Surround`] and takes [`Next`]. Filters see the request in the order
-//! the route lists them and the response in the reverse order; a response made by a filter passes
-//! the filters before it.
+//! [`Step::Wait`], and its `wait_*` twin is then awaited. Only what must surround the rest of the
+//! way (cache, mirror, retry) is a [`Surround`] and takes [`Next`]. Filters see the request in the
+//! order the route lists them and the response in the reverse order; a response made by a filter
+//! passes the filters before it.
 
 use std::pin::Pin;
 use std::rc::Rc;
