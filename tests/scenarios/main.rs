@@ -1,12 +1,18 @@
 //! Scenarios over real sockets: client bytes, upstream bytes, what must be seen. One page each.
 
 mod chunked_request;
+mod date;
 mod expect_continue;
+mod forwarded;
 mod head_method;
+mod hop_by_hop;
 mod http10;
 mod keep_alive;
+mod limits;
 mod no_body_statuses;
 mod pipelining;
 mod respond;
 mod setup;
+mod smuggling;
 mod targets;
+mod tunnel;

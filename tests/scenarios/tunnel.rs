@@ -1,0 +1,189 @@
+//! Upgrade: after 101 the connection is raw bytes both ways, until both sides are done, one breaks,
+//! or nothing moves for too long (RFC 9110 7.8).
+
+use crate::setup::behind;
+use scenarios::{Connection, Tidegate, Upstream};
+use std::time::Duration;
+
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\n\
+                       upgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n\r\n";
+const SWITCHING: &str = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                         upgrade: websocket\r\nsec-websocket-accept: x\r\n\r\n";
+
+fn accept_upgrade(peer: &mut Connection) {
+    let head = peer.read_head();
+    let small = head.to_ascii_lowercase();
+    assert!(small.contains("\r\nupgrade: websocket\r\n"), "{head}");
+    assert!(small.contains("\r\nconnection: upgrade\r\n"), "{head}");
+    assert!(small.contains("\r\nsec-websocket-key: "), "{head}");
+    peer.send(SWITCHING);
+}
+
+fn upgrade(server: &Tidegate) -> Connection {
+    let mut client = server.connect("web");
+    client.send(UPGRADE);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("upgrade")), (101, Some("websocket")));
+    assert!(answer.header("connection").is_some_and(|c| c.eq_ignore_ascii_case("upgrade")));
+    assert_eq!(answer.header("sec-websocket-accept"), Some("x"));
+    client
+}
+
+fn closes(server: &Tidegate, reason: &str) {
+    server.wait_for_metric("tidegate_connections_closed_total", &[("reason", reason)], 1.0);
+    assert_eq!(server.metrics().sum("tidegate_tunnels_active", &[]), 0.0);
+}
+
+#[test]
+fn bytes_go_both_ways_unchanged_and_each_end_is_passed_on() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        // Whatever comes goes back, until the client is done; then there is one word more.
+        while !peer.at_end() {
+            let some = peer.read_exactly(peer.waiting());
+            peer.send(some);
+        }
+        peer.send("goodbye");
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    // What looks like HTTP is not HTTP any more.
+    let all: Vec<u8> = (0..=255).collect();
+    for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"\0\xff\r\n0\r\n\r\n", &all] {
+        client.send(bytes);
+        assert_eq!(client.read_exactly(bytes.len()), bytes);
+    }
+    assert_eq!(server.metrics().sum("tidegate_tunnels_active", &[]), 1.0);
+    client.finish_sending();
+    assert_eq!(client.read_to_end(), b"goodbye");
+    drop(client);
+    closes(&server, "upgrade_finished");
+}
+
+#[test]
+fn what_comes_with_the_heads_is_not_lost() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send(format!("{SWITCHING}first words"));
+        peer.expect("early bird");
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send(format!("{UPGRADE}early bird"));
+    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.read_to_end(), b"first words");
+}
+
+#[test]
+fn megabytes_go_both_ways_at_once() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        let mut reader = peer.clone_for_reading();
+        let counted = std::thread::spawn(move || reader.read_to_end().len());
+        peer.send(vec![b'u'; 8 << 20]);
+        assert_eq!(counted.join().expect("no panic"), 8 << 20);
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    let mut reader = client.clone_for_reading();
+    let counted = std::thread::spawn(move || reader.read_to_end().len());
+    client.send(vec![b'c'; 8 << 20]);
+    client.finish_sending();
+    assert_eq!(counted.join().expect("no panic"), 8 << 20);
+}
+
+#[test]
+fn the_upstream_may_end_first() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.send("bye");
+        peer.finish_sending();
+        assert_eq!(peer.read_to_end(), b"still here");
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    assert_eq!(client.read_to_end(), b"bye");
+    client.send("still here");
+    client.finish_sending();
+    drop(upstream);
+    closes(&server, "upgrade_finished");
+}
+
+#[test]
+fn an_idle_tunnel_ends() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.read_until_gone();
+    });
+    let config = behind(&upstream, "");
+    let config = config.replace("\"] }", "\"], timeouts: { idle: 150ms } }");
+    let server = Tidegate::start(&config);
+    let mut client = upgrade(&server);
+    client.send("a word");
+    client.read_until_gone();
+    closes(&server, "tunnel_idle");
+}
+
+#[test]
+fn a_client_that_vanishes_ends_the_tunnel_for_the_upstream() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.expect("a word");
+        peer.send("heard");
+        peer.read_until_gone();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    client.send("a word");
+    client.expect("heard");
+    client.reset();
+    drop(upstream); // its script has come to its end
+    closes(&server, "client_gone");
+}
+
+#[test]
+fn a_refused_upgrade_is_an_answer_like_any_other() {
+    let upstream = Upstream::answering("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    for _ in 0..2 {
+        client.send(UPGRADE);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+    }
+}
+
+#[test]
+fn an_upgrade_nobody_asked_for_is_a_bad_gateway() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send(SWITCHING);
+        peer.at_end();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    // Upgrade without Connection: upgrade is no request for one.
+    client.send("GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n");
+    assert_eq!(client.answer().status, 502);
+    client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+    client.read_exactly(1);
+}
+
+#[test]
+fn a_slow_tunnel_is_not_an_idle_one() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        while !peer.at_end() {
+            let some = peer.read_exactly(peer.waiting());
+            peer.send(some);
+        }
+    });
+    let config = behind(&upstream, "");
+    let server = Tidegate::start(&config.replace("\"] }", "\"], timeouts: { idle: 300ms } }"));
+    let mut client = upgrade(&server);
+    for _ in 0..5 {
+        client.expect_silence(Duration::from_millis(100));
+        client.send("tick");
+        client.expect("tick");
+    }
+}
