@@ -101,8 +101,8 @@ backend backend
 
     def tidegate_filtered(self, backend):
         filters = (
-            f"[{{ key_auth: {{ keys: [{{ name: perf, key: {API_KEY} }}] }} }}, "
-            f"{{ rate_limit: {{ rate: {MANY // 100}/s, burst: {MANY // 100}, key: client_ip }} }}]"
+            f"[{{ key_auth: {{ keys: [{{ consumer: perf, key: {API_KEY} }}] }} }}, "
+            f"{{ rate_limit: {{ rate: {MANY // 100}/s, burst: 1000000, key: client_ip }} }}]"
         )
         return self.tidegate_proxy(backend, "filtered", filters)
 
