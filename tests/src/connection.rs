@@ -163,6 +163,13 @@ impl Connection {
         assert!(rest.is_empty(), "more bytes before the end: {:?}", text(&rest));
     }
 
+    /// Reads to the peer's RST, which says that what came is not the whole; FIN is a panic.
+    pub fn expect_reset(&mut self) -> Vec<u8> {
+        let end = self.drain();
+        assert_eq!(end, End::Reset, "received {}", self.shown());
+        self.take(self.received.len())
+    }
+
     /// Reads until the connection ends in either way, and returns what came before.
     pub fn read_until_gone(&mut self) -> Vec<u8> {
         self.drain();
