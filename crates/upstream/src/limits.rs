@@ -28,5 +28,7 @@ pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
 pub(crate) const EJECTION_FACTOR_MAX: u32 = 10;
 /// Addresses of one name that become members.
 pub(crate) const ADDRESSES_PER_NAME: usize = 64;
+/// When a check's result speaks against what is believed, the next one follows within this time.
+pub(crate) const CHECK_DOUBT: Duration = Duration::from_secs(1);
 /// Bytes of an answer a health check reads.
 pub(crate) const CHECK_ANSWER: usize = 64 * 1024;

@@ -1,8 +1,9 @@
 //! Active health checks of one server.
 //!
-//! The first check decides alone; after that it takes `healthy_after` or `unhealthy_after` in a
-//! row. Checks are spread over their interval, so that gateways started together do not ask
-//! together.
+//! The first check decides alone, and so does the first good one of a server that was not up when
+//! we began; after that it takes `healthy_after` or `unhealthy_after` in a row. A result that speaks
+//! against the verdict is followed by another soon. Checks are spread over their interval, so that
+//! gateways started together do not ask together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use wire::h1::{self, HeadLimits};
 
 use super::jittered;
 use crate::cluster::Cluster;
-use crate::limits::CHECK_ANSWER;
+use crate::limits::{CHECK_ANSWER, CHECK_DOUBT};
 use crate::member::Member;
 use crate::settings::{HealthSettings, StatusRange};
 use crate::view::host_of;
@@ -40,7 +41,9 @@ pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: H
             cluster.set_checked(&member, healthy, clock::precise_us() / 1000, &why);
         }
         seed = crate::ring::mix(seed);
-        tokio::time::sleep(jittered(settings.interval.get(), seed)).await;
+        let interval = settings.interval.get();
+        let pause = if judge.is_in_doubt() { interval.min(CHECK_DOUBT) } else { interval };
+        tokio::time::sleep(jittered(pause, seed)).await;
     }
 }
 
@@ -51,17 +54,26 @@ struct Judge {
     verdict: Option<bool>,
     /// Results in a row that speak against the verdict.
     against: u32,
+    /// It was healthy at some time.
+    proved: bool,
 }
 
 impl Judge {
     fn new(healthy_after: u32, unhealthy_after: u32) -> Judge {
-        Judge { healthy_after, unhealthy_after, verdict: None, against: 0 }
+        Judge { healthy_after, unhealthy_after, verdict: None, against: 0, proved: false }
+    }
+
+    /// Whether the next result is worth having soon.
+    fn is_in_doubt(&self) -> bool {
+        self.against > 0 || !self.proved
     }
 
     /// Takes a result; the verdict, if this result made one.
     fn hear(&mut self, passed: bool) -> Option<bool> {
         let needed = match self.verdict {
             None => 1,
+            // It was not up yet when we began: one good answer is as good a beginning.
+            Some(false) if passed && !self.proved => 1,
             Some(verdict) if verdict == passed => {
                 self.against = 0;
                 return None;
@@ -75,6 +87,7 @@ impl Judge {
         }
         self.against = 0;
         self.verdict = Some(passed);
+        self.proved |= passed;
         self.verdict
     }
 }
@@ -156,6 +169,14 @@ mod tests {
         expected[7] = Some(false);
         expected[10] = Some(true);
         assert_eq!(verdicts, expected);
-        assert_eq!(Judge::new(2, 3).hear(false), Some(false));
+    }
+
+    #[test]
+    fn a_server_that_comes_up_late_needs_one_good_answer() {
+        let mut judge = Judge::new(2, 3);
+        let results = [false, false, true, false, false, false, true, true];
+        let verdicts = results.map(|passed| judge.hear(passed));
+        let (up, down) = (Some(true), Some(false));
+        assert_eq!(verdicts, [down, None, up, None, None, down, None, up]);
     }
 }

@@ -26,12 +26,16 @@ async fn until(gateway: &Gateway, states: &[&str]) {
 #[test]
 fn checks_take_a_server_out_and_bring_it_back() {
     block_on_local(async {
-        let (one, other) = (Server::start(Does::Answer(500)), Server::start(Does::Answer(200)));
+        let (one, other) = (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
         let health = node!({ "health": {
             "path": "/healthz", "interval": "100ms", "healthy_after": 2, "unhealthy_after": 2
         } });
         let gateway = Gateway::new(with(&[&one.text(), &other.text()], health));
         controlled(&gateway, async || {
+            while one.requests.get() == 0 {
+                net::timer::sleep(Duration::from_millis(4)).await;
+            }
+            one.does.set(Does::Answer(500));
             until(&gateway, &["unhealthy", "healthy"]).await;
             let before = one.requests.get();
             one.does.set(Does::Answer(201));
