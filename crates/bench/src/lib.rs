@@ -9,3 +9,4 @@
 )]
 
 pub mod epoll;
+pub mod report;

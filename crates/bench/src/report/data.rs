@@ -1,0 +1,254 @@
+//! `data.json`: what one run of the benchmark found, and everything needed to read it later.
+//!
+//! Owns the shape of the file and its version; docs/reference/bench-data.md says it for readers.
+//! Promises that a field never changes its meaning or unit within a version, that fields it does
+//! not know are passed over, and that a file of another version is refused with a sentence.
+//! Never measures, never draws.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// Grows when a field changes its meaning or goes away; a new field alone is no new version.
+pub const VERSION: u32 = 1;
+/// The largest file that is read: a full run writes less than one megabyte.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// What our own server is called in `server`.
+pub const OURS: &str = "tidegate";
+/// What the bare epoll servers are called in `server`, whichever the scenario.
+pub const FLOOR: &str = "floor";
+
+/// One run: what was measured, where, with what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    pub version: u32,
+    /// When the run began, as RFC 3339 in UTC.
+    pub date: String,
+    /// How long the run was said to take, and took.
+    pub planned_seconds: f64,
+    pub elapsed_seconds: f64,
+    /// False when the run was stopped early: what was measured until then is here.
+    pub complete: bool,
+    pub machine: Machine,
+    /// The command lines of the run: ours first, then one for each server.
+    pub commands: Vec<Command>,
+    pub scenarios: Vec<Scenario>,
+    /// Every server that was asked for; a missing one says so.
+    pub peers: Vec<Peer>,
+    pub records: Vec<Record>,
+}
+
+/// Facts of the machine, as far as it tells them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    pub cpu: String,
+    pub cores: u32,
+    pub memory_bytes: u64,
+    pub kernel: String,
+    pub governor: Option<String>,
+    pub clocksource: Option<String>,
+    /// The hypervisor or container it runs in, if one is seen.
+    pub virtualization: Option<String>,
+    /// The share of CPU time, 0 to 1, that the hypervisor gave to others during the run.
+    pub steal_share: Option<f64>,
+    /// The load average over one minute when the run began.
+    pub load: Option<f64>,
+}
+
+/// A command that can be typed again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Command {
+    /// What it did: "the run", "nginx in gateway".
+    pub what: String,
+    pub line: String,
+}
+
+/// What one scenario asks of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// As in `Record::scenario`: `hello`, `gateway`, `gateway-20ms`.
+    pub name: String,
+    /// One sentence: what is asked, what is answered.
+    pub about: String,
+    /// The published page it replays, a key of `published::TABLES`: `hello`, `gateway`, `cache`.
+    pub replays: Option<String>,
+}
+
+/// A server that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// As in `Record::server`.
+    pub name: String,
+    /// As the program tells it; `None` when it is missing.
+    pub version: Option<String>,
+    /// `not installed: apt-get install varnish`, when it could not be measured.
+    pub missing: Option<String>,
+    pub configs: Vec<Config>,
+}
+
+/// The exact configuration a server had in one scenario.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Config {
+    pub scenario: String,
+    /// The command line and the file as it was written, with the page beside each setting.
+    pub command: String,
+    pub text: String,
+}
+
+/// One server in one scenario at one number of connections.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub server: String,
+    pub scenario: String,
+    pub connections: u32,
+    /// Workers of the server; 1 but where scaling is measured.
+    pub workers: u32,
+    /// Requests a second it was offered, in the open loop; `None` in the closed one.
+    pub offered_per_second: Option<f64>,
+    /// Median of the rounds, over the server's whole process tree.
+    pub cpu_us_per_request: f64,
+    /// The share of it in the kernel, 0 to 1, from ticks: information, not a figure.
+    pub system_share: Option<f64>,
+    /// Median of the rounds.
+    pub requests_per_second: f64,
+    pub bytes_per_second: f64,
+    /// Of all rounds together.
+    pub latency_ms: Latency,
+    /// (percentile, milliseconds) of all rounds together, rising: the curve of the report.
+    pub latency_curve: Vec<(f64, f64)>,
+    /// Resident memory of the tree, highest of the rounds.
+    pub rss_bytes: u64,
+    /// Resident memory that one idle connection adds, in scenario `connections`.
+    pub rss_bytes_per_connection: Option<f64>,
+    pub system_calls_per_request: Option<f64>,
+    /// Of all rounds; anything but 0 makes the other figures worthless.
+    pub errors: u64,
+    /// `connect`, `read`, `write`, `timeout`, `status`, `length`, `framing`, `body`: those above 0.
+    pub errors_by_kind: BTreeMap<String, u64>,
+    pub rounds: Vec<Round>,
+    /// Why the figures are doubtful: steal, or a busy neighbour.
+    pub disturbed: Option<String>,
+}
+
+/// Milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// One round of a record.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Round {
+    pub requests: u64,
+    pub seconds: f64,
+    pub cpu_us_per_request: f64,
+    pub requests_per_second: f64,
+    /// CPU of the load generator.
+    pub client_us_per_request: f64,
+    pub p50_ms: f64,
+    pub p99_ms: f64,
+    pub errors: u64,
+    pub disturbed: Option<String>,
+}
+
+/// Why a file could not be read.
+#[derive(Debug)]
+pub struct Unreadable(String);
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+impl Data {
+    /// The records of one scenario, in the order they were measured.
+    pub fn of_scenario<'a>(&'a self, scenario: &'a str) -> impl Iterator<Item = &'a Record> {
+        self.records.iter().filter(move |record| record.scenario == scenario)
+    }
+
+    pub fn find(&self, key: &Key<'_>) -> Option<&Record> {
+        self.records.iter().find(|record| record.key() == *key)
+    }
+
+    pub fn to_json(&self) -> String {
+        // A struct of numbers and texts always has a JSON form; NaN becomes null.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub fn from_json(text: &str) -> Result<Self, Unreadable> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        let Version { version } = serde_json::from_str(text)
+            .map_err(|why| Unreadable(format!("this is no data.json of a benchmark: {why}")))?;
+        if version != VERSION {
+            return Err(Unreadable(format!(
+                "the file has version {version}, this program reads version {VERSION}"
+            )));
+        }
+        serde_json::from_str(text).map_err(|why| Unreadable(why.to_string()))
+    }
+
+    /// Reads a file; the error names it.
+    pub fn read(path: &Path) -> Result<Self, Unreadable> {
+        let named = |why: &dyn fmt::Display| Unreadable(format!("{}: {why}", path.display()));
+        let bytes = fs::metadata(path).map_err(|why| named(&why))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(named(&format!("{bytes} bytes are no data.json")));
+        }
+        let text = fs::read_to_string(path).map_err(|why| named(&why))?;
+        Self::from_json(&text).map_err(|why| named(&why))
+    }
+
+    /// Writes a file whole or not at all.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let beside = path.with_extension("json.new");
+        fs::write(&beside, self.to_json())?;
+        fs::rename(beside, path)
+    }
+}
+
+/// What makes a record the same in two runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key<'a> {
+    pub scenario: &'a str,
+    pub connections: u32,
+    pub workers: u32,
+    pub server: &'a str,
+}
+
+impl Record {
+    pub fn key(&self) -> Key<'_> {
+        Key {
+            scenario: &self.scenario,
+            connections: self.connections,
+            workers: self.workers,
+            server: &self.server,
+        }
+    }
+
+    /// The figure of every round, in order.
+    pub fn cpu_of_rounds(&self) -> Vec<f64> {
+        self.rounds.iter().map(|round| round.cpu_us_per_request).collect()
+    }
+
+    /// The lowest and the highest figure of the rounds.
+    pub fn cpu_range(&self) -> (f64, f64) {
+        let rounds = self.rounds.iter().map(|round| round.cpu_us_per_request);
+        let whole = (self.cpu_us_per_request, self.cpu_us_per_request);
+        rounds.fold(whole, |(low, high), figure| (low.min(figure), high.max(figure)))
+    }
+}
