@@ -106,6 +106,11 @@ impl Control {
         });
         control.upkeep.replace(Some(Background::start(&control.upstreams)));
         control.put_into_use(plan).await.map_err(Failure::Start)?;
+        // A counter is there from the start, or its first step is no increase to whoever reads it.
+        for family in [&families::CONFIG_RELOADS, &families::CONFIG_RELOAD_FAILURES] {
+            control.telemetry.counter(family, &[]);
+        }
+        control.show_last(true);
         control.state.set(ServerState::Serving);
         Ok(control)
     }
@@ -231,9 +236,21 @@ impl Control {
         Ok(())
     }
 
+    /// Shows how the configuration offered last fared.
+    fn show_last(&self, is_in_use: bool) {
+        self.telemetry.gauge(&families::CONFIG_LAST_OK, &[]).set(i64::from(is_in_use));
+        if is_in_use {
+            let now_s = telemetry::timestamp::now_ms() / 1000;
+            let time = self.telemetry.gauge(&families::CONFIG_LAST_TIME, &[]);
+            time.set(i64::try_from(now_s).unwrap_or(i64::MAX));
+        }
+    }
+
     fn note_reload(&self, result: &Result<Applied, Refusal>) {
         let mistakes = match result {
             Ok(applied) => {
+                self.telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
+                self.show_last(true);
                 event!(
                     Level::Info,
                     "configuration in use",
@@ -245,6 +262,7 @@ impl Control {
             Err(Refusal::Busy | Refusal::Stale { .. }) => return,
             Err(refusal) => {
                 self.telemetry.counter(&families::CONFIG_RELOAD_FAILURES, &[]).inc();
+                self.show_last(false);
                 let mistakes = refusal.mistakes();
                 event!(
                     Level::Error,
