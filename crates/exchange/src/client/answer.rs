@@ -321,10 +321,10 @@ impl Link {
             Poll::Ready(Err(error)) => Poll::Ready(Err(faults::cut_short(Some(&error), "body"))),
             Poll::Pending => {
                 self.waits(Wait::Read);
-                match self.connection().timer.poll(cx) {
-                    Poll::Ready(()) => Poll::Ready(Err(faults::timeout(Wait::Read))),
-                    Poll::Pending => Poll::Pending,
-                }
+                self.connection().timer.poll(cx).map(|()| {
+                    self.lease.paused_for_too_long();
+                    Err(faults::timeout(Wait::Read))
+                })
             }
         }
     }

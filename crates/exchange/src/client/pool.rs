@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use net::clock::{self, Moment};
 use net::{Stream, timer};
-use telemetry::{Counter, Gauge, Lane, families};
+use telemetry::{Counter, Gauge, Lane, LimitHit, WorkerMetrics, families};
 
 use super::connection::{Connection, Destination};
 use super::faults;
@@ -60,6 +60,7 @@ struct Metrics {
     parked: Arc<Lane<Gauge>>,
     reuses: Arc<Lane<Counter>>,
     connects: [Arc<Lane<Counter>>; 4],
+    worker: Arc<WorkerMetrics>,
 }
 
 impl Metrics {
@@ -88,6 +89,7 @@ impl Metrics {
                 &[upstream],
             ),
             connects: ["ok", "refused", "timeout", "error"].map(connects),
+            worker: telemetry.worker(context.index),
         }
     }
 
@@ -363,6 +365,12 @@ impl Lease {
 
     pub(super) fn connection_mut(&mut self) -> &mut Connection {
         self.connection.as_deref_mut().expect("a lease holds its connection until it is given back")
+    }
+
+    /// Counts a server that paused for too long within its answer. Whoever sent the request counts
+    /// what goes wrong before there is an answer; of its body only we hear.
+    pub(super) fn paused_for_too_long(&self) {
+        self.pool.metrics.worker.hit(LimitHit::SlowUpstream);
     }
 
     /// Gives the connection back for the next request.
