@@ -1,9 +1,9 @@
 //! Active health checks of one server.
 //!
 //! The first check decides alone, and so does the first good one of a server that was not up when
-//! we began; after that it takes `healthy_after` or `unhealthy_after` in a row. A result that speaks
-//! against the verdict is followed by another soon. Checks are spread over their interval, so that
-//! gateways started together do not ask together.
+//! we began; after that it takes `healthy_after` or `unhealthy_after` in a row. A result that
+//! speaks against the verdict is followed by another soon. Checks are spread over their interval,
+//! so that gateways started together do not ask together.
 
 use std::sync::Arc;
 use std::time::Duration;
