@@ -74,6 +74,7 @@ impl Control {
         loaded: Loaded,
         options: &Options,
     ) -> Result<Rc<Control>, Failure> {
+        let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
         let telemetry = Arc::new(Telemetry::new());
         let shared = Arc::new(Shared::default());
         let plan = loaded.plan.clone();
@@ -94,7 +95,7 @@ impl Control {
             fleet,
             all_seats: Seats::new(plan.limits.connections as usize),
             plan: RefCell::new(plan.clone()),
-            listeners: RefCell::default(),
+            listeners: RefCell::new(Listeners::inheriting(inherited)),
             logs: RefCell::default(),
             changing: Cell::new(false),
             state: Cell::new(ServerState::Starting),
@@ -111,6 +112,9 @@ impl Control {
             control.telemetry.counter(family, &[]);
         }
         control.show_last(true);
+        for socket in control.listeners.borrow().unclaimed() {
+            event!(Level::Warn, "no listener asks for an inherited socket", socket = socket);
+        }
         control.state.set(ServerState::Serving);
         Ok(control)
     }

@@ -9,9 +9,9 @@ use std::rc::Rc;
 
 use admin::{Explanation, Question};
 use bytes::Bytes;
-use config::{Plan, RoutePlan};
+use config::{ListenerPlan, Plan, RoutePlan};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
-use net::Peer;
+use net::{Bind, Peer};
 use router::{Input, Verdict};
 use serde_json::{Value, json};
 use wire::{Known, Method};
@@ -88,6 +88,9 @@ fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
     let target = Target::new(Bytes::from(path.to_owned()))
         .map_err(|_| format!("the path of {:?} cannot be decoded", question.url))?;
     let mut headers = Headers::new();
+    let port = authority
+        .and_then(|authority| wire::authority::Authority::parse(authority.as_bytes()))
+        .and_then(|authority| authority.port);
     if let Some(authority) = authority {
         if !wire::authority::is_valid(authority.as_bytes()) {
             return Err(format!("{authority:?} is no host"));
@@ -106,7 +109,7 @@ fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
     }
     let mut request = Request::made_up(method, target, headers);
     let mut facts = ConnectionFacts::internal();
-    facts.listener = Rc::from(listener(plan, question)?);
+    facts.listener = Rc::from(listener(plan, question, port)?);
     if let Some(ip) = question.client_ip {
         facts.peer = Peer::Tcp(SocketAddr::new(ip, 0));
         request.client_ip = ip;
@@ -116,9 +119,22 @@ fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
     Ok(request)
 }
 
-fn listener<'p>(plan: &'p Plan, question: &'p Question) -> Result<&'p str, String> {
+/// The listener a client of that URL would come to: the one on its port, else the first.
+fn listener_of(plan: &Plan, port: Option<u16>) -> Option<&ListenerPlan> {
+    let on_port = |listener: &&ListenerPlan| match &listener.bind {
+        Bind::Tcp(address) => Some(address.port()) == port,
+        Bind::Unix(_) => false,
+    };
+    plan.listeners.iter().find(on_port).or(plan.listeners.first())
+}
+
+fn listener<'p>(
+    plan: &'p Plan,
+    question: &'p Question,
+    port: Option<u16>,
+) -> Result<&'p str, String> {
     match &question.listener {
-        None => Ok(plan.listeners.first().map_or("", |listener| &listener.name)),
+        None => Ok(listener_of(plan, port).map_or("", |listener| &listener.name)),
         Some(name) if plan.listener(name).is_some() => Ok(name),
         Some(name) => {
             let names: Vec<&str> = plan.listeners.iter().map(|one| &*one.name).collect();

@@ -4,11 +4,12 @@
 //! renamed keeps its socket. Sockets that a new Plan does not name are closed by the workers that
 //! hold them; those that it keeps are never touched.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use config::{ListenerPlan, Plan};
-use net::{Bind, BoundSocket, Listening};
+use net::{Bind, BoundSocket, Inherited, Listening};
 
 use crate::options::Bound;
 use crate::seats::Seats;
@@ -23,6 +24,8 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: BTreeMap<String, Open>,
+    /// Sockets that the process was started with and no listener has asked for yet (seam 12).
+    inherited: RefCell<Vec<Inherited>>,
 }
 
 /// What a socket is known by. Any free port is another one for each listener that asks for it.
@@ -39,6 +42,35 @@ pub(crate) struct Fresh {
 }
 
 impl Listeners {
+    /// With the sockets that systemd or a parent process handed over.
+    pub(crate) fn inheriting(inherited: Vec<Inherited>) -> Listeners {
+        Listeners { open: BTreeMap::new(), inherited: RefCell::new(inherited) }
+    }
+
+    /// Inherited sockets that no listener of the configuration asked for.
+    pub(crate) fn unclaimed(&self) -> Vec<String> {
+        let inherited = self.inherited.borrow();
+        inherited.iter().map(|one| format!("{} ({})", one.name(), one.local())).collect()
+    }
+
+    /// The inherited socket that has the listener's name or listens where it wants to.
+    fn claim(&self, listener: &ListenerPlan) -> Option<Inherited> {
+        let mut inherited = self.inherited.borrow_mut();
+        let wanted = |one: &Inherited| one.name() == listener.name || *one.local() == listener.bind;
+        let place = inherited.iter().position(wanted)?;
+        Some(inherited.remove(place))
+    }
+
+    fn open_socket(&self, listener: &ListenerPlan, workers: usize) -> Result<Listening, String> {
+        match self.claim(listener) {
+            Some(inherited) => inherited.listen(workers).map_err(|error| {
+                format!("listener {}: its inherited socket: {error}", listener.name)
+            }),
+            None => Listening::bind(&listener.bind, workers, &listener.options)
+                .map_err(|error| format!("listener {}: {error}", listener.name)),
+        }
+    }
+
     /// Binds what the Plan names and is not open. On failure everything stays as it was.
     pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<Fresh, String> {
         let mut bound = BTreeMap::new();
@@ -47,9 +79,7 @@ impl Listeners {
             if self.open.contains_key(&key) || bound.contains_key(&key) {
                 continue;
             }
-            let listening = Listening::bind(&listener.bind, workers, &listener.options)
-                .map_err(|error| format!("listener {}: {error}", listener.name))?;
-            bound.insert(key, listening);
+            bound.insert(key, self.open_socket(listener, workers)?);
         }
         Ok(Fresh { bound })
     }

@@ -5,7 +5,7 @@
 //! it names another.
 
 use std::cell::RefCell;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -103,9 +103,13 @@ impl Reception {
     }
 
     fn open_unix(&self, path: &Path, edge: &Rc<Edge>) -> Result<Open, String> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+        if let Some(folder) = path.parent() {
             let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| format!("{}: {error}", folder.display()))?;
+            if folder == admin_socket_dir() {
+                check_ours(folder)?;
+                sweep(folder);
+            }
         }
         let (open, _) = self.open(&Bind::Unix(path.to_owned()), edge)?;
         // Whoever may open the socket needs no token.
@@ -201,6 +205,31 @@ impl Drop for Reception {
     fn drop(&mut self) {
         if let Some((path, _)) = &*self.unix.borrow() {
             remove(path);
+        }
+    }
+}
+
+/// The folder may lie where everybody can write: whoever made it first could otherwise read what
+/// `ctl` says, or answer in our name.
+fn check_ours(folder: &Path) -> Result<(), String> {
+    let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|found| {
+        found.is_dir() && found.uid() == net::user_id() && found.mode() & 0o077 == 0
+    });
+    let shown = folder.display();
+    is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a folder of this user's alone"))
+}
+
+/// Removes sockets that killed servers have left behind, where the system tells who lives.
+fn sweep(folder: &Path) {
+    let processes = Path::new("/proc");
+    if !processes.join("self").exists() {
+        return;
+    }
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let process = name.to_str().and_then(|name| name.strip_suffix(".sock"));
+        if process.is_some_and(|process| !processes.join(process).exists()) {
+            remove(&file.path());
         }
     }
 }
