@@ -70,6 +70,8 @@ impl Launch {
             }
         };
         command.arg("up").arg("tidegate.yaml").args(&self.arguments);
+        // Its admin socket goes with the folder, however the server ends.
+        command.env("XDG_RUNTIME_DIR", self.folder.path());
         command.envs(self.environment).current_dir(self.folder.path());
         Tidegate { process: Process::start(&mut command), folder: self.folder }
     }

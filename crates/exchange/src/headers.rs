@@ -1,9 +1,9 @@
 //! The one header type of the house (seam 5).
 //!
-//! Order and repeats are kept; names are compared without case (RFC 9110 5.1) and known names by id.
-//! A received section stays where it arrived: a field is two spans into the received head, and what
-//! we add lies in an arena behind it, so that forwarding a request copies nothing until it is written.
-//! Nobody above may rely on that: they see names and values as bytes.
+//! Order and repeats are kept; names are compared without case (RFC 9110 5.1) and known names by
+//! id. A received section stays where it arrived: a field is two spans into the received head, and
+//! what we add lies in an arena behind it, so that forwarding a request copies nothing until it is
+//! written. Nobody above may rely on that: they see names and values as bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -160,8 +160,8 @@ impl Headers {
         self.fields.extend(FieldSpan::new(name_span, value_span, name.known()));
     }
 
-    /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that lie
-    /// in memory the way they are sent are copied in one go.
+    /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that
+    /// lie in memory the way they are sent are copied in one go.
     pub fn write_lines(&self, out: &mut impl BufMut, mut keep: impl FnMut(Field<'_>) -> bool) {
         let mut run = 0..0;
         for field in &self.fields {
@@ -187,7 +187,8 @@ impl Headers {
         self.write_run(out, &run);
     }
 
-    /// Whether a line that begins in the region of `before` ends with CRLF at `end`, in that region.
+    /// Whether a line that begins in the region of `before` ends with CRLF at `end`, in that
+    /// region.
     fn is_line(&self, before: &Range<usize>, end: usize) -> bool {
         let split = self.head.len();
         let region: &[u8] = if before.start < split { &self.head } else { &self.arena };
