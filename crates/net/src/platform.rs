@@ -10,11 +10,11 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
 };
 
 #[cfg(test)]
@@ -71,6 +71,18 @@ mod tests {
             }
             assert_eq!(&room[..5], b"abcde");
         }
+    }
+
+    #[test]
+    fn what_is_unconfirmed_is_known_where_the_system_says_it() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(linux::unconfirmed(ours.as_raw_fd()), 0);
+        std::io::Write::write_all(&mut &ours, &[7; 1000]).unwrap();
+        let waiting = linux::unconfirmed(ours.as_raw_fd());
+        assert!(waiting >= 1000, "{waiting}");
+        theirs.read_exact(&mut [0; 1000]).unwrap();
+        assert_eq!(linux::unconfirmed(ours.as_raw_fd()), 0);
+        assert_eq!(portable::unconfirmed(ours.as_raw_fd()), 0);
     }
 
     #[test]

@@ -231,6 +231,12 @@ impl Stream {
         matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does not
+    /// read they stay the same. Zero where the system does not say.
+    pub fn unconfirmed(&self) -> usize {
+        crate::platform::unconfirmed(self.socket())
+    }
+
     /// Says that we send nothing more; what was sent is still delivered.
     pub fn finish(&self) {
         // SAFETY: the descriptor is open as long as `self` lives.

@@ -30,6 +30,11 @@ use crate::facts::ConnectionFacts;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 
+/// When the server drains, a connection that was active this short a time ago is given one more
+/// request, whose answer says close: the client may be sending it just now, and a close would meet it
+/// on its way (RFC 9112 9.3.1).
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
 /// What follows an active period.
 pub(super) enum After {
     Idle,
@@ -67,13 +72,17 @@ impl Connection {
             if let Some(reason) = self.idle(patience, fresh).await {
                 return reason;
             }
-            fresh = false;
             let after = match active::at_once(&self) {
                 Step::Ended(after) => after,
                 Step::Waits(rest) => Box::pin(active::go_on(&self, rest)).await,
             };
             match after {
-                After::Idle => patience = self.service.edge().timeouts.idle,
+                // A new socket counts as readable until it has been read once.
+                After::Idle if fresh && !self.wire.answering.get() => {}
+                After::Idle => {
+                    fresh = false;
+                    patience = self.service.edge().timeouts.idle;
+                }
                 After::Close(reason) => return reason,
                 After::Linger(reason) => {
                     linger(&self.wire.stream).await;
@@ -92,14 +101,19 @@ impl Connection {
     /// Waits for the first byte of a request; the reason to close if none is to be expected.
     async fn idle(&self, patience: Duration, fresh: bool) -> Option<CloseReason> {
         let wire = &self.wire;
-        wire.read_timer.set(patience);
+        let since = net::clock::now();
+        wire.read_timer.set_at(since.after(patience));
         wire.metrics.connections_idle.add(1);
         let reason = poll_fn(|cx| {
             if let Poll::Ready(ready) = wire.stream.poll_readable(cx) {
                 return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
             }
             if self.service.is_draining() {
-                return Poll::Ready(Some(CloseReason::Drain));
+                let until = since.after(DRAIN_GRACE);
+                if until <= net::clock::now() {
+                    return Poll::Ready(Some(CloseReason::Drain));
+                }
+                wire.read_timer.set_at(until.min(wire.read_timer.deadline()));
             }
             wire.read_timer.poll(cx).map(|()| {
                 let (limit, reason) = if fresh {

@@ -120,7 +120,7 @@ const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, within `pause` for each step forward.
 pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
-    let mut progress = Progress { pause, left: u64::MAX };
+    let mut progress = Progress::new(pause);
     poll_fn(|cx| match wire.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
         Poll::Pending => progress.poll(wire, cx).map(Err),
@@ -128,23 +128,39 @@ pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
     .await
 }
 
-/// The write time-out: it bounds the longest pause, not the whole.
+/// The write time-out: it bounds the longest pause of the client, not the whole.
 struct Progress {
     pause: Duration,
-    left: u64,
+    /// What the kernel had taken when the time-out was set.
+    sent: u64,
+    /// What of it the client had not confirmed then.
+    unconfirmed: usize,
 }
 
 impl Progress {
+    fn new(pause: Duration) -> Progress {
+        Progress { pause, sent: u64::MAX, unconfirmed: 0 }
+    }
+
     fn poll(&mut self, wire: &Wire, cx: &mut Context<'_>) -> Poll<Broken> {
-        let left = wire.out.borrow().length();
-        if left != self.left {
-            self.left = left;
+        let sent = wire.sent.get();
+        if sent != self.sent {
+            self.sent = sent;
+            self.unconfirmed = wire.stream.unconfirmed();
             wire.write_timer.set(self.pause);
         }
-        wire.write_timer.poll(cx).map(|()| {
-            wire.metrics.hit(LimitHit::SlowReader);
-            Broken::WriteTimeout
-        })
+        while wire.write_timer.poll(cx).is_ready() {
+            // The kernel says that there is room again only after a good part of its buffer has gone:
+            // a client that reads slowly is not one that does not read.
+            let unconfirmed = wire.stream.unconfirmed();
+            if unconfirmed >= self.unconfirmed {
+                wire.metrics.hit(LimitHit::SlowReader);
+                return Poll::Ready(Broken::WriteTimeout);
+            }
+            self.unconfirmed = unconfirmed;
+            wire.write_timer.set(self.pause);
+        }
+        Poll::Pending
     }
 }
 
@@ -163,7 +179,7 @@ impl Streaming {
 
     /// Sends the body to its end.
     pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
-        let mut progress = Progress { pause: plan.write_pause, left: u64::MAX };
+        let mut progress = Progress::new(plan.write_pause);
         poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress)).await
     }
 

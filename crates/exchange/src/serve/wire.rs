@@ -28,6 +28,8 @@ pub(crate) struct Wire {
     /// Received and not yet used.
     pub(crate) input: RefCell<Bytes>,
     pub(crate) out: RefCell<Outgoing>,
+    /// Bytes the kernel has taken since the connection began.
+    pub(crate) sent: Cell<u64>,
     /// Idle, head and body time-outs.
     pub(crate) read_timer: Timer,
     /// The write time-out.
@@ -45,6 +47,7 @@ impl Wire {
             stream,
             input: RefCell::new(Bytes::new()),
             out: RefCell::new(Outgoing::default()),
+            sent: Cell::new(0),
             read_timer: Timer::new(),
             write_timer: Timer::new(),
             remainder: RefCell::new(Remainder::None),
@@ -89,7 +92,7 @@ impl Wire {
         let mut out = self.out.borrow_mut();
         while !out.is_empty() {
             let sent = ready!(self.stream.poll_send(cx, &mut out))?;
-            self.metrics.bytes_sent.add(sent as u64);
+            self.note_sent(sent as u64);
         }
         Poll::Ready(Ok(()))
     }
@@ -97,8 +100,13 @@ impl Wire {
     /// Sends what the socket takes now, whatever comes of it: a failure shows at the next flush.
     pub(crate) fn push_out(&self) {
         if let Ok(sent) = self.stream.try_send(&mut self.out.borrow_mut()) {
-            self.metrics.bytes_sent.add(sent as u64);
+            self.note_sent(sent as u64);
         }
+    }
+
+    fn note_sent(&self, sent: u64) {
+        self.sent.set(self.sent.get() + sent);
+        self.metrics.bytes_sent.add(sent);
     }
 
     /// Whether somebody holds a request body that has not been read to its end.

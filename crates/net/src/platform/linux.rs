@@ -77,6 +77,14 @@ pub(crate) fn pin_to_core(core: usize) {
     }
 }
 
+/// Bytes sent and not confirmed by the peer's kernel (SIOCOUTQ, tcp(7)).
+pub(crate) fn unconfirmed(socket: RawFd) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the call writes one integer, to a local.
+    let done = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) };
+    if done == 0 { usize::try_from(bytes).unwrap_or_default() } else { 0 }
+}
+
 /// Sends from a file as much as the socket takes; 0 at the end of the file.
 pub(crate) fn send_file(
     socket: RawFd,

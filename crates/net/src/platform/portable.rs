@@ -49,6 +49,11 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 /// Threads stay where the scheduler puts them.
 pub(crate) fn pin_to_core(_core: usize) {}
 
+/// Not told.
+pub(crate) fn unconfirmed(_socket: RawFd) -> usize {
+    0
+}
+
 /// Sends from a file as much as the socket takes; 0 at the end of the file.
 pub(crate) fn send_file(
     socket: RawFd,
