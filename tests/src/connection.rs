@@ -99,8 +99,13 @@ impl Connection {
     /// Makes the receive buffer as small as the kernel allows, so that a reader that stalls is
     /// felt soon. Before the peer sends, not after.
     pub fn shrink_receive_buffer(&mut self) {
+        self.set_receive_buffer(1);
+    }
+
+    /// The same with a size, for a reader that is only slow.
+    pub fn set_receive_buffer(&mut self, bytes: usize) {
         let socket = socket2::SockRef::from(self.stream.as_ref());
-        socket.set_recv_buffer_size(1).expect("SO_RCVBUF");
+        socket.set_recv_buffer_size(bytes).expect("SO_RCVBUF");
     }
 
     /// Reads up to and including `mark`.
