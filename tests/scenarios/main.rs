@@ -16,3 +16,4 @@ mod setup;
 mod smuggling;
 mod targets;
 mod tunnel;
+mod upstream;

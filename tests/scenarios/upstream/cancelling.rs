@@ -1,0 +1,112 @@
+//! A client that goes away takes its request to the server with it.
+
+use super::{GET, closed, gateway, servers, settle, settle_without_connections, wait_until};
+use scenarios::{Tidegate, Upstream};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Says `words` to every request and reports when the gateway has hung up.
+fn reporting(words: &'static str) -> (Upstream, Receiver<()>) {
+    let (sender, receiver) = channel::<()>();
+    let sender: Arc<Mutex<Sender<()>>> = Arc::new(Mutex::new(sender));
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        peer.send(words);
+        peer.read_until_gone();
+        sender.lock().expect("no script panics with it").send(()).expect("the test waits");
+    });
+    (upstream, receiver)
+}
+
+fn wait_for_request(server: &Tidegate) {
+    wait_until(server, "a request under way", |metrics| {
+        metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 1.0
+    });
+}
+
+#[test]
+fn before_the_answer() {
+    for resets in [false, true] {
+        let (upstream, gone) = reporting("");
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send(GET);
+        wait_for_request(&server);
+        if resets {
+            client.reset();
+        } else {
+            drop(client);
+        }
+        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        closed(&server, "client_gone");
+        settle_without_connections(&server);
+        // Not the server's fault.
+        let healthy = server.metrics().sum("tidegate_upstream_server_healthy", &[]);
+        assert_eq!(healthy, 1.0);
+        assert_eq!(server.metrics().sum("tidegate_upstream_ejections_total", &[]), 0.0);
+    }
+}
+
+#[test]
+fn within_the_answer() {
+    for words in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 200 OK\r\n\r\nhalf",
+    ] {
+        let (upstream, gone) = reporting(words);
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send(GET);
+        client.read_until("half");
+        drop(client);
+        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        closed(&server, "client_gone");
+        settle_without_connections(&server);
+    }
+}
+
+#[test]
+fn within_the_request() {
+    for sent in ["", "half of the body"] {
+        let (upstream, gone) = reporting("");
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n");
+        client.send(sent);
+        wait_for_request(&server);
+        drop(client);
+        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        settle_without_connections(&server);
+        assert_eq!(upstream.accepted(), 1, "nobody is asked again for a client that is gone");
+    }
+}
+
+#[test]
+fn while_it_waits_behind_another_request() {
+    // The second of two pipelined requests never reaches the server.
+    let (upstream, gone) = reporting("");
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(GET.repeat(2));
+    wait_for_request(&server);
+    drop(client);
+    gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+    settle_without_connections(&server);
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[test]
+fn a_client_that_has_read_its_answer_cancels_nothing() {
+    let upstream = Upstream::answering(super::OK);
+    let server = gateway(&servers(&[&upstream]));
+    for _ in 0..3 {
+        let mut client = server.connect("web");
+        client.send(GET);
+        assert_eq!(client.answer().status, 200);
+        drop(client);
+    }
+    settle(&server);
+    assert_eq!(upstream.accepted(), 1, "the connection to the server stayed");
+}

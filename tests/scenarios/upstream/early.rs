@@ -1,0 +1,136 @@
+//! Servers that answer before they have read the request: the answer reaches the client that is
+//! still sending, and what is left of the body becomes nobody's request.
+
+use super::{OK, gateway, servers, settle, wait_until};
+use scenarios::{Connection, Tidegate, Upstream};
+
+const BODY_BYTES: usize = 8 << 20;
+
+fn head(bytes: usize) -> String {
+    format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {bytes}\r\n\r\n")
+}
+
+/// Sends a body from another thread, as far as it is taken.
+fn send_body(client: &Connection) -> std::thread::JoinHandle<bool> {
+    let mut sending = client.clone_for_reading();
+    std::thread::spawn(move || {
+        let block = vec![b'x'; 64 << 10];
+        (0..BODY_BYTES / block.len()).all(|_| sending.try_send(&block))
+    })
+}
+
+/// The next client is served whatever the one before has left behind.
+fn assert_serves(server: &Tidegate, upstream: &Upstream) {
+    let before = upstream.accepted();
+    let answer = server.exchange("web", "GET /next HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    assert!(upstream.accepted() > before, "a connection with half a request was used again");
+}
+
+/// Answers a POST as soon as its head is there and hangs up or not; answers others with `OK`.
+fn refusing_uploads(answer: &'static str, hangs_up: bool) -> Upstream {
+    Upstream::start(move |peer| {
+        if peer.read_head().starts_with("POST") {
+            peer.send(answer);
+            if !hangs_up {
+                peer.read_until_gone();
+            }
+        } else {
+            peer.send(OK);
+        }
+    })
+}
+
+#[test]
+fn a_refusal_reaches_the_client_that_is_still_sending() {
+    for hangs_up in [false, true] {
+        for answer in [
+            "HTTP/1.1 413 Content Too Large\r\ncontent-length: 4\r\nconnection: close\r\n\r\nmuch",
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 4\r\n\r\nmuch",
+        ] {
+            let upstream = refusing_uploads(answer, hangs_up);
+            let server = gateway(&servers(&[&upstream]));
+            let mut client = server.connect("web");
+            client.send(head(BODY_BYTES));
+            let sender = send_body(&client);
+            let answer = client.answer();
+            assert!(answer.status == 413 || answer.status == 401, "{answer:?}");
+            assert_eq!(answer.text(), "much");
+            // So much is not read only to be thrown away.
+            assert_eq!(answer.header("connection"), Some("close"));
+            client.read_until_gone();
+            drop(client);
+            sender.join().expect("the sender ends");
+            assert_serves(&server, &upstream);
+            settle(&server);
+        }
+    }
+}
+
+#[test]
+fn after_a_refusal_a_short_rest_is_read_away() {
+    let upstream =
+        refusing_uploads("HTTP/1.1 403 Forbidden\r\ncontent-length: 4\r\n\r\nmuch", false);
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(head(100_000));
+    client.send([b'x'; 10]);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (403, None));
+    // The rest looks like a request and is none.
+    let mut rest = b"GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n".repeat(3000);
+    rest.resize(100_000 - 10, b'x');
+    client.send(rest);
+    client.send("GET /next HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(client.answer().text(), "ok");
+    drop(client);
+    settle(&server);
+    assert_eq!(server.metrics().sum("tidegate_requests_total", &[]), 2.0);
+}
+
+#[test]
+fn an_answer_that_begins_early_goes_on_while_the_body_is_read() {
+    // An echo: what comes is sent back as it comes.
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            peer.read_head();
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n"));
+            let mut left = BODY_BYTES;
+            while left > 0 {
+                let block = peer.read_exactly(left.min(16 << 10));
+                left -= block.len();
+                peer.send(block);
+            }
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    for _ in 0..2 {
+        client.send(head(BODY_BYTES));
+        let sender = send_body(&client);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.body.len()), (200, BODY_BYTES));
+        assert!(answer.body.iter().all(|byte| *byte == b'x'));
+        assert!(sender.join().expect("the sender ends"), "everything was taken");
+    }
+    assert_eq!(upstream.accepted(), 1, "both ended well, so the connection was used again");
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn a_whole_early_answer_is_not_held_back_by_the_body() {
+    let upstream = refusing_uploads(OK, false);
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(head(BODY_BYTES));
+    // Not a byte of the body: the answer comes nevertheless.
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    drop(client);
+    wait_until(&server, "a client gone", |metrics| {
+        metrics.sum("tidegate_connections_active", &[]) == 0.0
+    });
+    assert_serves(&server, &upstream);
+    settle(&server);
+}

@@ -1,0 +1,179 @@
+//! Servers that refuse, hang up or break off. Before the head of an answer the client gets a 502
+//! that says why; after it, an answer that cannot be taken for a whole one.
+
+use super::{
+    GET, Refusing, ask, assert_fault, closed, gateway, sent_to, servers, settle,
+    settle_without_connections,
+};
+use scenarios::Upstream;
+
+#[test]
+fn a_server_that_refuses_is_502() {
+    let down = Refusing::start();
+    let server = gateway(&format!(r#"servers: ["{}"]"#, down.address()));
+    let mut client = server.connect("web");
+    for _ in 0..3 {
+        client.send(GET);
+        let answer = client.answer();
+        assert_fault(&answer, 502, "connection_refused");
+        // The client has done nothing wrong: its connection goes on.
+        assert_eq!(answer.header("connection"), None);
+    }
+    drop(client);
+    let refused = [("upstream", "u"), ("result", "refused")];
+    assert_eq!(server.metrics().sum("tidegate_upstream_connects_total", &refused), 3.0);
+    settle_without_connections(&server);
+    assert_eq!(server.metrics().sum("tidegate_requests_total", &[("class", "5xx")]), 3.0);
+}
+
+/// What a server says before it ends the connection, and the error that makes.
+const HEADS: &[(&str, &str)] = &[
+    ("", "connection_terminated"),
+    ("HTT", "http_response_incomplete"),
+    ("HTTP/1.1 200 OK\r\n", "http_response_incomplete"),
+    ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-ty", "http_response_incomplete"),
+    ("HTTP/1.1 100 Continue\r\n\r\n", "http_response_incomplete"),
+];
+
+#[test]
+fn a_server_that_hangs_up_within_the_head_is_502() {
+    for resets in [false, true] {
+        for (head, error) in HEADS {
+            let upstream = Upstream::start_owned(move |mut peer| {
+                peer.read_head();
+                peer.send(head);
+                if resets {
+                    peer.reset();
+                }
+            });
+            let server = gateway(&servers(&[&upstream]));
+            let answer = server.exchange("web", GET);
+            // A reset may overtake what was sent before it.
+            let error = if resets && answer.text().is_empty() { "connection_" } else { error };
+            let told = answer.header("proxy-status").unwrap_or_default();
+            if resets && told.contains("connection_terminated") {
+                assert_eq!(answer.status, 502);
+            } else {
+                assert_fault(&answer, 502, error);
+            }
+            assert_eq!(sent_to(&server, &upstream, "error"), 1.0, "{head:?}");
+            settle_without_connections(&server);
+        }
+    }
+}
+
+/// Answers that are not HTTP, or that two readers could read differently.
+const MALFORMED: &[&str] = &[
+    "SSH-2.0-OpenSSH_9.6\r\n",
+    "HTTP/2 200 OK\r\n\r\n",
+    "HTTP/1.1 2000 OK\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-length: 3\r\n\r\nab",
+    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n\
+     2\r\nab\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ncontent-length: -2\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ncontent-length : 2\r\n\r\nab",
+    "HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nx: a\r\n folded\r\n\r\n",
+    "\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nab",
+];
+
+#[test]
+fn an_answer_that_is_not_http_is_502_and_never_tried_again() {
+    for malformed in MALFORMED {
+        let upstream = Upstream::answering(malformed);
+        let other = Upstream::answering(malformed);
+        let server = gateway(&servers(&[&upstream, &other]));
+        let answer = ask(&server);
+        assert_fault(&answer, 502, "http_protocol_error");
+        assert_eq!(upstream.accepted() + other.accepted(), 1, "{malformed:?}");
+        settle_without_connections(&server);
+    }
+}
+
+#[test]
+fn an_unknown_transfer_coding_is_502() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ntransfer-encoding: zip\r\n\r\n");
+    let server = gateway(&servers(&[&upstream]));
+    assert_fault(&ask(&server), 502, "http_response_transfer_coding");
+    settle_without_connections(&server);
+}
+
+/// Answers that break off.
+const CUT: &[&str] = &[
+    "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+    "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n8\r\nhalf",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n0\r\nx-sum: 1\r\n",
+];
+
+/// Answers whose chunks are none, which is known before they end.
+const BROKEN: &[&str] = &[
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\nzz\r\n",
+    "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalfway\r\n0\r\n\r\n",
+];
+
+#[test]
+fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+    for (answers, resets) in [(CUT, false), (CUT, true), (BROKEN, false)] {
+        for cut in answers {
+            let upstream = Upstream::start_owned(move |mut peer| {
+                peer.read_head();
+                peer.send(cut);
+                if resets {
+                    // Only once the client has the head: a reset may overtake what it follows.
+                    peer.expect_silence(std::time::Duration::from_millis(30));
+                    peer.reset();
+                }
+            });
+            let server = gateway(&servers(&[&upstream]));
+            let mut client = server.connect("web");
+            client.send(GET);
+            let head = client.read_head();
+            assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+            let body = String::from_utf8(client.read_until_gone()).expect("text");
+            if head.to_ascii_lowercase().contains("content-length: 10\r\n") {
+                assert!(body.len() < 10, "{cut:?}: {body:?}");
+            } else {
+                assert!(head.to_ascii_lowercase().contains("transfer-encoding: chunked\r\n"));
+                assert!(!body.contains("0\r\n"), "{cut:?}: {body:?}");
+            }
+            drop(client);
+            closed(&server, "upstream_aborted");
+            settle_without_connections(&server);
+        }
+    }
+}
+
+#[test]
+fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_was_reset() {
+    let upstream = Upstream::start_owned(|mut peer| {
+        peer.read_head();
+        peer.send("HTTP/1.1 200 OK\r\n\r\nall of it");
+        if peer.number() > 0 {
+            peer.expect_silence(std::time::Duration::from_millis(30));
+            peer.reset();
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(GET);
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "all of it"));
+    assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+
+    // The same client: nothing of the first answer is left in its connection.
+    client.send(GET);
+    client.read_head();
+    let body = client.read_until_gone();
+    assert!(!body.ends_with(b"0\r\n\r\n"), "{body:?}");
+
+    // HTTP/1.0 knows no chunks: only a reset tells that client.
+    let mut old = server.connect("web");
+    old.send("GET / HTTP/1.0\r\n\r\n");
+    old.read_head();
+    old.expect_reset();
+    drop((client, old));
+    settle(&server);
+}

@@ -1,0 +1,105 @@
+//! Interim answers (RFC 9110 15.2): hints are passed on, the rest is ours to deal with, and a
+//! server that never comes to the point is given up.
+
+use super::{GET, assert_fault, config, gateway, servers, settle, settle_without_connections};
+use scenarios::{Tidegate, Upstream};
+
+#[test]
+fn early_hints_reach_the_client_and_filters_see_the_final_answer() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            peer.read_head();
+            peer.send(
+                "HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\nconnection: x-own\r\n\
+                 x-own: 1\r\n\r\n",
+            );
+            peer.send("HTTP/1.1 103 Early Hints\r\nlink: </b.js>; rel=preload\r\n\r\n");
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nserver: inner\r\n\r\nok");
+        }
+    });
+    let filters = "defaults: { filters: [{ response_headers: { set: { x-seen: yes }, \
+                   remove: [server] } }] }";
+    let server = Tidegate::start(&format!("{}{filters}\n", config(&servers(&[&upstream]), 1)));
+    let mut client = server.connect("web");
+    for _ in 0..2 {
+        client.send(GET);
+        for link in ["</a.css>; rel=preload", "</b.js>; rel=preload"] {
+            let hints = client.answer();
+            assert_eq!((hints.status, hints.header("link")), (103, Some(link)));
+            assert_eq!((hints.header("x-own"), hints.header("x-seen")), (None, None), "{hints:?}");
+        }
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        assert_eq!((answer.header("x-seen"), answer.header("server")), (Some("yes"), None));
+    }
+    assert_eq!(upstream.accepted(), 1);
+    // HTTP/1.0 knows no interim answers (RFC 9110 15.2).
+    assert_eq!(server.exchange("web", "GET / HTTP/1.0\r\n\r\n").status, 200);
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn continue_and_processing_end_with_us() {
+    let upstream = Upstream::answering(
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n\
+         HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+    );
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    for _ in 0..2 {
+        client.send(GET);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    }
+    assert_eq!(upstream.accepted(), 1);
+}
+
+#[test]
+fn interim_answers_for_ever_are_502() {
+    for interim in
+        ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n"]
+    {
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            while peer.try_send(interim) {}
+        });
+        let other = Upstream::answering(super::OK);
+        let first_only = format!(
+            r#"servers: ["{}", {{ address: "{}", backup: true }}]"#,
+            upstream.address(),
+            other.address()
+        );
+        let server = gateway(&first_only);
+        let mut client = server.connect("web");
+        client.send(GET);
+        let mut hints = 0;
+        let answer = loop {
+            let answer = client.answer();
+            if answer.status != 103 {
+                break answer;
+            }
+            hints += 1;
+        };
+        assert!(hints <= 16, "{hints} hints");
+        assert_fault(&answer, 502, "http_protocol_error");
+        assert_eq!(other.accepted(), 0, "a client that has seen hints gets no other answer");
+        drop(client);
+        settle_without_connections(&server);
+    }
+}
+
+#[test]
+fn switching_protocols_unasked_is_502() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send("HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n");
+        peer.expect_closed();
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(GET);
+    assert_fault(&client.answer(), 502, "http_protocol_error");
+    drop(client);
+    settle_without_connections(&server);
+}

@@ -1,0 +1,138 @@
+//! Servers that say one length and send another, or answers that nobody asked for. What is behind
+//! an answer never becomes the next one: such a connection is not used again.
+
+use super::{GET, OK, ask, gateway, servers, settle};
+use scenarios::Upstream;
+
+/// First answers that end wrong, with the body the client may see of them.
+const TOO_MUCH: &[(&str, &str)] = &[
+    // A length that is too short.
+    ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine and more", "fine"),
+    // A second answer to one request.
+    (
+        "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine\
+         HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+        "fine",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n\
+         HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+        "fine",
+    ),
+    // Bodies where none can be.
+    ("HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil", ""),
+    (
+        "HTTP/1.1 304 Not Modified\r\ncontent-length: 4\r\n\r\n\
+         HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
+        "",
+    ),
+    ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nevil", ""),
+];
+
+#[test]
+fn bytes_behind_an_answer_are_nobodys() {
+    for (wrong, body) in TOO_MUCH {
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            if peer.number() == 0 {
+                peer.send(wrong);
+                // Left open, so that it could be used again.
+                peer.expect_closed();
+            } else {
+                peer.send(OK);
+            }
+        });
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send(GET);
+        assert_eq!(client.answer().text(), *body, "{wrong:?}");
+        client.send(GET);
+        assert_eq!(client.answer().text(), "ok", "{wrong:?}");
+        assert_eq!(upstream.accepted(), 2, "{wrong:?}");
+        drop(client);
+        settle(&server);
+    }
+}
+
+#[test]
+fn a_body_with_the_answer_to_head_is_nobodys() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send(OK);
+        if peer.number() == 0 {
+            peer.expect_closed();
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(GET.replace("GET", "HEAD"));
+    assert_eq!(client.answer_to_head().header("content-length"), Some("2"));
+    client.send(GET);
+    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(upstream.accepted(), 2);
+}
+
+#[test]
+fn a_second_answer_that_comes_late_is_nobodys() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send(OK);
+        if peer.number() == 0 {
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil");
+            peer.expect_closed();
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    for _ in 0..2 {
+        client.send(GET);
+        assert_eq!(client.answer().text(), "ok");
+    }
+    assert_eq!(upstream.accepted(), 2);
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn a_length_that_is_too_long_leaves_the_answer_unfinished() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        if peer.number() == 0 {
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort");
+        } else {
+            peer.send(OK);
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let mut client = server.connect("web");
+    client.send(GET);
+    client.read_head();
+    assert_eq!(client.read_until_gone(), b"short");
+    assert_eq!(ask(&server).text(), "ok");
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn answers_that_wait_in_one_segment_go_to_their_own_clients() {
+    // Two clients in turn on one kept connection: each gets the answer to its own question.
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{path}", path.len()));
+        }
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let (mut one, mut two) = (server.connect("web"), server.connect("web"));
+    for turn in 0..20 {
+        let (first, second) = (format!("/one/{turn}"), format!("/two/{turn}"));
+        one.send(format!("GET {first} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        two.send(format!("GET {second} HTTP/1.1\r\nhost: a\r\n\r\n"));
+        assert_eq!(two.answer().text(), second);
+        assert_eq!(one.answer().text(), first);
+    }
+    assert!(upstream.accepted() <= 2);
+    drop((one, two));
+    settle(&server);
+}

@@ -1,0 +1,124 @@
+//! Where a server may be: behind a Unix socket, behind a name.
+
+use super::{OK, Refusing, ask, assert_fault, gateway, settle};
+use scenarios::{Tidegate, Upstream};
+
+/// A gateway to itself over a Unix socket.
+fn over_unix(folder: &tempfile::TempDir) -> Tidegate {
+    let socket = folder.path().join("inner.sock");
+    Tidegate::start(&format!(
+        r#"
+workers: 1
+listeners:
+  web: {{ bind: "127.0.0.1:0" }}
+  inner: {{ bind: "unix:{socket}" }}
+admin: {{ bind: "127.0.0.1:0", socket: admin.sock }}
+upstreams:
+  u: {{ servers: ["unix:{socket}"], host: server }}
+routes:
+  - name: inner
+    match: {{ listener: inner, path: "/{{*rest}}" }}
+    handler:
+      respond:
+        headers: {{ x-seen: "{{path}} for {{host}}" }}
+        body: inside
+  - name: outer
+    match: {{ listener: web, path: "/{{*rest}}" }}
+    handler: {{ upstream: u }}
+"#,
+        socket = socket.display()
+    ))
+}
+
+#[test]
+fn a_unix_socket_is_a_place_like_any_other() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let server = over_unix(&folder);
+    server.address_text("inner");
+    let mut client = server.connect("web");
+    for _ in 0..3 {
+        client.send("GET /a/b HTTP/1.1\r\nhost: shop.example\r\n\r\n");
+        let answer = client.answer();
+        assert_eq!(answer.text(), "inside");
+        // A socket file has no authority of its own (RFC 9110 7.2).
+        assert_eq!(answer.header("x-seen"), Some("/a/b for localhost"));
+    }
+    assert_eq!(server.metrics().sum("tidegate_upstream_connection_reuses_total", &[]), 2.0);
+    drop(client);
+    server.signal("TERM");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
+fn a_socket_file_that_is_not_there_is_a_refused_connection() {
+    let server = gateway(r#"servers: ["unix:/nowhere/at/all.sock"]"#);
+    let answer = ask(&server);
+    assert_fault(&answer, 502, "connection_refused");
+    settle(&server);
+}
+
+#[test]
+fn a_name_is_resolved_before_the_first_request() {
+    let upstream = Upstream::answering(OK);
+    let server =
+        gateway(&format!(r#"servers: ["localhost:{}"], host: server"#, upstream.address().port()));
+    for _ in 0..4 {
+        assert_eq!(ask(&server).text(), "ok");
+    }
+    settle(&server);
+}
+
+#[test]
+fn a_name_that_nobody_knows_is_503_and_others_are_used() {
+    // RFC 6761 6.4: never to be resolved.
+    let server = gateway(r#"servers: ["nobody.invalid:80"]"#);
+    let answer = ask(&server);
+    assert_fault(&answer, 503, "dns_error");
+    server.wait_for_log("cannot be resolved");
+
+    let upstream = Upstream::answering(OK);
+    let server = gateway(&format!(r#"servers: ["nobody.invalid:80", "{}"]"#, upstream.address()));
+    for _ in 0..4 {
+        assert_eq!(ask(&server).text(), "ok");
+    }
+}
+
+#[test]
+fn host_says_what_the_configuration_wants() {
+    let echo = || {
+        Upstream::start(|peer| {
+            while !peer.at_end() {
+                let head = peer.read_head();
+                let host = head.lines().find_map(|line| line.strip_prefix("Host: "));
+                let host = host.expect("Host").to_owned();
+                peer.send(format!(
+                    "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{host}",
+                    host.len()
+                ));
+            }
+        })
+    };
+    let upstream = echo();
+    let address = upstream.address().to_string();
+    for (host, expected) in [
+        ("preserve", "shop.example:81"),
+        ("server", address.as_str()),
+        ("{ fixed: app.internal }", "app.internal"),
+    ] {
+        let server = gateway(&format!(r#"servers: ["{address}"], host: {host}"#));
+        let request = "GET / HTTP/1.1\r\nhost: shop.example:81\r\n\r\n";
+        assert_eq!(server.exchange("web", request).text(), expected);
+    }
+}
+
+#[test]
+fn a_server_that_comes_up_later_is_found() {
+    let down = Refusing::start();
+    let address = down.address();
+    let server = gateway(&format!(r#"servers: ["{address}"], ejection: {{ failures: 0 }}"#));
+    assert_fault(&ask(&server), 502, "connection_refused");
+    down.listen();
+    let accepting = std::thread::spawn(move || down.answer_once(OK));
+    assert_eq!(ask(&server).text(), "ok");
+    accepting.join().expect("it was asked");
+}

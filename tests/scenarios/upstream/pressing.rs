@@ -1,0 +1,170 @@
+//! Back-pressure: whoever is slow slows the other side down, and what is between them stays small
+//! and whole.
+
+use super::gate::gate;
+use super::{gateway, servers, settle, wait_until};
+use scenarios::{Connection, Tidegate, Upstream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// More than twice what the buffers of the kernel on the way can hold.
+const BODY_BYTES: usize = 50 << 20;
+/// Buffers of the gateway and of what is counted to it; far less than a body.
+const MEMORY_BYTES_MAX: f64 = 20e6;
+/// How long nothing may move before we say that nothing does.
+const STILL: Duration = Duration::from_millis(200);
+
+/// Bytes that tell where they belong.
+fn piece(from: usize, length: usize) -> Vec<u8> {
+    (from..from + length).map(|at| (at / 7 + at) as u8).collect()
+}
+
+/// Sends the body in pieces and counts them.
+fn pour(connection: &mut Connection, chunked: bool, sent: &AtomicUsize) {
+    let size = 64 << 10;
+    while sent.load(Ordering::SeqCst) < BODY_BYTES {
+        let from = sent.load(Ordering::SeqCst);
+        if chunked {
+            connection.send(format!("{size:x}\r\n"));
+        }
+        connection.send(piece(from, size));
+        if chunked {
+            connection.send("\r\n");
+        }
+        sent.fetch_add(size, Ordering::SeqCst);
+    }
+    if chunked {
+        connection.send("0\r\n\r\n");
+    }
+}
+
+/// Waits until the counter stands still, and returns where.
+fn standstill(sent: &AtomicUsize) -> usize {
+    loop {
+        let before = sent.load(Ordering::SeqCst);
+        std::thread::sleep(STILL);
+        let now = sent.load(Ordering::SeqCst);
+        if now == before && now > 0 {
+            return now;
+        }
+    }
+}
+
+fn memory(server: &Tidegate) -> f64 {
+    server.metrics().sum("process_resident_memory_bytes", &[])
+}
+
+#[test]
+fn a_slow_client_slows_a_fast_server() {
+    for chunked in [false, true] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            if chunked {
+                peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+            } else {
+                peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n"));
+            }
+            pour(peer, chunked, &counted);
+        });
+        let server = gateway(&servers(&[&upstream]));
+        let before = memory(&server);
+        let mut client = server.connect("web");
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        let pending = standstill(&sent);
+        assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
+        assert!(memory(&server) - before < MEMORY_BYTES_MAX);
+
+        let answer = client.answer();
+        assert!(answer.body == piece(0, BODY_BYTES), "{} bytes", answer.body.len());
+        drop(client);
+        settle(&server);
+    }
+}
+
+#[test]
+fn a_slow_server_slows_a_fast_client() {
+    for chunked in [false, true] {
+        let (opener, gate) = gate();
+        let upstream = Upstream::start(move |peer| {
+            gate.wait();
+            let head = peer.read_head();
+            let length = format!("content-length: {BODY_BYTES}\r\n");
+            assert_eq!(head.to_ascii_lowercase().contains(&length), !chunked, "{head}");
+            let body = if chunked { read_chunks(peer) } else { peer.read_exactly(BODY_BYTES) };
+            assert!(body == piece(0, BODY_BYTES), "{} bytes", body.len());
+            peer.send(super::OK);
+        });
+        let server = gateway(&servers(&[&upstream]));
+        let before = memory(&server);
+        let mut client = server.connect("web");
+        let mut sending = client.clone_for_reading();
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let sender = std::thread::spawn(move || {
+            let framing = if chunked {
+                "transfer-encoding: chunked".to_owned()
+            } else {
+                format!("content-length: {BODY_BYTES}")
+            };
+            sending.send(format!("PUT / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
+            pour(&mut sending, chunked, &counted);
+        });
+        let pending = standstill(&sent);
+        assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
+        assert!(memory(&server) - before < MEMORY_BYTES_MAX);
+
+        opener.open();
+        assert_eq!(client.answer().text(), "ok");
+        sender.join().expect("everything was sent");
+        drop(client);
+        settle(&server);
+    }
+}
+
+/// The body of a chunked request, in whatever pieces it comes.
+fn read_chunks(peer: &mut Connection) -> Vec<u8> {
+    let mut body = Vec::with_capacity(BODY_BYTES);
+    loop {
+        let line = String::from_utf8(peer.read_until("\r\n")).expect("text");
+        let size = usize::from_str_radix(line.trim_end(), 16).expect("a chunk size");
+        body.extend(peer.read_exactly(size));
+        peer.expect("\r\n");
+        if size == 0 {
+            return body;
+        }
+    }
+}
+
+#[test]
+fn many_slow_clients_cost_little_each() {
+    const CLIENTS: usize = 20;
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n"));
+        let block = vec![b'x'; 1 << 20];
+        // Until the client leaves.
+        while peer.try_send(&block) {}
+    });
+    let server = gateway(&servers(&[&upstream]));
+    let before = memory(&server);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.connect("web");
+            client.shrink_receive_buffer();
+            client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+            client.read_head();
+            client
+        })
+        .collect();
+    wait_until(&server, "all under way", |metrics| {
+        metrics.sum("tidegate_exchanges_in_flight", &[]) == CLIENTS as f64
+    });
+    std::thread::sleep(STILL);
+    let each = (memory(&server) - before) / CLIENTS as f64;
+    assert!(each < 1e6, "{each} bytes for each client");
+    drop(clients);
+    settle(&server);
+}

@@ -1,0 +1,225 @@
+//! Trying again: on another server, only where nothing can happen twice, within bounds, and never
+//! once the client has seen anything of an answer.
+
+use super::{GET, OK, Refusing, ask, assert_fault, gateway, settle};
+use scenarios::{Connection, Tidegate, Upstream};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Tries the servers in the order they stand here: each later one is only used when none before it
+/// is left to try.
+fn in_turn(addresses: &[SocketAddr], more: &str) -> Tidegate {
+    let servers: Vec<_> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+    let servers = servers.join(", ");
+    gateway(&format!("servers: [{servers}], balance: round_robin, {more}"))
+}
+
+/// Takes a whole request and hangs up without an answer.
+fn mute() -> Upstream {
+    Upstream::start(|peer| {
+        let head = peer.read_head().to_ascii_lowercase();
+        if let Some(length) = head.split("content-length: ").nth(1) {
+            let length = length.lines().next().and_then(|text| text.parse().ok());
+            peer.read_exactly(length.expect("a length"));
+        }
+    })
+}
+
+/// Takes what comes and says how long the body was.
+fn measuring() -> Upstream {
+    Upstream::start(|peer: &mut Connection| {
+        while !peer.at_end() {
+            let head = peer.read_head().to_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1);
+            let length = length.and_then(|text| text.lines().next()?.parse().ok()).unwrap_or(0);
+            let body = peer.read_exactly(length);
+            assert!(body.iter().all(|byte| *byte == b'b'));
+            let text = length.to_string();
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len()));
+        }
+    })
+}
+
+fn count(server: &Tidegate, name: &str) -> f64 {
+    server.metrics().sum(name, &[("upstream", "u")])
+}
+
+const RETRIES: &str = "tidegate_upstream_retries_total";
+const DENIED: &str = "tidegate_upstream_retries_denied_total";
+
+#[test]
+fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
+    let (down, good) = (Refusing::start(), measuring());
+    let server = in_turn(&[down.address(), good.address()], "ejection: { failures: 0 }");
+    let mut client = server.connect("web");
+    for method in ["GET", "POST", "PATCH", "DELETE"] {
+        for _ in 0..2 {
+            client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nbbb"));
+            assert_eq!(client.answer().text(), "3", "{method}");
+        }
+    }
+    assert!(count(&server, RETRIES) >= 3.0);
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn what_was_sent_is_sent_again_only_if_the_method_is_idempotent() {
+    for (method, again) in [
+        ("GET", true),
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("PUT", true),
+        ("DELETE", true),
+        ("POST", false),
+        ("PATCH", false),
+        ("BREW", false),
+    ] {
+        let (mute, good) = (mute(), measuring());
+        let server = in_turn(&[mute.address(), good.address()], "ejection: { failures: 0 }");
+        let mut client = server.connect("web");
+        client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nbbb"));
+        let answer = if method == "HEAD" { client.answer_to_head() } else { client.answer() };
+        assert_eq!(mute.accepted(), 1);
+        if again {
+            assert_eq!(answer.status, 200, "{method}");
+            assert_eq!(count(&server, RETRIES), 1.0);
+        } else {
+            assert_fault(&answer, 502, "connection_terminated");
+            assert_eq!((good.accepted(), count(&server, RETRIES)), (0, 0.0), "{method}");
+        }
+        drop(client);
+        settle(&server);
+    }
+}
+
+#[test]
+fn a_body_is_sent_again_as_long_as_it_is_remembered() {
+    for (length, again) in [(60_000, true), (200_000, false)] {
+        let (mute, good) = (mute(), measuring());
+        let server = in_turn(&[mute.address(), good.address()], "");
+        let mut client = server.connect("web");
+        client.send(format!("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"));
+        client.send(vec![b'b'; length]);
+        let answer = client.answer();
+        if again {
+            assert_eq!(answer.text(), length.to_string());
+        } else {
+            assert_fault(&answer, 502, "connection_terminated");
+            assert_eq!(good.accepted(), 0);
+        }
+        drop(client);
+        settle(&server);
+    }
+}
+
+#[test]
+fn attempts_are_bounded_and_each_goes_to_another_server() {
+    for (attempts, tried) in [(1, 1), (2, 2), (3, 3), (10, 4)] {
+        let servers: Vec<_> = (0..4).map(|_| mute()).collect();
+        let addresses: Vec<_> = servers.iter().map(Upstream::address).collect();
+        let server = in_turn(&addresses, &format!("retries: {{ attempts: {attempts} }}"));
+        assert_fault(&ask(&server), 502, "connection_terminated");
+        let accepted: Vec<_> = servers.iter().map(Upstream::accepted).collect();
+        assert_eq!(accepted.iter().sum::<usize>(), tried, "{accepted:?}");
+        assert!(accepted.iter().all(|count| *count <= 1), "{accepted:?}");
+        settle(&server);
+    }
+}
+
+#[test]
+fn retries_end_with_the_budget() {
+    let servers: Vec<_> = (0..2).map(|_| mute()).collect();
+    let addresses: Vec<_> = servers.iter().map(Upstream::address).collect();
+    let server = in_turn(&addresses, "retries: { budget: 0% }, ejection: { failures: 0 }");
+    let mut client = server.connect("web");
+    for _ in 0..20 {
+        client.send(GET);
+        assert_fault(&client.answer(), 502, "connection_terminated");
+    }
+    let (retries, denied) = (count(&server, RETRIES), count(&server, DENIED));
+    assert_eq!(retries + denied, 20.0);
+    // A few are always allowed, and one comes back each second.
+    assert!((3.0..=10.0).contains(&retries), "{retries} retries");
+    drop(client);
+    settle(&server);
+}
+
+#[test]
+fn nothing_is_tried_again_once_an_answer_has_begun() {
+    for begun in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
+        "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+    ] {
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            peer.send(begun);
+        });
+        let good = Upstream::answering(OK);
+        let server = in_turn(&[upstream.address(), good.address()], "");
+        let mut client = server.connect("web");
+        client.send(GET);
+        let head = client.read_head();
+        let rest = String::from_utf8(client.read_until_gone()).expect("text");
+        assert!(!rest.contains("ok") && !rest.contains("HTTP/"), "{head}{rest}");
+        assert_eq!((good.accepted(), count(&server, RETRIES)), (0, 0.0));
+        drop(client);
+        settle(&server);
+    }
+}
+
+#[test]
+fn chosen_statuses_are_tried_again_if_the_method_is_idempotent() {
+    let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
+    let (first, good) = (Upstream::answering(busy), Upstream::answering(OK));
+    let more = "retries: { statuses: [503] }, ejection: { failures: 0 }";
+    let server = in_turn(&[first.address(), good.address()], more);
+    for _ in 0..4 {
+        assert_eq!(ask(&server).text(), "ok");
+    }
+    let post = GET.replace("GET", "POST");
+    let answers: Vec<_> = (0..2).map(|_| server.exchange("web", &post).text()).collect();
+    assert!(answers.contains(&"busy".to_owned()) && answers.contains(&"ok".to_owned()));
+
+    // With nobody else to ask the answer is what the last one said.
+    let alone = in_turn(&[first.address()], more);
+    assert_eq!(ask(&alone).text(), "busy");
+    settle(&server);
+}
+
+#[test]
+fn a_server_that_stalls_is_given_up_for_another() {
+    let stalling = Upstream::start(|peer| {
+        peer.read_head();
+        peer.expect_closed();
+    });
+    let good = Upstream::answering(OK);
+    let more = "timeouts: { response: 100ms }, ejection: { failures: 0 }";
+    let server = in_turn(&[stalling.address(), good.address()], more);
+    for _ in 0..4 {
+        assert_eq!(ask(&server).text(), "ok");
+    }
+    assert!(count(&server, RETRIES) >= 1.0);
+    server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "slow_upstream")], 1.0);
+    settle(&server);
+}
+
+#[test]
+fn a_request_without_a_body_is_not_held_back_by_one_that_failed() {
+    // The first server takes the head and resets; the body is still on its way then.
+    let first = Upstream::start_owned(|mut peer| {
+        peer.read_head();
+        peer.reset();
+    });
+    let good = measuring();
+    let server = in_turn(&[first.address(), good.address()], "");
+    let mut client = server.connect("web");
+    client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbb");
+    client.expect_silence(Duration::from_millis(50));
+    client.send("bb");
+    assert_eq!(client.answer().text(), "4");
+    assert_eq!((first.accepted(), good.accepted()), (1, 1));
+    drop(client);
+    settle(&server);
+}
