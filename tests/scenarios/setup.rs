@@ -17,6 +17,12 @@ routes: [{{ name: app, match: {{ path: "/{{*rest}}" }}, handler: {{ upstream: ap
     )
 }
 
+/// [`behind`] for many clients at once: the scripted upstream's queue is short, and a connection
+/// that does not fit takes the kernel a second longer.
+pub(crate) fn patient(upstream: &Upstream) -> String {
+    behind(upstream, "").replace("\"] }", "\"], timeouts: { connect: 15s } }")
+}
+
 /// Answers by itself: `/ping` at once, `/slow` after a moment, `/big` with 8 MiB, and says in
 /// `x-n` which of the requests it answers.
 pub(crate) fn answering(more: &str) -> String {
