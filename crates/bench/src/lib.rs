@@ -8,5 +8,9 @@
     reason = "bench is outside the rule that only net opens sockets"
 )]
 
+pub mod cpu;
 pub mod epoll;
+pub mod load;
+pub mod machine;
 pub mod report;
+pub mod stats;

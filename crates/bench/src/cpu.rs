@@ -1,0 +1,243 @@
+//! CPU time and memory of a whole process tree, from the outside.
+//!
+//! Owns reading `/proc` for a process, all that descend from it, and every task of them.
+//! Promises run time in nanoseconds of work done, not ticks: `schedstat` of every task, or the
+//! `cpu.stat` of a cgroup of its own where [`Tree::grouped`] could make one. Only the cgroup
+//! counts a task that ended between two samples; without it such tasks that both samples could
+//! have known are counted in `ended_tasks` and their time is lost, and one that came and went
+//! between the samples is not even seen. (`/proc/PID/stat` keeps the ticks of ended threads; ticks
+//! of 10 ms misjudge a server that wakes briefly by tens of percent, so they are information.)
+//! Never signals, traces or slows what it looks at.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A process and its descendants.
+#[derive(Debug)]
+pub struct Tree {
+    root: u32,
+    group: Option<Group>,
+}
+
+/// What a tree had used when it was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// Resident memory; a page that two processes share counts in both.
+    pub rss_bytes: u64,
+    pub processes: usize,
+    /// Run time in ns by task: its id and when it started, as ids are used again.
+    tasks: BTreeMap<(u32, u64), u64>,
+    /// User and system ticks by process and its start.
+    ticks: BTreeMap<(u32, u64), (u64, u64)>,
+    group_us: Option<u64>,
+}
+
+/// What a tree used between two samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    pub run_ns: u64,
+    /// In units of `ticks_per_second`; rough.
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// Tasks that were there before and no longer are.
+    pub ended_tasks: usize,
+    /// Whether the time of tasks that ended is in `run_ns`.
+    pub includes_ended: bool,
+    /// At the later sample.
+    pub rss_bytes: u64,
+}
+
+impl Tree {
+    pub fn of(pid: u32) -> Self {
+        Self { root: pid, group: None }
+    }
+
+    /// The same in a cgroup (v2) of its own, below ours, if there may be one. To be called right
+    /// after the process was started: what it forked before stays outside. The group is removed
+    /// with the tree, whose processes must have ended by then.
+    pub fn grouped(pid: u32) -> Self {
+        Self { root: pid, group: Group::with(pid) }
+    }
+
+    pub fn is_grouped(&self) -> bool {
+        self.group.is_some()
+    }
+
+    pub fn sample(&self) -> Sample {
+        let mut sample = Sample { group_us: self.usage_us(), ..Sample::default() };
+        for pid in self.pids() {
+            let folder = PathBuf::from(format!("/proc/{pid}"));
+            let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
+            sample.processes += 1;
+            sample.ticks.insert((pid, stat.started), (stat.user_ticks, stat.system_ticks));
+            sample.rss_bytes += rss_bytes(&folder).unwrap_or(0);
+            for task in numbers(&folder.join("task")) {
+                let folder = folder.join(format!("task/{task}"));
+                let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
+                let Some(run_ns) = first_number(&folder.join("schedstat")) else { continue };
+                sample.tasks.insert((task, stat.started), run_ns);
+            }
+        }
+        sample
+    }
+
+    /// The root, its descendants, and whoever else is in the group (a daemon that let go of its
+    /// parent).
+    pub fn pids(&self) -> BTreeSet<u32> {
+        let mut found = BTreeSet::new();
+        let mut left = vec![self.root];
+        if let Some(group) = &self.group {
+            left.extend(parsed(&read(&group.folder.join("cgroup.procs"))));
+        }
+        while let Some(pid) = left.pop() {
+            let tasks = numbers(Path::new(&format!("/proc/{pid}/task")));
+            if tasks.is_empty() || !found.insert(pid) {
+                continue;
+            }
+            for task in tasks {
+                let children = format!("/proc/{pid}/task/{task}/children");
+                left.extend(parsed(&read(Path::new(&children))));
+            }
+        }
+        found
+    }
+
+    fn usage_us(&self) -> Option<u64> {
+        let text = read(&self.group.as_ref()?.folder.join("cpu.stat"));
+        text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
+    }
+}
+
+impl Sample {
+    /// What was used between `earlier` and this.
+    pub fn since(&self, earlier: &Sample) -> Used {
+        let mut used = Used { rss_bytes: self.rss_bytes, ..Used::default() };
+        for (task, run_ns) in &self.tasks {
+            used.run_ns += run_ns.saturating_sub(earlier.tasks.get(task).copied().unwrap_or(0));
+        }
+        for (process, (user, system)) in &self.ticks {
+            let before = earlier.ticks.get(process).copied().unwrap_or((0, 0));
+            used.user_ticks += user.saturating_sub(before.0);
+            used.system_ticks += system.saturating_sub(before.1);
+        }
+        used.ended_tasks =
+            earlier.tasks.keys().filter(|task| !self.tasks.contains_key(task)).count();
+        if let (Some(now), Some(before)) = (self.group_us, earlier.group_us) {
+            used.run_ns = now.saturating_sub(before) * 1000;
+            used.includes_ended = true;
+        }
+        used
+    }
+}
+
+/// What one tick of `user_ticks` and `system_ticks` is a part of.
+#[allow(unsafe_code, reason = "std does not tell; the block says why it is sound")]
+pub fn ticks_per_second() -> u64 {
+    // SAFETY: takes a number and returns one.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
+}
+
+/// A cgroup that exists for one tree.
+#[derive(Debug)]
+struct Group {
+    folder: PathBuf,
+}
+
+impl Group {
+    fn with(pid: u32) -> Option<Self> {
+        /// Tells trees of one process apart.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-bench-{}-{number}", std::process::id());
+        let folder = own_cgroup()?.join(name);
+        fs::create_dir(&folder).ok()?;
+        let group = Self { folder };
+        // Without `cpu.stat` the group is of no use.
+        fs::metadata(group.folder.join("cpu.stat")).ok()?;
+        fs::write(group.folder.join("cgroup.procs"), pid.to_string()).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Fails while a process is left in it; there is nothing better to do about that here.
+        let _ = fs::remove_dir(&self.folder);
+    }
+}
+
+/// The folder of the v2 cgroup that this process is in.
+fn own_cgroup() -> Option<PathBuf> {
+    let mounts = read(Path::new("/proc/self/mountinfo"));
+    // proc_pid_mountinfo(5): the mount point is the fifth field, the type follows " - ".
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4)).flatten()
+    })?;
+    let groups = read(Path::new("/proc/self/cgroup"));
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(mount).join(own))
+}
+
+/// The fields of `/proc/.../stat` that we want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) user_ticks: u64,
+    pub(crate) system_ticks: u64,
+    /// Of children that ended and were waited for.
+    pub(crate) reaped_ticks: u64,
+    pub(crate) parent: u32,
+    /// In ticks since boot.
+    pub(crate) started: u64,
+}
+
+impl Stat {
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        Self::parse(&read(path))
+    }
+
+    /// proc_pid_stat(5). The name, in brackets, may hold spaces and brackets itself.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        // `fields[0]` is the third field of the page.
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        Some(Self {
+            parent: number(4)?.try_into().ok()?,
+            user_ticks: number(14)?,
+            system_ticks: number(15)?,
+            reaped_ticks: number(16)? + number(17)?,
+            started: number(22)?,
+        })
+    }
+}
+
+fn rss_bytes(folder: &Path) -> Option<u64> {
+    let rollup = read(&folder.join("smaps_rollup"));
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
+    Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+fn first_number(path: &Path) -> Option<u64> {
+    read(path).split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn parsed(text: &str) -> impl Iterator<Item = u32> + '_ {
+    text.split_ascii_whitespace().filter_map(|word| word.parse().ok())
+}
+
+/// The entries of a folder that are numbers.
+pub(crate) fn numbers(folder: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Empty when it cannot be read: what is looked at may end at any time.
+pub(crate) fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use super::{Sample, Stat, Tree, own_cgroup};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A shell that does what it is told, line by line, and is ended with the test.
+struct Shell {
+    child: Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Shell {
+    fn start() -> Self {
+        let mut child =
+            Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Self { child, answers }
+    }
+
+    /// Runs a command in it and waits until it is done.
+    fn run(&mut self, command: &str) -> String {
+        let input = self.child.stdin.as_mut().unwrap();
+        writeln!(input, "{command}; echo done").unwrap();
+        let mut said = String::new();
+        while !said.ends_with("done\n") {
+            assert_ne!(self.answers.read_line(&mut said).unwrap(), 0, "the shell ended: {said}");
+        }
+        said
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const COUNT: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+
+#[test]
+fn work_of_the_process_and_its_children_is_counted() {
+    let mut shell = Shell::start();
+    let tree = Tree::of(shell.child.id());
+    let before = tree.sample();
+    assert_eq!(before.processes, 1);
+    let started = Instant::now();
+    shell.run(COUNT);
+    let at_most = started.elapsed();
+    let used = tree.sample().since(&before);
+    assert!(used.run_ns > 5_000_000, "{used:?}");
+    assert!(Duration::from_nanos(used.run_ns) <= at_most + Duration::from_millis(20), "{used:?}");
+    assert!(used.rss_bytes > 100_000, "{used:?}");
+    assert!(!used.includes_ended);
+
+    // `sleep` with a long time stands for a worker; it ends with the shell's `kill`.
+    shell.run("sleep 1000 & worker=$!");
+    let with_worker = tree.sample();
+    assert_eq!(with_worker.processes, 2);
+    shell.run("kill $worker; wait $worker");
+    let used = tree.sample().since(&with_worker);
+    assert_eq!(used.ended_tasks, 1);
+    assert_eq!(tree.sample().processes, 1);
+}
+
+#[test]
+fn a_group_counts_children_that_ended() {
+    let mut shell = Shell::start();
+    let tree = Tree::grouped(shell.child.id());
+    if !tree.is_grouped() {
+        println!("skipped: no cgroup v2 that we may make a group in");
+        return;
+    }
+    let folder = tree.group.as_ref().unwrap().folder.clone();
+    let before = tree.sample();
+    shell.run(&format!("( {COUNT} )"));
+    let after = tree.sample();
+    let used = after.since(&before);
+    assert!(used.includes_ended);
+    assert!(used.run_ns > 5_000_000, "{used:?}");
+    // Without the group nobody saw the child of the subshell.
+    let alone = |sample: &Sample| Sample { group_us: None, ..sample.clone() };
+    assert!(alone(&after).since(&alone(&before)).run_ns < used.run_ns / 2);
+    drop(shell);
+    drop(tree);
+    assert!(!folder.exists());
+    assert!(own_cgroup().unwrap().exists());
+}
+
+#[test]
+fn a_process_that_is_gone_has_used_nothing() {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let sample = Tree::of(child.id()).sample();
+    assert_eq!(sample, Sample::default());
+}
+
+#[test]
+fn stat_is_read_behind_any_name() {
+    let text = "12 (a) b) S 7 1 1 0 -1 0 0 0 0 0 31 32 33 34 20 0 1 0 99 0 0";
+    let expected =
+        Stat { user_ticks: 31, system_ticks: 32, reaped_ticks: 67, parent: 7, started: 99 };
+    assert_eq!(Stat::parse(text), Some(expected));
+    assert_eq!(Stat::parse("12 (a"), None);
+    assert_eq!(Stat::parse("12 (a) S 7 1"), None);
+}
