@@ -4,4 +4,11 @@
 //! Owns every form a figure is shown in. Promises that all of them come from `data` alone, so
 //! that a file read later shows what the run showed. Never measures.
 
+mod bars;
+pub mod compare;
 pub mod data;
+mod figures;
+pub mod published;
+#[cfg(test)]
+mod sample;
+mod table;

@@ -1,0 +1,328 @@
+//! Whether a change is real: the same measurement of two runs, beside each other.
+//!
+//! Owns the verdict of `tidegate bench compare`. Promises to call a difference real only when the
+//! bootstrap interval of the ratio leaves out 1, and beyond the bound only when it leaves out the
+//! bound as well. The servers that did not change are the control: when they moved, the machine
+//! did, and it is said. Never compares figures of different conditions.
+
+use std::fmt::Write as _;
+
+use crate::stats::Interval;
+
+use super::bars;
+use super::data::{Data, OURS, Record};
+use super::figures::{percent, ratio, us};
+use super::table::Table;
+
+/// With fewer rounds on either side nothing is said about the difference.
+const ROUNDS_MIN: usize = 4;
+
+/// What two runs say about each measurement that both made.
+#[derive(Debug)]
+pub struct Comparison<'a> {
+    pub rows: Vec<Row<'a>>,
+    /// Measurements that only one of the runs made.
+    pub alone: usize,
+    /// The bound that was asked for, as a share: 0.05.
+    pub bound: f64,
+    /// What makes the two runs hard to compare.
+    pub beware: Vec<String>,
+}
+
+/// One measurement, before and after.
+#[derive(Debug)]
+pub struct Row<'a> {
+    pub before: &'a Record,
+    pub after: &'a Record,
+    /// after ÷ before; `None` where one of them has no figure.
+    pub interval: Option<Interval>,
+    pub verdict: Verdict,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The interval holds 1: what is seen may be noise.
+    Same,
+    /// Real, and within the bound.
+    Cheaper,
+    Dearer,
+    /// Real, and the whole interval is beyond the bound.
+    BeyondBound,
+    /// The second run had errors that the first had not.
+    Errors,
+    /// Too few rounds, or no figure.
+    Unknown,
+}
+
+/// Compares what both runs measured. `bound` is the share by which ours may become dearer.
+pub fn compare<'a>(before: &'a Data, after: &'a Data, bound: f64) -> Comparison<'a> {
+    let pairs =
+        after.records.iter().filter_map(|record| Some((before.find(&record.key())?, record)));
+    let rows: Vec<_> = pairs.map(|(old, new)| Row::of(old, new, bound)).collect();
+    let alone = before.records.len() + after.records.len() - 2 * rows.len();
+    let mut beware = conditions(before, after);
+    beware.extend(rows.iter().filter_map(Row::drift));
+    Comparison { rows, alone, bound, beware }
+}
+
+impl<'a> Row<'a> {
+    fn of(before: &'a Record, after: &'a Record, bound: f64) -> Self {
+        let interval = bars::ratio(after, before);
+        let few = before.rounds.len().min(after.rounds.len()) < ROUNDS_MIN;
+        let verdict = match interval {
+            _ if after.errors > 0 && before.errors == 0 => Verdict::Errors,
+            None => Verdict::Unknown,
+            Some(_) if few => Verdict::Unknown,
+            Some(interval) if !interval.is_real() => Verdict::Same,
+            Some(interval) if interval.low > 1.0 + bound => Verdict::BeyondBound,
+            Some(interval) if interval.low > 1.0 => Verdict::Dearer,
+            Some(_) => Verdict::Cheaper,
+        };
+        Self { before, after, interval, verdict }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.after.server == OURS
+    }
+
+    /// A server that nobody changed, and that costs something else.
+    fn drift(&self) -> Option<String> {
+        let interval = self.interval.filter(Interval::is_real)?;
+        let moved =
+            matches!(self.verdict, Verdict::Cheaper | Verdict::Dearer | Verdict::BeyondBound);
+        (!self.is_ours() && moved).then(|| {
+            format!(
+                "{} did not change, but costs {} × as much in {} at {} connections: the machine \
+                 is not as it was",
+                self.after.server,
+                ratio(interval.ratio),
+                self.after.scenario,
+                self.after.connections,
+            )
+        })
+    }
+}
+
+impl Comparison<'_> {
+    /// Whether ours became dearer beyond the bound, or fails where it did not.
+    pub fn is_worse(&self) -> bool {
+        let bad = |row: &Row<'_>| matches!(row.verdict, Verdict::BeyondBound | Verdict::Errors);
+        self.rows.iter().any(|row| row.is_ours() && bad(row))
+    }
+
+    /// Whether anything of ours could be compared at all.
+    pub fn is_empty(&self) -> bool {
+        !self.rows.iter().any(Row::is_ours)
+    }
+
+    pub fn render(&self) -> String {
+        let mut out = self.table();
+        if self.alone > 0 {
+            let _ = writeln!(out, "\n{} measurements are in only one of the files.", self.alone);
+        }
+        for line in &self.beware {
+            let _ = writeln!(out, "beware: {line}");
+        }
+        let _ = writeln!(out, "\n{}", self.sentence());
+        out
+    }
+
+    fn table(&self) -> String {
+        let mut table = Table::new(&[
+            "scenario",
+            "conn",
+            "server",
+            "before µs",
+            "after µs",
+            "ratio",
+            "95 % interval",
+            "",
+        ]);
+        for row in &self.rows {
+            let record = row.after;
+            let (value, interval) = match row.interval {
+                Some(found) => (ratio(found.ratio), format!("{:.3}–{:.3}", found.low, found.high)),
+                None => ("–".to_owned(), "–".to_owned()),
+            };
+            let workers = if record.workers == 1 {
+                String::new()
+            } else {
+                format!(" ({} workers)", record.workers)
+            };
+            table.row([
+                record.scenario.clone(),
+                record.connections.to_string(),
+                format!("{}{workers}", record.server),
+                us(row.before.cpu_us_per_request),
+                us(record.cpu_us_per_request),
+                value,
+                interval,
+                self.word(row).to_owned(),
+            ]);
+        }
+        table.text()
+    }
+
+    fn word(&self, row: &Row<'_>) -> &'static str {
+        match row.verdict {
+            Verdict::Same => "no difference seen",
+            Verdict::Cheaper => "cheaper",
+            Verdict::Dearer => "dearer",
+            Verdict::BeyondBound => "dearer, BEYOND THE BOUND",
+            Verdict::Errors => "FAILS now",
+            Verdict::Unknown => "cannot be said",
+        }
+    }
+
+    /// The answer, in words.
+    fn sentence(&self) -> String {
+        if self.is_empty() {
+            return format!("Nothing of {OURS} was measured in both files.");
+        }
+        let ours = || self.rows.iter().filter(|row| row.is_ours());
+        let count = |verdict| ours().filter(|row| row.verdict == verdict).count();
+        let beyond = count(Verdict::BeyondBound);
+        let (dearer, cheaper) = (count(Verdict::Dearer) + beyond, count(Verdict::Cheaper));
+        let all = ours().count();
+        let mut parts = Vec::new();
+        if count(Verdict::Errors) > 0 {
+            parts.push(format!("{} of {all} fail where they did not", count(Verdict::Errors)));
+        }
+        if dearer > 0 {
+            let bound = percent(self.bound);
+            parts.push(format!("{dearer} of {all} became dearer, {beyond} beyond {bound}"));
+        }
+        if cheaper > 0 {
+            parts.push(format!("{cheaper} of {all} became cheaper"));
+        }
+        if count(Verdict::Unknown) > 0 {
+            let few = count(Verdict::Unknown);
+            parts.push(format!("{few} of {all} have fewer than {ROUNDS_MIN} rounds a side"));
+        }
+        match parts.is_empty() {
+            true => "The change is not real: every interval holds 1.".to_owned(),
+            false if dearer + cheaper > 0 => format!("The change is real: {}.", parts.join("; ")),
+            false => format!("{}.", parts.join("; ")),
+        }
+    }
+}
+
+fn conditions(before: &Data, after: &Data) -> Vec<String> {
+    let mut beware = Vec::new();
+    let (old, new) = (&before.machine, &after.machine);
+    if (&old.cpu, old.cores) != (&new.cpu, new.cores) {
+        beware.push(format!(
+            "two machines: {} × {} and {} × {}",
+            old.cores, old.cpu, new.cores, new.cpu
+        ));
+    } else if old.kernel != new.kernel {
+        beware.push(format!("two kernels: {} and {}", old.kernel, new.kernel));
+    }
+    for peer in after.peers.iter().filter(|peer| peer.name != OURS && peer.version.is_some()) {
+        let other = before.peers.iter().find(|other| other.name == peer.name);
+        let old = other.and_then(|other| other.version.as_deref());
+        if let (Some(old), Some(new)) = (old, peer.version.as_deref())
+            && old != new
+        {
+            beware.push(format!("{} was {old} and is {new}", peer.name));
+        }
+    }
+    for (name, data) in [("first", before), ("second", after)] {
+        let disturbed = data.records.iter().filter(|record| record.disturbed.is_some()).count();
+        if disturbed > 0 {
+            beware.push(format!("{disturbed} measurements of the {name} file were disturbed"));
+        }
+    }
+    beware
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::{Data, OURS};
+    use super::super::sample;
+    use super::{Verdict, compare};
+
+    /// The sample, with everything of `server` times `factor`.
+    fn scaled(server: &str, factor: f64) -> Data {
+        let mut data = sample::data();
+        for record in data.records.iter_mut().filter(|record| record.server == server) {
+            record.cpu_us_per_request *= factor;
+            for round in &mut record.rounds {
+                round.cpu_us_per_request *= factor;
+            }
+        }
+        data
+    }
+
+    fn verdict(factor: f64) -> (Verdict, bool, String) {
+        let (before, after) = (sample::data(), scaled(OURS, factor));
+        let found = compare(&before, &after, 0.05);
+        let row = found.rows.iter().find(|row| {
+            row.is_ours() && row.after.scenario == "gateway" && row.after.connections == 100
+        });
+        (row.unwrap().verdict, found.is_worse(), found.render())
+    }
+
+    #[test]
+    fn the_same_run_is_no_change() {
+        let (verdict, worse, text) = verdict(1.0);
+        assert_eq!((verdict, worse), (Verdict::Same, false));
+        assert!(text.ends_with("The change is not real: every interval holds 1.\n"), "{text}");
+        assert!(!text.contains("beware"), "{text}");
+    }
+
+    #[test]
+    fn a_change_within_the_bound_is_real_and_allowed() {
+        let (verdict, worse, text) = verdict(1.04);
+        assert_eq!((verdict, worse), (Verdict::Dearer, false), "{text}");
+        assert!(text.contains("The change is real: "), "{text}");
+    }
+
+    #[test]
+    fn a_change_beyond_the_bound_fails() {
+        let (found, worse, text) = verdict(1.10);
+        assert_eq!((found, worse), (Verdict::BeyondBound, true), "{text}");
+        let (found, worse, text) = verdict(0.90);
+        assert_eq!((found, worse), (Verdict::Cheaper, false), "{text}");
+    }
+
+    #[test]
+    fn a_control_that_moved_is_told_and_does_not_fail() {
+        let (before, after) = (sample::data(), scaled("nginx", 1.2));
+        let found = compare(&before, &after, 0.05);
+        assert!(!found.is_worse());
+        let told = found.beware.iter().any(|line| line.starts_with("nginx did not change, but"));
+        assert!(told, "{:?}", found.beware);
+    }
+
+    #[test]
+    fn few_rounds_and_nothing_in_common_are_no_verdict() {
+        let (before, mut after) = (sample::data(), scaled(OURS, 1.5));
+        for record in &mut after.records {
+            record.rounds.truncate(2);
+        }
+        let found = compare(&before, &after, 0.05);
+        assert!(!found.is_worse() && found.render().contains("fewer than 4 rounds"));
+        after.records.clear();
+        let found = compare(&before, &after, 0.05);
+        assert!(found.is_empty() && found.alone == before.records.len());
+        assert!(found.render().ends_with("Nothing of tidegate was measured in both files.\n"));
+    }
+
+    #[test]
+    fn new_errors_are_worse_at_any_speed() {
+        let (before, mut after) = (sample::data(), scaled(OURS, 0.5));
+        after.records.iter_mut().for_each(|record| record.errors = 1);
+        assert!(compare(&before, &after, 0.05).is_worse());
+    }
+
+    #[test]
+    fn other_conditions_are_told() {
+        let (before, mut after) = (sample::data(), sample::data());
+        after.machine.kernel = "7.0".to_owned();
+        after.peers[2].version = Some("1.30".to_owned());
+        after.records[0].disturbed = Some("steal".to_owned());
+        let found = compare(&before, &after, 0.05);
+        assert_eq!(found.beware.len(), 3, "{:?}", found.beware);
+    }
+}
