@@ -9,6 +9,8 @@ pub mod compare;
 pub mod data;
 mod figures;
 pub mod published;
+mod results;
 #[cfg(test)]
 mod sample;
 mod table;
+pub mod terminal;

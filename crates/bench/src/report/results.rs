@@ -1,0 +1,283 @@
+//! The figures of a run as tables and sentences, the same in the terminal, the page and the report.
+
+use super::bars::{self, BARS, IDLE_BYTES, Outcome};
+use super::data::{Data, FLOOR, OURS, Record};
+use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
+use super::table::Table;
+
+/// How many columns there is room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// About a hundred characters.
+    Terminal,
+    Page,
+}
+
+/// One row a server and number of connections; the columns that nobody fills are left out.
+pub(crate) fn of_scenario(data: &Data, scenario: &str, room: Room) -> Table {
+    let records: Vec<_> = data.of_scenario(scenario).collect();
+    let any = |filled: fn(&Record) -> bool| records.iter().any(|record| filled(record));
+    let columns = Columns {
+        all: room == Room::Page,
+        workers: any(|record| record.workers != 1),
+        offered: any(|record| record.offered_per_second.is_some()),
+        calls: any(|record| record.system_calls_per_request.is_some()),
+        idle: any(|record| record.rss_bytes_per_connection.is_some()),
+    };
+    let mut table = Table::new(&columns.titles());
+    for record in &records {
+        table.row(columns.cells(data, record));
+    }
+    table
+}
+
+struct Columns {
+    all: bool,
+    workers: bool,
+    offered: bool,
+    calls: bool,
+    idle: bool,
+}
+
+impl Columns {
+    fn titles(&self) -> Vec<&'static str> {
+        let mut titles = vec!["conn", "server"];
+        titles.extend(self.workers.then_some("workers"));
+        titles.extend(self.offered.then_some("offered/s"));
+        titles.extend(["µs CPU", "rounds", "× floor", "req/s", "p50 ms"]);
+        titles.extend(self.all.then_some("p90"));
+        titles.extend(["p99", "p99.9"]);
+        titles.extend(self.all.then_some(["max", "sent/s"]).into_iter().flatten());
+        titles.push("RSS");
+        titles.extend(self.idle.then_some("RSS/conn"));
+        titles.extend(self.calls.then_some("calls"));
+        titles.push("errors");
+        titles
+    }
+
+    fn cells(&self, data: &Data, record: &Record) -> Vec<String> {
+        let (low, high) = record.cpu_range();
+        let none = || "–".to_owned();
+        let mut cells = vec![record.connections.to_string(), record.server.clone()];
+        cells.extend(self.workers.then(|| record.workers.to_string()));
+        cells.extend(self.offered.then(|| record.offered_per_second.map_or_else(none, grouped)));
+        cells.extend([
+            us(record.cpu_us_per_request),
+            format!("{}–{}", us(low), us(high)),
+            times_floor(data, record).map_or_else(none, |times| format!("{times:.2}")),
+            grouped(record.requests_per_second),
+            ms(record.latency_ms.p50),
+        ]);
+        cells.extend(self.all.then(|| ms(record.latency_ms.p90)));
+        cells.extend([ms(record.latency_ms.p99), ms(record.latency_ms.p999)]);
+        if self.all {
+            cells.extend([ms(record.latency_ms.max), bytes(record.bytes_per_second)]);
+        }
+        cells.push(bytes(record.rss_bytes as f64));
+        cells.extend(self.idle.then(|| record.rss_bytes_per_connection.map_or_else(none, bytes)));
+        let calls = |calls: f64| format!("{calls:.2}");
+        cells.extend(self.calls.then(|| record.system_calls_per_request.map_or_else(none, calls)));
+        cells.push(record.errors.to_string());
+        cells
+    }
+}
+
+/// What a record costs over what the floor costs in the same place.
+pub(crate) fn times_floor(data: &Data, record: &Record) -> Option<f64> {
+    let mut key = record.key();
+    key.server = FLOOR;
+    let times = record.cpu_us_per_request / data.find(&key)?.cpu_us_per_request;
+    times.is_finite().then_some(times)
+}
+
+/// Our cost over that of each other server, at every number of connections.
+pub(crate) fn ratios(data: &Data) -> Table {
+    let mut table =
+        Table::new(&["scenario", "conn", "beside", "ours ÷ theirs", "95 % interval", "verdict"]);
+    for ours in data.records.iter().filter(|record| record.server == OURS) {
+        let mut key = ours.key();
+        for peer in data.peers.iter().filter(|peer| peer.name != OURS) {
+            key.server = &peer.name;
+            let Some(other) = data.find(&key) else { continue };
+            let Some(found) = bars::ratio(ours, other) else { continue };
+            let verdict = match found {
+                found if !found.is_real() => "no difference seen",
+                found if found.ratio < 1.0 => "ours is cheaper",
+                _ => "ours is dearer",
+            };
+            table.row([
+                ours.scenario.clone(),
+                ours.connections.to_string(),
+                peer.name.clone(),
+                ratio(found.ratio),
+                format!("{:.3}–{:.3}", found.low, found.high),
+                verdict.to_owned(),
+            ]);
+        }
+    }
+    table
+}
+
+/// Every bar that exists so far: met, or by how much not.
+pub(crate) fn of_bars(data: &Data) -> Table {
+    let titles = ["scenario", "reference", "bar", "ours ÷ theirs", "95 % interval", "verdict"];
+    let mut table = Table::new(&[&titles[..], &["moonshot"]].concat());
+    for bar in BARS {
+        let (value, interval, verdict, moonshot) = match bars::judge(data, bar) {
+            None => ("–".to_owned(), "–".to_owned(), "not measured".to_owned(), "–"),
+            Some((found, outcome)) => (
+                ratio(found.ratio),
+                format!("{:.3}–{:.3}", found.low, found.high),
+                verdict(outcome, found.ratio, bar.at_most),
+                if found.high <= bar.moonshot { "met" } else { "not met" },
+            ),
+        };
+        table.row([
+            bar.scenario.to_owned(),
+            bar.reference.to_owned(),
+            format!("≤ {:.2}", bar.at_most),
+            value,
+            interval,
+            verdict,
+            format!("≤ {:.2}: {moonshot}", bar.moonshot),
+        ]);
+    }
+    idle_bar(data, &mut table);
+    table
+}
+
+fn idle_bar(data: &Data, table: &mut Table) {
+    let ours = data.records.iter().filter(|record| record.server == OURS);
+    let Some(cost) = ours.filter_map(|record| record.rss_bytes_per_connection).next_back() else {
+        return;
+    };
+    let (bar, moonshot) = IDLE_BYTES;
+    let outcome = if cost <= bar { Outcome::Met } else { Outcome::Missed };
+    table.row([
+        "connections".to_owned(),
+        "memory of an idle one".to_owned(),
+        format!("≤ {}", bytes(bar)),
+        bytes(cost),
+        "–".to_owned(),
+        verdict(outcome, cost, bar),
+        format!("≤ {}: {}", bytes(moonshot), if cost <= moonshot { "met" } else { "not met" }),
+    ]);
+}
+
+fn verdict(outcome: Outcome, value: f64, at_most: f64) -> String {
+    match outcome {
+        Outcome::Met => "met".to_owned(),
+        Outcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
+        Outcome::Undecided => "undecided: the interval holds the bar".to_owned(),
+    }
+}
+
+/// What a reader has to know before trusting the figures.
+pub(crate) fn notes(data: &Data) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !data.complete {
+        notes.push("The run was stopped early: this is what was measured until then.".to_owned());
+    }
+    for record in data.records.iter().filter(|record| record.errors > 0) {
+        let mut kinds: Vec<_> = record.errors_by_kind.iter().collect();
+        kinds.sort_by_key(|(_, number)| std::cmp::Reverse(**number));
+        let kinds: Vec<_> = kinds.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+        let kinds =
+            if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+        notes.push(format!(
+            "{} had {}{kinds} in {} at {} connections: its figures say nothing.",
+            record.server,
+            count(record.errors, "error"),
+            record.scenario,
+            record.connections,
+        ));
+    }
+    notes.extend(disturbed(data));
+    for peer in &data.peers {
+        if let Some(missing) = &peer.missing {
+            notes.push(format!("{}: {missing}", peer.name));
+        }
+    }
+    notes
+}
+
+/// One sentence a cause, with the number of measurements it spoiled.
+fn disturbed(data: &Data) -> Vec<String> {
+    let mut causes: Vec<(&str, u64)> = Vec::new();
+    for cause in data.records.iter().filter_map(|record| record.disturbed.as_deref()) {
+        match causes.iter_mut().find(|(known, _)| *known == cause) {
+            Some((_, number)) => *number += 1,
+            None => causes.push((cause, 1)),
+        }
+    }
+    let sentence =
+        |(cause, number)| format!("{} disturbed: {cause}.", count(number, "measurement"));
+    causes.into_iter().map(sentence).collect()
+}
+
+/// The machine in one line.
+pub(crate) fn machine(data: &Data) -> String {
+    let machine = &data.machine;
+    let mut parts = vec![
+        format!("{} × {}", machine.cores, machine.cpu),
+        bytes(machine.memory_bytes as f64),
+        format!("kernel {}", machine.kernel),
+    ];
+    let named =
+        |what: &str, value: &Option<String>| value.as_ref().map(|value| format!("{what} {value}"));
+    parts.extend(named("governor", &machine.governor));
+    parts.extend(named("clock", &machine.clocksource));
+    parts.extend(machine.virtualization.clone());
+    parts.extend(machine.steal_share.map(|share| format!("steal {}", percent(share))));
+    parts.extend(machine.load.map(|load| format!("load {load:.2}")));
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::{Room, machine, notes, of_bars, of_scenario};
+
+    #[test]
+    fn columns_that_nobody_fills_are_left_out() {
+        let data = sample::data();
+        let [hello, gateway] =
+            ["hello", "gateway"].map(|scenario| of_scenario(&data, scenario, Room::Page));
+        let head = |text: String| text.lines().next().unwrap_or_default().to_owned();
+        assert!(head(hello.text()).contains("workers") && head(hello.text()).contains("calls"));
+        assert!(!head(gateway.text()).contains("workers"));
+        assert!(!head(gateway.text()).contains("calls"));
+    }
+
+    #[test]
+    fn a_missed_bar_says_by_how_much() {
+        let text = of_bars(&sample::data()).text().replace('\u{a0}', " ");
+        let line = |of: &str| text.lines().find(|line| line.starts_with(of)).unwrap().to_owned();
+        assert!(line("hello     floor").contains("  met  "), "{text}");
+        assert!(line("gateway   haproxy").contains("missed by 7.8 %"), "{text}");
+    }
+
+    #[test]
+    fn what_spoils_a_run_is_said() {
+        let mut data = sample::data();
+        data.complete = false;
+        data.records[0].errors = 3;
+        data.records[0].errors_by_kind.insert("timeout".to_owned(), 3);
+        data.records[1].disturbed = Some("steal of 4 %".to_owned());
+        data.records[2].disturbed = Some("steal of 4 %".to_owned());
+        let text = notes(&data).join("\n").replace('\u{a0}', " ");
+        for part in ["stopped early", "3 errors (3 timeout)", "2 measurements disturbed: steal"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.contains("varnishd: not installed: apt-get install varnish"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_is_one_line() {
+        assert_eq!(
+            machine(&sample::data()).replace('\u{a0}', " "),
+            "2 × AMD EPYC 9004 <test>, 8.0 GiB, kernel 6.18.0, clock tsc, kvm, steal 0.4 %, \
+             load 0.35"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! The final tables of a run, for the terminal.
+
+use std::fmt::Write as _;
+
+use super::data::Data;
+use super::figures::span;
+use super::results::{self, Room};
+
+/// Everything a run found, as text.
+pub fn render(data: &Data) -> String {
+    let mut out = format!("{}\n", results::machine(data));
+    for scenario in &data.scenarios {
+        let table = results::of_scenario(data, &scenario.name, Room::Terminal);
+        if !table.is_empty() {
+            let _ = write!(out, "\n{}: {}\n{}", scenario.name, scenario.about, table.text());
+        }
+    }
+    let ratios = results::ratios(data);
+    if !ratios.is_empty() {
+        let _ = write!(out, "\nCPU of tidegate ÷ CPU of the other\n{}", ratios.text());
+    }
+    let notes = results::notes(data);
+    if !notes.is_empty() {
+        let _ = write!(out, "\n{}\n", notes.join("\n"));
+    }
+    let (took, said) = (span(data.elapsed_seconds), span(data.planned_seconds));
+    let _ = writeln!(out, "\nTook {took} of {said}.");
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::render;
+
+    #[test]
+    fn a_run_in_the_terminal() {
+        let text = render(&sample::data()).replace('\u{a0}', " ");
+        let at = text.find("conn  server    µs CPU").expect("the table of gateway");
+        let shown: Vec<_> = text[at..].lines().collect();
+        let golden = [
+            "conn  server    µs CPU     rounds  × floor   req/s  p50 ms    p99  p99.9      RSS  errors",
+            "   1  floor       26.9  26.8–27.0     1.00  22 321   0.045  0.085  0.134  9.0 MiB       0",
+        ];
+        assert_eq!(shown[..2], golden, "\n{text}");
+        assert!(text.ends_with("\nTook 3 min 16 s of 3 min 20 s.\n"), "{text}");
+    }
+}
