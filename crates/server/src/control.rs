@@ -128,6 +128,11 @@ impl Control {
         self.listeners.borrow().bound(&self.plan.borrow())
     }
 
+    /// Takes away the files of Unix sockets: from now on nobody shall find them.
+    pub(crate) fn remove_socket_files(&self) {
+        self.listeners.borrow_mut().remove_files();
+    }
+
     pub(crate) fn reopen_logs(&self) {
         self.logs.borrow().reopen();
     }

@@ -2,10 +2,13 @@
 //!
 //! A socket is known by its address and not by its listener's name, so that a listener that is
 //! renamed keeps its socket. Sockets that a new Plan does not name are closed by the workers that
-//! hold them; those that it keeps are never touched.
+//! hold them; those that it keeps are never touched. The file of a Unix socket goes when the socket
+//! does, unless somebody else has put another one in its place.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use config::{ListenerPlan, Plan};
@@ -18,6 +21,31 @@ use crate::seats::Seats;
 struct Open {
     local: Bind,
     seats: Arc<Seats>,
+    file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket that we made; removed with this.
+struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(local: &Bind) -> Option<SocketFile> {
+        let Bind::Unix(path) = local else { return None };
+        let made = std::fs::symlink_metadata(path).ok()?;
+        Some(SocketFile { path: path.clone(), identity: (made.dev(), made.ino()) })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let found = std::fs::symlink_metadata(&self.path);
+        if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
+            // What cannot be removed is found stale by the next server.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// All of them, by [`key`].
@@ -38,7 +66,7 @@ pub(crate) fn key(listener: &ListenerPlan) -> String {
 
 /// Sockets that a Plan needs and that were not open: bound, but in nobody's hands yet.
 pub(crate) struct Fresh {
-    bound: BTreeMap<String, Listening>,
+    bound: BTreeMap<String, (Listening, Option<SocketFile>)>,
 }
 
 impl Listeners {
@@ -61,14 +89,22 @@ impl Listeners {
         Some(inherited.remove(place))
     }
 
-    fn open_socket(&self, listener: &ListenerPlan, workers: usize) -> Result<Listening, String> {
-        match self.claim(listener) {
-            Some(inherited) => inherited.listen(workers).map_err(|error| {
+    fn open_socket(
+        &self,
+        listener: &ListenerPlan,
+        workers: usize,
+    ) -> Result<(Listening, Option<SocketFile>), String> {
+        if let Some(inherited) = self.claim(listener) {
+            // Its file is that of whoever made it.
+            let listening = inherited.listen(workers).map_err(|error| {
                 format!("listener {}: its inherited socket: {error}", listener.name)
-            }),
-            None => Listening::bind(&listener.bind, workers, &listener.options)
-                .map_err(|error| format!("listener {}: {error}", listener.name)),
+            })?;
+            return Ok((listening, None));
         }
+        let listening = Listening::bind(&listener.bind, workers, &listener.options)
+            .map_err(|error| format!("listener {}: {error}", listener.name))?;
+        let file = SocketFile::of(listening.local());
+        Ok((listening, file))
     }
 
     /// Binds what the Plan names and is not open. On failure everything stays as it was.
@@ -94,9 +130,9 @@ impl Listeners {
     ) -> Vec<BTreeMap<String, BoundSocket>> {
         let mut shares: Vec<BTreeMap<String, BoundSocket>> =
             (0..workers).map(|_| BTreeMap::new()).collect();
-        for (key, listening) in fresh.bound {
-            let seats = Seats::new(0);
-            self.open.insert(key.clone(), Open { local: listening.local().clone(), seats });
+        for (key, (listening, file)) in fresh.bound {
+            let (local, seats) = (listening.local().clone(), Seats::new(0));
+            self.open.insert(key.clone(), Open { local, seats, file });
             for (share, socket) in shares.iter_mut().zip(listening.into_sockets()) {
                 share.insert(key.clone(), socket);
             }
@@ -109,6 +145,12 @@ impl Listeners {
             }
         }
         shares
+    }
+
+    pub(crate) fn remove_files(&mut self) {
+        for open in self.open.values_mut() {
+            open.file = None;
+        }
     }
 
     pub(crate) fn seats(&self) -> BTreeMap<String, Arc<Seats>> {

@@ -2,17 +2,21 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use admin::ServerState;
+use admin::{Refusal, ServerState};
 use config::{LevelWord, LogFormatWord, Plan, Source};
 use telemetry::event;
 use telemetry::log::{self, Format, Level};
 
 use crate::control::{Control, load};
-use crate::options::{Failure, Options};
+use crate::options::{Bound, Failure, Options};
 use crate::reception::Reception;
 use crate::signals::{Asked, Signals};
 use crate::watch::Watch;
+
+/// How long a reload waits for a change that is under way over the admin API.
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until it is told to stop and every connection has ended, or the time to drain is over.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
@@ -59,7 +63,7 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
     let mut watch = Watch::new().map_err(start)?;
     watch.set(&control.watched.borrow());
     for one in &bound {
-        event!(Level::Info, "listening", name = one.name, address = one.address);
+        say_listening(one);
     }
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
@@ -81,17 +85,14 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
             () = control.reload_asked.notified() => true,
             () = control.plan_changed.notified() => {
                 // Somebody put another Plan into use over the admin API.
-                let plan = control.plan();
-                follow(&reception, &plan, &options, &mut watch, control);
+                follow(&reception, &options, &mut watch, control, &mut bound);
                 continue;
             }
             () = control.drain_asked.notified() => break,
         };
         if reload {
-            // What came of it is logged and shown by the admin API.
-            let _ = control.reload_now().await;
-            let plan = control.plan();
-            follow(&reception, &plan, &options, &mut watch, control);
+            reload_now(control).await;
+            follow(&reception, &options, &mut watch, control, &mut bound);
         }
     }
     drain(control, &mut signals).await;
@@ -99,18 +100,40 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
     Ok(())
 }
 
-/// Lets what is not a worker follow a new Plan.
+/// What comes of it is logged and shown by the admin API. A change that is under way may have read
+/// the source before it became what it is now: then this one comes after it.
+async fn reload_now(control: &Control) {
+    while let Err(Refusal::Busy) = control.reload_now().await {
+        net::timer::sleep(BUSY_PAUSE).await;
+    }
+}
+
+fn say_listening(bound: &Bound) {
+    event!(Level::Info, "listening", name = bound.name, address = bound.address);
+}
+
+/// Lets what is not a worker follow the Plan in use; says where the server listens now and did not.
 fn follow(
     reception: &Reception,
-    plan: &Plan,
     options: &Options,
     watch: &mut Watch,
     control: &Control,
+    before: &mut Vec<Bound>,
 ) {
-    speak(plan, options);
-    if let Err(error) = reception.follow(plan) {
-        event!(Level::Error, "the admin API stays where it was", error = error);
+    let plan = control.plan();
+    speak(&plan, options);
+    let mut bound = control.bound();
+    match reception.follow(&plan) {
+        Ok(admin) => bound.extend(admin),
+        Err(error) => {
+            event!(Level::Error, "the admin API stays where it was", error = error);
+            bound.extend(before.iter().filter(|one| one.name == "admin").cloned());
+        }
     }
+    for one in bound.iter().filter(|one| !before.contains(one)) {
+        say_listening(one);
+    }
+    *before = bound;
     watch.set(&control.watched.borrow());
 }
 
@@ -128,6 +151,7 @@ async fn drain(control: &Rc<Control>, signals: &mut Signals) {
     let finished = async {
         // Still accepting: load balancers need a moment to notice that /readyz has changed.
         net::timer::sleep(timeouts.drain_delay.get()).await;
+        control.remove_socket_files();
         net::timer::within(timeouts.drain.get(), control.fleet.drain()).await.is_some()
     };
     tokio::pin!(finished);

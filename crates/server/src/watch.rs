@@ -27,6 +27,8 @@ pub(crate) struct Watch {
     events: mpsc::UnboundedReceiver<Happened>,
     folders: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
     names: Vec<(PathBuf, Option<OsString>)>,
+    /// Something has changed that nobody has been told of yet.
+    pending: bool,
 }
 
 impl Watch {
@@ -37,7 +39,8 @@ impl Watch {
         std::thread::Builder::new()
             .name("file-watch".to_owned())
             .spawn(move || hand_over(inotify, &sender))?;
-        Ok(Watch { watches, events, folders: BTreeMap::new(), names: Vec::new() })
+        let (folders, names) = (BTreeMap::new(), Vec::new());
+        Ok(Watch { watches, events, folders, names, pending: false })
     }
 
     /// Watches exactly these from now on: files by name, folders for whatever happens in them.
@@ -73,18 +76,19 @@ impl Watch {
         }
     }
 
-    /// Returns after one of the files has changed and then been left alone for a moment.
+    /// Returns after one of the files has changed and then been left alone for a moment. Dropping
+    /// this future forgets no change.
     pub(crate) async fn changed(&mut self) {
-        loop {
+        while !self.pending {
             match self.events.recv().await {
                 // Without its thread nothing can be watched any more; SIGHUP still reloads.
                 None => std::future::pending().await,
-                Some(happened) if self.concerns(&happened) => break,
-                Some(_) => {}
+                Some(happened) => self.pending = self.concerns(&happened),
             }
         }
         net::timer::sleep(SETTLE).await;
         while self.events.try_recv().is_ok() {}
+        self.pending = false;
     }
 
     fn concerns(&self, (id, name): &Happened) -> bool {
@@ -132,6 +136,10 @@ mod tests {
             assert!(quiet.is_none());
             std::fs::write(folder.path().join("new"), "two").unwrap();
             std::fs::rename(folder.path().join("new"), &path).unwrap();
+            // Given up while it lets the change settle: the next one that asks hears of it.
+            while !watch.pending {
+                assert!(net::timer::within(SETTLE / 4, watch.changed()).await.is_none());
+            }
             watch.changed().await;
         });
     }
