@@ -2,6 +2,7 @@
 
 mod chunked_request;
 mod date;
+mod drain;
 mod expect_continue;
 mod forwarded;
 mod head_method;
@@ -9,11 +10,16 @@ mod hop_by_hop;
 mod http10;
 mod keep_alive;
 mod limits;
+mod load;
 mod no_body_statuses;
 mod pipelining;
+mod reload;
 mod respond;
 mod setup;
+mod slow_client;
 mod smuggling;
 mod targets;
+mod timeouts;
 mod tunnel;
 mod upstream;
+mod vanishing_client;
