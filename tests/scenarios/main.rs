@@ -1,7 +1,9 @@
 //! Scenarios over real sockets: client bytes, upstream bytes, what must be seen. One page each.
 
+mod addresses;
 mod chunked_request;
 mod date;
+mod descriptors;
 mod drain;
 mod expect_continue;
 mod forwarded;
@@ -11,6 +13,7 @@ mod http10;
 mod keep_alive;
 mod limits;
 mod load;
+mod many_idle;
 mod no_body_statuses;
 mod pipelining;
 mod reload;
