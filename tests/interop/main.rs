@@ -1,0 +1,10 @@
+//! Interoperation with programs that others wrote: clients in front of us, servers behind us. A
+//! test whose program is not installed says so and passes.
+
+mod ab;
+mod curl;
+mod nginx;
+mod python_server;
+mod tools;
+mod websocket;
+mod wrk;

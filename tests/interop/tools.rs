@@ -1,0 +1,64 @@
+//! Foreign programs: found, started, and read. And the gateway they are pointed at.
+
+use scenarios::{Exit, Process, Tidegate, command_exists};
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// Whether `name` is installed; says so if not.
+pub(crate) fn has(name: &str) -> bool {
+    let has = command_exists(name);
+    if !has {
+        skip(&format!("{name} is not installed"));
+    }
+    has
+}
+
+/// Says why something is not tested, past the harness, which hides the words of a test that passes.
+pub(crate) fn skip(why: &str) {
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// A command, also one from the folders of the administrator, run in `folder`.
+pub(crate) fn command(name: &str, folder: &Path) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(name);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).current_dir(folder);
+    command
+}
+
+/// Runs `name` to its end, which has to be a good one.
+pub(crate) fn run(name: &str, folder: &Path, arguments: &[&str]) -> Exit {
+    let exit = Process::run(command(name, folder).args(arguments));
+    assert_eq!(exit.code, Some(0), "{name} {arguments:?}: {exit:?}");
+    exit
+}
+
+/// A gateway with a listener `web` and all of `more`.
+pub(crate) fn gateway(more: &str) -> Tidegate {
+    Tidegate::start(&format!(
+        "listeners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n\
+         admin: {{ bind: \"127.0.0.1:0\" }}\n{more}"
+    ))
+}
+
+/// Everything to the upstream `u` at `server`.
+pub(crate) fn proxy(server: &str) -> Tidegate {
+    gateway(&format!(
+        "upstreams: {{ u: {{ servers: [\"{server}\"] }} }}\n\
+         routes: [{{ name: all, match: {{ path: \"/{{*rest}}\" }}, handler: {{ upstream: u }} }}]\n"
+    ))
+}
+
+/// A text that compresses, and of which no part is like another.
+pub(crate) fn long_text(lines: usize) -> String {
+    (0..lines).map(|line| format!("{line}: a line like many others, and yet its own\n")).collect()
+}
+
+/// After a load: at least so many good answers, and not a failure. What a client leaves unanswered
+/// when its time is over is none.
+pub(crate) fn assert_served(server: &Tidegate, least: f64) {
+    let class = |class| [("class", class)];
+    server.wait_for_metric("tidegate_responses_total", &class("2xx"), least);
+    assert_eq!(server.metrics().sum("tidegate_responses_total", &class("5xx")), 0.0);
+}
