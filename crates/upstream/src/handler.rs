@@ -21,7 +21,7 @@ use crate::balance::Choice;
 use crate::local::LocalCluster;
 use crate::replay::Replay;
 use crate::upstreams::Upstreams;
-use crate::view::{CLASS_ERROR, Peer, View, connect_within};
+use crate::view::{CLASS_ERROR, Peer, View, connect_within, host_of};
 
 /// `handler: { upstream: NAME }`.
 pub static KIND: HandlerKind = HandlerKind { name: "upstream", schema, read };
@@ -132,7 +132,8 @@ async fn attempt(
     request: &Request,
     body: &mut Replay,
 ) -> Result<Response, Fault> {
-    let call = Call { options: &view.options, host: &peer.host, server: &peer.name };
+    let server = host_of(&peer.member);
+    let call = Call { options: &view.options, host: &peer.host, server };
     let mut kept = peer.stats.pool.take();
     loop {
         let lease = match kept.take() {
