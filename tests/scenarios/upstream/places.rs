@@ -4,7 +4,7 @@ use super::{OK, Refusing, ask, assert_fault, gateway, settle};
 use scenarios::{Tidegate, Upstream};
 
 /// A gateway to itself over a Unix socket.
-fn over_unix(folder: &tempfile::TempDir) -> Tidegate {
+fn over_unix(folder: &tempfile::TempDir, host: &str) -> Tidegate {
     let socket = folder.path().join("inner.sock");
     Tidegate::start(&format!(
         r#"
@@ -14,7 +14,7 @@ listeners:
   inner: {{ bind: "unix:{socket}" }}
 admin: {{ bind: "127.0.0.1:0", socket: admin.sock }}
 upstreams:
-  u: {{ servers: ["unix:{socket}"], host: server }}
+  u: {{ servers: ["unix:{socket}"], host: {host} }}
 routes:
   - name: inner
     match: {{ listener: inner, path: "/{{*rest}}" }}
@@ -33,7 +33,7 @@ routes:
 #[test]
 fn a_unix_socket_is_a_place_like_any_other() {
     let folder = tempfile::TempDir::new().expect("a temporary folder");
-    let server = over_unix(&folder);
+    let server = over_unix(&folder, "server");
     server.address_text("inner");
     let mut client = server.connect("web");
     for _ in 0..3 {
@@ -47,6 +47,15 @@ fn a_unix_socket_is_a_place_like_any_other() {
     drop(client);
     server.signal("TERM");
     assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
+fn an_old_client_that_names_no_host_gets_one_that_is_valid() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let server = over_unix(&folder, "preserve");
+    server.address_text("inner");
+    let answer = server.exchange("web", "GET /a HTTP/1.0\r\n\r\n");
+    assert_eq!(answer.header("x-seen"), Some("/a for localhost"));
 }
 
 #[test]
