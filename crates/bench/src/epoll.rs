@@ -8,6 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// How many descriptors one `wait` can report.
 const BATCH: usize = 512;
@@ -50,6 +51,15 @@ impl Epoll {
 
     /// Sleeps until something happens and returns how many events there are to fetch.
     pub fn wait(&mut self) -> io::Result<usize> {
+        self.wait_for(None)
+    }
+
+    /// The same, but no longer than `longest`, rounded up to a millisecond: 0 when time is up.
+    pub fn wait_for(&mut self, longest: Option<Duration>) -> io::Result<usize> {
+        let timeout_ms = match longest {
+            None => -1,
+            Some(time) => time.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i32,
+        };
         loop {
             // SAFETY: the kernel writes at most BATCH events, and the vector holds BATCH.
             let count = unsafe {
@@ -57,7 +67,7 @@ impl Epoll {
                     self.set.as_raw_fd(),
                     self.events.as_mut_ptr(),
                     BATCH as libc::c_int,
-                    -1,
+                    timeout_ms,
                 )
             };
             if count >= 0 {

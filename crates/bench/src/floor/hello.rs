@@ -1,0 +1,125 @@
+//! The floor under `hello`: an epoll loop that reads once and writes a canned answer.
+//!
+//! Promises one answer for each blank line that ends a request head, pipelined ones included,
+//! with the bytes our own `respond` would send for the same route.
+//! Never parses, checks or times anything, and drops a client that sends more than it reads:
+//! it is a yardstick, not a server.
+
+use crate::epoll::{Epoll, Event};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+/// As long as what `respond` sends for `{ headers: { content-type: text/plain }, body: "pong" }`.
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
+date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 4\r\n\r\npong";
+
+/// The most requests of one read that are answered in one write.
+const PIPELINE_MAX: usize = 64;
+
+const READ_BYTES: usize = 16 * 1024;
+
+struct Client {
+    stream: TcpStream,
+    /// How many bytes of CR LF CR LF the last read ended with.
+    matched: usize,
+}
+
+/// Serves until the process ends.
+pub(super) fn serve(listener: &TcpListener) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let answers = ANSWER.repeat(PIPELINE_MAX);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut clients: Vec<Option<Client>> = Vec::new();
+    let mut epoll = Epoll::new()?;
+    epoll.add(listener)?;
+    loop {
+        for index in 0..epoll.wait()? {
+            let event = epoll.event(index);
+            if event.fd == listener.as_raw_fd() {
+                accept(listener, &epoll, &mut clients)?;
+            } else if let Some(slot) = clients.get_mut(event.fd as usize)
+                && let Some(client) = slot
+                && answer(client, event, &mut buffer, &answers).is_err()
+            {
+                *slot = None;
+            }
+        }
+    }
+}
+
+fn accept(
+    listener: &TcpListener,
+    epoll: &Epoll,
+    clients: &mut Vec<Option<Client>>,
+) -> io::Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        epoll.add(&stream)?;
+        let slot = stream.as_raw_fd() as usize;
+        if clients.len() <= slot {
+            clients.resize_with(slot + 1, || None);
+        }
+        clients[slot] = Some(Client { stream, matched: 0 });
+    }
+}
+
+/// Answers what can be read now; an error means that the client is to be dropped.
+fn answer(client: &mut Client, event: Event, buffer: &mut [u8], answers: &[u8]) -> io::Result<()> {
+    loop {
+        let count = match client.stream.read(buffer) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut heads = count_heads(&buffer[..count], &mut client.matched);
+        while heads > 0 {
+            let batch = heads.min(PIPELINE_MAX);
+            client.stream.write_all(&answers[..batch * ANSWER.len()])?;
+            heads -= batch;
+        }
+        if count < buffer.len() && !event.ended {
+            return Ok(());
+        }
+    }
+}
+
+/// Counts the CR LF CR LF that end in `bytes`; `matched` carries one that is split over reads.
+pub(super) fn count_heads(bytes: &[u8], matched: &mut usize) -> usize {
+    let mut heads = 0;
+    for &byte in bytes {
+        *matched = match (byte, *matched) {
+            (b'\r', 2) => 3,
+            (b'\r', _) => 1,
+            (b'\n', 1) => 2,
+            (b'\n', 3) => {
+                heads += 1;
+                0
+            }
+            _ => 0,
+        };
+    }
+    heads
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count_heads;
+
+    #[test]
+    fn heads_are_counted_wherever_they_are_split() {
+        let bytes = b"GET / HTTP/1.1\r\nhost: a\r\n\r\nGET / HTTP/1.1\r\n\r\r\n\r\nGET";
+        for cut in 0..=bytes.len() {
+            let mut matched = 0;
+            let first = count_heads(&bytes[..cut], &mut matched);
+            assert_eq!(first + count_heads(&bytes[cut..], &mut matched), 2, "cut at {cut}");
+        }
+    }
+}

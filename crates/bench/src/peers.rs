@@ -1,0 +1,241 @@
+//! The servers that are compared: one file for each, with the exact configuration it is run with.
+//!
+//! Owns what a peer is: how its program is found, what it can be asked to serve, and the files,
+//! arguments and environment that make it serve that, each setting beside the page that says so.
+//! Promises one worker on every side unless more are asked for, keep-alive without end, and no
+//! access log. A program that is missing is one line, not an error.
+//! Never measures.
+
+mod caddy;
+mod envoy;
+mod floor;
+mod found;
+mod granian;
+mod gunicorn;
+mod haproxy;
+mod nginx;
+mod process;
+mod running;
+mod sources;
+mod tidegate;
+mod uvicorn;
+mod varnish;
+
+pub use found::{Finder, Found};
+pub use running::{Place, Running};
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What `hello` and `gateway` ask for.
+pub const HELLO_PATH: &str = "/ping";
+pub const HELLO_BODY: &str = "pong";
+pub const DOCUMENT_PATH: &str = "/document";
+
+/// More requests and seconds than any run has: what "without end" is in a configuration.
+const MANY: u32 = 1_000_000_000;
+/// Connections that a server must be able to hold at a time.
+const CONNECTIONS_MAX: u32 = 32_768;
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// One server that can be compared.
+#[derive(Debug)]
+pub struct Peer {
+    pub name: &'static str,
+    program: Program,
+    /// How long it usually takes until it answers, for the time that is told beforehand.
+    pub start_seconds: f64,
+    /// What makes it serve what is asked; `None` when it cannot.
+    setup: fn(&Site) -> Option<Setup>,
+}
+
+/// Where the program of a peer comes from.
+#[derive(Debug)]
+enum Program {
+    /// The program under test.
+    Subject,
+    /// Our own floors, see [`crate::floor`].
+    Floor,
+    /// The first of these names that is on PATH.
+    Installed { names: &'static [&'static str], version: &'static str, how: &'static str },
+    /// Built from a source in crates/bench/peers/.
+    Built(&'static sources::Source),
+}
+
+/// What a server is asked to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Answers [`HELLO_PATH`] with [`HELLO_BODY`] as text/plain.
+    Hello,
+    /// Passes everything on to one backend, keeping connections to it or closing each.
+    Gateway { backend: SocketAddr, keep: bool },
+    /// Serves the files of a folder.
+    Files { root: PathBuf },
+}
+
+impl Role {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Hello => "hello",
+            Self::Gateway { keep: true, .. } => "gateway, kept-alive",
+            Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
+            Self::Files { .. } => "files",
+        }
+    }
+}
+
+/// What a configuration is made for.
+#[derive(Clone, Debug)]
+pub struct Site {
+    pub role: Role,
+    pub address: SocketAddr,
+    /// The server's own folder: its files are there, and it runs there.
+    pub folder: PathBuf,
+    pub workers: u32,
+    /// Grows with every reload, so that there is something new to load.
+    pub revision: u32,
+    /// It must be possible to reload.
+    pub reloads: bool,
+}
+
+/// What makes a server serve.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Setup {
+    /// Names in the folder, and texts; the first is the configuration.
+    files: Vec<(&'static str, String)>,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    reload: Option<Reload>,
+    /// Arguments and environment that are settings, and the pages that say so.
+    notes: Vec<(&'static str, &'static str)>,
+}
+
+/// How a server is told that its files changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reload {
+    Signal(i32),
+    /// Its own program with these arguments.
+    Run(Vec<String>),
+}
+
+impl Setup {
+    fn new(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&word| word.to_owned()).collect();
+        Self { arguments, ..Self::default() }
+    }
+
+    fn file(mut self, name: &'static str, text: String) -> Self {
+        self.files.push((name, text));
+        self
+    }
+
+    fn environment(mut self, name: &str, value: impl ToString) -> Self {
+        self.environment.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The page for a setting that stands in no file.
+    fn note(mut self, setting: &'static str, page: &'static str) -> Self {
+        self.notes.push((setting, page));
+        self
+    }
+
+    fn reload(mut self, reload: Reload) -> Self {
+        self.reload = Some(reload);
+        self
+    }
+}
+
+/// Every peer there is, ours and the floor first.
+pub const ALL: &[&Peer] = &[
+    &tidegate::PEER,
+    &floor::PEER,
+    &nginx::PEER,
+    &haproxy::PEER,
+    &caddy::PEER,
+    &envoy::PEER,
+    &varnish::PEER,
+    &granian::PEER,
+    &uvicorn::PEER,
+    &gunicorn::PEER,
+    &sources::GO_NET,
+    &sources::LIBUV,
+    &sources::MIO,
+];
+
+/// The peer of that name.
+pub fn named(name: &str) -> Option<&'static Peer> {
+    ALL.iter().copied().find(|peer| peer.name == name)
+}
+
+impl Peer {
+    /// Whether it can be asked to be this.
+    pub fn can(&self, site: &Site) -> bool {
+        (self.setup)(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
+    }
+
+    /// Whether it is one of the small servers whose source is ours.
+    pub fn is_built(&self) -> bool {
+        matches!(self.program, Program::Built(_))
+    }
+
+    /// Every configuration it is run with, as `--print-config` shows them.
+    pub fn configurations(&self) -> String {
+        let folder = PathBuf::from("FOLDER");
+        let backend = SocketAddr::from(([127, 0, 0, 1], 9000));
+        let roles = [
+            Role::Hello,
+            Role::Gateway { backend, keep: true },
+            Role::Gateway { backend, keep: false },
+            Role::Files { root: folder.join("files") },
+        ];
+        let mut text = String::new();
+        for role in roles {
+            let address = SocketAddr::from(([127, 0, 0, 1], 8080));
+            let folder = folder.clone();
+            let site = Site { role, address, folder, workers: 1, revision: 0, reloads: false };
+            if let Some(setup) = (self.setup)(&site) {
+                let line = setup.line(&[self.name.to_owned()]).typed();
+                text +=
+                    &format!("### {}: {}\n{line}\n\n{}", self.name, site.role.name(), setup.text());
+                text += "\n";
+            }
+        }
+        text
+    }
+}
+
+impl Setup {
+    /// The command line, `program` being the program and what always goes before the rest.
+    fn line(&self, program: &[String]) -> process::Line {
+        let words = program.iter().chain(&self.arguments).cloned().collect();
+        process::Line { words, environment: self.environment.clone() }
+    }
+
+    /// The pages of the command line's settings, and the files, one after the other.
+    fn text(&self) -> String {
+        let notes = self.notes.iter().map(|(setting, page)| format!("# {setting}: {page}\n"));
+        let files = self.files.iter();
+        let files = files.map(|(name, text)| format!("# file {name}\n{}\n", text.trim()));
+        notes.chain(files).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALL;
+
+    #[test]
+    fn names_are_told_apart_and_every_setting_has_its_page() {
+        let mut names: Vec<&str> = ALL.iter().map(|peer| peer.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        for peer in ALL.iter().filter(|peer| !matches!(peer.name, "floor") && !peer.is_built()) {
+            let text = peer.configurations();
+            assert!(text.contains("### "), "{} can be nothing", peer.name);
+            assert!(text.contains("https://") || text.contains("docs/"), "{}: {text}", peer.name);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Caddy: one processor for its Go runtime, pool of connections to the upstream made large enough.
+
+use super::{HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "caddy",
+    program: Program::Installed {
+        names: &["caddy"],
+        version: "version",
+        how: "apt-get install caddy",
+    },
+    start_seconds: 0.5,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    let Site { address, revision, .. } = site;
+    let folder = site.folder.display();
+    let handler = match &site.role {
+        Role::Hello => format!(
+            "  # https://caddyserver.com/docs/caddyfile/directives/respond\n  \
+             header {HELLO_PATH} Content-Type text/plain\n  \
+             respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
+        ),
+        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Files { root } => format!(
+            "  # https://caddyserver.com/docs/caddyfile/directives/file_server\n  \
+             root * {}\n  file_server\n",
+            root.display()
+        ),
+    };
+    let text = format!(
+        "\
+{{
+  # https://caddyserver.com/docs/caddyfile/options
+  admin unix/{folder}/admin.sock
+  auto_https off
+  log {{
+    level ERROR
+  }}
+  servers {{
+    timeouts {{
+      idle 1h
+    }}
+  }}
+}}
+http://:{} {{
+  # https://caddyserver.com/docs/caddyfile/directives/bind; no `log` here, so no access log
+  bind {}
+  respond /revision-{revision} 204
+{handler}}}
+",
+        address.port(),
+        address.ip(),
+    );
+    let setup = Setup::new(&["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
+        .file("Caddyfile", text)
+        .environment("GOMAXPROCS", site.workers)
+        .environment("XDG_CONFIG_HOME", &folder)
+        .environment("XDG_DATA_HOME", &folder)
+        .note("GOMAXPROCS", "https://pkg.go.dev/runtime#hdr-Environment_Variables")
+        .note("XDG_…_HOME", "https://caddyserver.com/docs/conventions#file-locations");
+    // https://caddyserver.com/docs/command-line#caddy-reload
+    let reload = ["reload", "--config", "Caddyfile", "--adapter", "caddyfile"].map(str::to_owned);
+    Some(setup.reload(Reload::Run(reload.to_vec())))
+}
+
+fn gateway(backend: std::net::SocketAddr, keep: bool) -> String {
+    let pool = if keep {
+        "keepalive 1h\n      keepalive_idle_conns 1024\n      keepalive_idle_conns_per_host 1024"
+    } else {
+        "keepalive off"
+    };
+    format!(
+        "  # https://caddyserver.com/docs/caddyfile/directives/reverse_proxy#the-http-transport\n  \
+         reverse_proxy {backend} {{\n    transport http {{\n      \
+         versions 1.1\n      compression off\n      {pool}\n    }}\n  }}\n"
+    )
+}

@@ -1,0 +1,21 @@
+//! The floor: bare epoll loops of ours, see [`crate::floor`]. They have no configuration.
+
+use super::{Peer, Program, Role, Setup, Site};
+
+pub(super) const PEER: Peer =
+    Peer { name: "floor", program: Program::Floor, start_seconds: 0.1, setup };
+
+fn setup(site: &Site) -> Option<Setup> {
+    if site.workers > 1 {
+        return None;
+    }
+    let address = site.address.to_string();
+    match &site.role {
+        Role::Hello => Some(Setup::new(&["hello", &address])),
+        Role::Gateway { backend, keep } => {
+            let keep = if *keep { "keep" } else { "close" };
+            Some(Setup::new(&["proxy", &address, &backend.to_string(), keep]))
+        }
+        Role::Files { .. } => None,
+    }
+}

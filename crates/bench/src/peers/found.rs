@@ -1,0 +1,147 @@
+//! Finding the programs of peers on this machine, and asking them for their version.
+//!
+//! Promises that what is not there, or cannot even tell its version, is one line that says how to
+//! get it. Never installs anything; building the small servers is in `sources`.
+
+use super::process::{Line, Process};
+use super::{Peer, Program};
+use std::collections::BTreeMap;
+use std::env;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a program may take to tell its version.
+const VERSION_WAIT: Duration = Duration::from_secs(10);
+/// Where distributions keep servers, out of the PATH of ordinary users.
+const SERVER_FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Where to look.
+#[derive(Clone, Debug)]
+pub struct Finder {
+    /// The program under test, and what goes before its own arguments.
+    pub subject: Vec<String>,
+    /// What runs [`crate::floor::serve`] with the arguments that follow.
+    pub floor: Vec<String>,
+    /// Programs that were named: `--peer nginx=/opt/nginx/sbin/nginx`.
+    pub given: BTreeMap<String, PathBuf>,
+    /// Where the small servers are built; `None`: they are not.
+    pub cache: Option<PathBuf>,
+}
+
+/// A peer that can be run.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub peer: &'static Peer,
+    /// As the program tells it.
+    pub version: String,
+    /// The program, and what goes before the arguments of its setup.
+    pub(super) program: Vec<String>,
+}
+
+impl Finder {
+    /// The peer, or the line that says what is missing.
+    pub fn find(&self, peer: &'static Peer) -> Result<Found, String> {
+        let (program, version) = match &peer.program {
+            Program::Subject => (self.subject.clone(), "version"),
+            Program::Floor => {
+                let version = concat!("of this program, ", env!("CARGO_PKG_VERSION")).to_owned();
+                return Ok(Found { peer, version, program: self.floor.clone() });
+            }
+            Program::Installed { names, version, how } => {
+                let path = match self.given.get(peer.name) {
+                    Some(path) => path.clone(),
+                    None => on_path(names).ok_or_else(|| format!("not installed: {how}"))?,
+                };
+                (vec![path.display().to_string()], *version)
+            }
+            Program::Built(source) => {
+                let cache = self.cache.as_deref().ok_or("not built: name it to have it built")?;
+                let (path, version) = source.build(cache)?;
+                return Ok(Found { peer, version, program: vec![path.display().to_string()] });
+            }
+        };
+        let version = told_version(&program, version)?;
+        Ok(Found { peer, version, program })
+    }
+}
+
+fn told_version(program: &[String], argument: &str) -> Result<String, String> {
+    let words = program.iter().cloned().chain([argument.to_owned()]).collect();
+    let said = run_to_end(words, &env::temp_dir(), VERSION_WAIT)
+        .map_err(|why| format!("cannot be run: {why}"))?;
+    Ok(said.lines().find(|line| !line.trim().is_empty()).unwrap_or("unknown").trim().to_owned())
+}
+
+/// What the command wrote; an error when it failed or did not end in time.
+pub(super) fn run_to_end(
+    words: Vec<String>,
+    folder: &Path,
+    longest: Duration,
+) -> Result<String, String> {
+    let name = words.first().cloned().unwrap_or_default();
+    let line = Line { words, environment: Vec::new() };
+    let log = tempfile::NamedTempFile::new().map_err(|why| why.to_string())?;
+    let mut process =
+        Process::start(&line, folder, log.path()).map_err(|why| format!("{name}: {why}"))?;
+    match process.wait(longest) {
+        Ok(Some(status)) if status.success() => Ok(process.said()),
+        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
+        Ok(None) => Err(format!("{name}: did not end within {} s", longest.as_secs())),
+        Err(why) => Err(format!("{name}: {why}")),
+    }
+}
+
+/// The first of these programs that is on PATH or where servers are kept.
+pub(super) fn on_path(names: &[&str]) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        env::split_paths(&path).chain(SERVER_FOLDERS.iter().map(PathBuf::from)).collect();
+    let candidates = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    candidates.into_iter().find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+pub(super) fn is_root() -> bool {
+    Path::new("/proc/self").metadata().is_ok_and(|facts| facts.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Finder, on_path};
+    use crate::peers::named;
+    use std::path::PathBuf;
+
+    fn finder(given: &str) -> Finder {
+        let given = [("nginx".to_owned(), PathBuf::from(given))].into();
+        Finder {
+            subject: vec!["/nowhere/tidegate".to_owned()],
+            floor: Vec::new(),
+            given,
+            cache: None,
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_a_line() {
+        let missing = finder("/nowhere/nginx").find(named("nginx").unwrap()).unwrap_err();
+        assert!(missing.starts_with("cannot be run: /nowhere/nginx: "), "{missing}");
+        // `false` is there, and fails to tell its version.
+        let failing = on_path(&["false"]).unwrap();
+        let missing = finder(failing.to_str().unwrap()).find(named("nginx").unwrap()).unwrap_err();
+        assert!(missing.starts_with("cannot be run: "), "{missing}");
+        let missing = finder("").find(named("mio").unwrap()).unwrap_err();
+        assert_eq!(missing, "not built: name it to have it built");
+        assert_eq!(on_path(&["no-such-program-anywhere"]), None);
+    }
+
+    #[test]
+    fn a_given_program_is_taken() {
+        let echo = on_path(&["no-such-program", "echo"]).unwrap();
+        let found = finder(echo.to_str().unwrap()).find(named("nginx").unwrap()).unwrap();
+        assert_eq!(found.version, "-v");
+    }
+}

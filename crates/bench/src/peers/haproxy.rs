@@ -1,0 +1,66 @@
+//! HAProxy: one thread, server connections shared by all clients.
+
+use super::{CONNECTIONS_MAX, HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "haproxy",
+    program: Program::Installed {
+        names: &["haproxy"],
+        version: "-v",
+        how: "apt-get install haproxy",
+    },
+    start_seconds: 0.2,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    let Site { address, workers, revision, .. } = site;
+    let (rules, backend) = match &site.role {
+        Role::Hello => (hello(), String::new()),
+        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Files { .. } => return None,
+    };
+    let text = format!(
+        "\
+# Settings: https://docs.haproxy.org/2.6/configuration.html, section beside each
+global
+  nbthread {workers}  # 3.1 nbthread
+  maxconn {CONNECTIONS_MAX}  # 3.2 maxconn
+defaults
+  # No `log` line, so nothing is logged: 8.1
+  mode http  # 4.2 mode
+  timeout client 1h  # 4.2 timeout client
+  timeout server 1h
+  timeout connect 5s
+  timeout http-keep-alive 1h  # 4.2 timeout http-keep-alive
+  option http-keep-alive  # 4.2 option http-keep-alive
+frontend web
+  bind {address}  # 4.2 bind
+  maxconn {CONNECTIONS_MAX}  # 4.2 maxconn
+  http-request return status 204 if {{ path /revision-{revision} }}  # 4.2 http-request return
+{rules}{backend}"
+    );
+    // A master that reloads on SIGUSR2 is needed for that only.
+    let mode: &[&str] = if site.reloads { &["-W", "-db", "-q"] } else { &["-db", "-q"] };
+    let setup = Setup::new(&[mode, &["-f", "haproxy.cfg"]].concat())
+        .file("haproxy.cfg", text)
+        .note("-W -db -q", "https://docs.haproxy.org/2.6/management.html#3");
+    Some(if site.reloads { setup.reload(Reload::Signal(libc::SIGUSR2)) } else { setup })
+}
+
+fn hello() -> String {
+    format!(
+        "  http-request return status 200 content-type text/plain string \"{HELLO_BODY}\" \
+         if {{ path {HELLO_PATH} }}\n"
+    )
+}
+
+fn gateway(backend: std::net::SocketAddr, keep: bool) -> (String, String) {
+    let reuse = if keep { "always" } else { "never" };
+    (
+        "  default_backend backend\n".to_owned(),
+        format!(
+            "backend backend\n  http-reuse {reuse}  # 4.2 http-reuse\n  server backend {backend}\n"
+        ),
+    )
+}

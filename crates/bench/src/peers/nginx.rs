@@ -1,0 +1,101 @@
+//! nginx, kept alive to the upstream as its documentation says.
+
+use super::{BACKLOG, CONNECTIONS_MAX, HELLO_BODY, MANY, Peer, Program, Reload, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "nginx",
+    program: Program::Installed {
+        names: &["nginx"],
+        version: "-v",
+        how: "apt-get install nginx-light",
+    },
+    start_seconds: 0.2,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    let Site { address, workers, revision, .. } = site;
+    let folder = site.folder.display();
+    let (upstream, location) = match &site.role {
+        Role::Hello => (String::new(), hello()),
+        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Files { root } => (String::new(), files(&root.display().to_string())),
+    };
+    let text = format!(
+        "\
+worker_processes {workers};  # https://nginx.org/en/docs/ngx_core_module.html#worker_processes
+daemon off;  # https://nginx.org/en/docs/ngx_core_module.html#daemon
+pid {folder}/nginx.pid;
+error_log stderr crit;  # https://nginx.org/en/docs/ngx_core_module.html#error_log
+events {{
+  worker_connections {CONNECTIONS_MAX};  # …/docs/ngx_core_module.html#worker_connections
+}}
+http {{
+  # Settings of this block: https://nginx.org/en/docs/http/ngx_http_core_module.html
+  access_log off;  # https://nginx.org/en/docs/http/ngx_http_log_module.html#access_log
+  keepalive_requests {MANY};  # #keepalive_requests: closes after 1000 unless told
+  keepalive_timeout 1h;  # #keepalive_timeout
+  client_body_temp_path {folder}/body;
+  proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi;
+  scgi_temp_path {folder}/scgi;
+{upstream}  server {{
+    listen {address} backlog={BACKLOG};  # #listen
+    location = /revision-{revision} {{ return 204; }}
+{location}  }}
+}}
+"
+    );
+    let user = as_root_stay_root();
+    let setup = Setup::new(&["-p", &folder.to_string(), "-c", "nginx.conf", "-e", "stderr"])
+        .file("nginx.conf", user.to_owned() + &text);
+    // https://nginx.org/en/docs/control.html#reconfiguration
+    Some(setup.reload(Reload::Signal(libc::SIGHUP)))
+}
+
+fn hello() -> String {
+    format!(
+        "    # https://nginx.org/en/docs/http/ngx_http_rewrite_module.html#return\n    \
+         location / {{ default_type text/plain; return 200 \"{HELLO_BODY}\"; }}\n"
+    )
+}
+
+fn gateway(backend: std::net::SocketAddr, keep: bool) -> (String, String) {
+    let pool = format!(
+        "    # https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive\n    \
+         keepalive 1024;\n    \
+         keepalive_requests {MANY};\n    \
+         keepalive_timeout 1h;\n"
+    );
+    // The same page: "For HTTP, … the "Connection" header field should be cleared".
+    let kept = "proxy_http_version 1.1; proxy_set_header Connection \"\"; ";
+    let (pool, kept) = if keep { (pool.as_str(), kept) } else { ("", "") };
+    let upstream = format!("  upstream backend {{\n    server {backend};\n{pool}  }}\n");
+    let location = format!(
+        "    # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_http_version\n    \
+         location / {{ proxy_pass http://backend; {kept}}}\n"
+    );
+    (upstream, location)
+}
+
+fn files(root: &str) -> String {
+    format!(
+        "    location / {{\n      \
+         root {root};\n      \
+         sendfile on;  # #sendfile\n      \
+         tcp_nopush on;  # #tcp_nopush\n      \
+         open_file_cache max=1024 inactive=1h;  # #open_file_cache\n      \
+         open_file_cache_valid 1s;  # #open_file_cache_valid: ours looks once a second as well\n    \
+         }}\n"
+    )
+}
+
+/// Started by root its workers become `nobody`, who may not read our folder.
+fn as_root_stay_root() -> &'static str {
+    if super::found::is_root() {
+        "user root;  # https://nginx.org/en/docs/ngx_core_module.html#user\n"
+    } else {
+        ""
+    }
+}

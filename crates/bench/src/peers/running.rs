@@ -1,0 +1,168 @@
+//! A server that was set up, started, and answers.
+//!
+//! Owns the server's folder content, its port and its process. Promises that a `Running` accepts
+//! connections at `address`, and that nothing of it is left when it is dropped.
+//! Never checks what it answers: see `probe` in `scenarios`.
+
+use super::process::Process;
+use super::{Found, Peer, Reload, Role, Setup, Site};
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a server may take until it accepts.
+const START_WAIT: Duration = Duration::from_secs(10);
+/// How often it is asked whether it does.
+const ASK_EVERY: Duration = Duration::from_millis(5);
+/// The port that was free may be taken before the server gets there: then another one is tried.
+const START_ATTEMPTS: u32 = 3;
+/// How long a program may take to tell its server to reload.
+const RELOAD_WAIT: Duration = Duration::from_secs(10);
+
+/// What is common to all servers of a run.
+#[derive(Debug)]
+pub struct Place<'a> {
+    /// Every server gets a folder in here.
+    pub folder: PathBuf,
+    pub stop: &'a AtomicBool,
+}
+
+pub struct Running {
+    pub peer: &'static Peer,
+    pub address: SocketAddr,
+    /// The command line, and the files as they were written.
+    pub command: String,
+    pub configuration: String,
+    found: Found,
+    site: Site,
+    setup: Setup,
+    process: Process,
+}
+
+impl Running {
+    /// Starts the peer in that role; the error is a sentence with what the server said.
+    pub fn start(
+        found: &Found,
+        role: &Role,
+        workers: u32,
+        reloads: bool,
+        place: &Place<'_>,
+    ) -> Result<Self, String> {
+        let mut failure = String::new();
+        for _ in 0..START_ATTEMPTS {
+            let address = free_address().map_err(|why| format!("no free port: {why}"))?;
+            let folder = place.folder.join(format!("{}-{}", found.peer.name, address.port()));
+            let role = role.clone();
+            let site = Site { role, address, folder, workers, revision: 0, reloads };
+            match Self::start_at(found, site, place) {
+                Ok(running) => return Ok(running),
+                Err(why) => failure = why,
+            }
+            if place.stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Err(failure)
+    }
+
+    fn start_at(found: &Found, site: Site, place: &Place<'_>) -> Result<Self, String> {
+        let name = found.peer.name;
+        let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
+        fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
+        write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
+        let line = setup.line(&found.program);
+        let process = Process::start(&line, &site.folder, &site.folder.join("log"))
+            .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        let mut running = Self {
+            peer: found.peer,
+            address: site.address,
+            command: line.typed(),
+            configuration: setup.text(),
+            found: found.clone(),
+            site,
+            setup,
+            process,
+        };
+        running.wait_until_it_accepts(place.stop)?;
+        Ok(running)
+    }
+
+    fn wait_until_it_accepts(&mut self, stop: &AtomicBool) -> Result<(), String> {
+        let deadline = Instant::now() + START_WAIT;
+        let name = self.peer.name;
+        loop {
+            if TcpStream::connect_timeout(&self.address, START_WAIT).is_ok() {
+                return Ok(());
+            }
+            if self.process.ended() {
+                return Err(format!("{name} ended at once: {}", self.said()));
+            }
+            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
+                return Err(format!("{name} does not accept: {}", self.said()));
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
+    }
+
+    /// Writes the next revision of the configuration and tells the server.
+    pub fn reload(&mut self) -> Result<(), String> {
+        let name = self.peer.name;
+        self.site.revision += 1;
+        let setup =
+            (self.peer.setup)(&self.site).ok_or_else(|| format!("{name} cannot do this"))?;
+        write_files(&self.site, &setup).map_err(|why| format!("{name}: {why}"))?;
+        match &setup.reload {
+            None => return Err(format!("{name} cannot reload")),
+            Some(Reload::Signal(signal)) => self.process.signal(*signal),
+            Some(Reload::Run(arguments)) => {
+                let mut line = setup.line(&self.found.program);
+                line.words = self.found.program.iter().chain(arguments).cloned().collect();
+                let log = self.site.folder.join("reload.log");
+                let mut process = Process::start(&line, &self.site.folder, &log)
+                    .map_err(|why| format!("{name}: {why}"))?;
+                match process.wait(RELOAD_WAIT) {
+                    Ok(Some(status)) if status.success() => {}
+                    _ => return Err(format!("{name} did not reload: {}", process.said())),
+                }
+            }
+        }
+        self.setup = setup;
+        Ok(())
+    }
+
+    /// The path that answers once the last reload was done.
+    pub fn revision_path(&self) -> String {
+        format!("/revision-{}", self.site.revision)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    pub fn ended(&mut self) -> bool {
+        self.process.ended()
+    }
+
+    /// The end of what it wrote.
+    pub fn said(&self) -> String {
+        self.process.said()
+    }
+}
+
+/// Renamed into place, so that nobody reads half of one.
+fn write_files(site: &Site, setup: &Setup) -> io::Result<()> {
+    for (name, text) in &setup.files {
+        let beside = site.folder.join(format!("{name}.new"));
+        fs::write(&beside, text)?;
+        fs::rename(beside, site.folder.join(name))?;
+    }
+    Ok(())
+}
+
+/// An address nobody listens at now.
+pub(super) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}

@@ -1,0 +1,128 @@
+//! The small servers of the published pages, from our sources, built where the toolchain is.
+//!
+//! Owns crates/bench/peers/: one accept loop each as the pages describe it, in Go's net package,
+//! libuv and mio. They answer `hello` (and the PING of RESP) from a canned text.
+//! Promises to build once for each version of a source, into the cache folder, and to fail with
+//! one line that says what is missing.
+
+use super::found::{on_path, run_to_end};
+use super::{Peer, Program, Role, Setup, Site};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Fetching and building mio takes longest.
+const BUILD_WAIT: Duration = Duration::from_secs(300);
+/// What the program is called in its folder.
+const PROGRAM: &str = "peer";
+
+/// A server that is built.
+#[derive(Debug)]
+pub(super) struct Source {
+    name: &'static str,
+    /// Names and texts.
+    files: &'static [(&'static str, &'static str)],
+    tool: &'static str,
+    /// Arguments that build `peer`.
+    build: &'static [&'static str],
+    /// Where the tool puts it.
+    output: &'static str,
+    version: &'static str,
+    how: &'static str,
+}
+
+macro_rules! source {
+    ($path:literal) => {
+        include_str!(concat!("../../peers/", $path))
+    };
+}
+
+pub(super) const GO_NET: Peer = Peer {
+    name: "go-net",
+    program: Program::Built(&Source {
+        name: "go-net",
+        files: &[("main.go", source!("go-net/main.go")), ("go.mod", source!("go-net/go.mod"))],
+        tool: "go",
+        build: &["build", "-o", PROGRAM, "."],
+        output: PROGRAM,
+        version: "version",
+        how: "apt-get install golang-go",
+    }),
+    start_seconds: 0.2,
+    setup,
+};
+
+pub(super) const LIBUV: Peer = Peer {
+    name: "libuv",
+    program: Program::Built(&Source {
+        name: "libuv",
+        files: &[("main.c", source!("libuv/main.c"))],
+        tool: "cc",
+        build: &["-O2", "-o", PROGRAM, "main.c", "-luv"],
+        output: PROGRAM,
+        version: "--version",
+        how: "apt-get install gcc libuv1-dev",
+    }),
+    start_seconds: 0.2,
+    setup,
+};
+
+pub(super) const MIO: Peer = Peer {
+    name: "mio",
+    program: Program::Built(&Source {
+        name: "mio",
+        files: &[("main.rs", source!("mio/main.rs")), ("Cargo.toml", source!("mio/manifest.toml"))],
+        tool: "cargo",
+        build: &["build", "--release", "--target-dir", "target"],
+        output: "target/release/peer",
+        version: "--version",
+        how: "https://rustup.rs",
+    }),
+    start_seconds: 0.2,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    if site.role != Role::Hello || site.workers > 1 {
+        return None;
+    }
+    // Only Go's runtime reads it: https://pkg.go.dev/runtime#hdr-Environment_Variables
+    Some(Setup::new(&["hello", &site.address.to_string()]).environment("GOMAXPROCS", site.workers))
+}
+
+impl Source {
+    /// The program and the version of what built it, or the line that says what is missing.
+    pub(super) fn build(&self, cache: &Path) -> Result<(PathBuf, String), String> {
+        let tool = on_path(&[self.tool])
+            .ok_or_else(|| format!("not built: no {} ({})", self.tool, self.how))?;
+        let tool = tool.display().to_string();
+        let said = |words: &[&str], folder: &Path| {
+            let words = [tool.as_str()].iter().chain(words).map(|&word| word.to_owned()).collect();
+            run_to_end(words, folder, BUILD_WAIT)
+        };
+        let version = said(&[self.version], &std::env::temp_dir())?;
+        let version = version.lines().next().unwrap_or_default().to_owned();
+        let folder = cache.join(format!("{}-{:016x}", self.name, self.hash(&version)));
+        let program = folder.join(self.output);
+        if !program.exists() {
+            self.write(&folder).map_err(|why| format!("not built: {}: {why}", folder.display()))?;
+            said(self.build, &folder).map_err(|why| format!("not built ({}): {why}", self.how))?;
+        }
+        Ok((program, format!("built by {version}")))
+    }
+
+    fn write(&self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(folder)?;
+        for (name, text) in self.files {
+            fs::write(folder.join(name), text)?;
+        }
+        Ok(())
+    }
+
+    fn hash(&self, version: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.files, self.build, version).hash(&mut hasher);
+        hasher.finish()
+    }
+}

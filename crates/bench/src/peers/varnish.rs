@@ -1,0 +1,68 @@
+//! Varnish: one pool of threads. It compiles its configuration, which takes a C compiler.
+
+use super::{BACKLOG, HELLO_BODY, Peer, Program, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "varnish",
+    program: Program::Installed {
+        names: &["varnishd"],
+        version: "-V",
+        how: "apt-get install varnish",
+    },
+    start_seconds: 2.0,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    let text = match &site.role {
+        Role::Hello => hello(),
+        Role::Gateway { backend, .. } => format!(
+            "\
+vcl 4.1;
+# https://varnish-cache.org/docs/7.1/reference/vcl-backend.html; it keeps connections unless the
+# backend closes them, and passes because nothing here may be cached.
+backend default {{ .host = \"{}\"; .port = \"{}\"; }}
+sub vcl_recv {{ return (pass); }}
+",
+            backend.ip(),
+            backend.port()
+        ),
+        Role::Files { .. } => return None,
+    };
+    let parameters = [
+        format!("thread_pools={}", site.workers),
+        "timeout_idle=3600".to_owned(),
+        format!("listen_depth={BACKLOG}"),
+    ];
+    let address = site.address.to_string();
+    let folder = site.folder.join("varnish").display().to_string();
+    let mut words = vec!["-F", "-j", "none", "-n", &folder, "-a", &address, "-f", "site.vcl"];
+    words.extend(["-s", "malloc,64m"]);
+    for parameter in &parameters {
+        words.extend(["-p", parameter]);
+    }
+    let setup = Setup::new(&words).file("site.vcl", text);
+    let page = "https://varnish-cache.org/docs/7.1/reference/varnishd.html";
+    Some(
+        setup
+            .note("-F -j none -n -a -f -s", page)
+            .note("thread_pools", "https://varnish-cache.org/docs/7.1/users-guide/params.html")
+            .note("timeout_idle, listen_depth", page),
+    )
+}
+
+fn hello() -> String {
+    format!(
+        "\
+vcl 4.1;
+# https://varnish-cache.org/docs/7.1/users-guide/vcl-built-in-subs.html#vcl-synth
+backend default none;
+sub vcl_recv {{ return (synth(200)); }}
+sub vcl_synth {{
+  set resp.http.Content-Type = \"text/plain\";
+  set resp.body = \"{HELLO_BODY}\";
+  return (deliver);
+}}
+"
+    )
+}
