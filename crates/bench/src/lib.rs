@@ -10,7 +10,10 @@
 
 pub mod cpu;
 pub mod epoll;
+pub mod floor;
+pub mod interrupt;
 pub mod load;
 pub mod machine;
+pub mod peers;
 pub mod report;
 pub mod stats;
