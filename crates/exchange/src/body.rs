@@ -105,6 +105,15 @@ impl Body {
     }
 }
 
+/// A piece that may be kept for long: one that is shorter than this is copied, because it may pin a
+/// whole block of its worker (seam 1).
+const COPIED_BYTES_MAX: usize = 16 * 1024;
+
+/// The same bytes, in memory that is worth keeping for them.
+pub(crate) fn kept(data: Bytes) -> Bytes {
+    if data.len() < COPIED_BYTES_MAX { net::detach(&data).freeze() } else { data }
+}
+
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Body {
         if bytes.is_empty() { Body::Empty } else { Body::Bytes(bytes) }

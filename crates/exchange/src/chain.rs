@@ -6,11 +6,12 @@
 //! order the route lists them and the response in the reverse order; a response made by a filter
 //! passes the filters before it.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::{Fault, Request, Response};
+use crate::{Fault, Notes, Protocol, Request, Response};
 
 /// A future of this worker.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -281,9 +282,14 @@ impl Route {
                 progress.on_request(step).unwrap_or_else(|| Err(waits_twice(filter.name())))
             }
             Some(Stage::Surround(surround)) => {
-                let next = Next { route: self.clone(), at: progress.passed + 1 };
-                let response = surround.clone().around(request.take(), next).await?;
-                progress.response = Some(response);
+                let noted = Rc::new(Cell::new(None));
+                let next =
+                    Next { route: self.clone(), at: progress.passed + 1, noted: noted.clone() };
+                let outcome = surround.clone().around(request.take(), next).await;
+                if let Some(notes) = noted.take() {
+                    request.notes = notes;
+                }
+                progress.response = Some(outcome?);
                 Ok(())
             }
             None => {
@@ -299,17 +305,26 @@ fn waits_twice(name: &'static str) -> Fault {
 }
 
 /// The rest of the way behind a [`Surround`] (seam 6): an owned handle that may run apart from its
-/// client, more than once, with a made-up request and a deadline. Dropping the future it gives
-/// cancels it.
+/// client (as a task of its own: [`crate::apart`]), more than once, with a made-up request
+/// ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
 #[derive(Clone)]
 pub struct Next {
     route: Rc<Route>,
     at: usize,
+    /// What the last run of the client's own request noted, for the log.
+    noted: Rc<Cell<Option<Notes>>>,
 }
 
 impl Next {
     pub fn run(self, mut request: Request) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move { self.route.run_on(&mut request, &mut Progress::from(self.at)).await })
+        Box::pin(async move {
+            let mut progress = Progress::from(self.at);
+            let outcome = self.route.run_on(&mut request, &mut progress).await;
+            if request.facts.protocol != Protocol::Internal {
+                self.noted.set(Some(request.notes));
+            }
+            outcome
+        })
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.

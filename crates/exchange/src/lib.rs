@@ -7,6 +7,7 @@
 
 mod access;
 mod ant;
+mod apart;
 mod body;
 mod chain;
 pub mod client;
@@ -14,7 +15,9 @@ mod condition;
 pub mod duplex;
 mod facts;
 mod fault;
+mod growing;
 mod handlers;
+pub mod handover;
 mod header_name;
 mod headers;
 pub mod keyed;
@@ -30,6 +33,7 @@ pub mod variables;
 
 pub use access::{AccessFormat, AccessLog};
 pub use ant::{ANT_CHARS, Ant};
+pub use apart::{APART_MAX, Apart, Canceller, apart};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
     Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, RouteBounds, Stage, Step, Surround,
@@ -38,6 +42,7 @@ pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, Retry, Side};
+pub use growing::{Full, Growing, GrowingReader, GrowingWriter, growing};
 pub use handlers::HANDLERS;
 pub use header_name::HeaderName;
 pub use headers::{Field, Headers, Name};

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use wire::{Known, Method, Version};
 
-use crate::facts::{ConnectionFacts, Scheme};
+use crate::facts::{ConnectionFacts, Protocol, Scheme};
 use crate::{Body, Fault, Headers, Marks, Params, Route, Target};
 
 /// Sends interim responses (1xx) before the head of the final one.
@@ -101,7 +101,12 @@ impl Request {
 
     /// Takes the request out of its place, leaving what the log needs. For [`crate::Surround`].
     pub fn take(&mut self) -> Request {
-        let husk = Request {
+        let husk = self.without_body();
+        std::mem::replace(self, husk)
+    }
+
+    fn without_body(&self) -> Request {
+        Request {
             method: self.method.clone(),
             version: self.version,
             target: self.target.clone(),
@@ -119,8 +124,20 @@ impl Request {
             notes: self.notes.clone(),
             marks: self.marks.clone(),
             informer: self.informer.clone(),
-        };
-        std::mem::replace(self, husk)
+        }
+    }
+
+    /// The same request for a run apart from its client: without its body, with nobody to inform
+    /// and no connection to take over.
+    pub fn apart(&self) -> Request {
+        let facts = ConnectionFacts { protocol: Protocol::Internal, ..(*self.facts).clone() };
+        Request {
+            facts: Rc::new(facts),
+            upgrade: false,
+            informer: None,
+            notes: Notes::default(),
+            ..self.without_body()
+        }
     }
 
     /// The body as one piece, at most `limit` bytes.

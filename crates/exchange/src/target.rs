@@ -37,6 +37,11 @@ impl Target {
         Target { raw: Bytes::from_static(b"*"), path_length: 1, path: None, routed: None }
     }
 
+    /// The same target in memory of its own: the received head is not kept for it.
+    pub(crate) fn detached(&self) -> Target {
+        Target { raw: Bytes::copy_from_slice(&self.raw), ..self.clone() }
+    }
+
     pub fn is_asterisk(&self) -> bool {
         &self.raw[..] == b"*"
     }

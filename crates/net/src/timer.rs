@@ -3,7 +3,8 @@
 //! A [`Timer`] belongs to one task. Setting a later deadline is a memory store: the entry stays
 //! where it is in the wheel and is moved when it comes up. Only a deadline earlier than the entry's
 //! place inserts anew. Deadlines are rounded up to [`TICK_MS`], so a timer fires late by at most
-//! one tick, never early. The wheel is driven by one task of the worker ([`drive`]), which sleeps
+//! one tick, never early. A timer that is dropped while the wheel holds its entry leaves it to the
+//! next one, so that many short waits with long deadlines do not fill the wheel. The wheel is driven by one task of the worker ([`drive`]), which sleeps
 //! until the first entry and costs nothing while there is none.
 
 use std::cell::{Cell, RefCell};
@@ -35,7 +36,11 @@ struct Wheel {
     target: u64,
 }
 
+/// Entries of dropped timers that are kept for new ones.
+const SPARE_MAX: usize = 1024;
+
 thread_local! {
+    static SPARE: RefCell<Vec<Rc<Entry>>> = const { RefCell::new(Vec::new()) };
     static WHEEL: RefCell<Wheel> = RefCell::new(Wheel { target: u64::MAX, ..Wheel::default() });
 }
 
@@ -67,11 +72,14 @@ impl Default for Timer {
 
 impl Timer {
     pub fn new() -> Timer {
+        let spare = SPARE.with(|spare| spare.borrow_mut().pop());
         Timer {
-            entry: Rc::new(Entry {
-                deadline: Cell::new(Moment::NEVER),
-                place: Cell::new(u64::MAX),
-                waker: RefCell::new(None),
+            entry: spare.unwrap_or_else(|| {
+                Rc::new(Entry {
+                    deadline: Cell::new(Moment::NEVER),
+                    place: Cell::new(u64::MAX),
+                    waker: RefCell::new(None),
+                })
             }),
         }
     }
@@ -126,6 +134,16 @@ impl Drop for Timer {
         // The wheel may hold the entry for a while longer: it must wake nobody and free its task.
         self.entry.deadline.set(Moment::NEVER);
         self.entry.waker.borrow_mut().take();
+        if self.entry.place.get() == u64::MAX {
+            return;
+        }
+        // A thread that ends may have lost its spares before its tasks.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(self.entry.clone());
+            }
+        });
     }
 }
 
@@ -260,6 +278,23 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(within(Duration::from_millis(8), std::future::pending::<()>()).await.is_none());
             slow.clear();
+        });
+    }
+
+    #[test]
+    fn short_waits_with_long_deadlines_do_not_fill_the_wheel() {
+        block_on_local(async {
+            for _ in 0..1000 {
+                let done = within(Duration::from_secs(3600), std::future::ready(())).await;
+                assert!(done.is_some());
+            }
+            let held =
+                WHEEL.with(|wheel| wheel.borrow().ticks.values().map(Vec::len).sum::<usize>());
+            assert_eq!(held, 1);
+            // What was left by the others is as good as a new one.
+            let begin = clock::precise_us();
+            sleep(Duration::from_millis(20)).await;
+            assert!(clock::precise_us() - begin >= 19_000);
         });
     }
 

@@ -1,0 +1,83 @@
+//! Hand-over: an exchange leaves its worker as plain `Send` data (seam 8).
+//!
+//! [`leave`] parts a request: a [`HandedOver`] goes to another thread, which answers it; a
+//! [`Local`] stays and becomes the outcome. Between them lies one small record with a bounded queue
+//! each way, under a lock that only those two ever ask for and that is held for one push or pop.
+//! Promises back-pressure both ways, that either side learns when the other one has gone, and that
+//! a side is woken once for all that has happened since it last looked. Knows neither which thread
+//! answers nor in which language; [`Elsewhere`] is the handler for a thread of our own.
+//!
+//! What leaves is copied out of the worker's memory where it is small: it would keep a block of 64
+//! KiB from being used again for as long as the other side takes.
+
+mod elsewhere;
+mod head;
+mod link;
+mod local;
+mod other;
+
+use std::time::Duration;
+
+use wire::Known;
+
+pub use elsewhere::Elsewhere;
+pub use head::Head;
+pub use local::Local;
+pub use other::{Answering, Gone, HandedOver, Incoming, Sending, wait};
+
+use crate::{Fault, Request, Side};
+use link::Link;
+
+/// Bounds of one exchange that leaves its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Pieces of a body that may be on their way, each way.
+    pub chunks: usize,
+    /// Bytes that may be on their way, each way. A piece is let in while there are fewer, so the
+    /// last one may go beyond.
+    pub bytes: u64,
+    /// From the last of the request that was taken to the head of the answer.
+    pub answer: Duration,
+    /// Longest pause while the body of the answer comes.
+    pub pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            chunks: 16,
+            bytes: 256 * 1024,
+            answer: Duration::from_secs(30),
+            pause: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Parts a request. Its body goes with what is handed over, beginning with what has arrived; the
+/// rest of the request stays for the filters on the way back and for the log.
+pub fn leave(request: &mut Request, limits: Limits) -> (HandedOver, Local) {
+    let body = std::mem::take(&mut request.body);
+    let head = Head::of(request, body.length());
+    // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
+    let asked = !request.headers.lists_token(Known::Expect, "100-continue");
+    let link = Link::new(limits, asked, body.is_empty());
+    let mut local = Local::new(link.clone(), body, limits);
+    local.begin();
+    (HandedOver::new(head, link), local)
+}
+
+/// The slug of [`dropped`].
+const DROPPED: &str = "handover_dropped";
+
+/// The other side went away without an answer, or in the middle of one.
+fn dropped() -> Fault {
+    Fault::new(Side::Us, 500, DROPPED, "the other side dropped the exchange")
+}
+
+/// The other side took too long.
+fn late(what: &'static str) -> Fault {
+    Fault::new(Side::Us, 504, "handover_timeout", what)
+}
+
+#[cfg(test)]
+mod tests;
