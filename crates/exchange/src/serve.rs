@@ -10,6 +10,7 @@ mod head;
 mod read;
 mod respond;
 mod settle;
+mod tell;
 mod tunnel;
 mod wire;
 

@@ -15,10 +15,17 @@ use super::exchange::Exchange;
 use super::head::Persistence;
 use super::read::{self, Taken, Waited};
 use super::respond;
+use super::tell;
 use crate::{Fault, Side, problem};
+
+/// Requests of one connection that are answered before the others of the worker have their turn: a
+/// client may send faster than it can be served.
+const REQUESTS_AT_ONCE: u32 = 256;
 
 /// What has to be waited for.
 pub(super) enum Rest {
+    /// The next turn.
+    Turn,
     /// The rest of a head.
     Head,
     Exchange(Box<Exchange>),
@@ -37,7 +44,7 @@ pub(super) enum Step {
 /// Serves what is there, as far as is possible without waiting.
 pub(super) fn at_once(connection: &Connection) -> Step {
     let wire = &connection.wire;
-    loop {
+    for _ in 0..REQUESTS_AT_ONCE {
         let edge = connection.service.edge();
         match read::take(wire, &edge) {
             Taken::Nothing if wire.out.borrow().is_empty() => return Step::Ended(After::Idle),
@@ -61,12 +68,17 @@ pub(super) fn at_once(connection: &Connection) -> Step {
             }
         }
     }
+    Step::Waits(Rest::Turn)
 }
 
 /// Waits for what has to be waited for, and serves on until the connection is idle.
 pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
     loop {
         let after = match rest {
+            Rest::Turn => {
+                tokio::task::yield_now().await;
+                After::Idle
+            }
             Rest::Head => finish_head(connection).await,
             Rest::Exchange(exchange) => exchange.go_on(connection).await,
             Rest::Refusal(fault) => {
@@ -122,6 +134,7 @@ async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
     if let Some(access) = &edge.access {
         access.refused(&connection.facts, &fault);
     }
+    tell::refused(&connection.facts, &fault);
     let response = problem::render(&fault, None, &edge.pages);
     wire.answering.set(true);
     let plan = respond::Plan {

@@ -23,6 +23,7 @@ use super::edge::Edge;
 use super::head::Persistence;
 use super::respond::{self, Broken, Streaming};
 use super::settle;
+use super::tell;
 use super::tunnel::ClientDuplex;
 use crate::chain::{Progress, Stand};
 use crate::{Body, Ending, Fault, Outcome, Request, Response, Takeover, problem};
@@ -179,6 +180,10 @@ impl Exchange {
             if let Poll::Ready(outcome) = run.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
             }
+            // Answers to requests ahead of this one must not wait for it.
+            if !wire.out.borrow().is_empty() && matches!(wire.poll_flush(cx), Poll::Ready(Err(_))) {
+                return Poll::Ready(None);
+            }
             // While a body is being read, its reader finds the end of the stream.
             if wire.is_reading_body() {
                 return Poll::Pending;
@@ -196,6 +201,7 @@ impl Exchange {
             Ok(response) => (response, None),
             Err(fault) => {
                 request.notes.fault = Some(fault.slug);
+                tell::answered(request, &fault);
                 let response = problem::render(&fault, Some(&request.headers), &self.edge.pages);
                 (response, fault.close.then(|| close_reason(&fault, &wire.metrics)))
             }
@@ -250,9 +256,12 @@ impl Exchange {
             answer.stream = None;
             sent?;
         }
-        // Of a connection that ends nobody will send later.
-        let last = answer.takeover.is_some() || answer.persistence == Persistence::Close;
-        if last || must_flush(connection) {
+        // Of a connection that ends nobody will send later; and a client whose body is still to be
+        // read away may wait for the answer before it sends on.
+        let now = answer.takeover.is_some()
+            || answer.persistence == Persistence::Close
+            || !settle::is_settled(wire);
+        if now || must_flush(connection) {
             respond::flush(wire, answer.plan.write_pause).await?;
         }
         Ok(())
@@ -260,6 +269,10 @@ impl Exchange {
 
     /// Logs, and says what follows; `None` if the rest of a body has to be read away first.
     fn conclude(&mut self, connection: &Connection, sent: Result<(), Broken>) -> Option<After> {
+        if let Err(Broken::Body { fault, .. }) = &sent {
+            self.request.notes.fault = Some(fault.slug);
+            tell::broke_off(&self.request, fault);
+        }
         self.log(connection);
         if let Err(broken) = sent {
             return Some(broken.after());

@@ -49,7 +49,7 @@ pub(super) enum Broken {
     ClientGone,
     /// The body failed after the head was out.
     Body {
-        side: Side,
+        fault: Box<Fault>,
         delimited: bool,
     },
 }
@@ -63,9 +63,11 @@ impl Broken {
             Broken::Write(_) => CloseReason::WriteFailed,
             Broken::WriteTimeout => CloseReason::WriteTimeout,
             Broken::ClientGone => CloseReason::ClientGone,
-            Broken::Body { side: Side::Upstream, .. } => CloseReason::UpstreamAborted,
-            Broken::Body { side: Side::Client, .. } => CloseReason::ClientGone,
-            Broken::Body { side: Side::Us, .. } => CloseReason::ResponseAborted,
+            Broken::Body { fault, .. } => match fault.side {
+                Side::Upstream => CloseReason::UpstreamAborted,
+                Side::Client => CloseReason::ClientGone,
+                Side::Us => CloseReason::ResponseAborted,
+            },
         }
     }
 
@@ -229,9 +231,9 @@ impl Streaming {
                 self.end(wire, Some(&trailers));
                 Ok(())
             }
-            Some(Err(fault)) => Err(self.failed(fault.side)),
+            Some(Err(fault)) => Err(self.failed(fault)),
             None if matches!(self.framing, Framing::Length(length) if length != self.sent) => {
-                Err(self.failed(Side::Us))
+                Err(self.failed(Fault::internal("a body was shorter than announced")))
             }
             None => {
                 self.end(wire, None);
@@ -240,15 +242,17 @@ impl Streaming {
         }
     }
 
-    fn failed(&self, side: Side) -> Broken {
-        Broken::Body { side, delimited: self.framing != Framing::Close }
+    fn failed(&self, fault: Fault) -> Broken {
+        Broken::Body { fault: Box::new(fault), delimited: self.framing != Framing::Close }
     }
 
     /// Counts content against the length that was promised.
     fn admit(&mut self, length: u64) -> Result<(), Broken> {
         self.sent += length;
         match self.framing {
-            Framing::Length(promised) if self.sent > promised => Err(self.failed(Side::Us)),
+            Framing::Length(promised) if self.sent > promised => {
+                Err(self.failed(Fault::internal("a body was longer than announced")))
+            }
             _ => Ok(()),
         }
     }
