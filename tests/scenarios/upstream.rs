@@ -19,6 +19,7 @@ mod pressing;
 mod refusing;
 mod retrying;
 mod stalling;
+mod telling;
 mod trailing;
 mod tunnelling;
 

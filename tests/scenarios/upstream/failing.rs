@@ -2,10 +2,10 @@
 //! that says why; after it, an answer that cannot be taken for a whole one.
 
 use super::{
-    GET, Refusing, ask, assert_fault, closed, gateway, sent_to, servers, settle,
+    GET, Refusing, ask, assert_fault, closed, config, gateway, sent_to, servers, settle,
     settle_without_connections,
 };
-use scenarios::Upstream;
+use scenarios::{Launch, Upstream};
 
 #[test]
 fn a_server_that_refuses_is_502() {
@@ -24,6 +24,19 @@ fn a_server_that_refuses_is_502() {
     assert_eq!(server.metrics().sum("tidegate_upstream_connects_total", &refused), 3.0);
     settle_without_connections(&server);
     assert_eq!(server.metrics().sum("tidegate_requests_total", &[("class", "5xx")]), 3.0);
+}
+
+#[test]
+fn a_page_of_ones_own_still_says_what_happened() {
+    let down = Refusing::start();
+    let config = config(&format!(r#"servers: ["{}"]"#, down.address()), 1);
+    let server = Launch::new(&format!("{config}errors: {{ 502: {{ file: sorry.html }} }}\n"))
+        .file("sorry.html", "<p>Sorry.")
+        .start();
+    let answer = ask(&server);
+    assert_fault(&answer, 502, "connection_refused");
+    assert_eq!(answer.text(), "<p>Sorry.");
+    assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
 }
 
 /// What a server says before it ends the connection, and the error that makes.

@@ -179,3 +179,24 @@ fn kept_connections_are_bounded_in_number_requests_and_time() {
     assert_eq!(slow.accepted(), 4);
     wait_for_kept(&server, 2.0);
 }
+
+#[test]
+fn a_connection_that_its_worker_does_not_need_is_there_for_all() {
+    let upstream = Upstream::answering(OK);
+    let server = Tidegate::start(&super::config(&servers(&[&upstream]), 2));
+    assert_eq!(ask(&server).status, 200);
+    wait_until(&server, "a parked connection", |metrics| {
+        metrics.sum("tidegate_upstream_connections", &[("state", "parked")]) == 1.0
+    });
+    assert_eq!(ask(&server).status, 200);
+    assert_eq!(upstream.accepted(), 1);
+    settle(&server);
+
+    // One that dies there is not used.
+    wait_until(&server, "a parked connection", |metrics| {
+        metrics.sum("tidegate_upstream_connections", &[("state", "parked")]) == 1.0
+    });
+    drop(upstream);
+    let answer = server.exchange("web", POST);
+    assert_fault(&answer, 502, "connection_refused");
+}

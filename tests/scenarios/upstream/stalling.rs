@@ -38,6 +38,26 @@ fn a_server_without_an_answer_is_504() {
 }
 
 #[test]
+fn a_head_in_drops_is_504_too() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        for byte in "HTTP/1.1 200 OK\r\n".bytes().cycle() {
+            // Shorter than any time-out, again and again.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            if !peer.try_send([byte]) {
+                return;
+            }
+        }
+    });
+    let server = behind(&upstream);
+    let mut client = server.connect("web");
+    client.send(GET);
+    assert_fault(&client.answer(), 504, "http_response_timeout");
+    drop(client);
+    settle_without_connections(&server);
+}
+
+#[test]
 fn a_body_that_stalls_ends_the_answer_unfinished() {
     for head in ["content-length: 10", "transfer-encoding: chunked"] {
         let upstream = Upstream::start(move |peer| {
