@@ -8,6 +8,7 @@ mod bars;
 pub mod compare;
 pub mod data;
 mod figures;
+pub mod html;
 pub mod published;
 mod results;
 #[cfg(test)]

@@ -21,6 +21,14 @@ impl Table {
         self.rows.is_empty()
     }
 
+    pub(crate) fn titles(&self) -> &[String] {
+        &self.titles
+    }
+
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     /// With spaces, two between columns.
     pub(crate) fn text(&self) -> String {
         let mut out = String::new();
@@ -58,7 +66,7 @@ impl Table {
     }
 
     /// Whether all cells begin with a digit, or say that there is none.
-    fn is_figure(&self, column: usize) -> bool {
+    pub(crate) fn is_figure(&self, column: usize) -> bool {
         let digit = |cell: &str| cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit());
         let mut cells = self.rows.iter().map(|row| row[column].as_str());
         !self.rows.is_empty() && cells.all(digit)
