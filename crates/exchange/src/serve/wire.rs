@@ -13,7 +13,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use net::{Outgoing, Stream, Timer};
-use telemetry::WorkerMetrics;
+use telemetry::{LimitHit, WorkerMetrics};
 
 use super::body::Remainder;
 use super::head;
@@ -141,6 +141,9 @@ impl Wire {
                         joined.extend_from_slice(&chunk);
                         joined.freeze()
                     };
+                    if input.len() >= PIPELINE_BYTES_MAX {
+                        self.metrics.hit(LimitHit::Pipeline);
+                    }
                 }
             }
         }
