@@ -1,7 +1,7 @@
 //! Where the server listens: Unix sockets, stale ones and live ones, and addresses that are taken.
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
-use scenarios::{Launch, Process, Tidegate, tidegate_binary};
+use scenarios::{Process, Tidegate, tidegate_binary};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};

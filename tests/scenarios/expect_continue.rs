@@ -46,6 +46,22 @@ fn a_client_that_does_not_wait_is_not_told() {
 }
 
 #[test]
+fn it_comes_behind_the_answers_ahead_of_it() {
+    let upstream = reading();
+    let config = behind(&upstream, "").replace(
+        "routes: [",
+        "routes: [{ match: { path: /ping }, handler: { respond: { body: pong } } }, ",
+    );
+    let server = Tidegate::start(&config);
+    let mut client = server.connect("web");
+    client.send(format!("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n{PUT}"));
+    assert_eq!(client.answer().text(), "pong");
+    client.expect("HTTP/1.1 100 Continue\r\n\r\n");
+    client.send("hello");
+    assert_eq!(client.answer().text(), "hello");
+}
+
+#[test]
 fn http10_is_never_told() {
     let upstream = reading();
     let server = Tidegate::start(&behind(&upstream, ""));

@@ -57,6 +57,18 @@ fn a_short_rest_of_a_body_is_read_away() {
 }
 
 #[test]
+fn the_answer_does_not_wait_for_the_rest_of_the_body() {
+    let server = Tidegate::start(&answering(""));
+    let mut client = server.connect("web");
+    for (path, status) in [("/ping", 200), ("/none", 404), ("/slow", 200)] {
+        // A part of the body has come with the head.
+        client.send(format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\npart"));
+        assert_eq!(client.answer().status, status);
+        client.send("whole");
+    }
+}
+
+#[test]
 fn a_long_rest_of_a_body_ends_the_connection() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");

@@ -92,4 +92,59 @@ fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
         assert_eq!(reader.answer().header("x-n"), Some(&*n.to_string()));
     }
     drop(sender.join());
+    let limit = [("limit", "pipeline")];
+    server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
+}
+
+#[test]
+fn an_answer_does_not_wait_for_the_next_one() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            if head.starts_with("GET /never") {
+                peer.read_until_gone();
+                return;
+            }
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send([get("/a", 0), get("/b", 1), get("/never", 2)].concat());
+    for _ in 0..2 {
+        assert_eq!(client.answer().text(), "ok");
+    }
+    client.expect_silence(std::time::Duration::from_millis(50));
+}
+
+#[test]
+fn one_client_that_never_stops_does_not_starve_the_others() {
+    let server = Tidegate::start(&answering("").replace("workers: 2", "workers: 1"));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = || over.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        let mut flood = server.connect("web");
+        let mut reader = flood.clone_for_reading();
+        scope.spawn(move || {
+            let many = get("/ping", 0).repeat(2000);
+            while flood.try_send(&many) {}
+        });
+        let reading = scope.spawn(move || {
+            while !is_over() {
+                reader.read_exactly(1 << 16);
+            }
+            reader.finish_sending(); // which stops the flood
+        });
+        server.wait_for_metric("tidegate_responses_total", &[], 20_000.0);
+        let mut other = server.connect("web");
+        for _ in 0..20 {
+            let begin = std::time::Instant::now();
+            other.send(get("/ping", 1));
+            assert_eq!(other.answer().body, b"pong");
+            let took = begin.elapsed();
+            assert!(took < std::time::Duration::from_millis(500), "{took:?}");
+        }
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        reading.join().expect("no panic");
+    });
 }
