@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use settings::{Reader, Report, Setting};
+use settings::{Node, Reader, Report, Setting, Value};
 
 use crate::assemble::assemble;
 use crate::compile::compile;
@@ -43,6 +43,7 @@ fn try_load(
     report: &mut Report,
 ) -> Option<Loaded> {
     let assembled = assemble(source, environment, report)?;
+    refuse_nothing(&assembled.root, report);
     let mut reader = Reader::new(report);
     let settings = Settings::read(&assembled.root, &mut reader)?;
     let plan = compile(settings, assembled.version, kinds, &mut reader)?;
@@ -51,6 +52,17 @@ fn try_load(
     files.sort();
     files.dedup();
     Some(Loaded { plan: Arc::new(plan), files, patterns: assembled.patterns })
+}
+
+/// A configuration that says nothing would take every listener away from a running server. What
+/// wants that is never somebody; what looks like it is a file in the middle of being written, or
+/// the remains of a disk that was full.
+fn refuse_nothing(root: &Node, report: &mut Report) {
+    if matches!(&root.value, Value::Map(entries) if entries.is_empty()) {
+        report
+            .mistake(root.span, "the configuration is empty")
+            .help("the least is: listeners: { web: { bind: \"127.0.0.1:8080\" } }");
+    }
 }
 
 /// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and
