@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use inotify::{Inotify, WatchDescriptor, WatchMask, Watches};
 use telemetry::event;
@@ -17,6 +17,8 @@ use tokio::sync::mpsc;
 
 /// Changes that come together (an editor writes, renames, sets times) are one change.
 const SETTLE: Duration = Duration::from_millis(100);
+/// Files that never come to rest are taken as they are after this many times [`SETTLE`].
+const SETTLES: usize = 20;
 
 /// Something happened to this name in the folder watched under that number.
 type Happened = (i32, Option<OsString>);
@@ -86,9 +88,29 @@ impl Watch {
                 Some(happened) => self.pending = self.concerns(&happened),
             }
         }
-        net::timer::sleep(SETTLE).await;
-        while self.events.try_recv().is_ok() {}
+        for _ in 0..SETTLES {
+            let before = self.stamps();
+            net::timer::sleep(SETTLE).await;
+            let mut again = false;
+            while let Ok(happened) = self.events.try_recv() {
+                again |= self.concerns(&happened);
+            }
+            // Not every program renames a finished file into place: one that is being written
+            // right now tells so by its length and its time only.
+            if !again && before == self.stamps() {
+                break;
+            }
+        }
         self.pending = false;
+    }
+
+    /// What tells that a file has been written to.
+    fn stamps(&self) -> Vec<Option<(u64, SystemTime)>> {
+        let stamp = |(folder, name): &(PathBuf, Option<OsString>)| {
+            let found = std::fs::metadata(folder.join(name.as_ref()?)).ok()?;
+            Some((found.len(), found.modified().ok()?))
+        };
+        self.names.iter().map(stamp).collect()
     }
 
     fn concerns(&self, (id, name): &Happened) -> bool {
@@ -121,6 +143,8 @@ fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<Happened>) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[test]
@@ -141,6 +165,33 @@ mod tests {
                 assert!(net::timer::within(SETTLE / 4, watch.changed()).await.is_none());
             }
             watch.changed().await;
+        });
+    }
+
+    #[test]
+    fn a_file_that_is_still_being_written_is_waited_for() {
+        const PARTS: usize = 8;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        std::fs::write(&path, "one").unwrap();
+        net::worker::block_on_local(async {
+            let mut watch = Watch::new().unwrap();
+            watch.set(std::slice::from_ref(&path));
+            std::fs::write(&path, "two").unwrap();
+            let write = async {
+                let mut file = std::fs::File::create(&path).unwrap();
+                for part in 0..PARTS {
+                    file.write_all(&[b'0' + part as u8]).unwrap();
+                    net::timer::sleep(SETTLE / 3).await;
+                }
+                file.write_all(b"end").unwrap();
+            };
+            let changed = async {
+                watch.changed().await;
+                std::fs::read_to_string(&path).unwrap()
+            };
+            let ((), read) = tokio::join!(write, changed);
+            assert_eq!(read, "01234567end");
         });
     }
 }
