@@ -70,6 +70,9 @@ impl FromStr for Address {
         if text.contains("://") {
             return Err("is a URL, an address has no scheme".into());
         }
+        if text.parse::<u16>().is_ok() {
+            return Err(format!("is a port without a host: write 127.0.0.1:{text} or :{text}"));
+        }
         if text.parse::<IpAddr>().is_ok() {
             return Err(match text.contains(':') {
                 true => format!("has no port: write [{text}]:80"),
@@ -186,6 +189,7 @@ mod tests {
         let long = format!("unix:/{}", "x".repeat(200));
         for (text, why) in [
             ("127.0.0.1", "has no port: write 127.0.0.1:80"),
+            ("8080", "is a port without a host: write 127.0.0.1:8080 or :8080"),
             ("::1", "has no port: write [::1]:80"),
             ("::1:80", "has no port"),
             ("localhost", "has no port: write localhost:80"),
