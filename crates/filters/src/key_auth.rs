@@ -126,7 +126,8 @@ fn digest(key: &[u8]) -> Hash {
 }
 
 fn check_one_form(key: &KnownKey, node: &Node, reader: &mut Reader<'_>) {
-    if key.sha256.is_some() == key.key.is_some() {
+    // One that is written and cannot be read is a mistake already.
+    if node.get("sha256").is_some() == node.get("key").is_some() {
         reader.mistake(node.span, "a key has either sha256 or key");
     }
     if key.consumer.is_empty() || key.consumer.chars().any(char::is_control) {
