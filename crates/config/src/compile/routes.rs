@@ -37,9 +37,11 @@ pub(super) fn compile(
         let wanted = defaults.path_variables.iter().chain(&own.path_variables).chain(&of_handler);
         check_path_variables(route, &name, wanted, reader.report());
         check_listeners(route, settings, reader.report());
+        // A route without `match` is shown as a whole.
+        let unwritten = route.r#match.span == Span::NOWHERE;
         rules.push(Rule {
             name: name.clone(),
-            span: route.r#match.span,
+            span: if unwritten { route.span } else { route.r#match.span },
             matches: route.r#match.value.clone(),
         });
         let Some(handler) = handler else { continue };
