@@ -1,5 +1,5 @@
-//! The end of a server: what is under way is finished, what is idle is closed, nothing that was sent
-//! is lost, and after the deadline the rest is cut.
+//! The end of a server: what is under way is finished, what is idle is closed, nothing that was
+//! sent is lost, and after the deadline the rest is cut.
 
 use crate::load::{AfterClose, Load, Tally};
 use crate::setup::{answering, behind, patient};

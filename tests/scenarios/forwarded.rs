@@ -1,5 +1,5 @@
-//! Who the client is and which way a request came: Via, X-Forwarded-*, Forwarded; what a client says
-//! of itself is believed only when `trusted_proxies` names it.
+//! Who the client is and which way a request came: Via, X-Forwarded-*, Forwarded; what a client
+//! says of itself is believed only when `trusted_proxies` names it.
 
 use crate::setup::behind;
 use scenarios::{Tidegate, Upstream};

@@ -1,7 +1,8 @@
-//! Clients that keep sending while the server is disturbed, each a thread with a connection it keeps.
+//! Clients that keep sending while the server is disturbed, each a thread with a connection it
+//! keeps.
 //!
-//! What counts as failed is decided strictly: every request that was sent must be answered whole and
-//! with 200. A connection may end only after an answer that said `Connection: close`; that a
+//! What counts as failed is decided strictly: every request that was sent must be answered whole
+//! and with 200. A connection may end only after an answer that said `Connection: close`; that a
 //! kept-alive connection may be closed while a request is on its way (RFC 9112 9.3.1) is no excuse.
 
 use scenarios::Connection;
@@ -41,7 +42,8 @@ pub(crate) enum AfterClose {
 }
 
 impl Load {
-    /// Starts `count` clients that send `request` again and again, a pause of up to `think` between.
+    /// Starts `count` clients that send `request` again and again, a pause of up to `think`
+    /// between.
     pub(crate) fn start(
         address: SocketAddr,
         count: usize,

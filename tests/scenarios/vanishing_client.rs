@@ -1,5 +1,6 @@
-//! A client that goes away takes its request with it: the upstream is let go of at once, and nothing
-//! of the exchange is left. What counts as gone is a reset, and an end unless `half_close` is set.
+//! A client that goes away takes its request with it: the upstream is let go of at once, and
+//! nothing of the exchange is left. What counts as gone is a reset, and an end unless `half_close`
+//! is set.
 
 use crate::setup::behind;
 use scenarios::{Connection, Tidegate, Upstream};

@@ -231,8 +231,8 @@ impl Stream {
         matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does not
-    /// read they stay the same. Zero where the system does not say.
+    /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
+    /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
         crate::platform::unconfirmed(self.socket())
     }

@@ -31,8 +31,8 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 256 * 1024;
 
 /// When the server drains, a connection that was active this short a time ago is given one more
-/// request, whose answer says close: the client may be sending it just now, and a close would meet it
-/// on its way (RFC 9112 9.3.1).
+/// request, whose answer says close: the client may be sending it just now, and a close would meet
+/// it on its way (RFC 9112 9.3.1).
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// What follows an active period.

@@ -152,8 +152,8 @@ impl Progress {
             wire.write_timer.set(self.pause);
         }
         while wire.write_timer.poll(cx).is_ready() {
-            // The kernel says that there is room again only after a good part of its buffer has gone:
-            // a client that reads slowly is not one that does not read.
+            // The kernel says that there is room again only after a good part of its buffer has
+            // gone: a client that reads slowly is not one that does not read.
             let unconfirmed = wire.stream.unconfirmed();
             if unconfirmed >= self.unconfirmed {
                 wire.metrics.hit(LimitHit::SlowReader);
