@@ -9,6 +9,7 @@ pub mod compare;
 pub mod data;
 mod figures;
 pub mod html;
+pub mod page;
 pub mod published;
 mod results;
 #[cfg(test)]

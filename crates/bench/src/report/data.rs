@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Grows when a field changes its meaning or goes away; a new field alone is no new version.
 pub const VERSION: u32 = 1;
@@ -30,7 +30,9 @@ pub struct Data {
     /// When the run began, as RFC 3339 in UTC.
     pub date: String,
     /// How long the run was said to take, and took.
+    #[serde(serialize_with = "figure")]
     pub planned_seconds: f64,
+    #[serde(serialize_with = "figure")]
     pub elapsed_seconds: f64,
     /// False when the run was stopped early: what was measured until then is here.
     pub complete: bool,
@@ -55,8 +57,10 @@ pub struct Machine {
     /// The hypervisor or container it runs in, if one is seen.
     pub virtualization: Option<String>,
     /// The share of CPU time, 0 to 1, that the hypervisor gave to others during the run.
+    #[serde(serialize_with = "known_figure")]
     pub steal_share: Option<f64>,
     /// The load average over one minute when the run began.
+    #[serde(serialize_with = "known_figure")]
     pub load: Option<f64>,
 }
 
@@ -109,22 +113,30 @@ pub struct Record {
     /// Workers of the server; 1 but where scaling is measured.
     pub workers: u32,
     /// Requests a second it was offered, in the open loop; `None` in the closed one.
+    #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
     /// Median of the rounds, over the server's whole process tree.
+    #[serde(serialize_with = "figure")]
     pub cpu_us_per_request: f64,
     /// The share of it in the kernel, 0 to 1, from ticks: information, not a figure.
+    #[serde(serialize_with = "known_figure")]
     pub system_share: Option<f64>,
     /// Median of the rounds.
+    #[serde(serialize_with = "figure")]
     pub requests_per_second: f64,
+    #[serde(serialize_with = "figure")]
     pub bytes_per_second: f64,
     /// Of all rounds together.
     pub latency_ms: Latency,
     /// (percentile, milliseconds) of all rounds together, rising: the curve of the report.
+    #[serde(serialize_with = "curve")]
     pub latency_curve: Vec<(f64, f64)>,
     /// Resident memory of the tree, highest of the rounds.
     pub rss_bytes: u64,
     /// Resident memory that one idle connection adds, in scenario `connections`.
+    #[serde(serialize_with = "known_figure")]
     pub rss_bytes_per_connection: Option<f64>,
+    #[serde(serialize_with = "known_figure")]
     pub system_calls_per_request: Option<f64>,
     /// Of all rounds; anything but 0 makes the other figures worthless.
     pub errors: u64,
@@ -138,10 +150,15 @@ pub struct Record {
 /// Milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
+    #[serde(serialize_with = "figure")]
     pub p50: f64,
+    #[serde(serialize_with = "figure")]
     pub p90: f64,
+    #[serde(serialize_with = "figure")]
     pub p99: f64,
+    #[serde(serialize_with = "figure")]
     pub p999: f64,
+    #[serde(serialize_with = "figure")]
     pub max: f64,
 }
 
@@ -149,12 +166,18 @@ pub struct Latency {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     pub requests: u64,
+    #[serde(serialize_with = "figure")]
     pub seconds: f64,
+    #[serde(serialize_with = "figure")]
     pub cpu_us_per_request: f64,
+    #[serde(serialize_with = "figure")]
     pub requests_per_second: f64,
     /// CPU of the load generator.
+    #[serde(serialize_with = "figure")]
     pub client_us_per_request: f64,
+    #[serde(serialize_with = "figure")]
     pub p50_ms: f64,
+    #[serde(serialize_with = "figure")]
     pub p99_ms: f64,
     pub errors: u64,
     pub disturbed: Option<String>,
@@ -172,6 +195,29 @@ impl fmt::Display for Unreadable {
 
 impl std::error::Error for Unreadable {}
 
+/// Six digits are more than is known. What is no number, because nothing was answered, is 0.
+fn figure<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(rounded(*value))
+}
+
+fn rounded(value: f64) -> f64 {
+    let digits = format!("{value:.5e}").parse().unwrap_or(0.0);
+    if value.is_finite() { digits } else { 0.0 }
+}
+
+/// The percentiles stay as they are: 99.999999 is not 100.
+fn curve<S: Serializer>(points: &[(f64, f64)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(points.iter().map(|&(percentile, value)| (percentile, rounded(value))))
+}
+
+#[expect(clippy::ref_option, reason = "serde hands over a reference to the field")]
+fn known_figure<S: Serializer>(value: &Option<f64>, to: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => figure(value, to),
+        None => to.serialize_none(),
+    }
+}
+
 impl Data {
     /// The records of one scenario, in the order they were measured.
     pub fn of_scenario<'a>(&'a self, scenario: &'a str) -> impl Iterator<Item = &'a Record> {
@@ -183,7 +229,7 @@ impl Data {
     }
 
     pub fn to_json(&self) -> String {
-        // A struct of numbers and texts always has a JSON form; NaN becomes null.
+        // A struct of numbers and texts always has a JSON form.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
@@ -250,5 +296,85 @@ impl Record {
         let rounds = self.rounds.iter().map(|round| round.cpu_us_per_request);
         let whole = (self.cpu_us_per_request, self.cpu_us_per_request);
         rounds.fold(whole, |(low, high), figure| (low.min(figure), high.max(figure)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::super::sample;
+    use super::{Data, Key};
+
+    const PAGE: &str = include_str!("../../../../docs/reference/bench-data.md");
+
+    #[test]
+    fn a_run_is_read_as_it_was_written() {
+        let folder = std::env::temp_dir().join(format!("tidegate-data-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("data.json");
+        sample::data().write(&path).expect("written");
+        assert_eq!(Data::read(&path).expect("read").to_json(), sample::data().to_json());
+        let names = std::fs::read_dir(&folder).expect("a folder").count();
+        std::fs::remove_dir_all(&folder).expect("nothing is left behind");
+        assert_eq!(names, 1, "only the file itself");
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_with_a_sentence() {
+        let why = |text: &str| Data::from_json(text).expect_err("refused").to_string();
+        assert!(why("{}").starts_with("this is no data.json of a benchmark: missing field"));
+        assert_eq!(why("{\"version\": 9}"), "the file has version 9, this program reads version 1");
+        let missing = Data::read("/nowhere/data.json".as_ref()).expect_err("refused");
+        assert!(missing.to_string().starts_with("/nowhere/data.json: "), "{missing}");
+    }
+
+    #[test]
+    fn fields_that_came_later_are_passed_over() {
+        let newer = sample::data().to_json().replacen('{', "{\"colour\": 1,", 1);
+        assert_eq!(Data::from_json(&newer).expect("read").to_json(), sample::data().to_json());
+    }
+
+    #[test]
+    fn figures_have_six_digits_and_are_numbers() {
+        let mut data = sample::data();
+        data.records[0].cpu_us_per_request = 5.123_456_789;
+        data.records[0].requests_per_second = f64::NAN;
+        let read = Data::from_json(&data.to_json()).expect("read");
+        let found = &read.records[0];
+        assert_eq!((found.cpu_us_per_request, found.requests_per_second), (5.12346, 0.0));
+    }
+
+    #[test]
+    fn a_record_is_found_by_its_key() {
+        let data = sample::data();
+        let key = Key { scenario: "gateway", connections: 512, workers: 1, server: "nginx" };
+        assert_eq!(data.find(&key).map(|record| record.cpu_us_per_request), Some(16.1));
+        assert!(data.find(&Key { workers: 2, ..key }).is_none());
+    }
+
+    #[test]
+    fn the_reference_names_every_field() {
+        let mut data = sample::data();
+        data.records[0].errors_by_kind.insert("timeout".to_owned(), 1);
+        let written = serde_json::from_str(&data.to_json()).expect("JSON");
+        let mut missing = Vec::new();
+        names(&written, &mut |name| {
+            if !PAGE.contains(&format!("`{name}`")) {
+                missing.push(name.to_owned());
+            }
+        });
+        assert!(missing.is_empty(), "not in docs/reference/bench-data.md: {missing:?}");
+    }
+
+    fn names(value: &Value, found: &mut impl FnMut(&str)) {
+        match value {
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+                found(name);
+                names(value, found);
+            }),
+            Value::Array(values) => values.iter().for_each(|value| names(value, found)),
+            _ => {}
+        }
     }
 }
