@@ -2,7 +2,7 @@
 //!
 //! Owns the way there for rooms without a runtime of their own: a run of [`crate::Next`] for
 //! nobody, a body that is read for others. Promises that what is dropped is cancelled, unless it
-//! was let go, and that a worker has at most [`APART_MAX`] of them: who is refused does without.
+//! was let go, and that a worker has at most [`APART_MAX`] of them.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -14,42 +14,42 @@ use tokio::task::{AbortHandle, JoinHandle};
 pub const APART_MAX: usize = 1024;
 
 thread_local! {
-    static RUNNING: Cell<usize> = const { Cell::new(0) };
+    static TAKEN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One of those that run; counts itself.
-struct Counted;
+/// The right to one run apart. It is asked for first, so that who is refused still has what the run
+/// would have taken along.
+#[derive(Debug)]
+pub struct ApartSeat(());
 
-impl Counted {
-    fn new() -> Option<Counted> {
-        let running = RUNNING.get();
-        (running < APART_MAX).then(|| {
-            RUNNING.set(running + 1);
-            Counted
+impl ApartSeat {
+    /// A seat, unless too many are taken.
+    pub fn take() -> Option<ApartSeat> {
+        let taken = TAKEN.get();
+        (taken < APART_MAX).then(|| {
+            TAKEN.set(taken + 1);
+            ApartSeat(())
         })
     }
-}
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        // A thread that ends may have lost its count before its tasks.
-        let _ = RUNNING.try_with(|running| running.set(running.get() - 1));
+    /// Runs a future as a task of its own. It may hold what is not `Send`: it stays on this worker.
+    pub fn run<F>(self, future: F) -> Apart<F::Output>
+    where
+        F: Future<Output: 'static> + 'static,
+    {
+        let task = tokio::task::spawn_local(async move {
+            let _seat = self;
+            future.await
+        });
+        Apart { task: Some(task) }
     }
 }
 
-/// Runs a future as a task of its own; `None` if too many run already. It may hold what is not
-/// `Send`: it stays on this worker.
-pub fn apart<F>(future: F) -> Option<Apart<F::Output>>
-where
-    F: Future<Output: 'static> + 'static,
-{
-    let counted = Counted::new()?;
-    let task = tokio::task::spawn_local(async move {
-        let output = future.await;
-        drop(counted);
-        output
-    });
-    Some(Apart { task: Some(task) })
+impl Drop for ApartSeat {
+    fn drop(&mut self) {
+        // A thread that ends may have lost its count before its tasks.
+        let _ = TAKEN.try_with(|taken| taken.set(taken.get() - 1));
+    }
 }
 
 /// A run apart: a future of its result. Dropping it cancels the run.
@@ -97,5 +97,55 @@ impl<T> Drop for Apart<T> {
         if let Some(task) = &self.task {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use net::worker::block_on_local;
+
+    #[test]
+    fn a_run_is_cancelled_by_dropping_unless_it_was_let_go() {
+        block_on_local(async {
+            let held = Rc::new(());
+            let waiting = |held: &Rc<()>| {
+                let held = held.clone();
+                async move {
+                    std::future::pending::<()>().await;
+                    drop(held);
+                }
+            };
+            let dropped = ApartSeat::take().unwrap().run(waiting(&held));
+            let let_go = ApartSeat::take().unwrap().run(waiting(&held));
+            let cancelled = ApartSeat::take().unwrap().run(waiting(&held));
+            tokio::task::yield_now().await;
+            let canceller = let_go.canceller().unwrap();
+            drop(dropped);
+            let_go.let_go();
+            tokio::task::yield_now().await;
+            assert_eq!((Rc::strong_count(&held), TAKEN.get()), (3, 2));
+            // From another thread, as if nobody there wanted it any more.
+            let elsewhere = cancelled.canceller().unwrap();
+            std::thread::spawn(move || elsewhere.cancel()).join().unwrap();
+            assert_eq!(cancelled.await, None);
+            canceller.cancel();
+            tokio::task::yield_now().await;
+            assert_eq!((Rc::strong_count(&held), TAKEN.get()), (1, 0));
+        });
+    }
+
+    #[test]
+    fn seats_are_bounded_and_come_back() {
+        block_on_local(async {
+            let mut seats: Vec<ApartSeat> = std::iter::from_fn(ApartSeat::take).collect();
+            assert_eq!(seats.len(), APART_MAX);
+            let ran = seats.pop().unwrap().run(async { 7 });
+            assert!(ApartSeat::take().is_none());
+            assert_eq!(ran.await, Some(7));
+            assert!(ApartSeat::take().is_some());
+        });
     }
 }

@@ -305,7 +305,7 @@ fn waits_twice(name: &'static str) -> Fault {
 }
 
 /// The rest of the way behind a [`Surround`] (seam 6): an owned handle that may run apart from its
-/// client (as a task of its own: [`crate::apart`]), more than once, with a made-up request
+/// client (as a task of its own: [`crate::ApartSeat`]), more than once, with a made-up request
 /// ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
 #[derive(Clone)]
 pub struct Next {

@@ -33,7 +33,7 @@ pub mod variables;
 
 pub use access::{AccessFormat, AccessLog};
 pub use ant::{ANT_CHARS, Ant};
-pub use apart::{APART_MAX, Apart, Canceller, apart};
+pub use apart::{APART_MAX, Apart, ApartSeat, Canceller};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
     Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, RouteBounds, Stage, Step, Surround,

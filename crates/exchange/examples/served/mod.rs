@@ -1,0 +1,82 @@
+//! One listener and one route on this worker: what the examples and the tests of the contracts
+//! serve with.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
+use exchange::{
+    Bounds, ConnectionFacts, Dispatch, Fault, Handler, Protocol, Request, Route, RouteBounds, Stage,
+};
+use net::{Bind, BoundSocket, ListenOptions, Listening};
+use telemetry::Telemetry;
+
+struct One(Rc<Route>);
+
+impl Dispatch for One {
+    fn dispatch(&self, _: &mut Request) -> Result<Rc<Route>, Fault> {
+        Ok(self.0.clone())
+    }
+}
+
+/// A listening socket, and the address it really has.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<(SocketAddr, BoundSocket)> {
+    let listening = Listening::bind(&Bind::Tcp(address), 1, &ListenOptions::default())
+        .map_err(|refused| refused.error)?;
+    let bound = match listening.local() {
+        Bind::Tcp(bound) => *bound,
+        Bind::Unix(_) => address,
+    };
+    let socket = listening.into_sockets().pop();
+    socket.map(|socket| (bound, socket)).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Serves every connection with these stages and this handler, for ever.
+pub(crate) async fn serve_route(
+    (address, socket): (SocketAddr, BoundSocket),
+    stages: Vec<Stage>,
+    handler: Rc<dyn Handler>,
+) -> io::Result<()> {
+    let telemetry = Telemetry::new();
+    let route = Route {
+        name: Rc::from("one"),
+        stages,
+        handler,
+        bounds: RouteBounds::default(),
+        metrics: telemetry.route(0, "one"),
+    };
+    let service = Service::new(Rc::new(edge(route)), telemetry.worker(0));
+    let local = Rc::new(Bind::Tcp(address));
+    let listener = socket.adopt()?;
+    loop {
+        let accepted = listener.accept().await?;
+        let facts = ConnectionFacts {
+            peer: accepted.peer.clone(),
+            local: local.clone(),
+            listener: Rc::from("web"),
+            protocol: Protocol::Http1,
+            tls: None,
+        };
+        tokio::task::spawn_local(serve(accepted, service.clone(), facts));
+    }
+}
+
+fn edge(route: Route) -> Edge {
+    Edge {
+        dispatch: Rc::new(One(Rc::new(route))),
+        head_limits: wire::h1::HeadLimits::default(),
+        timeouts: ConnectionTimeouts {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+        },
+        bounds: Bounds::default(),
+        half_close: false,
+        trusted_proxies: TrustedProxies::default(),
+        pages: Arc::default(),
+        access: None,
+    }
+}

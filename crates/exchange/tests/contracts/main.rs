@@ -1,0 +1,15 @@
+//! What filters, surrounds, handlers and duplexes are promised, over real sockets.
+
+// Clippy knows test functions as such, and not their helpers.
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod coalesce;
+mod duplex;
+mod elsewhere;
+mod filters;
+mod inform;
+mod next;
+#[path = "../../examples/served/mod.rs"]
+mod served;
+mod surround;

@@ -1,0 +1,124 @@
+//! A surround holds the rest of the way: it may run it once, again, or not at all.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use exchange::{
+    Body, Fault, Filter, Handler, LocalFuture, Next, Outcome, Request, Response, Retry, Step,
+    Surround,
+};
+use net::worker::block_on_local;
+
+use crate::client::{Answers, Client, filter, serve, surround};
+
+/// Runs the rest of the way up to three times, with the same body.
+struct Again;
+
+impl Surround for Again {
+    fn name(&self) -> &'static str {
+        "again"
+    }
+
+    fn around(self: Rc<Self>, mut request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+        Box::pin(async move {
+            let body = request.collect_body(1024).await?;
+            let mut outcome = Err(Fault::internal("not run"));
+            for _ in 0..3 {
+                let mut copy = request.apart();
+                copy.body = Body::from(body.clone());
+                outcome = next.clone().run(copy).await;
+                if outcome.is_ok() {
+                    break;
+                }
+            }
+            outcome
+        })
+    }
+}
+
+#[test]
+fn the_rest_of_the_way_may_run_again_with_the_same_body() {
+    block_on_local(async {
+        let runs = Rc::new(Cell::new(0));
+        let counted = runs.clone();
+        let handler = Collecting(move |body: Bytes| {
+            counted.set(counted.get() + 1);
+            if counted.get() < 3 {
+                return Err(Fault::upstream(502, "connection_refused", Retry::Unsent, ""));
+            }
+            Ok(Response::text(200, Body::from(body)))
+        });
+        let mut client = Client::connect(serve(vec![surround(Again)], handler)).await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody").await;
+        assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+        assert_eq!(client.read(4).await, "body");
+        assert_eq!(runs.get(), 3);
+    });
+}
+
+/// A handler of a function of the body.
+struct Collecting<F>(F);
+
+impl<F: Fn(Bytes) -> Outcome> Handler for Collecting<F> {
+    fn name(&self) -> &'static str {
+        "collecting"
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(async move { (self.0)(request.collect_body(1024).await?) })
+    }
+}
+
+/// Adds a field on the way back.
+struct Marks(&'static str);
+
+impl Filter for Marks {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        let path = request.target.path();
+        response.headers.append("x-seen", format!("{} {path}", self.0));
+        Step::Continue
+    }
+}
+
+/// Sends some requests elsewhere, and answers others itself.
+struct Bends;
+
+impl Surround for Bends {
+    fn name(&self) -> &'static str {
+        "bends"
+    }
+
+    fn around(self: Rc<Self>, mut request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+        Box::pin(async move {
+            if request.target.path() == "/mine" {
+                return Ok(Response::text(200, "mine"));
+            }
+            request.target.replace_path(b"/bent").map_err(|_| Fault::not_found())?;
+            next.run(request).await
+        })
+    }
+}
+
+#[test]
+fn filters_before_it_see_the_request_as_it_was_and_those_behind_it_as_it_is() {
+    block_on_local(async {
+        let stages = vec![filter(Marks("before")), surround(Bends), filter(Marks("behind"))];
+        let handler = Answers(|request: &mut Request| {
+            Ok(Response::text(200, request.target.path().to_owned()))
+        });
+        let mut client = Client::connect(serve(stages, handler)).await;
+        client.get("/straight").await;
+        let head = client.head().await;
+        assert!(head.contains("x-seen: behind /bent\r\nx-seen: before /straight\r\n"), "{head}");
+        assert_eq!(client.read(5).await, "/bent");
+        client.get("/mine").await;
+        let head = client.head().await;
+        assert!(head.contains("x-seen: before /mine\r\n") && !head.contains("behind"), "{head}");
+        assert_eq!(client.read(4).await, "mine");
+    });
+}
