@@ -36,6 +36,9 @@ pub struct Data {
     pub elapsed_seconds: f64,
     /// False when the run was stopped early: what was measured until then is here.
     pub complete: bool,
+    /// What else is to be known: a scenario that was left out to end in time.
+    #[serde(default)]
+    pub notes: Vec<String>,
     pub machine: Machine,
     /// The command lines of the run: ours first, then one for each server.
     pub commands: Vec<Command>,
@@ -140,7 +143,8 @@ pub struct Record {
     pub system_calls_per_request: Option<f64>,
     /// Of all rounds; anything but 0 makes the other figures worthless.
     pub errors: u64,
-    /// `connect`, `read`, `write`, `timeout`, `status`, `length`, `framing`, `body`: those above 0.
+    /// Those above 0: `connect`, `read`, `write`, `timeout`, `status`, `length`, `framing`,
+    /// `header`, `body`; `unsent` in the open loop; others that are no request.
     pub errors_by_kind: BTreeMap<String, u64>,
     pub rounds: Vec<Round>,
     /// Why the figures are doubtful: steal, or a busy neighbour.

@@ -81,9 +81,15 @@ fn measured(data: &Data) -> impl Iterator<Item = &Scenario> {
     data.scenarios.iter().filter(|scenario| data.of_scenario(&scenario.name).next().is_some())
 }
 
+/// The workers that the servers have where scaling is not the question: the fewest.
+fn workers_of(data: &Data, scenario: &str) -> u32 {
+    data.of_scenario(scenario).map(|record| record.workers).min().unwrap_or(1)
+}
+
 /// The numbers of connections of a scenario, rising.
 fn connections_of(data: &Data, scenario: &str) -> Vec<u32> {
-    let records = data.of_scenario(scenario).filter(|record| record.workers == 1);
+    let workers = workers_of(data, scenario);
+    let records = data.of_scenario(scenario).filter(|record| record.workers == workers);
     let mut connections: Vec<_> = records.map(|record| record.connections).collect();
     connections.sort_unstable();
     connections.dedup();
@@ -106,10 +112,18 @@ fn colour(data: &Data, server: &str) -> (String, bool) {
     (format!("--p{}", at % COLOURS), at >= COLOURS)
 }
 
+/// `1.22.1` of "nginx version: nginx/1.22.1".
+fn short_version(told: &str) -> &str {
+    let mut words = told.split([' ', '/', ',', '-']).map(|word| word.trim_start_matches('v'));
+    let is_number =
+        |word: &&str| word.starts_with(|c: char| c.is_ascii_digit()) && word.contains('.');
+    words.find(is_number).unwrap_or(told)
+}
+
 fn header(out: &mut String, data: &Data) {
     let version = |name: &str| {
         let peer = data.peers.iter().find(|peer| peer.name == name)?;
-        Some(format!("{name} {}", peer.version.as_deref()?))
+        Some(format!("{name} {}", short_version(peer.version.as_deref()?)))
     };
     let others = data.peers.iter().filter(|peer| peer.name != OURS && peer.name != FLOOR);
     let others: Vec<_> = others.filter_map(|peer| version(&peer.name)).collect();
@@ -151,6 +165,7 @@ fn tiles(out: &mut String, data: &Data) {
     out.push_str("<div class=\"tiles\">\n");
     for scenario in measured(data) {
         let connections = connections_of(data, &scenario.name);
+        let workers = workers_of(data, &scenario.name);
         let at = if connections.contains(&TILE_CONNECTIONS) {
             TILE_CONNECTIONS
         } else {
@@ -158,7 +173,7 @@ fn tiles(out: &mut String, data: &Data) {
         };
         let records = || {
             let all = data.of_scenario(&scenario.name);
-            all.filter(move |record| record.connections == at && record.workers == 1)
+            all.filter(move |record| record.connections == at && record.workers == workers)
         };
         let Some(ours) = records().find(|record| record.server == OURS) else { continue };
         let _ = write!(
@@ -186,9 +201,10 @@ fn scenario(out: &mut String, data: &Data, scenario: &Scenario) {
         "<section id=\"{name}\">\n<h2>{name}</h2>\n<p class=\"muted\">{}</p>\n",
         escape(&scenario.about)
     );
+    let workers = workers_of(data, &scenario.name);
     for connections in connections_of(data, &scenario.name) {
         let records = data.of_scenario(&scenario.name);
-        let here = records.filter(|it| it.connections == connections && it.workers == 1);
+        let here = records.filter(|it| it.connections == connections && it.workers == workers);
         bars::draw(out, connections, &here.collect::<Vec<_>>());
     }
     curves::draw(out, data, &scenario.name);
@@ -276,7 +292,7 @@ fn place(record: &Record) -> String {
 mod tests {
     use super::super::data::Data;
     use super::super::sample;
-    use super::{escape, render};
+    use super::{escape, render, short_version};
 
     #[test]
     fn the_page_fetches_nothing_and_runs_nothing() {
@@ -322,6 +338,14 @@ mod tests {
         assert_eq!(count("their machine, their figure"), 2);
         assert!(page.contains("varnishd: not installed: apt-get install varnish"));
         assert!(page.contains("ngx_http_log_module.html#access_log"));
+    }
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        let told = ["nginx version: nginx/1.22.1", "HAProxy version 2.6.12-1+deb12u2 2024/01/01"];
+        assert_eq!(told.map(short_version), ["1.22.1", "2.6.12"]);
+        let told = ["v2.6.2 h1:abc", "of this program, 0.1.0", "unknown"];
+        assert_eq!(told.map(short_version), ["2.6.2", "0.1.0", "unknown"]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(crate) fn of_scenario(data: &Data, scenario: &str, room: Room) -> Table {
         offered: any(|record| record.offered_per_second.is_some()),
         calls: any(|record| record.system_calls_per_request.is_some()),
         idle: any(|record| record.rss_bytes_per_connection.is_some()),
+        disturbed: any(|record| record.disturbed.is_some()),
     };
     let mut table = Table::new(&columns.titles());
     for record in &records {
@@ -37,6 +38,7 @@ struct Columns {
     offered: bool,
     calls: bool,
     idle: bool,
+    disturbed: bool,
 }
 
 impl Columns {
@@ -52,6 +54,7 @@ impl Columns {
         titles.extend(self.idle.then_some("RSS/conn"));
         titles.extend(self.calls.then_some("calls"));
         titles.push("errors");
+        titles.extend(self.disturbed.then_some("disturbed"));
         titles
     }
 
@@ -78,6 +81,8 @@ impl Columns {
         let calls = |calls: f64| format!("{calls:.2}");
         cells.extend(self.calls.then(|| record.system_calls_per_request.map_or_else(none, calls)));
         cells.push(record.errors.to_string());
+        let disturbed = if record.disturbed.is_some() { "yes" } else { "" };
+        cells.extend(self.disturbed.then(|| disturbed.to_owned()));
         cells
     }
 }
@@ -193,6 +198,7 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
         ));
     }
     notes.extend(disturbed(data));
+    notes.extend(data.notes.iter().cloned());
     for peer in &data.peers {
         if let Some(missing) = &peer.missing {
             notes.push(format!("{}: {missing}", peer.name));
@@ -201,18 +207,19 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
     notes
 }
 
-/// One sentence a cause, with the number of measurements it spoiled.
-fn disturbed(data: &Data) -> Vec<String> {
-    let mut causes: Vec<(&str, u64)> = Vec::new();
-    for cause in data.records.iter().filter_map(|record| record.disturbed.as_deref()) {
-        match causes.iter_mut().find(|(known, _)| *known == cause) {
-            Some((_, number)) => *number += 1,
-            None => causes.push((cause, 1)),
-        }
-    }
-    let sentence =
-        |(cause, number)| format!("{} disturbed: {cause}.", count(number, "measurement"));
-    causes.into_iter().map(sentence).collect()
+/// How many measurements are doubtful, and why the first of them is; the tables mark each.
+fn disturbed(data: &Data) -> Option<String> {
+    let mut disturbed = data.records.iter().filter(|record| record.disturbed.is_some());
+    let number = disturbed.clone().count();
+    let first = disturbed.next()?;
+    let all = count(data.records.len() as u64, "measurement");
+    Some(format!(
+        "{number} of {all} disturbed, the first of them ({} in {} at {} connections): {}.",
+        first.server,
+        first.scenario,
+        first.connections,
+        first.disturbed.as_deref().unwrap_or_default(),
+    ))
 }
 
 /// The machine in one line.
@@ -264,9 +271,14 @@ mod tests {
         data.records[0].errors = 3;
         data.records[0].errors_by_kind.insert("timeout".to_owned(), 3);
         data.records[1].disturbed = Some("steal of 4 %".to_owned());
-        data.records[2].disturbed = Some("steal of 4 %".to_owned());
+        data.records[2].disturbed = Some("a busy neighbour".to_owned());
         let text = notes(&data).join("\n").replace('\u{a0}', " ");
-        for part in ["stopped early", "3 errors (3 timeout)", "2 measurements disturbed: steal"] {
+        assert!(of_scenario(&data, "hello", Room::Terminal).text().contains("  yes"), "marked");
+        for part in [
+            "stopped early",
+            "3 errors (3 timeout)",
+            "2 of 26 measurements disturbed, the first of them (tidegate in hello at 1 conn",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(text.contains("varnishd: not installed: apt-get install varnish"), "{text}");

@@ -4,7 +4,7 @@
 use super::super::data::{Data, Record};
 use super::super::figures::{grouped, ms, us};
 use super::chart::{Chart, Scale, Series};
-use super::{colour, connections_of};
+use super::{TILE_CONNECTIONS, colour, connections_of, workers_of};
 
 /// How far right of the last percentile the maximum stands, in decades.
 const MAXIMUM_STEP: f64 = 0.6;
@@ -52,7 +52,8 @@ fn series(
 
 /// Percentiles by their nines, so that the tail has room.
 fn latency(data: &Data, scenario: &str, connections: u32) -> Chart {
-    let here = |record: &&Record| record.connections == connections && record.workers == 1;
+    let workers = workers_of(data, scenario);
+    let here = |record: &&Record| record.connections == connections && record.workers == workers;
     let furthest = data
         .of_scenario(scenario)
         .filter(here)
@@ -98,8 +99,9 @@ fn over_connections(
     connections: &[u32],
     figure: impl Fn(&Record) -> (f64, String),
 ) -> Chart {
+    let workers = workers_of(data, scenario);
     let series = series(data, scenario, |records| {
-        let single = records.filter(|record| record.workers == 1);
+        let single = records.filter(|record| record.workers == workers);
         let point = |record: &Record| {
             let place = connections.iter().position(|count| *count == record.connections)?;
             let (value, said) = figure(record);
@@ -143,12 +145,14 @@ fn cost(data: &Data, scenario: &str, connections: &[u32]) -> Chart {
 
 /// Requests a second with 1 to N workers, at the connections where more than one was measured.
 fn scaling(data: &Data, scenario: &str) -> Chart {
-    let many = data.of_scenario(scenario).find(|record| record.workers > 1);
-    let connections = many.map(|record| record.connections);
+    let fewest = workers_of(data, scenario);
+    let many = data.of_scenario(scenario).filter(|record| record.workers > fewest);
+    let usual = |record: &&Record| (record.connections == TILE_CONNECTIONS, record.connections);
+    let connections = many.max_by_key(usual).map(|record| record.connections);
     let mut workers: Vec<u32> = Vec::new();
     let series = series(data, scenario, |records| {
         let here: Vec<_> = records.filter(|it| Some(it.connections) == connections).collect();
-        if here.iter().all(|record| record.workers == 1) {
+        if here.iter().all(|record| record.workers == fewest) {
             return Vec::new();
         }
         let point = |record: &&Record| {
