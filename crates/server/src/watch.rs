@@ -4,7 +4,7 @@
 //! another over it, which ends a watch on the file itself. A thread of its own waits for the
 //! kernel's events and hands them over; it lives as long as the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,13 @@ use tokio::sync::mpsc;
 const SETTLE: Duration = Duration::from_millis(100);
 /// Files that never come to rest are taken as they are after this many times [`SETTLE`].
 const SETTLES: usize = 20;
+
+/// What changes a file, however it is written.
+const MASK: WatchMask = WatchMask::CLOSE_WRITE
+    .union(WatchMask::MOVED_TO)
+    .union(WatchMask::MOVED_FROM)
+    .union(WatchMask::CREATE)
+    .union(WatchMask::DELETE);
 
 /// Something happened to this name in the folder watched under that number.
 type Happened = (i32, Option<OsString>);
@@ -46,29 +53,28 @@ impl Watch {
     }
 
     /// Watches exactly these from now on: files by name, folders for whatever happens in them.
+    /// Folders that were watched before stay so without a gap: what happens in them meanwhile, while
+    /// a reload is reading, is not missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) {
-        for (_, (descriptor, _)) in std::mem::take(&mut self.folders) {
+        self.names = paths.iter().map(|path| place(path)).collect();
+        let names = &self.names;
+        let is_wanted = |folder: &Path| names.iter().any(|(wanted, _)| wanted == folder);
+        let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.folders).into_iter().partition(|(_, (_, f))| is_wanted(f));
+        self.folders = kept;
+        for (_, (descriptor, _)) in gone {
             // The folder may be gone, and its watch with it.
             let _ = self.watches.remove(descriptor);
         }
-        self.names.clear();
-        let mask = WatchMask::CLOSE_WRITE
-            | WatchMask::MOVED_TO
-            | WatchMask::MOVED_FROM
-            | WatchMask::CREATE
-            | WatchMask::DELETE;
-        for path in paths {
-            let (folder, name) = if path.is_dir() {
-                (path.as_path(), None)
-            } else {
-                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                (parent.unwrap_or(Path::new(".")), path.file_name().map(OsString::from))
-            };
-            match self.watches.add(folder, mask) {
+        let wanted: BTreeSet<PathBuf> =
+            self.names.iter().map(|(folder, _)| folder.clone()).collect();
+        for folder in wanted {
+            // A folder that was removed and made anew is another one, so it is asked for again: the
+            // kernel knows those that it has.
+            match self.watches.add(&folder, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
-                    self.folders.insert(id, (descriptor, folder.to_owned()));
-                    self.names.push((folder.to_owned(), name));
+                    self.folders.insert(id, (descriptor, folder));
                 }
                 Err(error) => {
                     let folder = folder.display();
@@ -119,6 +125,15 @@ impl Watch {
             Some(watched) == folder && (wanted.is_none() || wanted == name)
         })
     }
+}
+
+/// The folder to watch for a path, and the name in it that matters; every name for a folder.
+fn place(path: &Path) -> (PathBuf, Option<OsString>) {
+    if path.is_dir() {
+        return (path.to_owned(), None);
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    (parent.unwrap_or(Path::new(".")).to_owned(), path.file_name().map(OsString::from))
 }
 
 /// Waits for events until nobody wants them.
@@ -192,6 +207,23 @@ mod tests {
             };
             let ((), read) = tokio::join!(write, changed);
             assert_eq!(read, "01234567end");
+        });
+    }
+
+    #[test]
+    fn a_change_while_the_watch_is_set_anew_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.yaml");
+        std::fs::write(&path, "one").unwrap();
+        net::worker::block_on_local(async {
+            let mut watch = Watch::new().unwrap();
+            watch.set(std::slice::from_ref(&path));
+            for _ in 0..3 {
+                std::fs::write(&path, "two").unwrap();
+                watch.set(&[path.clone(), folder.path().join("b.yaml")]);
+                let patience = Duration::from_secs(10);
+                assert!(net::timer::within(patience, watch.changed()).await.is_some());
+            }
         });
     }
 }
