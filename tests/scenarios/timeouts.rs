@@ -51,7 +51,7 @@ fn a_head_that_never_stops() {
         }
     });
     assert_eq!(reader.answer().status, 408);
-    drop(reader);
+    reader.finish_sending(); // which stops the other thread
     sender.join().expect("no panic");
     hit(&server, "slow_head", "head_timeout");
 }
