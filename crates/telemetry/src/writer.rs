@@ -3,11 +3,12 @@
 //! One thread per destination drains the rings of all workers and writes in large pieces. It sleeps
 //! while there is nothing to write and lets lines gather for some milliseconds while there is, so
 //! that a busy worker wakes it rarely. A write that fails is counted and its lines are lost: a full
-//! disk must not stop the server.
+//! disk must not stop the server. The event log is told when that begins and when it is over.
 
 use crate::cell::SharedCounter;
 use crate::families;
 use crate::limits::{GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
+use crate::log::Level;
 use crate::registry::Telemetry;
 use crate::ring::{Bell, LogRing};
 use std::fs::{File, OpenOptions};
@@ -98,9 +99,9 @@ impl LogWriter {
             failed: telemetry.counter(&families::LOG_WRITE_ERRORS, &[log]),
         });
         let run = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name(format!("log-{log}"))
-            .spawn(move || Round { shared: run, output, batch: Vec::new() }.run())?;
+        let thread = thread::Builder::new().name(format!("log-{log}")).spawn(move || {
+            Round { log, shared: run, output, batch: Vec::new(), failing: false }.run()
+        })?;
         shared.bell.answers(thread.thread().clone());
         Ok(Self { shared, sink: Mutex::new(sink), thread: Some(thread) })
     }
@@ -152,9 +153,12 @@ impl Drop for LogWriter {
 }
 
 struct Round {
+    log: &'static str,
     shared: Arc<Shared>,
     output: Output,
     batch: Vec<u8>,
+    /// The latest write failed.
+    failing: bool,
 }
 
 impl Round {
@@ -216,8 +220,23 @@ impl Round {
     }
 
     fn write(&mut self) {
-        if !self.batch.is_empty() && self.output.write(&self.batch).is_err() {
-            self.shared.failed.inc();
+        if self.batch.is_empty() {
+            return;
+        }
+        match self.output.write(&self.batch) {
+            Ok(()) if self.failing => {
+                crate::event!(Level::Info, "a log is written again", log = self.log);
+                self.failing = false;
+            }
+            Ok(()) => {}
+            Err(error) => {
+                self.shared.failed.inc();
+                if !self.failing {
+                    let log = self.log;
+                    crate::event!(Level::Error, "a log loses lines", log = log, error = error);
+                }
+                self.failing = true;
+            }
         }
         self.batch.clear();
     }
@@ -225,10 +244,11 @@ impl Round {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogWriter, Sink};
+    use super::{LogWriter, Output, Round, Sink};
     use crate::limits::RING_LINES;
     use crate::registry::Telemetry;
     use std::fs;
+    use std::sync::Arc;
     use std::thread;
 
     #[test]
@@ -304,6 +324,19 @@ mod tests {
         writer.ring().push(vec![b'x'; 10]);
         writer.flush();
         assert_eq!(writer.shared.failed.get(), 1);
+
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: std::path::PathBuf| Output::open(&Sink::File(path)).unwrap();
+        let (shared, output) = (Arc::clone(&writer.shared), open("/dev/full".into()));
+        let mut round = Round { log: "access", shared, output, batch: Vec::new(), failing: false };
+        let write = |round: &mut Round| {
+            round.batch.push(b'x');
+            round.write();
+            round.failing
+        };
+        assert!(write(&mut round) && write(&mut round));
+        round.output = open(dir.path().join("access.log"));
+        assert!(!write(&mut round), "what is written again is said to be");
     }
 
     #[test]
