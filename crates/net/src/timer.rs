@@ -4,8 +4,9 @@
 //! where it is in the wheel and is moved when it comes up. Only a deadline earlier than the entry's
 //! place inserts anew. Deadlines are rounded up to [`TICK_MS`], so a timer fires late by at most
 //! one tick, never early. A timer that is dropped while the wheel holds its entry leaves it to the
-//! next one, so that many short waits with long deadlines do not fill the wheel. The wheel is driven by one task of the worker ([`drive`]), which sleeps
-//! until the first entry and costs nothing while there is none.
+//! next one, so that many short waits with long deadlines do not fill the wheel. The wheel is
+//! driven by one task of the worker ([`drive`]), which sleeps until the first entry and costs
+//! nothing while there is none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The side of a hand-over that stays on the worker: it passes the body on, and becomes the outcome.
+//! The side of a hand-over that stays on the worker: passes the body on, and becomes the outcome.
 
 use std::pin::Pin;
 use std::sync::Arc;
