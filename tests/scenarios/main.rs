@@ -13,6 +13,7 @@ mod http10;
 mod keep_alive;
 mod limits;
 mod load;
+mod log_rotation;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;
