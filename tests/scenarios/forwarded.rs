@@ -76,13 +76,25 @@ fn a_list_is_believed_only_as_far_as_trust_goes() {
 }
 
 #[test]
-fn forwarded_goes_before_x_forwarded_for() {
+fn x_forwarded_for_goes_before_a_forwarded_field_that_the_proxy_may_only_have_passed_on() {
+    let upstream = mirror();
+    let more = format!("{LOG}\ntrusted_proxies: [127.0.0.1/32]");
+    let server = Tidegate::start(&behind(&upstream, &more));
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nforwarded: for=203.0.113.9\r\n\
+                   x-forwarded-for: 198.51.100.1\r\n\r\n";
+    server.exchange("web", request);
+    let line = server.wait_for_log("\"status\":200");
+    assert!(line.contains("\"client_ip\":\"198.51.100.1\""), "{line}");
+}
+
+#[test]
+fn forwarded_is_believed_and_added_to() {
     let upstream = mirror();
     let more = format!("{LOG}\ntrusted_proxies: [127.0.0.1/32]");
     let config = behind(&upstream, &more).replace("\"] }", "\"], forwarded: true }");
     let server = Tidegate::start(&config);
     let request = "GET / HTTP/1.1\r\nhost: a.example\r\nforwarded: for=\"[2001:db8::7]:9\"\r\n\
-                   x-forwarded-for: 198.51.100.1\r\n\r\n";
+                   \r\n";
     let head = server.exchange("web", request).text();
     let elements = values(&head, "forwarded");
     assert_eq!(elements.first().map(String::as_str), Some("for=\"[2001:db8::7]:9\""));

@@ -41,6 +41,23 @@ fn what_concerns_the_clients_connection_does_not_reach_the_upstream() {
 }
 
 #[test]
+fn a_client_cannot_strip_what_a_filter_sets() {
+    let upstream = Upstream::start(|peer| {
+        let head = peer.read_head();
+        assert!(head.contains("x-consumer: gate\r\n") && !head.contains("client"), "{head}");
+        peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        peer.at_end();
+    });
+    let more = "defaults: { filters: [{ request_headers: { add: { x-consumer: gate } } }] }";
+    let server = Tidegate::start(&behind(&upstream, more));
+    let answer = server.exchange(
+        "web",
+        "GET / HTTP/1.1\r\nhost: a\r\nconnection: x-consumer\r\nx-consumer: client\r\n\r\n",
+    );
+    assert_eq!(answer.status, 204);
+}
+
+#[test]
 fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();

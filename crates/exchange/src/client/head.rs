@@ -148,12 +148,26 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
             Some(Known::XForwardedHost) => seen.host = true,
             Some(Known::Forwarded) => {}
             Some(known) if known.is_hop_by_hop() => return false,
+            None if is_forwarding_in_disguise(field.name) => return false,
             _ if names => return !is_named_by_connection(request, field.name),
             _ => {}
         }
         true
     });
     seen
+}
+
+/// `X_Forwarded_For` and the like: applications behind CGI and WSGI cannot tell them from the
+/// fields we write (RFC 3875 4.1.18), so a client could claim there what it may not claim here.
+fn is_forwarding_in_disguise(name: &[u8]) -> bool {
+    let same = |real: &str| {
+        let unify = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        name.iter().map(unify).eq(real.bytes())
+    };
+    name.contains(&b'_')
+        && ["x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"]
+            .into_iter()
+            .any(same)
 }
 
 fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

@@ -7,6 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use wire::Known;
 use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{ChunkDecoder, FieldSpan, Framing, RequestHead, TargetForm};
+use wire::token;
 
 use super::body::{BodyBounds, Decoder, RequestBody};
 use super::edge::{Edge, TrustedProxies};
@@ -44,6 +45,9 @@ pub(super) fn request(
         // RFC 9112 3.2.2: the target's authority replaces the received Host.
         headers.set(Known::Host, &authority);
     }
+    if headers.contains(Known::Connection) {
+        drop_named_by_connection(&mut headers);
+    }
     let mut client_ip = facts.peer_ip();
     let mut scheme = facts.scheme();
     if headers.contains_any(&FORWARDING) {
@@ -73,6 +77,32 @@ pub(super) fn request(
         marks: Marks::default(),
         informer: None,
     })
+}
+
+/// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
+/// filter runs: later nobody could tell a field of the client from one that a filter has set, and
+/// no client may strip those.
+fn drop_named_by_connection(headers: &mut Headers) {
+    let is_option = |option: &[u8]| {
+        let own = [&b"keep-alive"[..], b"close", b"upgrade", b"te"];
+        own.iter().any(|known| option.eq_ignore_ascii_case(known))
+    };
+    let listed = headers.get_all(Known::Connection).flat_map(token::list);
+    let (options, named): (Vec<_>, Vec<_>) =
+        listed.map(<[u8]>::to_vec).partition(|option| is_option(option));
+    if named.is_empty() {
+        return;
+    }
+    headers.retain(|field| match field.known {
+        // Who the message is for, how long it is and whom it is from are no options.
+        Some(Known::Host | Known::ContentLength | Known::TransferEncoding | Known::Expect) => true,
+        Some(known) if FORWARDING.contains(&known) => true,
+        _ => !named.iter().any(|name| name.eq_ignore_ascii_case(field.name)),
+    });
+    headers.remove(Known::Connection);
+    if !options.is_empty() {
+        headers.append(Known::Connection, options.join(&b", "[..]));
+    }
 }
 
 fn target(bytes: &Bytes, head: &RequestHead) -> Result<Target, crate::BadPath> {
@@ -130,22 +160,21 @@ fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) ->
     client
 }
 
-/// The nodes a request came by, the nearest first: of Forwarded (RFC 7239), else of
-/// X-Forwarded-For.
+/// The nodes a request came by, the nearest first: of X-Forwarded-For, else of Forwarded (RFC
+/// 7239). Most proxies write only the first and pass the other on as the client wrote it: where
+/// there are both, Forwarded is hearsay.
 fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
-    if headers.contains(Known::Forwarded) {
-        let mut nodes = Vec::new();
-        for value in headers.get_all(Known::Forwarded) {
-            let Some(elements) = parse_forwarded(value) else { return Vec::new() };
-            nodes.extend(
-                elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)),
-            );
-        }
-        nodes.reverse();
-        return nodes;
+    if headers.contains(Known::XForwardedFor) {
+        let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
+        return values.into_iter().rev().flat_map(x_forwarded_for).collect();
     }
-    let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
-    values.into_iter().rev().flat_map(x_forwarded_for).collect()
+    let mut nodes = Vec::new();
+    for value in headers.get_all(Known::Forwarded) {
+        let Some(elements) = parse_forwarded(value) else { return Vec::new() };
+        nodes.extend(elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)));
+    }
+    nodes.reverse();
+    nodes
 }
 
 fn believed_scheme(headers: &Headers) -> Option<Scheme> {
