@@ -17,6 +17,7 @@ use exchange::{
 use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
+use telemetry::{Counter, Lane, families};
 use wire::Known;
 use wire::target::{QueryPair, query_pairs};
 
@@ -211,13 +212,19 @@ impl FilterPlan for Plan {
         KIND.name
     }
 
-    fn build(&self, _: &WorkerContext) -> Stage {
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let refusals = |reason| {
+            let labels = [KIND.name, reason];
+            worker.telemetry.worker_counter(worker.index, &families::AUTH_REFUSALS, &labels)
+        };
         Stage::Filter(Rc::new(Life {
             consumers: self.settings.keys.iter().map(|key| Rc::from(&*key.consumer)).collect(),
             keyring: self.keyring.clone(),
             places: self.settings.from.0.clone(),
             hide: self.settings.hide,
             challenge: self.challenge.clone(),
+            missing: refusals("missing"),
+            invalid: refusals("invalid"),
         }))
     }
 
@@ -234,6 +241,8 @@ struct Life {
     places: Vec<Place>,
     hide: bool,
     challenge: String,
+    missing: Arc<Lane<Counter>>,
+    invalid: Arc<Lane<Counter>>,
 }
 
 impl Filter for Life {
@@ -254,15 +263,16 @@ impl Filter for Life {
                     }
                     Step::Continue
                 }
-                None => self.refuse("the key is not known"),
+                None => self.refuse(&self.invalid, "the key is not known"),
             };
         }
-        self.refuse("there is no key")
+        self.refuse(&self.missing, "there is no key")
     }
 }
 
 impl Life {
-    fn refuse(&self, why: &'static str) -> Step {
+    fn refuse(&self, counter: &Lane<Counter>, why: &'static str) -> Step {
+        counter.inc();
         let fault = Fault::client(401, "unauthorized", why);
         Step::Fail(fault.with_field(Known::WwwAuthenticate, &self.challenge))
     }

@@ -18,6 +18,7 @@ use exchange::{
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
+use telemetry::{Counter, Lane, LimitHit, WorkerMetrics, families};
 use wire::Known;
 
 pub(crate) const KIND: FilterKind =
@@ -114,6 +115,12 @@ impl FilterPlan for Plan {
                 .then(|| format!("\"{name}\";q={};w={}", rate.count, rate.per.secs())),
             left: format!("\"{name}\";r="),
             scratch: RefCell::default(),
+            worker: worker.telemetry.worker(worker.index),
+            refused: worker.telemetry.worker_counter(
+                worker.index,
+                &families::RATE_LIMITED,
+                &[name],
+            ),
         }))
     }
 
@@ -134,6 +141,8 @@ struct Life {
     /// How the value of RateLimit begins.
     left: String,
     scratch: RefCell<Vec<u8>>,
+    worker: Arc<WorkerMetrics>,
+    refused: Arc<Lane<Counter>>,
 }
 
 impl Filter for Life {
@@ -151,6 +160,8 @@ impl Filter for Life {
                 Step::Continue
             }
             Verdict::Refused { quota, wait_s } => {
+                self.worker.hit(LimitHit::Rate);
+                self.refused.inc();
                 let mut fault = Fault::client(self.status, "rate_limited", "");
                 fault.retry_after_s = Some(wait_s);
                 self.tell(quota, fault.fields.get_or_insert_default());
