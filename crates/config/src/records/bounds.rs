@@ -58,7 +58,7 @@ settings::record! {
         pub body: Duration = "30s" { in "1ms"..="1d" },
         /// Longest pause while a response is taken.
         pub write: Duration = "30s" { in "1ms"..="1d" },
-        /// Longest pause between two requests of a connection, and in a tunnel.
+        /// Longest pause between two requests of a connection.
         pub idle: Duration = "75s" { in "1ms"..="7d" },
         /// How long requests may take to finish when the server stops.
         pub drain: Duration = "30s" { in "0s"..="1d" },
@@ -79,7 +79,7 @@ settings::record! {
         pub body: Option<Duration> = null { in "1ms"..="1d" },
         /// Longest pause while a response is taken.
         pub write: Option<Duration> = null { in "1ms"..="1d" },
-        /// Longest pause between two requests of a connection, and in a tunnel.
+        /// Longest pause between two requests of a connection.
         pub idle: Option<Duration> = null { in "1ms"..="7d" },
     }
 }

@@ -27,7 +27,7 @@ pub struct ConnectionTimeouts {
     pub handshake: Duration,
     /// From the first byte of a head to its last.
     pub head: Duration,
-    /// Between requests, and without traffic in a tunnel.
+    /// Between requests.
     pub idle: Duration,
 }
 
