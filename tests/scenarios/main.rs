@@ -17,6 +17,7 @@ mod log_rotation;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;
+mod refusals;
 mod reload;
 mod respond;
 mod setup;
