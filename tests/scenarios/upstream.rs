@@ -14,6 +14,8 @@ mod gate;
 mod interim;
 mod keeping;
 mod lying;
+mod mixing;
+mod outliving;
 mod places;
 mod pressing;
 mod refusing;
