@@ -105,7 +105,7 @@ fn json(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64, dur
     object.text("client_ip", request.client_ip.to_string().as_bytes());
     object.text("method", request.method.as_bytes());
     object.text("host", request.authority());
-    object.text("path", request.target.raw_path());
+    object.text("path", request.target.received_path());
     if let Some(query) = request.target.query() {
         object.text("query", &masked(query));
     }
@@ -145,7 +145,7 @@ fn combined(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64)
     line.extend_from_slice(b"] \"");
     escape_quoted(line, request.method.as_bytes());
     line.push(b' ');
-    escape_quoted(line, request.target.raw_path());
+    escape_quoted(line, request.target.received_path());
     if let Some(query) = request.target.query() {
         line.push(b'?');
         escape_quoted(line, &masked(query));

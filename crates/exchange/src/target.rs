@@ -19,6 +19,8 @@ pub struct Target {
     path: Option<Box<str>>,
     /// The first path, where another one has replaced it: parameters of the route are parts of it.
     routed: Option<Box<str>>,
+    /// The first raw path, where another one has replaced it: what the log names.
+    received: Option<Bytes>,
 }
 
 /// The path cannot be read: an encoded NUL, broken percent-encoding, not UTF-8, or above the root.
@@ -34,12 +36,17 @@ impl Target {
 
     /// The target of `OPTIONS *` (RFC 9110 9.3.7).
     pub fn asterisk() -> Target {
-        Target { raw: Bytes::from_static(b"*"), path_length: 1, path: None, routed: None }
+        let raw = Bytes::from_static(b"*");
+        Target { raw, path_length: 1, path: None, routed: None, received: None }
     }
 
     /// The same target in memory of its own: the received head is not kept for it.
     pub(crate) fn detached(&self) -> Target {
-        Target { raw: Bytes::copy_from_slice(&self.raw), ..self.clone() }
+        Target {
+            raw: Bytes::copy_from_slice(&self.raw),
+            received: self.received.as_deref().map(Bytes::copy_from_slice),
+            ..self.clone()
+        }
     }
 
     pub fn is_asterisk(&self) -> bool {
@@ -54,7 +61,7 @@ impl Target {
             // sent the raw path.
             other => Some(String::from_utf8_lossy(&other).into_owned().into_boxed_str()),
         };
-        Ok(Target { raw, path_length, path, routed: None })
+        Ok(Target { raw, path_length, path, routed: None, received: None })
     }
 
     /// The path that routes and files see: decoded, without dot segments, beginning with `/`.
@@ -71,9 +78,14 @@ impl Target {
         self.routed.as_deref().unwrap_or_else(|| self.path())
     }
 
-    /// The path as the client wrote it.
+    /// The path as it is sent on: as the client wrote it, unless a filter has replaced it.
     pub fn raw_path(&self) -> &[u8] {
         &self.raw[..self.path_length]
+    }
+
+    /// The path as the client wrote it, whatever has become of it since.
+    pub fn received_path(&self) -> &[u8] {
+        self.received.as_deref().unwrap_or_else(|| self.raw_path())
     }
 
     /// The query without its `?`; `None` where there is no `?`.
@@ -103,7 +115,9 @@ impl Target {
 
     fn become_target(&mut self, other: Target) {
         let routed = self.routed.take().unwrap_or_else(|| self.path().into());
-        *self = Target { routed: Some(routed), ..other };
+        let first = || self.raw.slice(..self.path_length);
+        let received = self.received.take().unwrap_or_else(first);
+        *self = Target { routed: Some(routed), received: Some(received), ..other };
     }
 }
 
@@ -124,10 +138,13 @@ mod tests {
         let mut target = Target::new(Bytes::from_static(b"/a%20b/../c%2e?q")).unwrap();
         assert_eq!(target.path(), "/c.");
         assert_eq!(&target.raw()[..], b"/a%20b/../c%2e?q");
+        let received = &b"/a%20b/../c%2e"[..];
         target.replace_path(b"/new").unwrap();
         assert_eq!(&target.raw()[..], b"/new?q");
         assert_eq!(target.path(), "/new");
         target.replace(Bytes::from_static(b"/newer")).unwrap();
+        assert_eq!((target.raw_path(), target.received_path()), (&b"/newer"[..], received));
+        assert_eq!(target.detached().received_path(), received);
         assert_eq!((target.path(), target.routed_path()), ("/newer", "/c."));
     }
 
