@@ -27,7 +27,8 @@ settings::record! {
     ///
     /// First fields are removed, then set, then added. A value whose variables are all empty sets
     /// nothing: the field is removed instead. `Host` may be set; headers of the connection and of
-    /// message framing may not.
+    /// message framing may not. What a client sends as `X_Client` is removed where `X-Client` is
+    /// removed or set: applications behind WSGI or CGI cannot tell the two apart.
     struct RequestHeaders {
         /// Fields to take out.
         remove: Vec<HeaderName> = [] { example ["x-internal"] },
@@ -114,6 +115,21 @@ impl Changes {
             Change::Remove => false,
             Change::Set(value) | Change::Add(value) => value.as_literal().is_none(),
         })
+    }
+
+    /// Takes out what differs from a field that is removed or set only by `_` for `-`. CGI and WSGI
+    /// (RFC 3875 4.1.18) give an application both under one name, and the client's may win.
+    fn drop_doubles(&self, headers: &mut Headers) {
+        let unify = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+        headers.retain(|field| {
+            let same =
+                |name: &str| name.bytes().map(unify).eq(field.name.iter().copied().map(unify));
+            !field.name.contains(&b'_')
+                || !self
+                    .0
+                    .iter()
+                    .any(|(name, change)| !matches!(change, Change::Add(_)) && same(name.as_str()))
+        });
     }
 
     /// `headers` are apart from the request, where they are its own.
@@ -218,6 +234,7 @@ impl Filter for OfRequest {
             true => request.headers.clone(),
             false => std::mem::take(&mut request.headers),
         };
+        self.0.drop_doubles(&mut headers);
         self.0.apply(request, &mut headers);
         request.headers = headers;
         Step::Continue
@@ -290,6 +307,16 @@ mod tests {
                 "x-seen: get"
             ]
         );
+    }
+
+    #[test]
+    fn what_applications_take_for_the_same_field_goes_with_it() {
+        let settings = node!({ "remove": ["x-internal"], "set": { "x-user": "{consumer}" } });
+        let changes = filter(&REQUEST, &settings);
+        let sent = [("X_Internal", "1"), ("x_user", "admin"), ("X-User", "root"), ("x_own", "1")];
+        let mut request = get("/", &sent);
+        passed(changes.on_request(&mut request)).unwrap();
+        assert_eq!(fields(&request.headers), ["x_own: 1"]);
     }
 
     #[test]
