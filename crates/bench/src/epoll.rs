@@ -40,12 +40,26 @@ impl Epoll {
 
     /// Watches `socket` for input until it is closed.
     pub fn add(&self, socket: &impl AsRawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, socket, libc::EPOLLIN)
+    }
+
+    /// Watches it for room to write, too, whether or not it is watched already.
+    pub fn add_both(&self, socket: &impl AsRawFd) -> io::Result<()> {
+        let both = libc::EPOLLIN | libc::EPOLLOUT;
+        match self.control(libc::EPOLL_CTL_ADD, socket, both) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.control(libc::EPOLL_CTL_MOD, socket, both)
+            }
+            done => done,
+        }
+    }
+
+    fn control(&self, what: i32, socket: &impl AsRawFd, interest: i32) -> io::Result<()> {
         let fd = socket.as_raw_fd();
-        let interest = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+        let interest = interest | libc::EPOLLRDHUP | libc::EPOLLET;
         let mut event = libc::epoll_event { events: interest as u32, u64: fd as u64 };
         // SAFETY: `event` lives across the call, and the kernel copies it.
-        let done =
-            unsafe { libc::epoll_ctl(self.set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+        let done = unsafe { libc::epoll_ctl(self.set.as_raw_fd(), what, fd, &mut event) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 

@@ -8,7 +8,6 @@
 //! Never allocates for a request, never sends a request that it was not given, and never opens
 //! more connections than it was told.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +16,22 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+mod connection;
+mod http;
+mod resp;
+mod run;
+mod system;
+mod worker;
+
+pub use run::{run, run_with};
+pub(crate) use system::allow_descriptors;
+
 /// The body of one answer in so many is compared byte by byte, unless the plan says all.
 pub const BODY_COMPARED_ONE_IN: u32 = 16;
 /// The longest latency a histogram can hold; a longer one is recorded as this.
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
+/// Significant digits of a recorded latency.
+const LATENCY_DIGITS: u8 = 3;
 /// The most answers that may be outstanding on one RESP connection.
 pub const PIPELINE_MAX: u32 = 1024;
 
@@ -163,7 +174,8 @@ pub struct Outcome {
     pub bytes: u64,
     /// How long it was measured.
     pub elapsed: Duration,
-    /// In nanoseconds, of the right answers. A pipelined answer has the time of its batch.
+    /// In nanoseconds, of the right answers. A pipelined answer counts from the write
+    /// of its batch.
     pub latency: Histogram<u64>,
     pub errors: Errors,
     /// CPU time of the generator's threads while it was measured.
@@ -175,14 +187,104 @@ pub struct Outcome {
     pub unsent: u64,
 }
 
-/// Loads the target and says what was found. Errors are the generator's own: a plan that cannot
-/// be run, or descriptors that ran out; what the server does wrong is in the outcome.
-pub fn run(target: &Target, plan: &Plan) -> io::Result<Outcome> {
-    run_with(target, plan, |_| ())
+/// One way to be wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Connect,
+    Read,
+    Write,
+    Timeout,
+    Status,
+    Length,
+    Framing,
+    Header,
+    Body,
 }
 
-/// Like [`run`], and tells the edges of what is measured, from the calling thread, so that the
-/// server's CPU can be sampled there.
-pub fn run_with(_target: &Target, _plan: &Plan, _at: impl FnMut(Moment)) -> io::Result<Outcome> {
-    Err(io::ErrorKind::Unsupported.into())
+impl Errors {
+    fn count(&mut self, kind: Kind) {
+        *match kind {
+            Kind::Connect => &mut self.connect,
+            Kind::Read => &mut self.read,
+            Kind::Write => &mut self.write,
+            Kind::Timeout => &mut self.timeout,
+            Kind::Status => &mut self.status,
+            Kind::Length => &mut self.length,
+            Kind::Framing => &mut self.framing,
+            Kind::Header => &mut self.header,
+            Kind::Body => &mut self.body,
+        } += 1;
+    }
+
+    /// Every kind by its name.
+    pub fn by_kind(&self) -> [(&'static str, u64); 9] {
+        [
+            ("connect", self.connect),
+            ("read", self.read),
+            ("write", self.write),
+            ("timeout", self.timeout),
+            ("status", self.status),
+            ("length", self.length),
+            ("framing", self.framing),
+            ("header", self.header),
+            ("body", self.body),
+        ]
+    }
+
+    pub fn total(&self) -> u64 {
+        self.by_kind().iter().map(|(_, count)| count).sum()
+    }
+
+    pub fn add(&mut self, other: &Errors) {
+        self.connect += other.connect;
+        self.read += other.read;
+        self.write += other.write;
+        self.timeout += other.timeout;
+        self.status += other.status;
+        self.length += other.length;
+        self.framing += other.framing;
+        self.header += other.header;
+        self.body += other.body;
+    }
 }
+
+impl Outcome {
+    /// Nothing found in no time.
+    pub fn new() -> Self {
+        let longest_ns = LATENCY_MAX.as_nanos() as u64;
+        let latency = Histogram::new_with_bounds(1, longest_ns, LATENCY_DIGITS)
+            .expect("the bounds are constants that the histogram takes");
+        Self {
+            requests: 0,
+            bytes: 0,
+            elapsed: Duration::ZERO,
+            latency,
+            errors: Errors::default(),
+            client_cpu: Duration::ZERO,
+            reconnects: 0,
+            unsent: 0,
+        }
+    }
+
+    /// Right answers a second; 0 when nothing was measured.
+    pub fn per_second(&self) -> f64 {
+        match self.elapsed.as_secs_f64() {
+            0.0 => 0.0,
+            seconds => self.requests as f64 / seconds,
+        }
+    }
+
+    /// The latency that so many of a hundred answers did not exceed.
+    pub fn latency_ms(&self, percentile: f64) -> f64 {
+        self.latency.value_at_percentile(percentile) as f64 / 1e6
+    }
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

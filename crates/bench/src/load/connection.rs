@@ -1,0 +1,192 @@
+//! One connection of the generator.
+//!
+//! Owns its socket and how far request and answer are. Promises never to block, and that a
+//! socket is in the epoll set for as long as it is open. Knows no clock and counts nothing.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::http::{self, Fed};
+use super::{Address, resp};
+use crate::epoll::Epoll;
+
+/// What is expected of every answer.
+#[derive(Debug)]
+pub(super) enum Rules {
+    Http(http::Rules),
+    Resp(resp::Rules),
+}
+
+/// What is to come on one connection.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Http(http::Answer),
+    Resp(resp::Answers),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No socket; to be tried again at that time, or when it is needed.
+    Closed {
+        retry_ns: u64,
+    },
+    Connecting,
+    /// Nothing is outstanding.
+    Idle,
+    /// A request is on its way or waits for its answer.
+    Asking,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Option<Socket>,
+    pub(super) stage: Stage,
+    /// Since when the request is due, or connecting takes.
+    pub(super) since_ns: u64,
+    /// When it was sent, or connecting began.
+    pub(super) asked_ns: u64,
+    /// Whether it is among the free connections of an open loop.
+    pub(super) listed: bool,
+    /// Bytes of the request that are not sent yet, from its end.
+    unsent: usize,
+    answer: Answer,
+}
+
+/// How sending went, short of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    All,
+    /// The rest goes when the socket takes more.
+    Part,
+}
+
+/// Where all connections of a run go.
+#[derive(Debug)]
+pub(super) struct Peer {
+    address: SockAddr,
+    domain: Domain,
+}
+
+impl Peer {
+    pub(super) fn new(address: &Address) -> io::Result<Self> {
+        Ok(match address {
+            Address::Tcp(address) => {
+                Self { address: (*address).into(), domain: Domain::for_address(*address) }
+            }
+            Address::Unix(path) => Self { address: SockAddr::unix(path)?, domain: Domain::UNIX },
+        })
+    }
+}
+
+impl Connection {
+    pub(super) fn new(rules: &Rules) -> Self {
+        let answer = match rules {
+            Rules::Http(_) => Answer::Http(http::Answer::default()),
+            Rules::Resp(_) => Answer::Resp(resp::Answers::default()),
+        };
+        let stage = Stage::Closed { retry_ns: 0 };
+        Self { socket: None, stage, since_ns: 0, asked_ns: 0, listed: false, unsent: 0, answer }
+    }
+
+    /// Begins to connect, without waiting.
+    pub(super) fn open(&mut self, peer: &Peer) -> io::Result<RawFd> {
+        let socket = Socket::new(peer.domain, Type::STREAM.nonblocking().cloexec(), None)?;
+        if peer.domain != Domain::UNIX {
+            socket.set_tcp_nodelay(true)?;
+        }
+        match socket.connect(&peer.address) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let fd = socket.as_raw_fd();
+        self.stage = Stage::Connecting;
+        self.socket = Some(socket);
+        Ok(fd)
+    }
+
+    /// Puts the socket into the set; `writable`: also to hear when it connected or takes more.
+    pub(super) fn watch(&self, epoll: &Epoll, writable: bool) -> io::Result<()> {
+        match (&self.socket, writable) {
+            (Some(socket), false) => epoll.add(socket),
+            (Some(socket), true) => epoll.add_both(socket),
+            (None, _) => Err(ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Whether connecting is over; an error says how.
+    pub(super) fn connected(&self) -> io::Result<bool> {
+        let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
+        if let Some(error) = socket.take_error()? {
+            return Err(error);
+        }
+        match socket.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a request for so many answers.
+    pub(super) fn ask(&mut self, request: &[u8], answers: u32, compared: bool) -> io::Result<Sent> {
+        match &mut self.answer {
+            Answer::Http(answer) => answer.expect(compared),
+            Answer::Resp(rest) => rest.expect(answers),
+        }
+        self.stage = Stage::Asking;
+        self.unsent = request.len();
+        self.flush(request)
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        self.unsent > 0
+    }
+
+    /// Sends what is left of the request.
+    pub(super) fn flush(&mut self, request: &[u8]) -> io::Result<Sent> {
+        let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
+        while self.unsent > 0 {
+            let rest = &request[request.len() - self.unsent..];
+            // A peer that is gone is an error to count, not a signal to die of.
+            match socket.send_with_flags(rest, libc::MSG_NOSIGNAL) {
+                Ok(count) => self.unsent -= count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Sent::Part),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Sent::All)
+    }
+
+    /// Reads once: how many bytes there were, 0 at the end of the connection.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(mut socket) = self.socket.as_ref() else {
+            return Err(ErrorKind::NotConnected.into());
+        };
+        io::Read::read(&mut socket, buffer)
+    }
+
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+        match (&mut self.answer, rules) {
+            (Answer::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
+            (Answer::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
+            _ => unreachable!("all connections of a run are made for its rules"),
+        }
+    }
+
+    /// The peer will send no more.
+    pub(super) fn ended(&mut self, rules: &Rules) -> Fed {
+        match (&mut self.answer, rules) {
+            (Answer::Http(answer), Rules::Http(rules)) => answer.ended(rules),
+            _ => Fed::Broken { right: 0, kind: super::Kind::Read },
+        }
+    }
+
+    pub(super) fn close(&mut self, retry_ns: u64) {
+        self.socket = None;
+        self.unsent = 0;
+        self.stage = Stage::Closed { retry_ns };
+    }
+}

@@ -1,0 +1,113 @@
+//! Checks the answers to `PING`, all bytes of every one.
+//!
+//! Owns the one answer that is right, `+PONG` and a line end, and the count of those still to
+//! come. Promises that every byte was compared; never allocates.
+
+use super::http::Fed;
+use super::{Command, Kind, PIPELINE_MAX};
+
+const PONG: &[u8] = b"+PONG\r\n";
+
+/// As many answers as can be outstanding, so that any piece of them is one comparison.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pongs: Vec<u8>,
+}
+
+impl Rules {
+    pub(super) fn new() -> Self {
+        Self { pongs: PONG.repeat(PIPELINE_MAX as usize) }
+    }
+}
+
+/// The commands of one write.
+pub(super) fn request(command: Command, pipeline: u32) -> Vec<u8> {
+    let one: &[u8] = match command {
+        Command::Inline => b"PING\r\n",
+        Command::MultiBulk => b"*1\r\n$4\r\nPING\r\n",
+    };
+    one.repeat(pipeline as usize)
+}
+
+/// The answers of one connection, at whatever point they are.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    outstanding: u32,
+    /// How many bytes of the next answer are here.
+    begun: usize,
+}
+
+impl Answers {
+    pub(super) fn expect(&mut self, answers: u32) {
+        self.outstanding = answers;
+        self.begun = 0;
+    }
+
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+        let expected = self.outstanding as usize * PONG.len() - self.begun;
+        let wanted = bytes.len().min(expected);
+        let pattern = &rules.pongs[self.begun..self.begun + wanted];
+        if pattern != &bytes[..wanted] {
+            return self.different(pattern, bytes);
+        }
+        let right = ((self.begun + wanted) / PONG.len()) as u32;
+        if bytes.len() > expected {
+            return Fed::Broken { right, kind: Kind::Framing };
+        }
+        self.begun = (self.begun + wanted) % PONG.len();
+        self.outstanding -= right;
+        match self.outstanding {
+            0 => Fed::Last { right, wrong: None, close: false },
+            _ => Fed::More { right },
+        }
+    }
+
+    fn different(&self, pattern: &[u8], bytes: &[u8]) -> Fed {
+        let same = pattern.iter().zip(bytes).take_while(|(a, b)| a == b).count();
+        let at = self.begun + same;
+        let right = (at / PONG.len()) as u32;
+        let refused = at.is_multiple_of(PONG.len()) && bytes[same] == b'-';
+        Fed::Broken { right, kind: if refused { Kind::Status } else { Kind::Framing } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Command, Kind};
+    use super::{Answers, Fed, Rules, request};
+
+    fn fed(answers: u32, pieces: &[&[u8]]) -> Vec<Fed> {
+        let rules = Rules::new();
+        let mut state = Answers::default();
+        state.expect(answers);
+        pieces.iter().map(|piece| state.feed(&rules, piece)).collect()
+    }
+
+    #[test]
+    fn commands_are_as_redis_reads_them() {
+        assert_eq!(request(Command::Inline, 2), b"PING\r\nPING\r\n");
+        assert_eq!(request(Command::MultiBulk, 1), b"*1\r\n$4\r\nPING\r\n");
+    }
+
+    #[test]
+    fn answers_are_counted_wherever_they_are_cut() {
+        let stream = b"+PONG\r\n+PONG\r\n+PONG\r\n";
+        for cut in 1..stream.len() {
+            let found = fed(3, &[&stream[..cut], &stream[cut..]]);
+            let right = (cut / 7) as u32;
+            assert_eq!(found[0], Fed::More { right }, "cut at {cut}");
+            let right = 3 - right;
+            assert_eq!(found[1], Fed::Last { right, wrong: None, close: false }, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn lies_are_told_apart() {
+        let broken = |right, kind| vec![Fed::Broken { right, kind }];
+        assert_eq!(fed(1, &[b"+PONG\r\n+"]), broken(1, Kind::Framing));
+        assert_eq!(fed(1, &[b"+PING\r\n"]), broken(0, Kind::Framing));
+        assert_eq!(fed(2, &[b"+PONG\r\n-ERR no\r\n"]), broken(1, Kind::Status));
+        assert_eq!(fed(2, &[b"+PONG\n\n"]), broken(0, Kind::Framing));
+        assert_eq!(fed(2, &[b"+PON-"]), broken(0, Kind::Framing));
+    }
+}

@@ -1,0 +1,52 @@
+//! Runs against servers that do what a test says. Bounds are loose: the machine may be busy.
+
+mod honest;
+mod liars;
+mod open;
+mod ping;
+mod scripted;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Address, Expect, Outcome, Plan, Target, Traffic, run};
+use scripted::{Act, Scripted};
+
+const END: &[u8] = b"\r\n\r\n";
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
+
+/// A server that answers every request with these bytes.
+fn says(bytes: &'static [u8]) -> Scripted {
+    Scripted::tcp(END, move |_| vec![Act::Send(bytes.to_vec())])
+}
+
+fn pong() -> Expect {
+    Expect { status: 200, length: Some(4), body: Some(Arc::from(&b"pong"[..])), headers: vec![] }
+}
+
+fn target(address: &Address) -> Target {
+    let traffic = Traffic::Http { request: REQUEST.to_vec(), expect: pong(), keep_alive: true };
+    Target { address: address.clone(), traffic }
+}
+
+fn plan() -> Plan {
+    Plan { connections: 2, duration: Duration::from_millis(200), ..Plan::default() }
+}
+
+/// Loads the server for a moment; the counts that every outcome must keep are checked here.
+#[track_caller]
+fn load(server: &Scripted) -> Outcome {
+    load_with(server, &plan())
+}
+
+#[track_caller]
+fn load_with(server: &Scripted, plan: &Plan) -> Outcome {
+    consistent(run(&target(&server.address), plan).unwrap())
+}
+
+#[track_caller]
+fn consistent(outcome: Outcome) -> Outcome {
+    assert_eq!(outcome.latency.len(), outcome.requests);
+    outcome
+}

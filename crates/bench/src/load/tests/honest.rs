@@ -1,0 +1,164 @@
+//! Servers that do nothing wrong.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Act, END, PONG, Scripted, consistent, load, load_with, plan, pong, says, target};
+use crate::load::{Address, Errors, Expect, Moment, Plan, Target, Traffic, run, run_with};
+
+#[test]
+fn right_answers_are_counted_and_timed() {
+    let server = says(PONG);
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 10, "{}", found.requests);
+    assert!(found.requests <= server.asked());
+    assert!(found.bytes >= (found.requests - 2) * PONG.len() as u64, "{}", found.bytes);
+    assert!(found.elapsed >= Duration::from_millis(200));
+    assert!(found.latency.min() > 1000, "a round trip takes more than a microsecond");
+    assert!(found.client_cpu > Duration::ZERO && found.client_cpu < found.elapsed * 2);
+    assert_eq!((found.reconnects, found.unsent), (0, 0));
+}
+
+#[test]
+fn every_thread_loads_with_its_connections() {
+    let server = says(PONG);
+    let found = load_with(&server, &Plan { connections: 7, threads: 3, ..plan() });
+    assert_eq!(server.accepted(), 7);
+    assert_eq!(found.errors, Errors::default());
+    let found = load_with(&server, &Plan { connections: 2, threads: 5, ..plan() });
+    assert_eq!(server.accepted(), 9);
+    assert_eq!(found.errors, Errors::default());
+}
+
+#[test]
+fn an_answer_in_pieces_is_one_answer() {
+    let server = Scripted::tcp(END, |_| {
+        let pieces: [&[u8]; 5] = [
+            b"HTTP/1.1 200 OK\r\nTransfer-En",
+            b"coding: chunked\r\n\r",
+            b"\n4\r\npo",
+            b"ng\r\n0\r",
+            b"\n\r\n",
+        ];
+        let wait = || Act::Wait(Duration::from_micros(300));
+        pieces.iter().flat_map(|piece| [Act::Send(piece.to_vec()), wait()]).collect()
+    });
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 0);
+    assert!(found.latency.min() > 1_000_000, "four waits of 0.3 ms");
+}
+
+#[test]
+fn a_large_body_is_compared_whole() {
+    let body: Vec<u8> = (0..1_000_000u32).map(|number| (number % 251) as u8).collect();
+    let mut answer =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+    answer.extend_from_slice(&body);
+    let server = Scripted::tcp(END, move |_| vec![Act::Send(answer.clone())]);
+    let expect = Expect { length: None, body: Some(body.into()), ..pong() };
+    let traffic = Traffic::Http { request: super::REQUEST.to_vec(), expect, keep_alive: true };
+    let target = Target { address: server.address.clone(), traffic };
+    let found = consistent(run(&target, &Plan { verify: true, ..plan() }).unwrap());
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 0);
+}
+
+#[test]
+fn a_large_request_is_sent_whole() {
+    let server = says(PONG);
+    let mut request = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r".to_vec();
+    // The script waits for the end of a head, so the body ends like one.
+    request.resize(request.len() + 2_000_000, b'x');
+    request.extend_from_slice(END);
+    let traffic = Traffic::Http { request, expect: pong(), keep_alive: true };
+    let target = Target { address: server.address.clone(), traffic };
+    let found = consistent(run(&target, &Plan { connections: 1, ..plan() }).unwrap());
+    assert_eq!(found.errors, Errors::default());
+    assert!(server.asked() > 0);
+}
+
+#[test]
+fn an_announced_end_is_followed_by_a_new_connection() {
+    let server = Scripted::tcp(END, |number| match number % 3 {
+        2 => {
+            let last = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\npong";
+            vec![Act::Send(last.to_vec()), Act::Close]
+        }
+        _ => vec![Act::Send(PONG.to_vec())],
+    });
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.reconnects > 0 && found.requests > found.reconnects, "{found:?}");
+}
+
+#[test]
+fn an_answer_may_end_with_the_connection() {
+    let server = Scripted::tcp(END, |_| {
+        vec![Act::Send(b"HTTP/1.1 200 OK\r\n\r\npong".to_vec()), Act::Close]
+    });
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 0 && found.reconnects > 0, "{found:?}");
+}
+
+#[test]
+fn a_connection_for_each_request() {
+    let server = Scripted::tcp(END, |_| vec![Act::Send(PONG.to_vec()), Act::Close]);
+    let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec();
+    let traffic = Traffic::Http { request, expect: pong(), keep_alive: false };
+    let target = Target { address: server.address.clone(), traffic };
+    let found = consistent(run(&target, &plan()).unwrap());
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 0);
+    assert!(server.accepted() >= found.requests);
+    assert_eq!(found.reconnects, 0);
+}
+
+#[test]
+fn a_unix_socket_is_a_server_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let server = Scripted::unix(path, END, |_| vec![Act::Send(PONG.to_vec())]);
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 10, "{}", found.requests);
+}
+
+#[test]
+fn the_warm_up_is_in_no_figure() {
+    let server = says(PONG);
+    let mut told = Vec::new();
+    let plan = Plan { warm_up: Duration::from_millis(200), ..plan() };
+    let found = run_with(&target(&server.address), &plan, |moment| {
+        told.push((moment, server.asked()));
+    });
+    let found = consistent(found.unwrap());
+    let [(Moment::Begin, before), (Moment::End, after)] = told[..] else { panic!("{told:?}") };
+    assert!(before > 0, "the warm-up is load");
+    assert!(found.elapsed < Duration::from_millis(390), "{:?}", found.elapsed);
+    // What was asked between the edges, give or take those that were on their way.
+    assert!(found.requests.abs_diff(after - before) <= (after - before) / 2 + 4, "{found:?}");
+}
+
+#[test]
+fn a_run_can_be_stopped() {
+    let server = says(PONG);
+    let plan = Plan { duration: Duration::from_secs(60), ..plan() };
+    let stop = plan.stop.clone();
+    let started = Instant::now();
+    let found = run_with(&target(&server.address), &plan, |moment| {
+        stop.store(moment == Moment::Begin, Ordering::Relaxed);
+    });
+    assert!(started.elapsed() < Duration::from_secs(30));
+    assert!(found.unwrap().elapsed < Duration::from_secs(30));
+}
+
+#[test]
+fn a_plan_that_makes_no_sense_is_refused() {
+    let target = target(&Address::Unix("/nowhere".into()));
+    assert!(run(&target, &Plan { connections: 0, ..plan() }).is_err());
+    let mode = crate::load::Mode::Open { rate: 0.0 };
+    assert!(run(&target, &Plan { mode, ..plan() }).is_err());
+}

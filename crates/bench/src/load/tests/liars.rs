@@ -1,0 +1,134 @@
+//! Servers that are wrong, each in one way: the error is counted under its kind, and no other.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use super::{Act, END, PONG, Scripted, consistent, load, load_with, plan, says, target};
+use crate::load::{Address, BODY_COMPARED_ONE_IN, Errors, Outcome, Plan, run};
+
+/// Nothing but errors, all of one kind.
+#[track_caller]
+fn all_wrong(found: &Outcome, kind: impl Fn(&mut Errors) -> &mut u64) {
+    let mut errors = found.errors.clone();
+    let count = std::mem::take(kind(&mut errors));
+    assert!(count > 0, "{:?}", found.errors);
+    assert_eq!(errors, Errors::default(), "only of that kind");
+    assert_eq!(found.requests, 0);
+}
+
+#[test]
+fn another_status() {
+    let server = says(b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\npong");
+    all_wrong(&load(&server), |errors| &mut errors.status);
+}
+
+#[test]
+fn another_length() {
+    let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\npon");
+    all_wrong(&load(&server), |errors| &mut errors.length);
+}
+
+#[test]
+fn more_bytes_than_were_announced() {
+    let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npongs");
+    all_wrong(&load(&server), |errors| &mut errors.framing);
+}
+
+#[test]
+fn an_answer_too_many() {
+    let server = Scripted::tcp(END, |_| vec![Act::Send([PONG, PONG].concat())]);
+    all_wrong(&load(&server), |errors| &mut errors.framing);
+}
+
+#[test]
+fn not_http() {
+    let server = says(b"+PONG\r\n");
+    all_wrong(&load(&server), |errors| &mut errors.framing);
+}
+
+#[test]
+fn fewer_bytes_than_were_announced() {
+    let server =
+        Scripted::tcp(END, |_| vec![Act::Send(PONG[..PONG.len() - 1].to_vec()), Act::Close]);
+    all_wrong(&load(&server), |errors| &mut errors.read);
+}
+
+#[test]
+fn no_answer_but_the_end() {
+    let server = Scripted::tcp(END, |_| vec![Act::Close]);
+    all_wrong(&load(&server), |errors| &mut errors.read);
+}
+
+#[test]
+fn another_body_when_all_are_compared() {
+    let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping");
+    let found = load_with(&server, &Plan { verify: true, ..plan() });
+    all_wrong(&found, |errors| &mut errors.body);
+}
+
+#[test]
+fn another_body_is_seen_on_some() {
+    let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping");
+    let found = load_with(&server, &Plan { connections: 1, ..plan() });
+    let wrong = found.errors.body;
+    assert_eq!(found.errors, Errors { body: wrong, ..Errors::default() });
+    let answers = found.requests + wrong;
+    // The first of every sixteen; what came before the edges is in the errors only.
+    let expected = answers.div_ceil(BODY_COMPARED_ONE_IN.into());
+    assert!(wrong.abs_diff(expected) <= 2, "{wrong} of {answers}");
+}
+
+#[test]
+fn one_wrong_answer_among_many() {
+    let server = Scripted::tcp(END, |number| {
+        vec![Act::Send(match number {
+            5 => b"HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            _ => PONG.to_vec(),
+        })]
+    });
+    let found = load(&server);
+    assert_eq!(found.errors, Errors { status: 1, ..Errors::default() });
+    assert!(found.requests > 10 && found.reconnects == 0);
+}
+
+#[test]
+fn a_slow_server_is_late_and_not_wrong() {
+    let slow = Duration::from_millis(30);
+    let server = Scripted::tcp(END, move |_| vec![Act::Wait(slow), Act::Send(PONG.to_vec())]);
+    let found = load(&server);
+    assert_eq!(found.errors, Errors::default());
+    assert!(found.requests > 0 && found.requests < 20, "{}", found.requests);
+    assert!(found.latency_ms(0.0) >= 29.9, "{}", found.latency_ms(0.0));
+}
+
+#[test]
+fn a_server_that_never_answers_does_not_keep_us() {
+    let server = Scripted::tcp(END, |_| vec![Act::Hang]);
+    let timeout = Duration::from_millis(300);
+    let started = Instant::now();
+    let found = load_with(&server, &Plan { timeout, ..plan() });
+    all_wrong(&found, |errors| &mut errors.timeout);
+    assert!(started.elapsed() >= timeout);
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn an_answer_that_stops_in_the_middle_is_given_up() {
+    let server =
+        Scripted::tcp(END, |_| vec![Act::Send(PONG[..PONG.len() - 1].to_vec()), Act::Hang]);
+    let found = load_with(&server, &Plan { timeout: Duration::from_millis(50), ..plan() });
+    all_wrong(&found, |errors| &mut errors.timeout);
+    assert!(server.accepted() > 2, "what was given up is replaced");
+}
+
+#[test]
+fn nobody_listens() {
+    let address = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Address::Tcp(listener.local_addr().unwrap())
+    };
+    let found = consistent(run(&target(&address), &plan()).unwrap());
+    all_wrong(&found, |errors| &mut errors.connect);
+    let found = run(&target(&Address::Unix("/nowhere/at/all".into())), &plan()).unwrap();
+    all_wrong(&found, |errors| &mut errors.connect);
+}

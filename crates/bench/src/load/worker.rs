@@ -1,0 +1,513 @@
+//! One thread of the generator: an epoll loop over its share of the connections.
+//!
+//! Owns its connections, its timer, when each request is sent and what is counted. Promises one
+//! read and one write for a small answer and its request, one look at the clock for both, no
+//! allocation once the connections are open, and that no request is sent after the end.
+//! Never shares anything that is written to with another thread.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::connection::{Connection, Sent, Stage};
+use super::http::Fed;
+use super::run::Shared;
+use super::system::{Timer, thread_cpu};
+use super::{BODY_COMPARED_ONE_IN, Errors, Kind, Mode, Outcome};
+use crate::epoll::{Epoll, Event};
+
+/// How often time-outs, retries and the moments of the run are looked at.
+const TICK: Duration = Duration::from_millis(10);
+const TICK_NS: u64 = TICK.as_nanos() as u64;
+/// How long to wait after a connection could not be made.
+const RETRY_NS: u64 = 10_000_000;
+/// So many connections are opened, then the server gets a moment to accept them.
+const OPENED_AT_ONCE: usize = 64;
+const ACCEPT: Duration = Duration::from_millis(1);
+const READ_BYTES: usize = 64 * 1024;
+
+/// What one thread found.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) requests: u64,
+    pub(super) bytes: u64,
+    pub(super) latency: Histogram<u64>,
+    pub(super) errors: Errors,
+    pub(super) reconnects: u64,
+    pub(super) unsent: u64,
+    pub(super) cpu: Duration,
+}
+
+/// The schedule of an open loop.
+#[derive(Debug)]
+struct Schedule {
+    between_ns: f64,
+    /// Of this thread's first request, in the order of all threads.
+    first: u64,
+    threads: u64,
+    sent: u64,
+    /// When the timer expires.
+    armed_ns: u64,
+    /// Connections that may be asked, in the order they became free.
+    free: VecDeque<usize>,
+}
+
+pub(super) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    epoll: Epoll,
+    timer: Timer,
+    connections: Vec<Connection>,
+    /// The connection of each descriptor.
+    by_fd: Vec<usize>,
+    buffer: Vec<u8>,
+    schedule: Option<Schedule>,
+    /// Requests may be sent.
+    going: bool,
+    /// Connections with a request outstanding.
+    asking: usize,
+    /// Requests sent so far, to find whose turn it is to be compared.
+    asked: u32,
+    /// When the clock was last looked at.
+    now_ns: u64,
+    ticked_ns: u64,
+    /// CPU time of this thread at both edges, once they were passed.
+    cpu: (Option<Duration>, Option<Duration>),
+    tally: Tally,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(
+        shared: &'a Shared<'a>,
+        index: usize,
+        threads: usize,
+        connections: usize,
+    ) -> io::Result<Self> {
+        let schedule = match shared.plan.mode {
+            Mode::Closed => None,
+            Mode::Open { rate } => Some(Schedule {
+                between_ns: 1e9 / rate,
+                first: index as u64,
+                threads: threads as u64,
+                sent: 0,
+                armed_ns: 0,
+                free: VecDeque::with_capacity(connections),
+            }),
+        };
+        let latency = Outcome::new().latency;
+        let tally = Tally {
+            requests: 0,
+            bytes: 0,
+            latency,
+            errors: Errors::default(),
+            reconnects: 0,
+            unsent: 0,
+            cpu: Duration::ZERO,
+        };
+        Ok(Self {
+            shared,
+            epoll: Epoll::new()?,
+            timer: Timer::new()?,
+            connections: (0..connections).map(|_| Connection::new(&shared.rules)).collect(),
+            by_fd: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            schedule,
+            going: false,
+            asking: 0,
+            asked: 0,
+            now_ns: shared.now_ns(),
+            ticked_ns: 0,
+            cpu: (None, None),
+            tally,
+        })
+    }
+
+    pub(super) fn run(mut self) -> io::Result<Tally> {
+        self.epoll.add(&self.timer)?;
+        self.open_all()?;
+        self.shared.is_ready();
+        self.timer.set(TICK, TICK)?;
+        loop {
+            let count = self.epoll.wait()?;
+            let ticked = self.take_events(count);
+            if ticked || self.schedule.is_some() {
+                self.now_ns = self.shared.now_ns();
+            }
+            self.pass_edges();
+            if ticked && self.now_ns >= self.ticked_ns + TICK_NS / 2 {
+                self.ticked_ns = self.now_ns;
+                self.tick();
+                if self.is_over() {
+                    return Ok(self.finish());
+                }
+            }
+            self.send_what_is_due()?;
+        }
+    }
+
+    /// Says whether the timer was among the events.
+    fn take_events(&mut self, count: usize) -> bool {
+        let mut ticked = false;
+        for index in 0..count {
+            let event = self.epoll.event(index);
+            if event.fd == self.timer.as_raw_fd() {
+                self.timer.clear();
+                ticked = true;
+            } else if let Some(&connection) = self.by_fd.get(event.fd as usize) {
+                self.handle(connection, event);
+            }
+        }
+        ticked
+    }
+
+    /// Opens all connections, unless each request has its own.
+    fn open_all(&mut self) -> io::Result<()> {
+        if !self.shared.keep_alive {
+            for index in 0..self.connections.len() {
+                self.set_free(index);
+            }
+            return Ok(());
+        }
+        let deadline_ns = self.shared.now_ns() + self.shared.timeout_ns;
+        let mut begun = 0;
+        let mut all_settled = false;
+        while !all_settled {
+            self.now_ns = self.shared.now_ns();
+            let until = (begun + OPENED_AT_ONCE).min(self.connections.len());
+            (begun..until).for_each(|index| self.open(index));
+            begun = until;
+            let count = self.epoll.wait_for(Some(ACCEPT))?;
+            self.take_events(count);
+            let connecting = |connection: &Connection| connection.stage == Stage::Connecting;
+            let late = self.now_ns >= deadline_ns || self.shared.is_stopped();
+            all_settled = begun == self.connections.len()
+                && (late || !self.connections.iter().any(connecting));
+        }
+        Ok(())
+    }
+
+    /// Notes the CPU time of this thread when an edge of what is measured was passed.
+    fn pass_edges(&mut self) {
+        if self.cpu.0.is_none() && self.now_ns >= self.shared.begin_ns() {
+            self.cpu.0 = Some(thread_cpu());
+        }
+        if self.cpu.1.is_none() && self.now_ns >= self.shared.end_ns() {
+            self.cpu.1 = Some(thread_cpu());
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.now_ns >= self.shared.end_ns()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_at_end() && (self.asking == 0 || self.shared.is_stopped())
+    }
+
+    fn finish(mut self) -> Tally {
+        if let (Some(begin), Some(end)) = self.cpu {
+            self.tally.cpu = end.saturating_sub(begin);
+        }
+        if let Some(schedule) = &mut self.schedule {
+            loop {
+                let due_ns = schedule.due_ns(self.shared.go_ns());
+                if due_ns >= self.shared.end_ns() {
+                    break;
+                }
+                self.tally.unsent += u64::from(self.shared.is_measured(due_ns));
+                schedule.sent += 1;
+            }
+        }
+        self.tally
+    }
+
+    /// Looks after what no event tells of.
+    fn tick(&mut self) {
+        let begins = !self.going && self.now_ns >= self.shared.go_ns();
+        self.going |= begins;
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
+            let waited_ns = self.now_ns.saturating_sub(connection.asked_ns);
+            let late = waited_ns > self.shared.timeout_ns;
+            match connection.stage {
+                Stage::Asking if late => self.fail(index, Kind::Timeout),
+                Stage::Connecting if late => self.fail(index, Kind::Connect),
+                Stage::Closed { retry_ns } if retry_ns <= self.now_ns => self.again(index),
+                Stage::Idle if begins => self.again(index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a connection do whatever is next for it.
+    fn again(&mut self, index: usize) {
+        if self.is_at_end() {
+            return;
+        }
+        let closed = self.connections[index].stage != Stage::Idle;
+        if closed && self.shared.keep_alive {
+            return self.open(index);
+        }
+        if !self.going || self.schedule.is_some() {
+            return self.set_free(index);
+        }
+        self.ask(index, self.now_ns);
+    }
+
+    fn set_free(&mut self, index: usize) {
+        if let Some(schedule) = &mut self.schedule
+            && !std::mem::replace(&mut self.connections[index].listed, true)
+        {
+            schedule.free.push_back(index);
+        }
+    }
+
+    /// Connects. What the connection is for begins with it, as far as latency goes.
+    fn open(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        connection.since_ns = self.now_ns;
+        connection.asked_ns = self.now_ns;
+        match connection.open(&self.shared.peer) {
+            // The backlog of a Unix socket is full.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                connection.close(self.now_ns + TICK_NS);
+            }
+            Err(_) => self.fail(index, Kind::Connect),
+            Ok(fd) => {
+                note(&mut self.by_fd, fd, index);
+                let at_once = connection.connected().unwrap_or(false);
+                if self.connections[index].watch(&self.epoll, !at_once).is_err() {
+                    self.fail(index, Kind::Connect);
+                } else if at_once {
+                    self.connected(index);
+                }
+            }
+        }
+    }
+
+    fn connected(&mut self, index: usize) {
+        self.connections[index].stage = Stage::Idle;
+        if self.is_at_end() {
+        } else if self.schedule.is_some() {
+            self.set_free(index);
+        } else if self.going {
+            self.ask(index, self.connections[index].since_ns);
+        }
+    }
+
+    /// Sends the request that is due since then, over a new connection if each has its own.
+    fn ask(&mut self, index: usize, since_ns: u64) {
+        let connection = &mut self.connections[index];
+        let opened = connection.stage != Stage::Idle;
+        if opened {
+            match connection.open(&self.shared.peer) {
+                Ok(fd) => note(&mut self.by_fd, fd, index),
+                Err(_) => return self.fail(index, Kind::Connect),
+            }
+        }
+        let turn = self.asked.is_multiple_of(BODY_COMPARED_ONE_IN);
+        self.asked = self.asked.wrapping_add(1);
+        self.asking += 1;
+        connection.since_ns = since_ns;
+        connection.asked_ns = self.now_ns;
+        // A connection that is not there yet takes nothing: then its event sends the request.
+        let compared = turn || self.shared.plan.verify;
+        let sent = connection.ask(&self.shared.request, self.shared.answers, compared);
+        let watched = match sent {
+            Ok(Sent::All) if !opened => Ok(()),
+            Ok(sent) => connection.watch(&self.epoll, sent == Sent::Part),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = watched {
+            self.fail(index, unsendable(&error));
+        }
+    }
+
+    fn handle(&mut self, index: usize, event: Event) {
+        let connection = &mut self.connections[index];
+        match connection.stage {
+            // An event of a socket that was closed since.
+            Stage::Closed { .. } => return,
+            Stage::Connecting => match connection.connected() {
+                Ok(false) => return,
+                Ok(true) => return self.connected(index),
+                Err(_) => return self.fail(index, Kind::Connect),
+            },
+            Stage::Idle | Stage::Asking => {}
+        }
+        if connection.has_unsent()
+            && let Err(error) = connection.flush(&self.shared.request)
+        {
+            return self.fail(index, unsendable(&error));
+        }
+        self.receive(index, event.ended);
+    }
+
+    /// Reads what is there; `ended`: until the end of the connection, which may be behind it.
+    fn receive(&mut self, index: usize, ended: bool) {
+        loop {
+            let connection = &mut self.connections[index];
+            let count = match connection.read(&mut self.buffer) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                // Like an end, but one that makes no answer whole.
+                Err(_) if connection.stage == Stage::Asking => {
+                    return self.fail(index, Kind::Read);
+                }
+                Err(_) => 0,
+            };
+            let fed = match (connection.stage, count) {
+                (Stage::Asking, 0) => connection.ended(&self.shared.rules),
+                (Stage::Asking, _) => connection.feed(&self.shared.rules, &self.buffer[..count]),
+                (_, 0) => return self.left(index),
+                (_, _) => return self.fail(index, Kind::Framing),
+            };
+            if self.shared.is_measured(self.now_ns) {
+                self.tally.bytes += count as u64;
+            }
+            if !self.take(index, fed) || (count < self.buffer.len() && !ended) {
+                return;
+            }
+        }
+    }
+
+    /// Counts what was found; says whether the connection can be read on.
+    fn take(&mut self, index: usize, fed: Fed) -> bool {
+        match fed {
+            Fed::More { right: 0 } => true,
+            Fed::More { right } => {
+                self.record(index, right);
+                true
+            }
+            Fed::Last { right, wrong, close } => {
+                self.record(index, right);
+                if let Some(kind) = wrong {
+                    self.tally.errors.count(kind);
+                }
+                self.answered(index, close)
+            }
+            Fed::Broken { right, kind } => {
+                self.record(index, right);
+                self.fail(index, kind);
+                false
+            }
+        }
+    }
+
+    /// The one look at the clock for an answer: the next request is due at the same moment.
+    fn record(&mut self, index: usize, right: u32) {
+        self.now_ns = self.shared.now_ns();
+        let since_ns = self.connections[index].since_ns;
+        let counts_ns = if self.schedule.is_some() { since_ns } else { self.now_ns };
+        if right > 0 && self.shared.is_measured(counts_ns) {
+            let latency_ns = self.now_ns.saturating_sub(since_ns);
+            self.tally.requests += u64::from(right);
+            self.tally.latency.saturating_record_n(latency_ns, u64::from(right));
+        }
+    }
+
+    /// All that was asked is answered: on to the next. False: not on this socket.
+    fn answered(&mut self, index: usize, close: bool) -> bool {
+        self.asking -= 1;
+        let connection = &mut self.connections[index];
+        let kept = self.shared.keep_alive && !close;
+        if kept {
+            connection.stage = Stage::Idle;
+        } else {
+            self.tally.reconnects += u64::from(self.shared.keep_alive);
+            connection.close(self.now_ns);
+        }
+        self.again(index);
+        kept
+    }
+
+    /// The server closed a connection that nobody waited on, as it may.
+    fn left(&mut self, index: usize) {
+        self.tally.reconnects += 1;
+        self.connections[index].close(self.now_ns);
+        self.again(index);
+    }
+
+    /// Counts an error and gives the connection up; a new one is made at once, or a little
+    /// later if it was connecting that failed.
+    fn fail(&mut self, index: usize, kind: Kind) {
+        self.tally.errors.count(kind);
+        let connection = &mut self.connections[index];
+        self.asking -= usize::from(connection.stage == Stage::Asking);
+        match kind {
+            Kind::Connect | Kind::Write => connection.close(self.now_ns + RETRY_NS),
+            _ => {
+                connection.close(self.now_ns);
+                self.again(index);
+            }
+        }
+    }
+
+    /// Open loop: sends every request that is due, as far as there are free connections, and
+    /// sets the timer for the next.
+    fn send_what_is_due(&mut self) -> io::Result<()> {
+        let (go_ns, end_ns) = (self.shared.go_ns(), self.shared.end_ns());
+        if !self.going {
+            return Ok(());
+        }
+        loop {
+            let Some(schedule) = &mut self.schedule else { return Ok(()) };
+            let due_ns = schedule.due_ns(go_ns);
+            let waits = due_ns > self.now_ns || due_ns >= end_ns;
+            let Some(index) = (if waits { None } else { schedule.free.pop_front() }) else {
+                // With no free connection it is an answer that goes on.
+                let next_ns = if waits { due_ns } else { u64::MAX };
+                return schedule.arm(&self.timer, self.now_ns, next_ns);
+            };
+            self.connections[index].listed = false;
+            let usable = match self.connections[index].stage {
+                Stage::Idle => true,
+                Stage::Closed { .. } => !self.shared.keep_alive,
+                Stage::Connecting | Stage::Asking => false,
+            };
+            if usable {
+                schedule.sent += 1;
+                self.ask(index, due_ns);
+            }
+        }
+    }
+}
+
+impl Schedule {
+    /// When the next request is due.
+    fn due_ns(&self, go_ns: u64) -> u64 {
+        let number = self.first + self.sent * self.threads;
+        go_ns.saturating_add((number as f64 * self.between_ns) as u64)
+    }
+
+    /// Makes the timer expire at `next_ns`, or with the next tick if that is sooner.
+    fn arm(&mut self, timer: &Timer, now_ns: u64, next_ns: u64) -> io::Result<()> {
+        let at_ns = next_ns.min(now_ns + TICK_NS);
+        if self.armed_ns > now_ns && self.armed_ns <= at_ns {
+            return Ok(());
+        }
+        self.armed_ns = at_ns;
+        timer.set(Duration::from_nanos(at_ns.saturating_sub(now_ns)), TICK)
+    }
+}
+
+fn note(by_fd: &mut Vec<usize>, fd: RawFd, index: usize) {
+    let fd = fd as usize;
+    if by_fd.len() <= fd {
+        by_fd.resize(fd + 1, usize::MAX);
+    }
+    by_fd[fd] = index;
+}
+
+/// A request is sent before connecting was seen to succeed: its error may be that of connecting.
+fn unsendable(error: &io::Error) -> Kind {
+    match error.kind() {
+        ErrorKind::ConnectionRefused | ErrorKind::TimedOut | ErrorKind::HostUnreachable => {
+            Kind::Connect
+        }
+        _ => Kind::Write,
+    }
+}
