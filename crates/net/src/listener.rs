@@ -1,9 +1,10 @@
 //! Listening sockets.
 //!
-//! A TCP address is probed once without SO_REUSEPORT, so that an address in use is an error and not
-//! a silent share with a stranger; then every worker gets a socket of its own in one SO_REUSEPORT
-//! group, and the kernel spreads connections over them. A Unix socket is one socket that the
-//! workers share; a file left behind by a dead server is recognised by connecting to it.
+//! A TCP address is claimed without SO_REUSEPORT, so that an address in use is an error and not a
+//! silent share with a stranger; only then is it opened to one SO_REUSEPORT group, in which every
+//! worker has a socket of its own, and the kernel spreads connections over them. A Unix socket is
+//! one socket that the workers share; a file left behind by a dead server is recognised by
+//! connecting to it.
 //!
 //! A listener leaves its group only after its queue is drained ([`Listener::drain`]): closing a
 //! queue with connections in it would reset them.
@@ -252,25 +253,23 @@ pub fn is_exhausted(error: &io::Error) -> bool {
 }
 
 fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<Listening> {
-    let probe = tcp_socket(address, options)?;
-    probe.bind(&address.into())?;
-    let address = local_tcp(&probe)?;
-    drop(probe);
-    let mut sockets = Vec::with_capacity(workers);
-    for _ in 0..workers.max(1) {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    let first = tcp_socket(address, options)?;
+    first.bind(&address.into())?;
+    let address = local_tcp(&first)?;
+    // To listen is to claim the address: of two servers that start at the same moment one gets an
+    // error here. Only then is the socket opened to a group, which is all of our own.
+    first.listen(backlog)?;
+    first.set_reuse_port(true)?;
+    let mut sockets = vec![OwnedFd::from(first)];
+    for _ in 1..workers {
         let socket = tcp_socket(address, options)?;
         socket.set_reuse_port(true)?;
         socket.bind(&address.into())?;
-        sockets.push(socket);
+        socket.listen(backlog)?;
+        sockets.push(OwnedFd::from(socket));
     }
-    // Bound all before any listens: the group is whole when the first connection is spread over it.
-    for socket in &sockets {
-        socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
-    }
-    Ok(Listening {
-        local: Bind::Tcp(address),
-        sockets: sockets.into_iter().map(OwnedFd::from).collect(),
-    })
+    Ok(Listening { local: Bind::Tcp(address), sockets })
 }
 
 fn tcp_socket(address: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
@@ -353,6 +352,44 @@ mod tests {
         let second = Listening::bind(first.local(), 2, &ListenOptions::default());
         let message = second.err().unwrap().to_string();
         assert!(message.contains("in use"), "{message}");
+    }
+
+    #[test]
+    fn of_two_that_bind_at_the_same_moment_one_gets_an_error() {
+        for _ in 0..50 {
+            let free = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
+            let bind = free.local().clone();
+            drop(free);
+            let barrier = std::sync::Barrier::new(2);
+            let racing = || {
+                barrier.wait();
+                Listening::bind(&bind, 2, &ListenOptions::default())
+            };
+            let (one, other) = std::thread::scope(|scope| {
+                let one = scope.spawn(racing);
+                let other = scope.spawn(racing);
+                (one.join().unwrap(), other.join().unwrap())
+            });
+            // Both may lose: to each other, or to another test that was given the port.
+            assert!(one.is_err() || other.is_err());
+        }
+    }
+
+    #[test]
+    fn connections_are_spread_over_the_workers() {
+        block_on_local(async {
+            let listening = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
+            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+            let mut clients = Vec::new();
+            for _ in 0..64 {
+                clients.push(Stream::connect_tcp(address).await.unwrap());
+            }
+            let sockets = listening.into_sockets().into_iter();
+            let shares: Vec<usize> =
+                sockets.map(|socket| socket.adopt().unwrap().drain().unwrap().len()).collect();
+            assert_eq!(shares.iter().sum::<usize>(), 64);
+            assert!(shares.iter().all(|share| *share > 8), "{shares:?}");
+        });
     }
 
     #[test]
