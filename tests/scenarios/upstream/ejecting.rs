@@ -33,7 +33,7 @@ fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
     let (bad, well) = failing();
     let good = Upstream::answering(OK);
     let server = gateway(&format!(
-        "{}, {NO_RETRIES}, ejection: {{ failures: 3, ejected_for: 300ms }}",
+        "{}, {NO_RETRIES}, ejection: {{ failures: 3, ejected_for: 1s }}",
         servers(&[&bad, &good])
     ));
     // In turn: three failures, and three that went to the other.

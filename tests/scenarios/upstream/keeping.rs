@@ -1,6 +1,7 @@
 //! Connections kept between requests: used again, bounded, and never the reason why a request
 //! fails.
 
+use super::gate::gate;
 use super::{GET, OK, ask, assert_fault, gateway, servers, settle, wait_until};
 use scenarios::{Connection, Metrics, Tidegate, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -161,10 +162,11 @@ fn kept_connections_are_bounded_in_number_requests_and_time() {
     wait_for_kept(&server, 0.0);
 
     // Four requests at a time need four connections; two of them are kept.
-    let slow = Upstream::start(|peer| {
+    let (opener, gate) = gate();
+    let slow = Upstream::start(move |peer| {
         while !peer.at_end() {
             peer.read_head();
-            peer.expect_silence(std::time::Duration::from_millis(100));
+            gate.wait();
             peer.send(OK);
         }
     });
@@ -173,6 +175,10 @@ fn kept_connections_are_bounded_in_number_requests_and_time() {
     for client in &mut clients {
         client.send(GET);
     }
+    wait_until(&server, "four requests", |metrics| {
+        metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 4.0
+    });
+    opener.open();
     for client in &mut clients {
         assert_eq!(client.answer().status, 200);
     }

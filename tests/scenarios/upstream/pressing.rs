@@ -4,8 +4,8 @@
 use super::gate::gate;
 use super::{gateway, servers, settle, wait_until};
 use scenarios::{Connection, Tidegate, Upstream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// More than twice what the buffers of the kernel on the way can hold.
@@ -15,9 +15,16 @@ const MEMORY_BYTES_MAX: f64 = 20e6;
 /// How long nothing may move before we say that nothing does.
 const STILL: Duration = Duration::from_millis(200);
 
-/// Bytes that tell where they belong.
-fn piece(from: usize, length: usize) -> Vec<u8> {
-    (from..from + length).map(|at| (at / 7 + at) as u8).collect()
+/// Bytes that tell where they belong: what is lost, doubled or swapped shows.
+fn body() -> &'static [u8] {
+    static BODY: OnceLock<Vec<u8>> = OnceLock::new();
+    BODY.get_or_init(|| {
+        // A period that is no multiple of any buffer's size.
+        let period: Vec<u8> = (0..65_521_u32).map(|at| (at / 7 + at) as u8).collect();
+        let mut body = period.repeat(BODY_BYTES / period.len() + 1);
+        body.truncate(BODY_BYTES);
+        body
+    })
 }
 
 /// Sends the body in pieces and counts them.
@@ -28,7 +35,7 @@ fn pour(connection: &mut Connection, chunked: bool, sent: &AtomicUsize) {
         if chunked {
             connection.send(format!("{size:x}\r\n"));
         }
-        connection.send(piece(from, size));
+        connection.send(&body()[from..from + size]);
         if chunked {
             connection.send("\r\n");
         }
@@ -78,7 +85,7 @@ fn a_slow_client_slows_a_fast_server() {
         assert!(memory(&server) - before < MEMORY_BYTES_MAX);
 
         let answer = client.answer();
-        assert!(answer.body == piece(0, BODY_BYTES), "{} bytes", answer.body.len());
+        assert!(answer.body == body(), "{} bytes", answer.body.len());
         drop(client);
         settle(&server);
     }
@@ -93,8 +100,8 @@ fn a_slow_server_slows_a_fast_client() {
             let head = peer.read_head();
             let length = format!("content-length: {BODY_BYTES}\r\n");
             assert_eq!(head.to_ascii_lowercase().contains(&length), !chunked, "{head}");
-            let body = if chunked { read_chunks(peer) } else { peer.read_exactly(BODY_BYTES) };
-            assert!(body == piece(0, BODY_BYTES), "{} bytes", body.len());
+            let read = if chunked { read_chunks(peer) } else { peer.read_exactly(BODY_BYTES) };
+            assert!(read == body(), "{} bytes", read.len());
             peer.send(super::OK);
         });
         let server = gateway(&servers(&[&upstream]));

@@ -195,7 +195,7 @@ fn a_server_that_stalls_is_given_up_for_another() {
         peer.expect_closed();
     });
     let good = Upstream::answering(OK);
-    let more = "timeouts: { response: 100ms }, ejection: { failures: 0 }";
+    let more = "timeouts: { response: 500ms }, ejection: { failures: 0 }";
     let server = in_turn(&[stalling.address(), good.address()], more);
     for _ in 0..4 {
         assert_eq!(ask(&server).text(), "ok");

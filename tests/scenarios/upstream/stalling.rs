@@ -81,15 +81,15 @@ fn a_body_that_stalls_ends_the_answer_unfinished() {
 fn a_body_that_is_slow_but_moves_is_whole() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
-        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n");
-        for byte in b"slowly" {
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n");
+        for byte in b"slowly moves" {
             // Longer in all than `read`, which bounds a single pause.
-            peer.expect_silence(std::time::Duration::from_millis(40));
+            peer.expect_silence(std::time::Duration::from_millis(100));
             peer.send([*byte]);
         }
     });
-    let server = gateway(&format!("{}, timeouts: {{ read: 200ms }}", servers(&[&upstream])));
-    assert_eq!(ask(&server).text(), "slowly");
+    let server = gateway(&format!("{}, timeouts: {{ read: 1s }}", servers(&[&upstream])));
+    assert_eq!(ask(&server).text(), "slowly moves");
 }
 
 #[test]
