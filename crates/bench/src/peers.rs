@@ -22,7 +22,7 @@ mod uvicorn;
 mod varnish;
 
 pub use found::{Finder, Found};
-pub use running::{Place, Running};
+pub use running::{Backend, Place, Running};
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

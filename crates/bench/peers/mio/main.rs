@@ -39,7 +39,7 @@ fn main() -> io::Result<()> {
             if event.token() == LISTENER {
                 accept(&poll, &listener, &mut clients)?;
             } else if let Some(slot) = clients.get_mut(event.token().0) {
-                let serve = |client: &mut Client| {
+                let mut serve = |client: &mut Client| {
                     serve(client, &mut buffer, end, &answers, answer.len())
                 };
                 if slot.as_mut().is_some_and(|client| serve(client).is_err()) {

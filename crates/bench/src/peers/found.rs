@@ -39,7 +39,22 @@ pub struct Found {
     pub(super) program: Vec<String>,
 }
 
+impl Found {
+    /// One that is not there, to lay out runs with.
+    #[cfg(test)]
+    pub(crate) fn sample(peer: &'static Peer) -> Self {
+        Self { peer, version: "1.0".to_owned(), program: vec![peer.name.to_owned()] }
+    }
+}
+
 impl Finder {
+    /// For a program that has the commands `up`, `version` and `bench floor`: tidegate's own.
+    pub fn new(tidegate: &Path, given: BTreeMap<String, PathBuf>) -> Self {
+        let program = tidegate.display().to_string();
+        let floor = vec![program.clone(), "bench".to_owned(), "floor".to_owned()];
+        Self { subject: vec![program], floor, given, cache: cache_folder() }
+    }
+
     /// The peer, or the line that says what is missing.
     pub fn find(&self, peer: &'static Peer) -> Result<Found, String> {
         let (program, version) = match &peer.program {
@@ -64,6 +79,13 @@ impl Finder {
         let version = told_version(&program, version)?;
         Ok(Found { peer, version, program })
     }
+}
+
+/// https://specifications.freedesktop.org/basedir-spec/latest/: `XDG_CACHE_HOME` or `~/.cache`.
+fn cache_folder() -> Option<PathBuf> {
+    let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = named.or_else(|| Some(env::home_dir()?.join(".cache")))?;
+    Some(cache.join("tidegate/bench"))
 }
 
 fn told_version(program: &[String], argument: &str) -> Result<String, String> {

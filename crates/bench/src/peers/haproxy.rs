@@ -1,6 +1,6 @@
 //! HAProxy: one thread, server connections shared by all clients.
 
-use super::{CONNECTIONS_MAX, HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+use super::{HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
 
 pub(super) const PEER: Peer = Peer {
     name: "haproxy",
@@ -25,7 +25,7 @@ fn setup(site: &Site) -> Option<Setup> {
 # Settings: https://docs.haproxy.org/2.6/configuration.html, section beside each
 global
   nbthread {workers}  # 3.1 nbthread
-  maxconn {CONNECTIONS_MAX}  # 3.2 maxconn
+  # No maxconn: as many as there are descriptors, 3.2 maxconn
 defaults
   # No `log` line, so nothing is logged: 8.1
   mode http  # 4.2 mode
@@ -36,15 +36,14 @@ defaults
   option http-keep-alive  # 4.2 option http-keep-alive
 frontend web
   bind {address}  # 4.2 bind
-  maxconn {CONNECTIONS_MAX}  # 4.2 maxconn
   http-request return status 204 if {{ path /revision-{revision} }}  # 4.2 http-request return
 {rules}{backend}"
     );
     // A master that reloads on SIGUSR2 is needed for that only.
-    let mode: &[&str] = if site.reloads { &["-W", "-db", "-q"] } else { &["-db", "-q"] };
+    let mode: &[&str] = if site.reloads { &["-W", "-db"] } else { &["-db"] };
     let setup = Setup::new(&[mode, &["-f", "haproxy.cfg"]].concat())
         .file("haproxy.cfg", text)
-        .note("-W -db -q", "https://docs.haproxy.org/2.6/management.html#3");
+        .note("-W -db", "https://docs.haproxy.org/2.6/management.html#3");
     Some(if site.reloads { setup.reload(Reload::Signal(libc::SIGUSR2)) } else { setup })
 }
 

@@ -4,8 +4,9 @@
 //! connections at `address`, and that nothing of it is left when it is dropped.
 //! Never checks what it answers: see `probe` in `scenarios`.
 
-use super::process::Process;
-use super::{Found, Peer, Reload, Role, Setup, Site};
+use super::process::{Line, Process};
+use super::{Finder, Found, Peer, Reload, Role, Setup, Site};
+use crate::floor::Behaviour;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,6 +29,14 @@ pub struct Place<'a> {
     /// Every server gets a folder in here.
     pub folder: PathBuf,
     pub stop: &'a AtomicBool,
+    /// Nothing is waited for beyond it.
+    pub deadline: Instant,
+}
+
+impl Place<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
+    }
 }
 
 pub struct Running {
@@ -38,7 +47,6 @@ pub struct Running {
     pub configuration: String,
     found: Found,
     site: Site,
-    setup: Setup,
     process: Process,
 }
 
@@ -61,7 +69,7 @@ impl Running {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
             }
-            if place.stop.load(Ordering::Relaxed) {
+            if place.is_over() {
                 break;
             }
         }
@@ -74,37 +82,18 @@ impl Running {
         fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
-        let process = Process::start(&line, &site.folder, &site.folder.join("log"))
+        let mut process = Process::start(&line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
-        let mut running = Self {
+        wait_until_it_accepts(&mut process, name, site.address, place)?;
+        Ok(Self {
             peer: found.peer,
             address: site.address,
             command: line.typed(),
             configuration: setup.text(),
             found: found.clone(),
             site,
-            setup,
             process,
-        };
-        running.wait_until_it_accepts(place.stop)?;
-        Ok(running)
-    }
-
-    fn wait_until_it_accepts(&mut self, stop: &AtomicBool) -> Result<(), String> {
-        let deadline = Instant::now() + START_WAIT;
-        let name = self.peer.name;
-        loop {
-            if TcpStream::connect_timeout(&self.address, START_WAIT).is_ok() {
-                return Ok(());
-            }
-            if self.process.ended() {
-                return Err(format!("{name} ended at once: {}", self.said()));
-            }
-            if Instant::now() >= deadline || stop.load(Ordering::Relaxed) {
-                return Err(format!("{name} does not accept: {}", self.said()));
-            }
-            std::thread::sleep(ASK_EVERY);
-        }
+        })
     }
 
     /// Writes the next revision of the configuration and tells the server.
@@ -129,7 +118,6 @@ impl Running {
                 }
             }
         }
-        self.setup = setup;
         Ok(())
     }
 
@@ -149,6 +137,58 @@ impl Running {
     /// The end of what it wrote.
     pub fn said(&self) -> String {
         self.process.said()
+    }
+}
+
+/// The mock backend of a gateway. It is part of the load.
+pub struct Backend {
+    pub address: SocketAddr,
+    process: Process,
+}
+
+impl Backend {
+    pub fn start(finder: &Finder, behaviour: Behaviour, place: &Place<'_>) -> Result<Self, String> {
+        let address = free_address().map_err(|why| format!("no free port: {why}"))?;
+        let Behaviour { body_bytes, delay, keep } = behaviour;
+        let arguments = [
+            "backend".to_owned(),
+            address.to_string(),
+            body_bytes.to_string(),
+            delay.as_millis().to_string(),
+            if keep { "keep" } else { "close" }.to_owned(),
+        ];
+        let words = finder.floor.iter().cloned().chain(arguments).collect();
+        let line = Line { words, environment: Vec::new() };
+        let log = place.folder.join(format!("backend-{}.log", address.port()));
+        let mut process = Process::start(&line, &place.folder, &log)
+            .map_err(|why| format!("backend: {}: {why}", line.typed()))?;
+        wait_until_it_accepts(&mut process, "backend", address, place)?;
+        Ok(Self { address, process })
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+fn wait_until_it_accepts(
+    process: &mut Process,
+    name: &str,
+    address: SocketAddr,
+    place: &Place<'_>,
+) -> Result<(), String> {
+    let deadline = Instant::now() + START_WAIT;
+    loop {
+        if TcpStream::connect_timeout(&address, START_WAIT).is_ok() {
+            return Ok(());
+        }
+        if process.ended() {
+            return Err(format!("{name} ended at once: {}", process.said()));
+        }
+        if Instant::now() >= deadline || place.is_over() {
+            return Err(format!("{name} does not accept: {}", process.said()));
+        }
+        std::thread::sleep(ASK_EVERY);
     }
 }
 

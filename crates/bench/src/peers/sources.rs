@@ -107,7 +107,8 @@ impl Source {
         let program = folder.join(self.output);
         if !program.exists() {
             self.write(&folder).map_err(|why| format!("not built: {}: {why}", folder.display()))?;
-            said(self.build, &folder).map_err(|why| format!("not built ({}): {why}", self.how))?;
+            said(self.build, &folder)
+                .map_err(|why| format!("not built ({}): {}", self.how, the_error(&why)))?;
         }
         Ok((program, format!("built by {version}")))
     }
@@ -124,5 +125,24 @@ impl Source {
         let mut hasher = DefaultHasher::new();
         (self.files, self.build, version).hash(&mut hasher);
         hasher.finish()
+    }
+}
+
+/// The line of a compiler's output that says what is wrong.
+fn the_error(said: &str) -> &str {
+    let wrong = said.lines().find(|line| line.contains("error"));
+    wrong.or(said.lines().last()).unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::the_error;
+
+    #[test]
+    fn what_is_missing_is_one_line() {
+        let said =
+            "cc: exit status: 1: main.c:8:10: fatal error: uv.h: No such file\n    8 | #include";
+        assert!(the_error(said).ends_with("uv.h: No such file"));
+        assert_eq!(the_error("go: \nno network"), "no network");
     }
 }

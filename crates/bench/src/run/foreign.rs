@@ -1,0 +1,96 @@
+//! Loading a server that somebody else started: only on this machine, unless it is the user's own.
+
+use super::Foreign;
+use crate::load::{Address, Expect, Target, Traffic};
+use crate::scenarios::{probe, request};
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::Arc;
+
+/// Where a URL points.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub address: SocketAddr,
+    /// As written: the Host of the request.
+    host: String,
+    path: String,
+}
+
+impl Foreign {
+    /// Where it is, if it may be loaded.
+    pub(crate) fn place(&self) -> Result<Place, String> {
+        let rest = self
+            .url
+            .strip_prefix("http://")
+            .ok_or_else(|| format!("{}: only http:// can be loaded", self.url))?;
+        let (host, path) = match rest.find('/') {
+            Some(at) => (&rest[..at], &rest[at..]),
+            None => (rest, "/"),
+        };
+        let clean = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if host.is_empty() || host.contains('@') || !clean(host) || !clean(path) {
+            return Err(format!("{}: not a URL of a server", self.url));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let named = if has_port { host.to_owned() } else { format!("{host}:80") };
+        let addresses: Vec<SocketAddr> =
+            named.to_socket_addrs().map_err(|why| format!("{host}: {why}"))?.collect();
+        let address = *addresses.first().ok_or_else(|| format!("{host}: no address"))?;
+        if !self.is_own && !is_of_this_machine(address) {
+            return Err(format!(
+                "{address} is not of this machine: say --i-own-this-target if you may load it"
+            ));
+        }
+        Ok(Place { address, host: host.to_owned(), path: path.to_owned() })
+    }
+}
+
+/// Only an address of this machine can be bound.
+fn is_of_this_machine(address: SocketAddr) -> bool {
+    UdpSocket::bind((address.ip(), 0)).is_ok()
+}
+
+impl Place {
+    /// Asks twice and takes what comes, if it is the same both times, as the right answer.
+    pub(crate) fn target(&self) -> Result<Target, String> {
+        let request = request(&self.host, &self.path);
+        let answer = probe(self.address, &request)?;
+        let expect = Expect {
+            status: answer.status,
+            length: Some(answer.body.len() as u64),
+            body: Some(Arc::from(answer.body.as_slice())),
+            headers: Vec::new(),
+        };
+        let traffic = Traffic::Http { request, expect, keep_alive: true };
+        Ok(Target { address: Address::Tcp(self.address), traffic })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Foreign;
+
+    fn place(url: &str, is_own: bool) -> Result<(String, String, String), String> {
+        let place = Foreign { url: url.to_owned(), is_own }.place()?;
+        Ok((place.address.to_string(), place.host, place.path))
+    }
+
+    #[test]
+    fn only_this_machine_is_loaded_unless_it_is_said() {
+        let found = place("http://127.0.0.1:8080/a?b", false).unwrap();
+        assert_eq!(found, ("127.0.0.1:8080".into(), "127.0.0.1:8080".into(), "/a?b".into()));
+        let found = place("http://[::1]:81", false).unwrap();
+        assert_eq!((found.0.as_str(), found.2.as_str()), ("[::1]:81", "/"));
+        // TEST-NET-1 of RFC 5737 is nobody's.
+        let refused = place("http://192.0.2.1/", false).unwrap_err();
+        assert!(refused.contains("192.0.2.1:80 is not of this machine"), "{refused}");
+        assert_eq!(place("http://192.0.2.1/", true).unwrap().0, "192.0.2.1:80");
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for url in ["https://127.0.0.1/", "127.0.0.1:80", "http:///x", "http://a b/", "http://u@h/"]
+        {
+            assert!(place(url, true).is_err(), "{url}");
+        }
+    }
+}

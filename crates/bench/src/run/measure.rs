@@ -1,0 +1,76 @@
+//! One round: load on one server, and what it cost that server.
+
+use crate::cpu::{Sample, Tree};
+use crate::load::{self, Moment, Outcome, Plan, Target};
+use crate::machine::Watch;
+use crate::report::data::Round;
+use std::io;
+
+/// What one round found.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub round: Round,
+    pub outcome: Outcome,
+    pub rss_bytes: u64,
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+}
+
+/// Loads the target; `tree` is the server that does the work, if it is known, and `others` are
+/// processes whose CPU disturbs nobody because they are part of the run.
+pub(crate) fn round(
+    target: &Target,
+    plan: &Plan,
+    tree: Option<&Tree>,
+    others: &[u32],
+) -> io::Result<Measured> {
+    let watch = Watch::start(others);
+    let (mut before, mut after) = (Sample::default(), Sample::default());
+    let outcome = load::run_with(target, plan, |moment| {
+        let sample = tree.map(Tree::sample).unwrap_or_default();
+        match moment {
+            Moment::Begin => before = sample,
+            Moment::End => after = sample,
+        }
+    })?;
+    let disturbance = watch.finish();
+    let used = after.since(&before);
+    let mut why = disturbance.why;
+    if used.ended_tasks > 0 && !used.includes_ended {
+        why.push("tasks of the server ended, so that its CPU is too low".to_owned());
+    }
+    let requests = outcome.requests.max(1) as f64;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let ms = |quantile: f64| outcome.latency.value_at_quantile(quantile) as f64 / 1e6;
+    let round = Round {
+        requests: outcome.requests,
+        seconds,
+        cpu_us_per_request: used.run_ns as f64 / 1e3 / requests,
+        requests_per_second: if seconds > 0.0 { outcome.requests as f64 / seconds } else { 0.0 },
+        client_us_per_request: outcome.client_cpu.as_secs_f64() * 1e6 / requests,
+        p50_ms: ms(0.5),
+        p99_ms: ms(0.99),
+        errors: errors_by_kind(&outcome).iter().map(|(_, count)| count).sum(),
+        disturbed: (!why.is_empty()).then(|| why.join("; ")),
+    };
+    let rss_bytes = used.rss_bytes.max(before.rss_bytes);
+    let (user_ticks, system_ticks) = (used.user_ticks, used.system_ticks);
+    Ok(Measured { round, outcome, rss_bytes, user_ticks, system_ticks })
+}
+
+/// The kinds under the names of data.json.
+pub(crate) fn errors_by_kind(outcome: &Outcome) -> [(&'static str, u64); 10] {
+    let errors = &outcome.errors;
+    [
+        ("connect", errors.connect),
+        ("read", errors.read),
+        ("write", errors.write),
+        ("timeout", errors.timeout),
+        ("status", errors.status),
+        ("length", errors.length),
+        ("framing", errors.framing),
+        ("header", errors.header),
+        ("body", errors.body),
+        ("unsent", outcome.unsent),
+    ]
+}

@@ -1,0 +1,70 @@
+//! What a user can ask of a run.
+
+use crate::load::Mode;
+use crate::peers::Finder;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What is asked of a run; [`Options::new`] has the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Names of scenarios; empty: those that are run by default, or all with `full`.
+    pub scenarios: Vec<String>,
+    /// Names of peers; `None`: all that are found, and with `full` also those that are built.
+    pub peers: Option<Vec<String>>,
+    /// Everything: all scenarios, more connections, more workers.
+    pub full: bool,
+    /// Empty: 100, or 1, 16, 100 and 512 with `full`.
+    pub connections: Vec<usize>,
+    /// Empty: 1, or from 1 to the number of cores for `hello` with `full`.
+    pub workers: Vec<u32>,
+    pub round: Duration,
+    pub rounds: u32,
+    pub warm_up: Duration,
+    /// Threads of the load generator.
+    pub threads: usize,
+    pub mode: Mode,
+    /// Compare every body.
+    pub verify: bool,
+    /// Idle connections of the scenario `connections`.
+    pub idle: usize,
+    pub finder: Finder,
+    /// Load this instead of servers of our own.
+    pub foreign: Option<Foreign>,
+    /// The command line, for the results.
+    pub command: String,
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A server that somebody else started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// `http://HOST:PORT/PATH`
+    pub url: String,
+    /// The user says that it is theirs to load.
+    pub is_own: bool,
+}
+
+impl Options {
+    pub fn new(finder: Finder) -> Self {
+        Self {
+            scenarios: Vec::new(),
+            peers: None,
+            full: false,
+            connections: Vec::new(),
+            workers: Vec::new(),
+            round: Duration::from_secs(1),
+            rounds: 4,
+            warm_up: Duration::from_millis(300),
+            threads: 1,
+            mode: Mode::Closed,
+            verify: false,
+            idle: 10_000,
+            finder,
+            foreign: None,
+            command: String::new(),
+            stop: Arc::default(),
+        }
+    }
+}

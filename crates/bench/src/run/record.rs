@@ -1,0 +1,156 @@
+//! Rounds of one server in one case, gathered into a record.
+
+use super::measure::{Measured, errors_by_kind};
+use crate::load::Mode;
+use crate::report::data::{Latency, Record};
+use crate::stats;
+use hdrhistogram::Histogram;
+
+/// The percentiles of the curve in the report.
+const CURVE: &[f64] =
+    &[0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
+
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    record: Record,
+    latency: Option<Histogram<u64>>,
+    bytes_per_second: Vec<f64>,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl Gathered {
+    pub(crate) fn new(server: &str, case: &str, connections: usize, workers: u32) -> Self {
+        let record = Record {
+            server: server.to_owned(),
+            scenario: case.to_owned(),
+            connections: connections as u32,
+            workers,
+            ..Record::default()
+        };
+        let (user_ticks, system_ticks) = (0, 0);
+        Self { record, latency: None, bytes_per_second: Vec::new(), user_ticks, system_ticks }
+    }
+
+    pub(crate) fn offered(&mut self, mode: Mode) {
+        if let Mode::Open { rate } = mode {
+            self.record.offered_per_second = Some(rate);
+        }
+    }
+
+    pub(crate) fn idle_bytes(&mut self, bytes: f64) {
+        self.record.rss_bytes_per_connection = Some(bytes);
+    }
+
+    pub(crate) fn add(&mut self, measured: Measured) {
+        let record = &mut self.record;
+        for (kind, count) in errors_by_kind(&measured.outcome) {
+            if count > 0 {
+                record.errors += count;
+                *record.errors_by_kind.entry(kind.to_owned()).or_default() += count;
+            }
+        }
+        record.rss_bytes = record.rss_bytes.max(measured.rss_bytes);
+        if record.disturbed.is_none() {
+            record.disturbed.clone_from(&measured.round.disturbed);
+        }
+        record.rounds.push(measured.round);
+        let seconds = measured.outcome.elapsed.as_secs_f64();
+        if seconds > 0.0 {
+            self.bytes_per_second.push(measured.outcome.bytes as f64 / seconds);
+        }
+        self.user_ticks += measured.user_ticks;
+        self.system_ticks += measured.system_ticks;
+        match &mut self.latency {
+            None => self.latency = Some(measured.outcome.latency),
+            // Both have the bounds of `load`, so that adding them cannot fail.
+            Some(all) => drop(all.add(&measured.outcome.latency)),
+        }
+    }
+
+    /// Something that is no request went wrong.
+    pub(crate) fn fail(&mut self, kind: &str, why: &str) {
+        self.record.errors += 1;
+        *self.record.errors_by_kind.entry(kind.to_owned()).or_default() += 1;
+        self.record.disturbed = Some(why.to_owned());
+    }
+
+    /// Nothing was measured, and nothing failed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.record.rounds.is_empty() && self.record.errors == 0
+    }
+
+    pub(crate) fn finish(self) -> Record {
+        let mut record = self.record;
+        let median = |figures: Vec<f64>| stats::median(&figures).unwrap_or(0.0);
+        let of = |figure: fn(&crate::report::data::Round) -> f64| {
+            median(record.rounds.iter().map(figure).collect())
+        };
+        let cpu_us_per_request = of(|round| round.cpu_us_per_request);
+        let requests_per_second = of(|round| round.requests_per_second);
+        record.cpu_us_per_request = cpu_us_per_request;
+        record.requests_per_second = requests_per_second;
+        record.bytes_per_second = median(self.bytes_per_second);
+        let ticks = self.user_ticks + self.system_ticks;
+        record.system_share = (ticks > 0).then(|| self.system_ticks as f64 / ticks as f64);
+        if let Some(latency) = self.latency.filter(|latency| !latency.is_empty()) {
+            let ms = |percentile: f64| latency.value_at_percentile(percentile) as f64 / 1e6;
+            let (p50, p90, p99) = (ms(50.0), ms(90.0), ms(99.0));
+            record.latency_ms = Latency { p50, p90, p99, p999: ms(99.9), max: ms(100.0) };
+            record.latency_curve = CURVE.iter().map(|&at| (at, ms(at))).collect();
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gathered;
+    use crate::load::{Errors, Outcome};
+    use crate::report::data::Round;
+    use crate::run::measure::Measured;
+    use hdrhistogram::Histogram;
+    use std::time::Duration;
+
+    fn measured(cpu_us: f64, latency_ms: u64, timeouts: u64) -> Measured {
+        let mut latency = Histogram::new_with_bounds(1, 120_000_000_000, 3).unwrap();
+        latency.record(latency_ms * 1_000_000).unwrap();
+        let outcome = Outcome {
+            requests: 1,
+            bytes: 1000,
+            elapsed: Duration::from_millis(500),
+            latency,
+            errors: Errors { timeout: timeouts, ..Errors::default() },
+            client_cpu: Duration::ZERO,
+            reconnects: 0,
+            unsent: 0,
+        };
+        let round = Round { cpu_us_per_request: cpu_us, ..Round::default() };
+        Measured { round, outcome, rss_bytes: latency_ms, user_ticks: 1, system_ticks: 3 }
+    }
+
+    #[test]
+    fn a_record_is_the_median_of_its_rounds_and_the_sum_of_their_errors() {
+        let mut gathered = Gathered::new("nginx", "hello", 100, 1);
+        for (cpu, latency, timeouts) in [(7.0, 1, 0), (9.0, 3, 2), (8.0, 2, 1)] {
+            gathered.add(measured(cpu, latency, timeouts));
+        }
+        let record = gathered.finish();
+        assert_eq!(record.cpu_us_per_request, 8.0);
+        assert_eq!((record.errors, record.errors_by_kind["timeout"]), (3, 3));
+        assert_eq!((record.rss_bytes, record.system_share), (3, Some(0.75)));
+        assert_eq!(record.bytes_per_second, 2000.0);
+        assert!((record.latency_ms.max - 3.0).abs() < 0.01, "{:?}", record.latency_ms);
+        assert!((record.latency_ms.p50 - 2.0).abs() < 0.01, "{:?}", record.latency_ms);
+        assert!(record.latency_curve.windows(2).all(|two| two[0].1 <= two[1].1));
+    }
+
+    #[test]
+    fn a_server_that_did_not_start_is_an_error() {
+        let mut gathered = Gathered::new("nginx", "hello", 100, 1);
+        gathered.fail("start", "nginx ended at once: no");
+        let record = gathered.finish();
+        assert_eq!((record.errors, record.errors_by_kind["start"]), (1, 1));
+        assert_eq!(record.disturbed.as_deref(), Some("nginx ended at once: no"));
+    }
+}

@@ -1,0 +1,295 @@
+//! What will be run and how long it takes, known before the first request.
+//!
+//! Promises that the default run is told, and therefore kept, below five minutes: cases that do
+//! not fit are left out from the end, with a line that says so.
+
+use super::Options;
+use crate::peers::{self, Found, Peer, Role, Site};
+use crate::scenarios::{self, Case, Kind, Serve};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What nobody who names nothing has to wait longer for.
+pub(crate) const DEFAULT_SECONDS_MAX: f64 = 290.0;
+const DEFAULT_CONNECTIONS: &[usize] = &[100];
+const FULL_CONNECTIONS: &[usize] = &[1, 16, 100, 512];
+/// Connections that ask beside the idle ones.
+pub(crate) const BESIDE_IDLE: usize = 100;
+/// What a round takes beyond its time: connecting, and looking at the server before and after.
+const ROUND_EXTRA_SECONDS: f64 = 0.06;
+const CONNECT_SECONDS: f64 = 0.000_1;
+/// Checking a server, and ending it.
+const SERVER_EXTRA_SECONDS: f64 = 0.15;
+/// Making one idle connection and having it answered.
+const IDLE_SECONDS: f64 = 0.000_3;
+/// Waiting until the memory of a server is at rest, before and after.
+const SETTLE_SECONDS: f64 = 3.0;
+/// What a machine may be slower than expected.
+const SLACK: f64 = 1.08;
+const SLACK_SECONDS: f64 = 2.0;
+
+/// Why a run cannot be made as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// What will be run.
+#[derive(Debug)]
+pub struct Schedule {
+    pub(crate) options: Options,
+    pub(crate) found: Vec<Found>,
+    pub(crate) missing: Vec<(&'static str, String)>,
+    pub(crate) steps: Vec<Step>,
+    /// What was left out, and why.
+    pub(crate) notes: Vec<String>,
+}
+
+/// A case for servers that run side by side.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub case: &'static Case,
+    pub workers: u32,
+    pub connections: Vec<usize>,
+    /// Places in `found`.
+    pub servers: Vec<usize>,
+}
+
+/// Looks for the peers (building those that have to be) and lays out the run.
+pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
+    check(&options)?;
+    let scenarios = chosen_scenarios(&options)?;
+    let (found, missing) = find(&options)?;
+    let needed = options.idle as u64 + scenarios::DESCRIPTORS_KEPT as u64;
+    // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
+    let _ = crate::load::allow_descriptors(needed);
+    options.idle = scenarios::room_for(options.idle);
+    let mut notes = Vec::new();
+    let steps: Vec<Step> = scenarios
+        .iter()
+        .flat_map(|scenario| scenario.cases)
+        .flat_map(|case| steps_of(case, &options, &found))
+        .filter(|step| !step.servers.is_empty())
+        .collect();
+    if options.foreign.is_none() && steps.is_empty() {
+        return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
+    }
+    let is_default = options.scenarios.is_empty() && !options.full;
+    let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new() };
+    while is_default && schedule.seconds() > DEFAULT_SECONDS_MAX && schedule.steps.len() > 1 {
+        if let Some(step) = schedule.steps.pop() {
+            notes.push(format!("left out to end in time: {}", step.case.name));
+        }
+    }
+    schedule.notes = notes;
+    Ok(schedule)
+}
+
+fn check(options: &Options) -> Result<(), Refused> {
+    let refuse = |why: &str| Err(Refused(why.to_owned()));
+    if options.rounds == 0 || options.round.is_zero() {
+        return refuse("a run has at least one round of some length");
+    }
+    if options.connections.contains(&0) || options.workers.contains(&0) || options.threads == 0 {
+        return refuse("connections, workers and threads are at least 1");
+    }
+    match &options.foreign {
+        Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
+        None => Ok(()),
+    }
+}
+
+fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenario>, Refused> {
+    if options.foreign.is_some() {
+        return Ok(Vec::new());
+    }
+    if options.scenarios.is_empty() {
+        let all = scenarios::ALL.iter().copied();
+        return Ok(all.filter(|scenario| options.full || scenario.by_default).collect());
+    }
+    let names: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+    let chosen = options.scenarios.iter().map(|name| {
+        scenarios::named(name)
+            .ok_or_else(|| Refused(format!("no scenario {name:?}: there are {}", names.join(", "))))
+    });
+    chosen.collect()
+}
+
+type Missing = Vec<(&'static str, String)>;
+
+fn find(options: &Options) -> Result<(Vec<Found>, Missing), Refused> {
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    if options.foreign.is_some() {
+        return Ok((found, missing));
+    }
+    let mut finder = options.finder.clone();
+    if options.peers.is_none() && !options.full {
+        finder.cache = None;
+    }
+    for peer in chosen_peers(options)? {
+        match finder.find(peer) {
+            Ok(one) => found.push(one),
+            Err(why) => missing.push((peer.name, why)),
+        }
+    }
+    Ok((found, missing))
+}
+
+fn chosen_peers(options: &Options) -> Result<Vec<&'static Peer>, Refused> {
+    let Some(names) = &options.peers else {
+        let all = peers::ALL.iter().copied();
+        return Ok(all.filter(|peer| options.full || !peer.is_built()).collect());
+    };
+    let all: Vec<&str> = peers::ALL.iter().map(|peer| peer.name).collect();
+    if let Some(name) = names.iter().find(|name| !all.contains(&name.as_str())) {
+        return Err(Refused(format!("no peer {name:?}: there are {}", all.join(", "))));
+    }
+    // The order of the list, and each once.
+    Ok(peers::ALL
+        .iter()
+        .copied()
+        .filter(|peer| names.iter().any(|name| name == peer.name))
+        .collect())
+}
+
+fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step> {
+    let connections = match (case.kind, options.connections.as_slice()) {
+        (Kind::Idle, _) => vec![options.idle],
+        (Kind::Load, []) if options.full => FULL_CONNECTIONS.to_vec(),
+        (_, []) => DEFAULT_CONNECTIONS.to_vec(),
+        (_, given) => given.to_vec(),
+    };
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+    let workers: Vec<u32> = match options.workers.as_slice() {
+        [] if options.full && case.serve == Serve::Hello && case.kind == Kind::Load => {
+            std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n <= cores).collect()
+        }
+        [] => vec![1],
+        given => given.to_vec(),
+    };
+    let step = |workers: u32| {
+        let servers = servers_of(case, workers, found);
+        Step { case, workers, connections: connections.clone(), servers }
+    };
+    workers.into_iter().map(step).collect()
+}
+
+fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let role = match case.serve {
+        Serve::Hello => Role::Hello,
+        Serve::Gateway { keep, .. } => Role::Gateway { backend: address, keep },
+        Serve::File { .. } => Role::Files { root: PathBuf::new() },
+    };
+    let reloads = case.kind == Kind::Reload;
+    let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
+    (0..found.len()).filter(|&place| found[place].peer.can(&site)).collect()
+}
+
+fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {
+    missing.iter().map(|(name, why)| format!("{name}: {why}")).collect()
+}
+
+impl Step {
+    /// What a round, its warm-up included, takes.
+    pub(crate) fn round_seconds(&self, options: &Options, connections: usize, warm: bool) -> f64 {
+        let asking = if self.case.kind == Kind::Idle { BESIDE_IDLE } else { connections };
+        let time = if warm { options.warm_up } else { options.round };
+        time.as_secs_f64() + ROUND_EXTRA_SECONDS + CONNECT_SECONDS * asking as f64
+    }
+
+    /// What making so many idle connections takes.
+    pub(crate) fn idle_seconds(&self, connections: usize) -> f64 {
+        match self.case.kind {
+            Kind::Idle => SETTLE_SECONDS + IDLE_SECONDS * connections as f64,
+            _ => 0.0,
+        }
+    }
+
+    fn seconds(&self, schedule: &Schedule) -> f64 {
+        let options = &schedule.options;
+        let started = self
+            .servers
+            .iter()
+            .map(|&place| schedule.found[place].peer.start_seconds + SERVER_EXTRA_SECONDS);
+        let rounds = self.connections.iter().map(|&connections| {
+            let idle = self.idle_seconds(connections);
+            let round = self.round_seconds(options, connections, false);
+            let warm = self.round_seconds(options, connections, true);
+            (idle + warm + round * f64::from(options.rounds)) * self.servers.len() as f64
+        });
+        started.sum::<f64>() + rounds.sum::<f64>()
+    }
+}
+
+impl Schedule {
+    fn seconds(&self) -> f64 {
+        let steps: f64 = match self.options.foreign {
+            Some(_) => {
+                let rounds = f64::from(self.options.rounds);
+                let round = self.options.round.as_secs_f64() + ROUND_EXTRA_SECONDS;
+                let times = self.foreign_connections().len() as f64;
+                (round * rounds + self.options.warm_up.as_secs_f64()) * times
+            }
+            None => self.steps.iter().map(|step| step.seconds(self)).sum(),
+        };
+        steps * SLACK + SLACK_SECONDS
+    }
+
+    /// How long the run takes at most.
+    pub fn told(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds())
+    }
+
+    /// What to say before it begins: servers, what is missing, cases, time.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .found
+            .iter()
+            .map(|found| format!("{:<10} {}", found.peer.name, found.version))
+            .collect();
+        lines.extend(self.missing.iter().map(|(name, why)| format!("{name:<10} {why}")));
+        lines.extend(self.notes.iter().cloned());
+        if let Some(foreign) = &self.options.foreign {
+            lines.push(format!("target     {}", foreign.url));
+        }
+        let mut names: Vec<&str> = self.steps.iter().map(|step| step.case.name).collect();
+        names.dedup();
+        if !names.is_empty() {
+            lines.push(format!("runs       {}", names.join(", ")));
+        }
+        let (rounds, seconds) = (self.options.rounds, self.options.round.as_secs_f64());
+        lines
+            .push(format!("takes      {}: {rounds} rounds of {seconds} s each", said(self.told())));
+        lines
+    }
+
+    pub(crate) fn foreign_connections(&self) -> Vec<usize> {
+        match self.options.connections.as_slice() {
+            [] => DEFAULT_CONNECTIONS.to_vec(),
+            given => given.to_vec(),
+        }
+    }
+
+    /// The flag that ends the run early.
+    pub fn stop(&self) -> &AtomicBool {
+        &self.options.stop
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop().load(Ordering::Relaxed)
+    }
+}
+
+/// `3 min 20 s`
+pub(crate) fn said(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

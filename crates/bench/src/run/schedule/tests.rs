@@ -1,0 +1,79 @@
+use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
+use crate::peers::{ALL, Finder, Found};
+use crate::run::Foreign;
+use crate::scenarios;
+use std::time::Duration;
+
+fn options() -> Options {
+    let floor = vec!["floor".to_owned()];
+    let subject = vec!["/nowhere/tidegate".to_owned()];
+    Options::new(Finder { subject, floor, given: Default::default(), cache: None })
+}
+
+/// As if every peer there is were installed.
+fn everything(options: Options) -> Schedule {
+    let found: Vec<Found> = ALL.iter().map(|peer| Found::sample(peer)).collect();
+    let scenarios = scenarios::ALL.iter().filter(|one| options.full || one.by_default);
+    let cases = scenarios.flat_map(|scenario| scenario.cases);
+    let steps = cases.flat_map(|case| steps_of(case, &options, &found)).collect();
+    Schedule { options, found, missing: Vec::new(), steps, notes: Vec::new() }
+}
+
+#[test]
+fn the_default_run_with_every_peer_there_is_ends_within_five_minutes() {
+    let schedule = everything(options());
+    assert!(schedule.seconds() < DEFAULT_SECONDS_MAX, "{:?}", schedule.told());
+    assert!(schedule.steps.iter().any(|step| step.case.name == "gateway-close-20ms"));
+}
+
+#[test]
+fn more_rounds_take_longer_and_full_runs_all() {
+    let short = everything(options()).told();
+    assert!(everything(Options { rounds: 8, ..options() }).told() > short);
+    let full = everything(Options { full: true, ..options() });
+    let cases: usize = scenarios::ALL.iter().map(|scenario| scenario.cases.len()).sum();
+    let mut names: Vec<&str> = full.steps.iter().map(|step| step.case.name).collect();
+    names.dedup();
+    assert_eq!(names.len(), cases);
+    assert!(full.told() > short * 3);
+}
+
+#[test]
+fn only_those_that_can_are_in_a_case() {
+    let schedule = everything(Options { full: true, ..options() });
+    let servers = |case: &str| -> Vec<&str> {
+        let step = schedule.steps.iter().find(|step| step.case.name == case).unwrap();
+        step.servers.iter().map(|&place| schedule.found[place].peer.name).collect()
+    };
+    assert_eq!(servers("files-small"), ["tidegate", "nginx", "caddy"]);
+    assert_eq!(servers("reload"), ["tidegate", "nginx", "haproxy", "caddy"]);
+    assert!(servers("hello").contains(&"mio") && !servers("gateway").contains(&"mio"));
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_a_sentence() {
+    let refused = |change: fn(&mut Options)| {
+        let mut options = options();
+        change(&mut options);
+        plan(options).unwrap_err().0
+    };
+    let said = refused(|options| options.scenarios = vec!["helo".to_owned()]);
+    assert!(said.starts_with("no scenario \"helo\": there are hello, gateway"), "{said}");
+    let said = refused(|options| options.peers = Some(vec!["apache".to_owned()]));
+    assert!(said.starts_with("no peer \"apache\": there are tidegate, floor"), "{said}");
+    let said = refused(|options| options.peers = Some(vec!["mio".to_owned()]));
+    assert_eq!(said, "nothing to run: mio: not built: name it to have it built");
+    let said = refused(|options| options.rounds = 0);
+    assert!(said.contains("at least one round"), "{said}");
+    let said = refused(|options| {
+        options.foreign = Some(Foreign { url: "http://192.0.2.1/".to_owned(), is_own: false });
+    });
+    assert!(said.contains("--i-own-this-target"), "{said}");
+}
+
+#[test]
+fn a_time_is_said_as_people_say_it() {
+    assert_eq!(said(Duration::from_millis(1)), "1 s");
+    assert_eq!(said(Duration::from_secs(200)), "3 min 20 s");
+    assert_eq!(said(Duration::from_secs(2 * 3600 + 61)), "2 h 1 min");
+}

@@ -1,0 +1,462 @@
+//! Doing what was scheduled: starting servers, taking turns, gathering rounds, ending in time.
+
+use super::measure::{self, Measured};
+use super::record::Gathered;
+use super::schedule::{BESIDE_IDLE, Schedule, Step, said};
+use crate::cpu::Tree;
+use crate::live::Live;
+use crate::load::Plan;
+use crate::machine;
+use crate::peers::{Place, Running};
+use crate::report::data;
+use crate::scenarios::{Idle, Kind, Stage, reloading};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Idle connections before the memory of the others is counted: the first ones grow tables and
+/// pools that are no connection's own.
+const IDLE_BEFORE: usize = 100;
+/// Memory is at rest when it changes by less than this share between two looks.
+const AT_REST: f64 = 0.002;
+const SETTLE_EVERY: Duration = Duration::from_millis(150);
+const SETTLE_MAX: Duration = Duration::from_millis(1200);
+
+/// A server of the step, and what was found of it.
+struct Server {
+    running: Running,
+    tree: Tree,
+    gathered: Gathered,
+}
+
+struct Work<'a> {
+    schedule: &'a Schedule,
+    live: &'a Live,
+    place: Place<'a>,
+    /// Of the time that was told.
+    done: Duration,
+    data: data::Data,
+}
+
+impl Schedule {
+    /// Runs it, and says on `live` how far it is. The error is one sentence: nothing was measured.
+    pub fn run(&self, live: &Live) -> Result<data::Data, String> {
+        let folder = tempfile::Builder::new()
+            .prefix("tidegate-bench-")
+            .tempdir()
+            .map_err(|why| format!("no folder for the servers: {why}"))?;
+        let began = Instant::now();
+        let told = self.told();
+        let deadline = began + told;
+        let folder_path = folder.path().to_owned();
+        let mut work = Work {
+            schedule: self,
+            live,
+            place: Place { folder: folder_path, stop: &self.options.stop, deadline },
+            done: Duration::ZERO,
+            data: self.empty_data(),
+        };
+        work.everything();
+        let mut data = work.data;
+        data.elapsed_seconds = began.elapsed().as_secs_f64();
+        data.machine.steal_share = data.machine.steal_share.or(machine::facts().steal_share);
+        let end = if data.complete { "done" } else { "stopped early" };
+        live.line(format!("{end} after {} ({} told)", said(began.elapsed()), said(told)));
+        Ok(data)
+    }
+
+    fn empty_data(&self) -> data::Data {
+        let facts = machine::facts();
+        let found = self.found.iter().map(|found| data::Peer {
+            name: found.peer.name.to_owned(),
+            version: Some(found.version.clone()),
+            ..data::Peer::default()
+        });
+        let missing = self.missing.iter().map(|(name, why)| data::Peer {
+            name: (*name).to_owned(),
+            missing: Some(why.clone()),
+            ..data::Peer::default()
+        });
+        data::Data {
+            version: data::VERSION,
+            date: rfc3339(SystemTime::now()),
+            planned_seconds: self.told().as_secs_f64(),
+            elapsed_seconds: 0.0,
+            complete: true,
+            notes: self.notes.clone(),
+            machine: data::Machine {
+                cpu: facts.cpu,
+                cores: facts.cores,
+                memory_bytes: facts.memory_bytes,
+                kernel: facts.kernel,
+                governor: facts.governor,
+                clocksource: facts.clocksource,
+                virtualization: facts.virtualization,
+                steal_share: facts.steal_share,
+                load: facts.load,
+            },
+            commands: vec![data::Command {
+                what: "the run".to_owned(),
+                line: self.options.command.clone(),
+            }],
+            scenarios: Vec::new(),
+            peers: found.chain(missing).collect(),
+            records: Vec::new(),
+        }
+    }
+}
+
+impl Work<'_> {
+    fn everything(&mut self) {
+        if self.schedule.options.foreign.is_some() {
+            self.foreign();
+        }
+        for step in &self.schedule.steps {
+            if self.over(0.0) {
+                return;
+            }
+            self.name_scenario(step.case.name, step.case.about, step.case.replays);
+            match Stage::set(step.case, &self.schedule.options.finder, &self.place) {
+                Ok(stage) => self.step(step, &stage),
+                Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
+            }
+        }
+    }
+
+    fn name_scenario(&mut self, name: &str, about: &str, replays: Option<&str>) {
+        if !self.data.scenarios.iter().any(|scenario| scenario.name == name) {
+            self.data.scenarios.push(data::Scenario {
+                name: name.to_owned(),
+                about: about.to_owned(),
+                replays: replays.map(str::to_owned),
+            });
+        }
+    }
+
+    /// Whether the run has to end before something that takes so long.
+    fn over(&mut self, seconds: f64) -> bool {
+        let over = self.schedule.stopped()
+            || Instant::now() + Duration::from_secs_f64(seconds) > self.place.deadline;
+        if over {
+            self.data.complete = false;
+        }
+        over
+    }
+
+    fn step(&mut self, step: &Step, stage: &Stage) {
+        if step.case.kind == Kind::Idle {
+            // One after the other: the descriptors are not enough for all at a time.
+            for &place in &step.servers {
+                let alone = Step { servers: vec![place], ..step.clone() };
+                for mut server in self.start(&alone, stage) {
+                    self.idle(&alone, stage, &mut server);
+                    self.keep(server.gathered);
+                }
+            }
+            return;
+        }
+        let mut servers = self.start(step, stage);
+        for &connections in &step.connections {
+            for server in &mut servers {
+                server.gathered = self.gathered(step, server.running.peer.name, connections);
+            }
+            self.turns(step, stage, &mut servers, connections);
+            for server in &mut servers {
+                let empty = self.gathered(step, server.running.peer.name, connections);
+                self.keep(std::mem::replace(&mut server.gathered, empty));
+            }
+            if self.over(0.0) {
+                return;
+            }
+        }
+    }
+
+    fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
+        let mut gathered = Gathered::new(name, step.case.name, connections, step.workers);
+        gathered.offered(self.schedule.options.mode);
+        gathered
+    }
+
+    /// Starts and checks the servers; one that fails becomes a record that says so.
+    fn start(&mut self, step: &Step, stage: &Stage) -> Vec<Server> {
+        let mut servers = Vec::new();
+        let connections = step.connections.first().copied().unwrap_or(0);
+        for &place in &step.servers {
+            let found = &self.schedule.found[place];
+            let name = found.peer.name;
+            if self.over(0.0) {
+                break;
+            }
+            self.say(&format!("{} · {name} · starting", step.case.name));
+            let reloads = step.case.kind == Kind::Reload;
+            let started = Running::start(found, &stage.role, step.workers, reloads, &self.place);
+            let checked = started.and_then(|running| {
+                stage.check(running.address).map_err(|why| format!("{name} {why}"))?;
+                Ok(running)
+            });
+            self.pass(found.peer.start_seconds);
+            let mut gathered = self.gathered(step, name, connections);
+            match checked {
+                Ok(running) => {
+                    self.note_configuration(step, place, &running);
+                    let tree = Tree::of(running.id());
+                    servers.push(Server { running, tree, gathered });
+                }
+                Err(_) if self.schedule.stopped() => break,
+                Err(why) => {
+                    self.note(format!("FAILED {}: {why}", step.case.name));
+                    gathered.fail("start", &why);
+                    self.data.records.push(gathered.finish());
+                }
+            }
+        }
+        servers
+    }
+
+    fn note_configuration(&mut self, step: &Step, place: usize, running: &Running) {
+        let scenario = step.case.name.to_owned();
+        let what = format!("{} in {scenario}", running.peer.name);
+        if self.data.commands.iter().any(|command| command.what == what) {
+            return;
+        }
+        self.data.commands.push(data::Command { what, line: running.command.clone() });
+        let (command, text) = (running.command.clone(), running.configuration.clone());
+        self.data.peers[place].configs.push(data::Config { scenario, command, text });
+    }
+
+    /// Warms each server up, then lets them take turns: A B B A.
+    fn turns(&mut self, step: &Step, stage: &Stage, servers: &mut [Server], connections: usize) {
+        let options = &self.schedule.options;
+        let others: Vec<u32> = servers.iter().map(|server| server.running.id()).collect();
+        let others: Vec<u32> = others.into_iter().chain(stage.processes()).collect();
+        for round in 0..=options.rounds {
+            let warm = round == 0;
+            let seconds = step.round_seconds(options, connections, warm);
+            let mut order: Vec<usize> = (0..servers.len()).collect();
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for place in order {
+                if self.over(seconds) {
+                    return;
+                }
+                let server = &mut servers[place];
+                let name = server.running.peer.name;
+                let turn = if warm {
+                    "warming up".to_owned()
+                } else {
+                    format!("round {round} of {}", options.rounds)
+                };
+                self.say(&format!("{} · {name} · {connections} · {turn}", step.case.name));
+                self.round(step, stage, server, connections, warm, &others);
+                self.pass(seconds);
+            }
+        }
+    }
+
+    fn round(
+        &self,
+        step: &Step,
+        stage: &Stage,
+        server: &mut Server,
+        connections: usize,
+        warm: bool,
+        others: &[u32],
+    ) {
+        let target = stage.target(server.running.address);
+        let plan = self.plan(connections, warm);
+        let tree = &server.tree;
+        let measured = if step.case.kind == Kind::Reload && !warm {
+            let running = &mut server.running;
+            let (measured, reloads) =
+                reloading(running, || measure::round(&target, &plan, Some(tree), others));
+            if let Some(why) = reloads.failed {
+                server.gathered.fail("reload", &why);
+            }
+            measured
+        } else {
+            measure::round(&target, &plan, Some(tree), others)
+        };
+        self.take(measured, warm, &mut server.gathered);
+        if server.running.ended() {
+            let said = server.running.said();
+            let why = format!("{} ended under load: {said}", server.running.peer.name);
+            server.gathered.fail("ended", &why);
+        }
+    }
+
+    fn plan(&self, connections: usize, warm: bool) -> Plan {
+        let options = &self.schedule.options;
+        Plan {
+            connections,
+            threads: options.threads,
+            duration: if warm { options.warm_up } else { options.round },
+            mode: options.mode,
+            verify: options.verify,
+            stop: options.stop.clone(),
+            ..Plan::default()
+        }
+    }
+
+    /// A round that was stopped on its way, or only warmed up, is no round.
+    fn take(&self, measured: std::io::Result<Measured>, warm: bool, gathered: &mut Gathered) {
+        match measured {
+            Ok(measured) if !warm && !self.schedule.stopped() => gathered.add(measured),
+            Ok(_) => {}
+            Err(why) => gathered.fail("generator", &why.to_string()),
+        }
+    }
+
+    /// Memory of idle connections, and load beside them.
+    fn idle(&mut self, step: &Step, stage: &Stage, server: &mut Server) {
+        let (Some(&count), name) = (step.connections.first(), server.running.peer.name) else {
+            return;
+        };
+        let options = &self.schedule.options;
+        let mut idle = Idle::new(server.running.address, stage.request(server.running.address));
+        self.say(&format!("{} · {name} · opening {count}", step.case.name));
+        let before = idle.grow(IDLE_BEFORE.min(count)).map(|()| settled_rss(&server.tree));
+        let after = before.and_then(|before| {
+            idle.grow(count)?;
+            Ok((before, settled_rss(&server.tree)))
+        });
+        match after {
+            Ok((before, after)) if count > IDLE_BEFORE => {
+                let grown = after as f64 - before as f64;
+                server.gathered.idle_bytes(grown / (count - IDLE_BEFORE) as f64);
+            }
+            Ok(_) => {}
+            Err(why) => server.gathered.fail("connect", &format!("{name}: {why}")),
+        }
+        let others = [server.running.id()];
+        for round in 0..=options.rounds {
+            let seconds = step.round_seconds(options, count, round == 0);
+            if self.over(seconds) {
+                break;
+            }
+            self.say(&format!("{} · {name} · {count} idle · round {round}", step.case.name));
+            self.round(step, stage, server, BESIDE_IDLE, round == 0, &others);
+            self.pass(seconds);
+        }
+        self.pass(step.idle_seconds(count));
+    }
+
+    fn foreign(&mut self) {
+        let options = &self.schedule.options;
+        let Some(foreign) = &options.foreign else { return };
+        self.name_scenario("target", &format!("GET {}", foreign.url), None);
+        let target = match foreign.place().and_then(|place| place.target()) {
+            Ok(target) => target,
+            Err(why) => {
+                let mut gathered = Gathered::new(&foreign.url, "target", 0, 1);
+                gathered.fail("start", &why);
+                self.note(format!("FAILED {}: {why}", foreign.url));
+                self.data.records.push(gathered.finish());
+                return;
+            }
+        };
+        for connections in self.schedule.foreign_connections() {
+            let mut gathered = Gathered::new(&foreign.url, "target", connections, 1);
+            gathered.offered(options.mode);
+            for round in 0..=options.rounds {
+                let seconds = if round == 0 { options.warm_up } else { options.round };
+                if self.over(seconds.as_secs_f64()) {
+                    break;
+                }
+                self.say(&format!("target · {connections} · round {round}"));
+                let plan = self.plan(connections, round == 0);
+                let measured = measure::round(&target, &plan, None, &[]);
+                self.take(measured, round == 0, &mut gathered);
+                self.pass(seconds.as_secs_f64());
+            }
+            self.keep(gathered);
+        }
+    }
+
+    fn keep(&mut self, gathered: Gathered) {
+        if gathered.is_empty() {
+            return;
+        }
+        let record = gathered.finish();
+        self.live.line(line(&record));
+        self.data.records.push(record);
+    }
+
+    /// A line that is also in the results.
+    fn note(&mut self, text: String) {
+        self.live.line(text.as_str());
+        self.data.notes.push(text);
+    }
+
+    fn say(&self, what: &str) {
+        self.live.step(what, self.done);
+    }
+
+    fn pass(&mut self, seconds: f64) {
+        self.done += Duration::from_secs_f64(seconds);
+    }
+}
+
+/// One record as it is seen while the run goes on.
+fn line(record: &data::Record) -> String {
+    let (low, high) = record.cpu_range();
+    let idle = record.rss_bytes_per_connection.map(|bytes| format!("  {bytes:.0} B each"));
+    let errors = match record.errors {
+        0 => String::new(),
+        count => format!("  {count} ERRORS"),
+    };
+    format!(
+        "{:<18} {:<10} {:>5}  {:>8.2} µs ({low:.2}–{high:.2})  {:>7.0}/s  p99 {:.2} ms{}{errors}",
+        record.scenario,
+        record.server,
+        record.connections,
+        record.cpu_us_per_request,
+        record.requests_per_second,
+        record.latency_ms.p99,
+        idle.unwrap_or_default(),
+    )
+}
+
+/// Resident memory once it no longer changes.
+fn settled_rss(tree: &Tree) -> u64 {
+    let began = Instant::now();
+    let mut last = tree.sample().rss_bytes;
+    loop {
+        std::thread::sleep(SETTLE_EVERY);
+        let now = tree.sample().rss_bytes;
+        if now.abs_diff(last) as f64 <= last as f64 * AT_REST || began.elapsed() > SETTLE_MAX {
+            return now;
+        }
+        last = now;
+    }
+}
+
+/// RFC 3339 in UTC, to the second.
+fn rfc3339(time: SystemTime) -> String {
+    let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let (days, clock) = (seconds / 86_400, seconds % 86_400);
+    // Civil from days, for dates after 1970, with years that begin in March.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let of_era = shifted % 146_097;
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (clock / 3600, clock / 60 % 60, clock % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rfc3339;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        let at = |seconds| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(at(1_795_174_987), "2026-11-20T11:43:07Z");
+    }
+}

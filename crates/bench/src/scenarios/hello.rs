@@ -1,0 +1,16 @@
+//! `hello`: four bytes that the server has in its configuration. What the server itself costs.
+
+use super::{Case, Kind, Scenario, Serve};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "hello",
+    about: "a four-byte answer from the configuration",
+    cases: &[Case {
+        name: "hello",
+        about: "GET of four bytes that the server has in its configuration.",
+        replays: Some("hello"),
+        serve: Serve::Hello,
+        kind: Kind::Load,
+    }],
+    by_default: true,
+};

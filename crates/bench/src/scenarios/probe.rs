@@ -1,0 +1,128 @@
+//! One careful look at what a server answers, before any load.
+//!
+//! Promises two requests on one connection, both answered whole and alike in status, length and
+//! body, so that keep-alive is seen. Never used under load.
+
+use std::fmt::Display;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+const WAIT: Duration = Duration::from_secs(10);
+/// The largest answer that is looked at.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub status: u16,
+    pub head_bytes: usize,
+    pub body: Vec<u8>,
+}
+
+/// What is sent.
+pub(crate) fn request(host: impl Display, path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+}
+
+/// Asks twice; the error is half a sentence.
+pub(crate) fn probe(address: SocketAddr, request: &[u8]) -> Result<Answer, String> {
+    let mut stream = TcpStream::connect_timeout(&address, WAIT)
+        .map_err(|why| format!("cannot be connected to: {why}"))?;
+    let asked = stream.set_read_timeout(Some(WAIT)).and_then(|()| {
+        let first = ask(&mut stream, request)?;
+        Ok((first, ask(&mut stream, request)?))
+    });
+    let (first, second) = asked.map_err(|why| format!("does not answer rightly: {why}"))?;
+    if (first.status, &first.body) != (second.status, &second.body) {
+        return Err("answers the same request in two ways".to_owned());
+    }
+    Ok(second)
+}
+
+/// One request and its whole answer.
+pub(super) fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<Answer> {
+    stream.write_all(request)?;
+    let mut received = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        if let Some((status, head_bytes, length)) = head(&received)? {
+            let whole = head_bytes + length;
+            if received.len() > whole {
+                return Err(io::Error::other("bytes after the answer"));
+            }
+            if received.len() == whole {
+                return Ok(Answer { status, head_bytes, body: received.split_off(head_bytes) });
+            }
+        }
+        let count = stream.read(&mut buffer)?;
+        if count == 0 || received.len() > ANSWER_BYTES_MAX {
+            let said = String::from_utf8_lossy(&received[..received.len().min(200)]).into_owned();
+            return Err(io::Error::other(format!("the answer ended after {said:?}")));
+        }
+        received.extend_from_slice(&buffer[..count]);
+    }
+}
+
+/// Status, length of the head, and length of the body, once the head is whole.
+fn head(received: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
+    let Some(end) = received.windows(4).position(|four| four == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = String::from_utf8_lossy(&received[..end]);
+    let wrong = || io::Error::other(format!("not an answer with a length: {text:?}"));
+    let mut lines = text.split("\r\n");
+    let status: u16 = lines
+        .next()
+        .and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok())
+        .ok_or_else(wrong)?;
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    // 204 has no body and no length: RFC 9110, section 8.6.
+    let length = if status == 204 { Some(0) } else { length };
+    Ok(Some((status, end + 4, length.ok_or_else(wrong)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{head, probe, request};
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// Answers the requests of one connection with these texts.
+    fn answering(answers: &'static [&'static [u8]]) -> Result<super::Answer, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            for answer in answers {
+                assert!(stream.read(&mut [0; 1000]).unwrap() > 0);
+                stream.write_all(answer).unwrap();
+            }
+        });
+        let found = probe(address, &request(address, "/"));
+        server.join().unwrap();
+        found
+    }
+
+    #[test]
+    fn two_right_answers_on_one_connection_are_wanted() {
+        const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
+        const OTHER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping";
+        let answer = answering(&[RIGHT, RIGHT]).unwrap();
+        assert_eq!((answer.status, answer.body.as_slice()), (200, b"pong".as_slice()));
+        assert!(answering(&[RIGHT, OTHER]).unwrap_err().contains("two ways"));
+        assert!(answering(&[RIGHT]).unwrap_err().contains("ended after"));
+        assert!(answering(&[b"HTTP/1.1 200 OK\r\n\r\npong"]).unwrap_err().contains("length"));
+        assert!(answering(&[b"+PONG\r\n\r\n"]).unwrap_err().contains("not an answer"));
+    }
+
+    #[test]
+    fn a_head_says_status_and_length() {
+        assert_eq!(head(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n").unwrap(), None);
+        let found = head(b"HTTP/1.1 404 No\r\ncontent-length: 7\r\n\r\n").unwrap();
+        assert_eq!(found, Some((404, 38, 7)));
+        assert_eq!(head(b"HTTP/1.1 204 \r\n\r\n").unwrap(), Some((204, 17, 0)));
+    }
+}

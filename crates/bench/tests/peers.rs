@@ -1,0 +1,176 @@
+//! Every peer that is installed here starts in every role, answers, and is gone afterwards.
+//!
+//! A peer that is missing is a line on stderr. The small servers are built into a folder of the
+//! test if their toolchain is there.
+#![allow(
+    clippy::disallowed_types,
+    reason = "bench is outside the rule that only net opens sockets"
+)]
+
+use bench::floor::Behaviour;
+use bench::peers::{
+    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, Peer, Place, Role, Running,
+    Site,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+fn finder() -> Finder {
+    let tidegate = std::env::var("TIDEGATE_BINARY").map_or_else(
+        |_| {
+            let beside = std::env::current_exe().unwrap();
+            beside.parent().and_then(Path::parent).unwrap().join("tidegate")
+        },
+        PathBuf::from,
+    );
+    Finder {
+        subject: vec![tidegate.display().to_string()],
+        floor: vec![env!("CARGO_BIN_EXE_floor").to_owned()],
+        given: [].into(),
+        cache: Some(std::env::temp_dir().join("tidegate-bench-test-peers")),
+    }
+}
+
+fn ask(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut received = Vec::new();
+    let mut buffer = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&received).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(": ")?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.parse().ok())?
+            });
+            if length == Some(body.len()) {
+                return text;
+            }
+        }
+        let count = stream.read(&mut buffer).unwrap_or_else(|why| panic!("{why} after {text:?}"));
+        assert!(count > 0, "closed after {text:?}");
+        received.extend_from_slice(&buffer[..count]);
+    }
+}
+
+struct Around {
+    folder: tempfile::TempDir,
+    stop: AtomicBool,
+}
+
+impl Around {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), stop: AtomicBool::new(false) }
+    }
+
+    fn place(&self) -> Place<'_> {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        Place { folder: self.folder.path().to_owned(), stop: &self.stop, deadline }
+    }
+}
+
+fn can(peer: &Peer, role: &Role, reloads: bool) -> bool {
+    let (address, folder) = (SocketAddr::from(([127, 0, 0, 1], 1)), PathBuf::new());
+    peer.can(&Site { role: role.clone(), address, folder, workers: 1, revision: 0, reloads })
+}
+
+fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
+    let name = found.peer.name;
+    let mut server = Running::start(found, role, 1, false, &around.place())
+        .unwrap_or_else(|why| panic!("{}: {why}", role.name()));
+    for _ in 0..2 {
+        let answer = ask(server.address, path);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
+        assert!(answer.ends_with(&format!("\r\n\r\n{body}")), "{name}: {answer}");
+    }
+    assert!(!server.ended(), "{name}: {}", server.said());
+    let (address, id) = (server.address, server.id());
+    drop(server);
+    assert!(TcpStream::connect(address).is_err(), "{name} still accepts");
+    assert!(!Path::new(&format!("/proc/{id}")).exists(), "{name} still runs");
+}
+
+#[test]
+fn each_peer_starts_answers_and_is_gone_afterwards() {
+    let (finder, around) = (finder(), Around::new());
+    let behaviour = |keep| Behaviour { body_bytes: 100, delay: Duration::from_millis(1), keep };
+    let [kept, closed] = [true, false]
+        .map(|keep| Backend::start(&finder, behaviour(keep), &around.place()).unwrap());
+    let document = String::from_utf8(bench::floor::body(100)).unwrap();
+    let root = around.folder.path().join("files");
+    std::fs::create_dir(&root).unwrap();
+    std::fs::write(root.join("a.txt"), "a file").unwrap();
+    let roles = [
+        (Role::Hello, HELLO_PATH, HELLO_BODY),
+        (Role::Gateway { backend: kept.address, keep: true }, DOCUMENT_PATH, &document),
+        (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
+        (Role::Files { root }, "/a.txt", "a file"),
+    ];
+    let mut checked = Vec::new();
+    for peer in ALL {
+        let found = match finder.find(peer) {
+            Ok(found) => found,
+            Err(why) => {
+                eprintln!("skipped: {} {why}", peer.name);
+                continue;
+            }
+        };
+        assert!(!found.version.is_empty());
+        for (role, path, body) in roles.iter().filter(|(role, ..)| can(peer, role, false)) {
+            check(&found, &around, role, path, body);
+            checked.push(format!("{} {}", peer.name, role.name()));
+        }
+    }
+    eprintln!("checked: {}", checked.join(", "));
+    assert!(checked.iter().any(|one| one == "floor gateway, not kept-alive"), "{checked:?}");
+}
+
+#[test]
+fn each_peer_that_can_reload_serves_the_new_configuration() {
+    let (finder, around) = (finder(), Around::new());
+    for found in ALL.iter().filter_map(|peer| finder.find(peer).ok()) {
+        if !can(found.peer, &Role::Hello, true) {
+            continue;
+        }
+        let name = found.peer.name;
+        let mut server = Running::start(&found, &Role::Hello, 1, true, &around.place()).unwrap();
+        // A signal that comes before a server is wholly up may be lost: then it is told again.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            server.reload().unwrap();
+            let path = server.revision_path();
+            let told = Instant::now();
+            while !answers_2xx(server.address, &path) && told.elapsed() < Duration::from_secs(2) {}
+            if answers_2xx(server.address, &path) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{name}: {}", server.said());
+        }
+        assert!(ask(server.address, HELLO_PATH).ends_with(HELLO_BODY), "{name}");
+    }
+}
+
+fn answers_2xx(address: SocketAddr, path: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let mut answer = String::new();
+    let done =
+        stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
+    done.is_ok() && answer.starts_with("HTTP/1.1 2")
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why() {
+    let around = Around::new();
+    let mut finder = finder();
+    finder.floor = vec!["sh".into(), "-c".into(), "echo out of luck >&2; exit 1".into()];
+    let floor = bench::peers::named("floor").unwrap();
+    let found = finder.find(floor).unwrap();
+    let why = Running::start(&found, &Role::Hello, 1, false, &around.place()).err().unwrap();
+    assert_eq!(why, "floor ended at once: out of luck");
+}

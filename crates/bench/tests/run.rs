@@ -1,0 +1,277 @@
+//! Whole runs with tiny durations: what they find, how long they take, and what is left of them.
+//!
+//! The floors are always there, so they are what is run; other peers join where they are installed.
+#![allow(
+    clippy::disallowed_types,
+    reason = "bench is outside the rule that only net opens sockets"
+)]
+
+use bench::interrupt;
+use bench::live::Live;
+use bench::peers::Finder;
+use bench::report::data::Data;
+use bench::run::{Foreign, Options, plan};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Set for the test process that is started again to be interrupted: where it writes.
+const CHILD: &str = "TIDEGATE_BENCH_TEST_CHILD";
+
+fn options() -> Options {
+    let floor = vec![env!("CARGO_BIN_EXE_floor").to_owned()];
+    let subject = vec!["/nowhere/tidegate".to_owned()];
+    let mut options = Options::new(Finder { subject, floor, given: [].into(), cache: None });
+    options.round = Duration::from_millis(100);
+    options.warm_up = Duration::from_millis(50);
+    options.rounds = 2;
+    options.connections = vec![4];
+    options.idle = 200;
+    options.verify = true;
+    options
+}
+
+fn with(scenarios: &[&str], peers: &[&str]) -> Options {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Options { scenarios: names(scenarios), peers: Some(names(peers)), ..options() }
+}
+
+fn run(options: Options) -> Data {
+    let schedule = plan(options).unwrap();
+    let live = Live::to(io::sink(), false, schedule.told());
+    let began = Instant::now();
+    let data = schedule.run(&live).unwrap();
+    assert!(began.elapsed() <= schedule.told() + Duration::from_secs(1), "{:?}", began.elapsed());
+    data
+}
+
+#[test]
+fn a_run_measures_what_it_was_asked_for() {
+    let data = run(with(&["hello", "gateway"], &["floor", "tidegate"]));
+    assert!(data.complete, "{:?}", data.notes);
+    let of = |scenario| data.of_scenario(scenario).collect::<Vec<_>>();
+    for scenario in ["hello", "gateway", "gateway-20ms", "gateway-close", "gateway-close-20ms"] {
+        let [record] = of(scenario)[..] else { panic!("{scenario}: {:?}", data.records) };
+        assert_eq!((record.server.as_str(), record.connections), ("floor", 4));
+        assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        assert!(record.requests_per_second > 0.0 && record.cpu_us_per_request > 0.0, "{record:?}");
+        assert!(record.rss_bytes > 0 && record.latency_ms.max >= record.latency_ms.p50);
+        assert!(data.scenarios.iter().any(|one| one.name == scenario));
+    }
+    // A backend that takes 20 ms cannot be answered for sooner.
+    assert!(of("gateway-20ms")[0].latency_ms.p50 >= 20.0);
+    assert!(of("gateway")[0].latency_ms.p50 < 20.0);
+    let missing = data.peers.iter().find(|peer| peer.name == "tidegate").unwrap();
+    assert!(missing.missing.as_deref().unwrap().contains("/nowhere/tidegate"), "{missing:?}");
+    let floor = data.peers.iter().find(|peer| peer.name == "floor").unwrap();
+    assert!(floor.configs.iter().any(|config| config.command.contains("proxy 127.0.0.1:")));
+}
+
+#[test]
+fn idle_connections_have_a_size() {
+    let data = run(with(&["connections"], &["floor"]));
+    let [record] = &data.records[..] else { panic!("{:?}", data.records) };
+    assert_eq!((record.connections, record.errors), (200, 0), "{record:?}");
+    let each = record.rss_bytes_per_connection.unwrap();
+    assert!((0.0..65_536.0).contains(&each), "{each}");
+}
+
+#[test]
+fn files_and_reloads_are_run_with_those_who_can() {
+    let options = with(&["files", "reload"], &["nginx", "haproxy", "caddy"]);
+    let options = Options { round: Duration::from_millis(700), rounds: 1, ..options };
+    let Ok(schedule) = plan(options.clone()) else {
+        eprintln!("skipped: neither nginx nor haproxy nor caddy is installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(options);
+    assert!(data.complete, "{:?}", data.notes);
+    for record in &data.records {
+        assert_eq!(record.rounds.len(), 1, "{record:?}");
+        let failed = ["reload", "start", "ended", "body", "length", "status", "framing"];
+        let found = failed.iter().find(|kind| record.errors_by_kind.contains_key(**kind));
+        assert_eq!(found, None, "{record:?}");
+    }
+}
+
+#[test]
+fn a_server_of_somebody_else_is_loaded_where_it_is() {
+    let mut floor = Floor::start();
+    let foreign = Foreign { url: format!("http://{}/any", floor.address), is_own: false };
+    let data = run(Options { foreign: Some(foreign), ..options() });
+    floor.end();
+    let [record] = &data.records[..] else { panic!("{:?}", data.records) };
+    assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
+    assert!(record.requests_per_second > 0.0);
+}
+
+struct Floor {
+    child: Child,
+    address: String,
+}
+
+impl Floor {
+    fn start() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_floor"))
+            .args(["hello", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = Vec::new();
+        let mut stdout = child.stdout.take().unwrap();
+        let mut byte = [0];
+        while stdout.read_exact(&mut byte).is_ok() && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        let line = String::from_utf8(line).unwrap();
+        Self { child, address: line.strip_prefix("listening ").unwrap().to_owned() }
+    }
+
+    fn end(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_server_that_breaks_is_an_error_and_not_the_end_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    // Does what a floor does, but answers every request with something else.
+    let liar = folder.path().join("liar");
+    let script = "#!/bin/sh\nexec python3 -c '\nimport socket,sys\n\
+        s=socket.socket();s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\n\
+        h,p=sys.argv[2].split(\":\");s.bind((h,int(p)));s.listen()\nwhile True:\n c,_=s.accept()\n \
+        while c.recv(4096): c.sendall(b\"HTTP/1.1 200 OK\\r\\ncontent-length: 3\\r\\n\\r\\nlie\")\n\
+        ' \"$@\"\n";
+    fs::write(&liar, script).unwrap();
+    fs::set_permissions(&liar, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut options = with(&["hello"], &["floor"]);
+    options.finder.floor = vec![liar.display().to_string()];
+    let data = run(options);
+    let [record] = &data.records[..] else { panic!("{:?}", data.records) };
+    assert_eq!(record.errors_by_kind["start"], 1);
+    let why = record.disturbed.as_deref().unwrap();
+    let python = why.contains("answers 3 bytes that are not right");
+    assert!(python || why.contains("ended at once"), "{why}");
+    assert!(data.notes.iter().any(|note| note.starts_with("FAILED hello: floor")), "{data:?}");
+}
+
+/// Not a test of its own: what the interrupted tests start.
+#[test]
+fn child_that_is_interrupted() {
+    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let stop = interrupt::listen().unwrap();
+    let mut options = with(&["hello"], &["floor", "nginx"]);
+    options.rounds = 10_000;
+    options.stop = stop;
+    let schedule = plan(options).unwrap();
+    let live = Live::to(Said(folder.join("said")), false, schedule.told());
+    let data = schedule.run(&live).unwrap();
+    assert!(schedule.stop().load(Ordering::Relaxed));
+    data.write(&folder.join("data.json")).unwrap();
+}
+
+/// Appends to a file, so that the parent sees how far the child is.
+struct Said(PathBuf);
+
+impl Write for Said {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        fs::OpenOptions::new().create(true).append(true).open(&self.0)?.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Interrupted {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Interrupted {
+    /// Started, and its servers run.
+    fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child_that_is_interrupted", "--nocapture"])
+            .env(CHILD, folder.path())
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let started = Self { child, folder };
+        until("servers", || started.servers().len() >= 2 || !started.nginx_is_here());
+        until("servers", || !started.servers().is_empty());
+        started
+    }
+
+    fn nginx_is_here(&self) -> bool {
+        ["/usr/sbin/nginx", "/usr/bin/nginx"].iter().any(|path| Path::new(path).exists())
+    }
+
+    /// Processes that were started with something in our folder.
+    fn servers(&self) -> Vec<(u32, String)> {
+        let folder = self.folder.path().display().to_string();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let at = |id: u32| {
+            let at = fs::read_link(format!("/proc/{id}/cwd")).ok()?.display().to_string();
+            (id != self.child.id() && at.starts_with(&folder)).then_some((id, at))
+        };
+        ids.filter_map(at).collect()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &id]).status().unwrap().success());
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "no {what}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_interrupted_run_writes_what_it_has_and_leaves_no_process() {
+    let mut run = Interrupted::start();
+    run.signal("INT");
+    assert!(run.child.wait().unwrap().success());
+    assert_eq!(run.servers(), []);
+    let data = Data::read(&run.folder.path().join("data.json")).unwrap();
+    assert!(!data.complete);
+    // Its own folder is gone as well.
+    let left = fs::read_dir(run.folder.path()).unwrap().flatten();
+    let left: Vec<_> = left.filter(|entry| entry.path().is_dir()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_run_that_is_killed_leaves_no_process() {
+    let mut run = Interrupted::start();
+    run.signal("KILL");
+    assert!(!run.child.wait().unwrap().success());
+    until("end of the servers", || run.servers().is_empty());
+}
+
+#[test]
+fn a_server_that_never_answers_does_not_take_more_time_than_was_told() {
+    let mut options = with(&["hello"], &["floor"]);
+    options.finder.floor = ["sh", "-c", "sleep 600"].map(str::to_owned).to_vec();
+    // `run` looks at the clock.
+    let data = run(options);
+    assert!(!data.complete);
+    assert!(data.records.iter().all(|record| record.rounds.is_empty()), "{:?}", data.records);
+    assert!(data.notes.iter().any(|note| note.contains("floor does not accept")), "{data:?}");
+}
