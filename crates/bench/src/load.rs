@@ -21,6 +21,7 @@ mod http;
 mod resp;
 mod run;
 mod system;
+pub mod tools;
 mod worker;
 
 pub use run::{run, run_with};

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Address, Expect, Outcome, Plan, Target, Traffic, run};
-use scripted::{Act, Scripted};
+pub(super) use scripted::{Act, Scripted};
 
-const END: &[u8] = b"\r\n\r\n";
+pub(super) const END: &[u8] = b"\r\n\r\n";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
+pub(super) const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
 
 /// A server that answers every request with these bytes.
 fn says(bytes: &'static [u8]) -> Scripted {
@@ -25,7 +25,7 @@ fn pong() -> Expect {
     Expect { status: 200, length: Some(4), body: Some(Arc::from(&b"pong"[..])), headers: vec![] }
 }
 
-fn target(address: &Address) -> Target {
+pub(super) fn target(address: &Address) -> Target {
     let traffic = Traffic::Http { request: REQUEST.to_vec(), expect: pong(), keep_alive: true };
     Target { address: address.clone(), traffic }
 }

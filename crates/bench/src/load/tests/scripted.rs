@@ -15,7 +15,7 @@ use crate::load::Address;
 
 /// What is done for one request.
 #[derive(Clone)]
-pub(super) enum Act {
+pub(in crate::load) enum Act {
     Send(Vec<u8>),
     Wait(Duration),
     /// Waits until the test is over.
@@ -23,8 +23,9 @@ pub(super) enum Act {
     Close,
 }
 
-/// Says what to do for a request from its number, counted over all connections.
-type Script = Arc<dyn Fn(usize) -> Vec<Act> + Send + Sync>;
+/// Says what to do for a request from its number, counted over all connections, and its bytes up
+/// to its end.
+type Script = Arc<dyn Fn(usize, &[u8]) -> Vec<Act> + Send + Sync>;
 
 trait Stream: Read + Write + Send {
     fn shut(&self);
@@ -42,20 +43,31 @@ impl Stream for UnixStream {
     }
 }
 
-pub(super) struct Scripted {
-    pub(super) address: Address,
-    pub(super) accepted: Arc<AtomicUsize>,
-    pub(super) asked: Arc<AtomicUsize>,
+pub(in crate::load) struct Scripted {
+    pub(in crate::load) address: Address,
+    pub(in crate::load) accepted: Arc<AtomicUsize>,
+    pub(in crate::load) asked: Arc<AtomicUsize>,
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Scripted {
     /// `end` is what a request ends with.
-    pub(super) fn tcp(
+    pub(in crate::load) fn tcp(
         end: &'static [u8],
         script: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {
+        Self::on_tcp(end, Arc::new(move |number, _| script(number)))
+    }
+
+    /// Does something for every line.
+    pub(in crate::load) fn lines(
+        script: impl Fn(&[u8]) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Self {
+        Self::on_tcp(b"\r\n", Arc::new(move |_, line| script(line)))
+    }
+
+    fn on_tcp(end: &'static [u8], script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = Address::Tcp(listener.local_addr().unwrap());
@@ -66,10 +78,10 @@ impl Scripted {
             stream.set_read_timeout(Some(Duration::from_millis(20)))?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         };
-        Self::start(address, end, Arc::new(script), accept)
+        Self::start(address, end, script, accept)
     }
 
-    pub(super) fn unix(
+    pub(in crate::load) fn unix(
         path: PathBuf,
         end: &'static [u8],
         script: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static,
@@ -82,7 +94,7 @@ impl Scripted {
             stream.set_read_timeout(Some(Duration::from_millis(20)))?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         };
-        Self::start(Address::Unix(path), end, Arc::new(script), accept)
+        Self::start(Address::Unix(path), end, Arc::new(move |number, _| script(number)), accept)
     }
 
     fn start(
@@ -119,11 +131,11 @@ impl Scripted {
         Self { address, accepted, asked, over, threads: vec![accepting] }
     }
 
-    pub(super) fn asked(&self) -> u64 {
+    pub(in crate::load) fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed) as u64
     }
 
-    pub(super) fn accepted(&self) -> u64 {
+    pub(in crate::load) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed) as u64
     }
 }
@@ -158,9 +170,10 @@ fn serve(
         let mut from = received.len().saturating_sub(end.len() - 1);
         received.extend_from_slice(&buffer[..count]);
         while let Some(at) = received[from..].windows(end.len()).position(|bytes| bytes == end) {
-            received.drain(..from + at + end.len());
+            let request: Vec<u8> = received.drain(..from + at + end.len()).collect();
             from = 0;
-            for act in script(number.fetch_add(1, Ordering::Relaxed)) {
+            let request = &request[..request.len() - end.len()];
+            for act in script(number.fetch_add(1, Ordering::Relaxed), request) {
                 match act {
                     // The client may have gone: the next read tells.
                     Act::Send(bytes) => drop(stream.write_all(&bytes)),

@@ -1,0 +1,95 @@
+//! The load generators that everybody knows, in place of ours: wrk and redis-benchmark.
+//!
+//! Owns their command lines and the reading of what they print. Promises an [`Outcome`] like that
+//! of our own, as far as the tool tells, and that the tool has ended when it returns. What they do
+//! differently stays as it is:
+//! - both count from their start to their end, connecting included; a warm-up is a run of its own
+//!   before (wrk's in whole seconds; redis-benchmark's is also how its count is chosen);
+//! - wrk checks no length and no body, counts a status above 399 as wrong whatever is expected,
+//!   knows latencies to a microsecond, and adds latencies that a steady client would have seen
+//!   wherever one is above twice the mean, so there are more of them than requests;
+//! - redis-benchmark sends a number of requests, knows latencies to 1 part in 1000 or 8 µs, and
+//!   stops at the first error.
+
+mod process;
+mod redis_benchmark;
+mod wrk;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Mode, Moment, Outcome, Plan, Target, Traffic};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    Wrk,
+    RedisBenchmark,
+}
+
+impl Tool {
+    pub const ALL: [Tool; 2] = [Tool::Wrk, Tool::RedisBenchmark];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wrk => "wrk",
+            Self::RedisBenchmark => "redis-benchmark",
+        }
+    }
+
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    /// Where it is installed, if it is.
+    pub fn program(self) -> Option<PathBuf> {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join(self.name())).find(|p| p.is_file())
+    }
+
+    /// Whether it can make this load; an error says why not.
+    pub fn can(self, target: &Target, plan: &Plan) -> io::Result<()> {
+        let refuse = |why: &str| {
+            let name = self.name();
+            Err(io::Error::new(io::ErrorKind::Unsupported, format!("{name} {why}")))
+        };
+        match (self, &target.traffic) {
+            _ if plan.mode != Mode::Closed => refuse("has no fixed rate"),
+            (Self::Wrk, Traffic::Http { .. }) => match &target.address {
+                super::Address::Tcp(_) => Ok(()),
+                super::Address::Unix(_) => refuse("does not load Unix sockets"),
+            },
+            (Self::RedisBenchmark, Traffic::Resp { .. }) => Ok(()),
+            (Self::Wrk, Traffic::Resp { .. }) => refuse("does not speak RESP"),
+            (Self::RedisBenchmark, Traffic::Http { .. }) => refuse("does not speak HTTP"),
+        }
+    }
+
+    /// The same as [`super::run_with`], done by the tool.
+    pub fn run_with(
+        self,
+        program: &Path,
+        target: &Target,
+        plan: &Plan,
+        mut at: impl FnMut(Moment),
+    ) -> io::Result<Outcome> {
+        self.can(target, plan)?;
+        match self {
+            Self::Wrk => wrk::run(program, target, plan, &mut at),
+            Self::RedisBenchmark => redis_benchmark::run(program, target, plan, &mut at),
+        }
+    }
+}
+
+/// Fills the histogram from values in rising order with the number of latencies up to each.
+fn record_cumulated(outcome: &mut Outcome, values: impl IntoIterator<Item = (u64, u64)>) {
+    let mut before = 0;
+    for (value_ns, count) in values {
+        if let Some(more) = count.checked_sub(before).filter(|&more| more > 0) {
+            outcome.latency.saturating_record_n(value_ns, more);
+            before = count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The real tools against a server whose latency is known, where they are installed. Loose: a
+//! benchmark is never pass or fail. `make bench-generator` prints the close comparison.
+
+use std::time::Duration;
+
+use super::Tool;
+use crate::load::tests::{Act, END, PONG, Scripted, target};
+use crate::load::{Command, Errors, Moment, Outcome, Plan, Target, Traffic, run};
+
+const SLOW: Duration = Duration::from_millis(10);
+
+fn plan() -> Plan {
+    Plan { connections: 4, duration: Duration::from_secs(1), ..Plan::default() }
+}
+
+/// The outcome of the tool and of ours on the same server, or a line why there is none.
+fn both(tool: Tool, target: &Target) -> Option<(Outcome, Outcome)> {
+    let Some(program) = tool.program() else {
+        println!("skipped: {} is not installed", tool.name());
+        return None;
+    };
+    let mut told = Vec::new();
+    let theirs = tool.run_with(&program, target, &plan(), |moment| told.push(moment)).unwrap();
+    assert_eq!(told, [Moment::Begin, Moment::End]);
+    Some((theirs, run(target, &plan()).unwrap()))
+}
+
+#[track_caller]
+fn alike(theirs: &Outcome, ours: &Outcome) {
+    assert_eq!(theirs.errors, Errors::default());
+    assert_eq!(ours.errors, Errors::default());
+    let near = |a: f64, b: f64| a / b > 0.5 && a / b < 2.0;
+    assert!(near(theirs.per_second(), ours.per_second()), "{theirs:?}\n{ours:?}");
+    for percentile in [50.0, 90.0] {
+        let (a, b) = (theirs.latency_ms(percentile), ours.latency_ms(percentile));
+        assert!(a > 9.9 && b > 9.9 && near(a, b), "p{percentile}: {a} and {b} ms");
+    }
+    assert!(theirs.client_cpu > Duration::ZERO);
+}
+
+#[test]
+fn wrk_finds_what_we_find() {
+    let server = Scripted::tcp(END, |_| vec![Act::Wait(SLOW), Act::Send(PONG.to_vec())]);
+    if let Some((theirs, ours)) = both(Tool::Wrk, &target(&server.address)) {
+        alike(&theirs, &ours);
+        assert!(theirs.bytes > 0);
+    }
+}
+
+#[test]
+fn redis_benchmark_finds_what_we_find() {
+    // It asks for two settings before it begins, as arrays: answered by an empty one each, when
+    // their last line, the name of the setting, has come.
+    let server = Scripted::lines(|line| match line {
+        b"PING" => vec![Act::Wait(SLOW / 100), Act::Send(b"+PONG\r\n".to_vec())],
+        b"save" | b"appendonly" => vec![Act::Send(b"*0\r\n".to_vec())],
+        _ => Vec::new(),
+    });
+    let traffic = Traffic::Resp { command: Command::Inline, pipeline: 1 };
+    let target = Target { address: server.address.clone(), traffic };
+    if let Some((theirs, ours)) = both(Tool::RedisBenchmark, &target) {
+        assert_eq!(ours.errors, Errors::default());
+        assert!(theirs.requests >= 100 && ours.requests >= 100, "{theirs:?}\n{ours:?}");
+        let (a, b) = (theirs.latency_ms(50.0), ours.latency_ms(50.0));
+        assert!(a > 0.09 && b > 0.09 && a / b > 0.2 && a / b < 5.0, "{a} and {b} ms");
+    }
+}
+
+#[test]
+fn a_load_that_a_tool_cannot_make_is_refused() {
+    let server = Scripted::tcp(END, |_| Vec::new());
+    let http = target(&server.address);
+    assert!(Tool::Wrk.can(&http, &plan()).is_ok());
+    assert!(Tool::RedisBenchmark.can(&http, &plan()).is_err());
+    let mode = crate::load::Mode::Open { rate: 1.0 };
+    assert!(Tool::Wrk.can(&http, &Plan { mode, ..plan() }).is_err());
+    assert_eq!(Tool::by_name("redis-benchmark"), Some(Tool::RedisBenchmark));
+    assert_eq!(Tool::by_name("ab"), None);
+}
