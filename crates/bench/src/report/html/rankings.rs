@@ -27,11 +27,11 @@ pub(super) fn draw(out: &mut String, data: &Data, scenario: &Scenario) {
         for row in table.rows {
             theirs.row(row.iter().map(|&cell| cell.to_owned()));
         }
-        let _ = write!(
+        let _ = writeln!(
             out,
             "<div><p><span class=\"tag theirs\">{LABEL}</span></p>\
              <p class=\"small\"><b>{}</b><br>{}</p>{}\
-             <p class=\"small muted\">{}</p></div>\n",
+             <p class=\"small muted\">{}</p></div>",
             escape(table.title),
             escape(table.setting),
             table_html(&theirs),

@@ -1,0 +1,345 @@
+//! `tidegate bench`: measure this machine, with other servers beside ours.
+//!
+//! Owns the words of the command; crate `bench` does the work, from the outside: it starts this
+//! program again as the server that is measured, and as the floor.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bench::live::Live;
+use bench::load::Mode;
+use bench::peers::{self, Finder};
+use bench::report::data::{Data, FLOOR, OURS};
+use bench::report::{compare, html, page, terminal};
+use bench::run::{self, Foreign, Options};
+use bench::{floor, interrupt, scenarios};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+
+use crate::failure::Failure;
+use crate::output::print;
+
+const EXAMPLES: &str = "\
+What is measured is the CPU that a request costs the server, beside requests a second, latencies, memory
+and errors. Servers that are installed are measured too; one that is missing is a line that says
+how to get it. Ctrl-C ends a run early, leaves no process behind, and writes what it has.
+
+Examples:
+  tidegate bench
+  tidegate bench hello --peers nginx,haproxy --connections 1,100,512
+  tidegate bench gateway --peer nginx=/opt/nginx/sbin/nginx --rounds 12 --out after
+  tidegate bench compare before/data.json after/data.json --bound 5%
+  tidegate bench --print-config nginx";
+
+/// Measure this machine, with other servers beside ours
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Bench {
+    #[command(subcommand)]
+    what: Option<What>,
+
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Say whether two runs differ; exit code 1 when ours became dearer by more than the bound
+    Compare {
+        /// data.json of the first run
+        before: PathBuf,
+        /// data.json of the second run
+        after: PathBuf,
+        /// By how much a request may become dearer: 5% or 0.05
+        #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
+        bound: f64,
+    },
+    /// Write the report of a run again from its data.json
+    Report {
+        /// data.json of the run
+        data: PathBuf,
+        #[command(flatten)]
+        files: Files,
+    },
+    /// Be a floor server; the run starts these
+    #[command(hide = true)]
+    Floor { arguments: Vec<String> },
+}
+
+/// What is written.
+#[derive(Debug, clap::Args)]
+struct Files {
+    /// The folder for data.json and report.html
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
+    out: PathBuf,
+
+    /// Write a page in Markdown, too; what people wrote between its marks is kept
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// What to measure; without it those that say most, within five minutes
+    #[arg(value_name = "SCENARIO", value_parser = scenario_names())]
+    scenarios: Vec<String>,
+
+    /// Everything: all scenarios, more connections, more workers; says before how long it takes
+    #[arg(long)]
+    full: bool,
+
+    /// The servers beside tidegate and the floor, instead of all that are found
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = peer_names())]
+    peers: Option<Vec<String>>,
+
+    /// Where the program of a peer is: nginx=/opt/nginx/sbin/nginx
+    #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
+    peer: Vec<(String, PathBuf)>,
+
+    /// How many connections ask, such as 1,16,100,512 [default: 100]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    connections: Vec<usize>,
+
+    /// How many workers the servers have, such as 1,2,4 [default: 1]
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
+    workers: Vec<u32>,
+
+    /// How long a round is
+    #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
+    seconds: Duration,
+
+    /// How many rounds each server has
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    rounds: u32,
+
+    /// Ask so often a second whether or not the server keeps up, instead of after each answer
+    #[arg(long, value_name = "REQUESTS", value_parser = rate)]
+    rate: Option<f64>,
+
+    /// Threads of the load generator
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+
+    /// Idle connections of the scenario `connections`
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    idle: usize,
+
+    /// Compare the body of every response, instead of one in sixteen
+    #[arg(long)]
+    verify: bool,
+
+    /// Load this URL instead of servers of our own
+    #[arg(long, value_name = "URL", conflicts_with_all = ["scenarios", "peers", "full"])]
+    target: Option<String>,
+
+    /// The target is yours to load, although it is not on this machine
+    #[arg(long, requires = "target")]
+    i_own_this_target: bool,
+
+    /// Show the exact configurations of a peer, and the pages that say so; runs nothing
+    #[arg(long, value_name = "PEER", value_parser = peer_names())]
+    print_config: Option<String>,
+
+    #[command(flatten)]
+    files: Files,
+}
+
+impl Bench {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.what {
+            None => self.run.run(),
+            Some(What::Compare { before, after, bound }) => judge(&before, &after, bound),
+            Some(What::Report { data, files }) => report(&read(&data)?, &files),
+            Some(What::Floor { arguments }) => {
+                floor::serve(&arguments).map_err(|why| Failure::Failed(why.to_string()))
+            }
+        }
+    }
+}
+
+impl Run {
+    fn run(self) -> Result<(), Failure> {
+        if let Some(name) = &self.print_config {
+            let peer =
+                peers::named(name).ok_or_else(|| Failure::Wrong(format!("no peer {name}")))?;
+            return print(&peer.configurations());
+        }
+        // Before minutes are spent on figures that cannot be kept.
+        folder(&self.files.out)?;
+        let stop = interrupt::listen()
+            .map_err(|why| Failure::Failed(format!("cannot listen for ctrl-C: {why}")))?;
+        let options = self.options(stop)?;
+        let schedule = run::plan(options).map_err(|why| Failure::Wrong(why.0))?;
+        let live = Live::on_stderr(schedule.told());
+        for line in schedule.lines() {
+            live.line(line);
+        }
+        let data = schedule.run(&live).map_err(Failure::Failed)?;
+        drop(live);
+        print(&terminal::render(&data))?;
+        let path = self.files.out.join("data.json");
+        data.write(&path).map_err(|why| cannot_write(&path, &why))?;
+        print(&format!("{}\n", path.display()))?;
+        report(&data, &self.files)?;
+        let failed = data.records.iter().filter(|it| it.server == OURS && it.errors > 0).count();
+        match failed {
+            0 => Ok(()),
+            _ => Err(Failure::Failed(format!("{OURS} had errors in {failed} measurements"))),
+        }
+    }
+
+    fn options(
+        &self,
+        stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    ) -> Result<Options, Failure> {
+        let mut options = Options::new(finder(&self.peer)?);
+        options.scenarios.clone_from(&self.scenarios);
+        options.peers = self.peers.clone().map(|mut named| {
+            named.extend([OURS, FLOOR].map(str::to_owned));
+            named
+        });
+        options.full = self.full;
+        options.connections.clone_from(&self.connections);
+        options.workers.clone_from(&self.workers);
+        options.round = self.seconds;
+        options.rounds = self.rounds;
+        options.threads = self.threads;
+        options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
+        options.verify = self.verify;
+        options.idle = self.idle;
+        let is_own = self.i_own_this_target;
+        options.foreign = self.target.clone().map(|url| Foreign { url, is_own });
+        options.command = std::env::args().collect::<Vec<_>>().join(" ");
+        options.stop = stop;
+        Ok(options)
+    }
+}
+
+/// This program is the subject, and the floor as well.
+fn finder(given: &[(String, PathBuf)]) -> Result<Finder, Failure> {
+    let own = std::env::current_exe()
+        .map_err(|why| Failure::Failed(format!("cannot find this program: {why}")))?;
+    let own = own.display().to_string();
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    Ok(Finder {
+        subject: vec![own.clone()],
+        floor: [&*own, "bench", "floor"].map(str::to_owned).into(),
+        given: given.iter().cloned().collect::<BTreeMap<_, _>>(),
+        cache: cache.map(|cache| cache.join("tidegate").join("bench")),
+    })
+}
+
+fn judge(before: &Path, after: &Path, bound: f64) -> Result<(), Failure> {
+    let (before, after) = (read(before)?, read(after)?);
+    let found = compare::compare(&before, &after, bound);
+    print(&found.render())?;
+    if found.is_empty() {
+        return Err(Failure::Wrong(
+            "the files have no measurement of tidegate in common".to_owned(),
+        ));
+    }
+    match found.is_worse() {
+        true => Err(Failure::Failed("tidegate became worse, beyond the bound".to_owned())),
+        false => Ok(()),
+    }
+}
+
+fn read(path: &Path) -> Result<Data, Failure> {
+    Data::read(path).map_err(|why| Failure::Wrong(why.to_string()))
+}
+
+/// report.html, and the page if one is wanted.
+fn report(data: &Data, files: &Files) -> Result<(), Failure> {
+    folder(&files.out)?;
+    let path = files.out.join("report.html");
+    std::fs::write(&path, html::render(data)).map_err(|why| cannot_write(&path, &why))?;
+    let mut written = format!("{}\n", path.display());
+    if let Some(page) = &files.page {
+        let before = std::fs::read_to_string(page).ok();
+        let root = std::env::current_dir().unwrap_or_default();
+        let text = page::render(data, before.as_deref(), &root.display().to_string());
+        std::fs::write(page, text).map_err(|why| cannot_write(page, &why))?;
+        written.push_str(&format!("{}\n", page.display()));
+    }
+    print(&written)
+}
+
+fn folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|why| cannot_write(path, &why))
+}
+
+fn cannot_write(path: &Path, why: &std::io::Error) -> Failure {
+    Failure::Failed(format!("cannot write {}: {why}", path.display()))
+}
+
+fn scenario_names() -> impl TypedValueParser<Value = String> {
+    let names = scenarios::ALL.iter();
+    PossibleValuesParser::new(names.map(|it| PossibleValue::new(it.name).help(it.about)))
+}
+
+fn peer_names() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(peers::ALL.iter().map(|peer| peer.name))
+}
+
+fn peer(typed: &str) -> Result<(String, PathBuf), String> {
+    let (name, path) = typed.split_once('=').ok_or("is not NAME=PATH")?;
+    match peers::named(name) {
+        Some(_) => Ok((name.to_owned(), PathBuf::from(path))),
+        None => {
+            let names: Vec<_> = peers::ALL.iter().map(|peer| peer.name).collect();
+            Err(format!("no peer \"{name}\": there are {}", names.join(", ")))
+        }
+    }
+}
+
+/// `5%` or `0.05`
+fn share(typed: &str) -> Result<f64, String> {
+    let (digits, unit) = match typed.strip_suffix('%') {
+        Some(digits) => (digits.trim_end(), 100.0),
+        None => (typed, 1.0),
+    };
+    let share = digits.parse::<f64>().ok().map(|number| number / unit);
+    share
+        .filter(|share| (0.0..=10.0).contains(share))
+        .ok_or_else(|| format!("\"{typed}\" is not a share such as 5% or 0.05"))
+}
+
+fn seconds(typed: &str) -> Result<Duration, String> {
+    let seconds = typed.trim_end_matches('s').parse::<f64>().ok();
+    let seconds = seconds.filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| format!("\"{typed}\" is not a number of seconds from 0.1 to 3600"))
+}
+
+fn rate(typed: &str) -> Result<f64, String> {
+    let rate = typed.parse::<f64>().ok().filter(|rate| (1.0..=1e8).contains(rate));
+    rate.ok_or_else(|| format!("\"{typed}\" is not a number of requests a second"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{peer, seconds, share};
+
+    #[test]
+    fn bounds_are_shares() {
+        assert_eq!([share("5%"), share("0.05"), share("12 %")], [Ok(0.05), Ok(0.05), Ok(0.12)]);
+        for wrong in ["", "x", "-1%", "NaN", "5000%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rounds_have_a_length() {
+        assert_eq!(seconds("0.5").map(|it| it.as_millis()), Ok(500));
+        assert!(seconds("0").is_err() && seconds("inf").is_err());
+    }
+
+    #[test]
+    fn only_known_peers_have_a_program() {
+        assert!(peer("nginx=/usr/sbin/nginx").is_ok());
+        assert!(peer("nginx").is_err() && peer("ngnix=/x").unwrap_err().contains("haproxy"));
+    }
+}

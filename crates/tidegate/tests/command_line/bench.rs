@@ -1,0 +1,116 @@
+//! `tidegate bench`: a small run, what it writes, and what `compare` says about it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Ended, run, run_in};
+
+/// As short as it can be with enough rounds to compare. A debug binary measures nobody: that it
+/// measures is what is tested.
+const RUN: [&str; 12] = [
+    "bench",
+    "hello",
+    "--peers",
+    "nginx",
+    "--seconds",
+    "0.1",
+    "--rounds",
+    "4",
+    "--connections",
+    "4",
+    "--out",
+    "first",
+];
+
+fn read(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The run with every figure of our rounds times `factor`, in another file.
+fn changed(folder: &Path, data: &Value, name: &str, factor: f64) -> PathBuf {
+    let mut data = data.clone();
+    for record in data["records"].as_array_mut().unwrap() {
+        if record["server"] != "tidegate" {
+            continue;
+        }
+        for (at, round) in record["rounds"].as_array_mut().unwrap().iter_mut().enumerate() {
+            // Rounds of their own, so that what is compared does not hang on this machine.
+            let figure = (10.0 + at as f64 / 100.0) * factor;
+            round["cpu_us_per_request"] = figure.into();
+        }
+    }
+    let path = folder.join(name);
+    std::fs::write(&path, data.to_string()).unwrap();
+    path
+}
+
+fn compare(before: &Path, after: &Path, more: &[&str]) -> Ended {
+    let files = [before.to_str().unwrap(), after.to_str().unwrap()];
+    run(&[&["bench", "compare"], &files[..], more].concat())
+}
+
+#[test]
+fn a_run_writes_its_figures_and_two_are_compared() {
+    let folder = TempDir::new().unwrap();
+    let ended = run_in(folder.path(), &RUN);
+    let said = ended.said();
+    assert!(said.contains("µs CPU") && said.contains("first/report.html"), "{said}");
+
+    let page = std::fs::read_to_string(folder.path().join("first/report.html")).unwrap();
+    assert!(page.contains("<section id=\"hello\">") && page.ends_with("</html>\n"));
+    let data = read(&folder.path().join("first/data.json"));
+    assert_eq!((&data["version"], &data["complete"]), (&1.into(), &true.into()));
+    for server in ["tidegate", "floor"] {
+        let records = data["records"].as_array().unwrap();
+        let record = records.iter().find(|record| record["server"] == server).unwrap();
+        assert_eq!(record["errors"], 0, "{record}");
+        assert!(record["cpu_us_per_request"].as_f64().unwrap() > 0.1, "{record}");
+        assert_eq!(record["rounds"].as_array().unwrap().len(), 4, "{record}");
+    }
+
+    let file = |name: &str, factor: f64| changed(folder.path(), &data, name, factor);
+    let (before, dearer) = (file("before.json", 1.0), file("dearer.json", 1.10));
+    let said = compare(&before, &before, &[]).said();
+    assert!(said.contains("The change is not real"), "{said}");
+    let ended = compare(&before, &dearer, &[]);
+    assert!(ended.stdout.contains("BEYOND THE BOUND"), "{}", ended.stdout);
+    assert_eq!(ended.failed(1), "error: tidegate became worse, beyond the bound\n");
+    let said = compare(&before, &dearer, &["--bound", "20%"]).said();
+    assert!(said.contains("The change is real: 1 of 1 became dearer, 0 beyond"), "{said}");
+    assert!(compare(&dearer, &before, &["--bound", "0"]).said().contains("became cheaper"));
+}
+
+#[test]
+fn a_page_is_made_of_a_run_and_keeps_what_people_wrote() {
+    let folder = TempDir::new().unwrap();
+    let mut words = RUN.to_vec();
+    words.extend(["--page", "page.md"]);
+    run_in(folder.path(), &words).said();
+    let path = folder.path().join("page.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let mark = "Nothing has been written about this run yet.";
+    std::fs::write(&path, page.replace(mark, "Because.")).unwrap();
+    let again = ["bench", "report", "first/data.json", "--out", "again", "--page", "page.md"];
+    run_in(folder.path(), &again).said();
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), page.replace(mark, "Because."));
+    assert!(folder.path().join("again/report.html").exists());
+}
+
+#[test]
+fn configurations_are_shown_with_the_pages_that_advise_them() {
+    let said = run(&["bench", "--print-config", "nginx"]).said();
+    assert!(said.contains("keepalive") && said.contains("https://nginx.org/"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_one_sentence() {
+    let why = run(&["bench", "hallo"]).failed(2);
+    assert!(why.contains("hello"), "{why}");
+    let why = run(&["bench", "--target", "http://192.0.2.1/"]).failed(2);
+    assert!(why.contains("--i-own-this-target"), "{why}");
+    let why = run(&["bench", "compare", "/nowhere/a.json", "/nowhere/b.json"]).failed(2);
+    assert!(why.starts_with("error: /nowhere/a.json: "), "{why}");
+    assert!(run(&["bench", "--rounds", "0"]).failed(2).contains("at least one round"));
+}
