@@ -13,6 +13,17 @@ use telemetry::Telemetry;
 use crate::control::Control;
 use crate::history::History;
 
+/// Carries a change to its end as a task of its own: a client that goes away must not leave it half
+/// done.
+fn to_its_end<T: 'static>(
+    change: impl Future<Output = Result<T, Refusal>> + 'static,
+) -> LocalFuture<'static, Result<T, Refusal>> {
+    let task = tokio::task::spawn_local(change);
+    Box::pin(async move {
+        task.await.unwrap_or_else(|error| Err(Refusal::Failed(format!("it broke off: {error}"))))
+    })
+}
+
 /// The control thread's side of the admin API.
 pub(crate) struct Api(pub(crate) Rc<Control>);
 
@@ -70,7 +81,8 @@ impl admin::Control for Api {
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>> {
         // JSON is YAML: one reader serves both.
-        Box::pin(async move { self.0.apply_text(text, &expect).await })
+        let control = self.0.clone();
+        to_its_end(async move { control.apply_text(text, &expect).await })
     }
 
     fn rollback(
@@ -78,14 +90,16 @@ impl admin::Control for Api {
         version: String,
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>> {
-        Box::pin(async move {
-            let text = Api::history(self).and_then(|history| history.text(&version));
-            self.0.apply_text(text.ok_or(Refusal::NoVersion)?, &expect).await
-        })
+        let text = Api::history(self).and_then(|history| history.text(&version));
+        let control = self.0.clone();
+        to_its_end(
+            async move { control.apply_text(text.ok_or(Refusal::NoVersion)?, &expect).await },
+        )
     }
 
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {
-        Box::pin(self.0.reload_now())
+        let control = self.0.clone();
+        to_its_end(async move { control.reload_now().await })
     }
 
     fn request_reload(&self) {

@@ -1,8 +1,9 @@
 //! The control thread: start, reload, drain, and what the admin API asks.
 //!
 //! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
-//! changes the Plan goes through [`Control::put_into_use`], one at a time; a Plan that cannot be
-//! put into use leaves the one before it serving.
+//! changes the Plan goes through [`Control::put_into_use`], one at a time, and is carried to its end
+//! once it has begun (so it must not be given up half-way: see `api`); a Plan that cannot be put
+//! into use leaves the one before it serving. Nothing here waits for a disk.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
 use exchange::Shared;
 use telemetry::log::Level;
 use telemetry::{Telemetry, event, families};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::changes::changes;
@@ -29,6 +30,8 @@ use crate::upstreams::Background;
 
 /// How long a Plan waits for the names of its upstreams' servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
+/// How long a change waits for those ahead of it.
+const TURN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The server, seen from its control thread.
 pub(crate) struct Control {
@@ -45,8 +48,8 @@ pub(crate) struct Control {
     plan: RefCell<Arc<Plan>>,
     listeners: RefCell<Listeners>,
     logs: RefCell<Logs>,
-    /// A change of the Plan is under way.
-    changing: Cell<bool>,
+    /// Held while a change of the Plan is under way.
+    changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     /// Somebody asked over the admin API.
@@ -56,15 +59,6 @@ pub(crate) struct Control {
     pub(crate) plan_changed: Notify,
     /// Files whose change is worth a reload.
     pub(crate) watched: RefCell<Vec<PathBuf>>,
-}
-
-/// Ends a change when it goes out of scope, however that happens.
-struct Changing<'a>(&'a Cell<bool>);
-
-impl Drop for Changing<'_> {
-    fn drop(&mut self) {
-        self.0.set(false);
-    }
 }
 
 impl Control {
@@ -97,7 +91,7 @@ impl Control {
             plan: RefCell::new(plan.clone()),
             listeners: RefCell::new(Listeners::inheriting(inherited)),
             logs: RefCell::default(),
-            changing: Cell::new(false),
+            changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             last_reload: RefCell::default(),
             drain_asked: Notify::new(),
@@ -137,16 +131,14 @@ impl Control {
         self.logs.borrow().reopen();
     }
 
-    fn begin_change(&self) -> Result<Changing<'_>, Refusal> {
-        if self.changing.replace(true) {
-            return Err(Refusal::Busy);
-        }
-        Ok(Changing(&self.changing))
+    /// Waits until no other change is under way.
+    async fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        net::timer::within(TURN_WITHIN, self.changing.lock()).await.ok_or(Refusal::Busy)
     }
 
     /// Reads the source again and puts what it says into use.
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
-        let _changing = self.begin_change()?;
+        let _changing = self.begin_change().await?;
         let result = match load(&*self.source) {
             Ok(loaded) => self.replace(loaded).await,
             Err(report) => Err(Refusal::Mistakes(Box::new(report))),
@@ -161,7 +153,7 @@ impl Control {
         text: String,
         expect: &admin::Expect,
     ) -> Result<Applied, Refusal> {
-        let _changing = self.begin_change()?;
+        let _changing = self.begin_change().await?;
         let result = self.apply_text_alone(text, expect).await;
         self.note_reload(&result);
         result
@@ -179,15 +171,17 @@ impl Control {
         }
         let replaced = Replaced { source: &*self.source, text };
         let loaded = load(&replaced).map_err(|report| Refusal::Mistakes(Box::new(report)))?;
-        self.source.replace(&replaced.text).map_err(Refusal::ReadOnly)?;
+        let text = replaced.text;
+        self.write(text.clone()).await?;
         match self.replace(loaded).await {
             Ok(applied) => {
-                self.keep_history(&current, &before.text, &replaced.text);
+                self.keep_history(current, before.text, text).await;
                 Ok(applied)
             }
             Err(refusal) => {
                 // The file must say what is served.
-                if let Err(error) = self.source.replace(&before.text) {
+                if let Err(error) = self.write(before.text).await {
+                    let error = error.mistakes().join("; ");
                     event!(
                         Level::Error,
                         "the configuration file could not be put back",
@@ -199,15 +193,22 @@ impl Control {
         }
     }
 
-    fn keep_history(&self, version: &str, before: &str, after: &str) {
-        let Some(file) = self.source.file() else { return };
-        let history = History::of(file);
+    /// Writes the main document anew.
+    async fn write(&self, text: String) -> Result<(), Refusal> {
+        let source = self.source.clone();
+        let written = net::blocking(move || source.replace(&text)).await;
+        written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(Refusal::ReadOnly)
+    }
+
+    async fn keep_history(&self, version: String, before: String, after: String) {
+        let Some(history) = self.source.file().map(History::of) else { return };
         let now = telemetry::timestamp::now_ms();
         let version_after = self.plan.borrow().version.clone();
-        let kept = history
-            .keep(version, before, now.saturating_sub(1))
-            .and_then(|()| history.keep(&version_after, after, now));
-        if let Err(error) = kept {
+        let kept = net::blocking(move || {
+            history.keep(&version, &before, now.saturating_sub(1))?;
+            history.keep(&version_after, &after, now)
+        });
+        if let Err(error) = kept.await.and_then(|kept| kept) {
             event!(
                 Level::Warn,
                 "the history of the configuration cannot be written",

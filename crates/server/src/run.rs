@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use admin::{Refusal, ServerState};
 use config::{LevelWord, LogFormatWord, Plan, Source};
@@ -14,9 +13,6 @@ use crate::options::{Bound, Failure, Options};
 use crate::reception::Reception;
 use crate::signals::{Asked, Signals};
 use crate::watch::Watch;
-
-/// How long a reload waits for a change that is under way over the admin API.
-const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// Serves until it is told to stop and every connection has ended, or the time to drain is over.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
@@ -103,9 +99,7 @@ async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failur
 /// What comes of it is logged and shown by the admin API. A change that is under way may have read
 /// the source before it became what it is now: then this one comes after it.
 async fn reload_now(control: &Control) {
-    while let Err(Refusal::Busy) = control.reload_now().await {
-        net::timer::sleep(BUSY_PAUSE).await;
-    }
+    while let Err(Refusal::Busy) = control.reload_now().await {}
 }
 
 fn say_listening(bound: &Bound) {
