@@ -1,10 +1,12 @@
 //! Servers that answer before they have read the request: the answer reaches the client that is
 //! still sending, and what is left of the body becomes nobody's request.
 
+use super::gate::{Opener, gate};
 use super::{OK, gateway, servers, settle, wait_until};
 use scenarios::{Connection, Tidegate, Upstream};
 
-const BODY_BYTES: usize = 8 << 20;
+/// More than the buffers of the kernel on the way can hold.
+const BODY_BYTES: usize = 32 << 20;
 
 fn head(bytes: usize) -> String {
     format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {bytes}\r\n\r\n")
@@ -28,17 +30,20 @@ fn assert_serves(server: &Tidegate, upstream: &Upstream) {
 }
 
 /// Answers a POST as soon as its head is there and hangs up or not; answers others with `OK`.
-fn refusing_uploads(answer: &'static str, hangs_up: bool) -> Upstream {
-    Upstream::start(move |peer| {
+fn refusing_uploads(answer: &'static str, hangs_up: bool) -> (Upstream, Opener) {
+    let (opener, gate) = gate();
+    let upstream = Upstream::start(move |peer| {
         if peer.read_head().starts_with("POST") {
             peer.send(answer);
             if !hangs_up {
-                peer.read_until_gone();
+                // It listens no more.
+                gate.wait();
             }
         } else {
             peer.send(OK);
         }
-    })
+    });
+    (upstream, opener)
 }
 
 #[test]
@@ -48,7 +53,7 @@ fn a_refusal_reaches_the_client_that_is_still_sending() {
             "HTTP/1.1 413 Content Too Large\r\ncontent-length: 4\r\nconnection: close\r\n\r\nmuch",
             "HTTP/1.1 401 Unauthorized\r\ncontent-length: 4\r\n\r\nmuch",
         ] {
-            let upstream = refusing_uploads(answer, hangs_up);
+            let (upstream, _opener) = refusing_uploads(answer, hangs_up);
             let server = gateway(&servers(&[&upstream]));
             let mut client = server.connect("web");
             client.send(head(BODY_BYTES));
@@ -69,7 +74,7 @@ fn a_refusal_reaches_the_client_that_is_still_sending() {
 
 #[test]
 fn after_a_refusal_a_short_rest_is_read_away() {
-    let upstream =
+    let (upstream, _opener) =
         refusing_uploads("HTTP/1.1 403 Forbidden\r\ncontent-length: 4\r\n\r\nmuch", false);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
@@ -120,7 +125,7 @@ fn an_answer_that_begins_early_goes_on_while_the_body_is_read() {
 
 #[test]
 fn a_whole_early_answer_is_not_held_back_by_the_body() {
-    let upstream = refusing_uploads(OK, false);
+    let (upstream, _opener) = refusing_uploads(OK, false);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(head(BODY_BYTES));

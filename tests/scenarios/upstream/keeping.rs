@@ -188,21 +188,35 @@ fn kept_connections_are_bounded_in_number_requests_and_time() {
 
 #[test]
 fn a_connection_that_its_worker_does_not_need_is_there_for_all() {
-    let upstream = Upstream::answering(OK);
+    let (opener, gate) = gate();
+    let (closed, closing) = std::sync::mpsc::channel();
+    let closed = Mutex::new(closed);
+    let upstream = Upstream::start(move |peer: &mut Connection| {
+        for _ in 0..if peer.number() == 0 { 2 } else { 1 } {
+            peer.read_head();
+            peer.send(OK);
+        }
+        gate.wait();
+        peer.finish_sending();
+        closed.lock().expect("no script panics with it").send(()).expect("the test waits");
+        peer.read_until_gone();
+    });
     let server = Tidegate::start(&super::config(&servers(&[&upstream]), 2));
-    assert_eq!(ask(&server).status, 200);
-    wait_until(&server, "a parked connection", |metrics| {
-        metrics.sum("tidegate_upstream_connections", &[("state", "parked")]) == 1.0
-    });
-    assert_eq!(ask(&server).status, 200);
+    let parked = |server: &Tidegate| {
+        wait_until(server, "a parked connection", |metrics| {
+            metrics.sum("tidegate_upstream_connections", &[("state", "parked")]) == 1.0
+        });
+    };
+    for _ in 0..2 {
+        assert_eq!(ask(&server).status, 200);
+        parked(&server);
+    }
     assert_eq!(upstream.accepted(), 1);
-    settle(&server);
 
-    // One that dies there is not used.
-    wait_until(&server, "a parked connection", |metrics| {
-        metrics.sum("tidegate_upstream_connections", &[("state", "parked")]) == 1.0
-    });
-    drop(upstream);
-    let answer = server.exchange("web", POST);
-    assert_fault(&answer, 502, "connection_refused");
+    // One that dies there is not used, even by a request that could not be sent again.
+    opener.open();
+    closing.recv_timeout(scenarios::PATIENCE).expect("the server closes");
+    assert_eq!(server.exchange("web", GET.replace("GET", "POST")).status, 200);
+    assert_eq!(upstream.accepted(), 2);
+    settle(&server);
 }
