@@ -74,7 +74,20 @@ fn answers_through_an_upstream_keep_their_order() {
 
 #[test]
 fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
-    let server = Tidegate::start(&answering(""));
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        let _ = wait.lock().expect("no panic").recv();
+        peer.send("HTTP/1.1 200 OK\r\nx-n: 0\r\ncontent-length: 0\r\n\r\n");
+        peer.at_end();
+    });
+    let config = behind(&upstream, "").replace(
+        "routes: [",
+        "routes: [{ match: { path: /ping }, \
+         handler: { respond: { headers: { x-n: \"{query.n}\" }, body: pong } } }, ",
+    );
+    let server = Tidegate::start(&config);
     let mut client = server.connect("web");
     // 3 MB of requests behind a slow one: far more than the server takes in advance.
     let count = 20_000;
@@ -88,12 +101,15 @@ fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
         client.send((1..=count).map(ping).collect::<String>());
         client
     });
+    let limit = [("limit", "pipeline")];
+    server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
+    let taken = server.metrics().sum("tidegate_received_bytes_total", &[]);
+    assert!(taken < f64::from(200 << 10), "{taken} bytes were taken in advance");
+    go_on.send(()).expect("the upstream waits");
     for n in 0..=count {
         assert_eq!(reader.answer().header("x-n"), Some(&*n.to_string()));
     }
     drop(sender.join());
-    let limit = [("limit", "pipeline")];
-    server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
 }
 
 #[test]

@@ -32,13 +32,16 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }
 
-fn put(server: &Tidegate, config: &str) -> u16 {
-    let request = format!(
+fn put_request(config: &str) -> String {
+    format!(
         "PUT /v1/config HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {TOKEN}\r\nif-match: *\r\n\
          content-type: application/yaml\r\ncontent-length: {}\r\n\r\n{config}",
         config.len()
-    );
-    server.exchange("admin", request).status
+    )
+}
+
+fn put(server: &Tidegate, config: &str) -> u16 {
+    server.exchange("admin", put_request(config)).status
 }
 
 /// Waits until this version is in use. The workers take it over one after the other, and the reload
@@ -163,6 +166,25 @@ fn a_tunnel_lives_on_when_its_route_upstream_and_listener_have_gone() {
     reload(&server, &moved);
     say("after the listener");
     drop(chat);
+}
+
+#[test]
+fn a_change_is_carried_to_its_end_when_nobody_waits_for_the_answer() {
+    let upstream = ok();
+    let server = Tidegate::start(&config(0, &upstream, ""));
+    let mut client = server.connect("web");
+    for version in 1..=10 {
+        let mut admin = server.connect("admin");
+        admin.send(put_request(&config(version, &upstream, "")));
+        admin.reset();
+        wait_for(&server, version);
+    }
+    reload(&server, &config(11, &upstream, ""));
+    client.send(get("/version"));
+    assert_eq!(client.answer().text(), "11");
+    // It is the socket of the start that still listens: no other one was opened in its place.
+    let listens = server.log().into_iter().filter(|line| line.contains("listening name=web"));
+    assert_eq!(listens.count(), 1, "{}", server.log().join("\n"));
 }
 
 #[test]

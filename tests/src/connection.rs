@@ -42,8 +42,8 @@ impl Connection {
         Self { stream, received: Vec::new(), seen: Vec::new(), number }
     }
 
-    /// The same connection for another thread, which reads while this one sends. What has been
-    /// received already stays here.
+    /// The same connection for another thread, so that one of the two reads while the other sends.
+    /// What has been received and not read stays here.
     pub fn clone_for_reading(&self) -> Self {
         Self::new(Arc::clone(&self.stream), self.number)
     }
