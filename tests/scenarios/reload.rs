@@ -179,7 +179,7 @@ fn a_change_is_carried_to_its_end_when_nobody_waits_for_the_answer() {
         admin.reset();
         wait_for(&server, version);
     }
-    reload(&server, &config(11, &upstream, ""));
+    assert_eq!(put(&server, &config(11, &upstream, "")), 200);
     client.send(get("/version"));
     assert_eq!(client.answer().text(), "11");
     // It is the socket of the start that still listens: no other one was opened in its place.
