@@ -204,7 +204,8 @@ fn settle(
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
             local.hit(fault.slug);
-            fault.next_hop = Some(Box::from(&*peer.name));
+            // The name of the configuration: which address failed is for the log, not for clients.
+            fault.next_hop = Some(Box::from(&*local.cluster.name));
             Err(fault)
         }
     }
