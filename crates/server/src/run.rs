@@ -23,8 +23,10 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
         .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
     runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
+        // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
+        let signals = Signals::new().map_err(unsignalled)?;
         let control = Control::start(source, loaded, &options).await?;
-        let served = serve(&control, options).await;
+        let served = serve(&control, options, signals).await;
         let control = Rc::into_inner(control);
         if let Some(control) = control {
             control.fleet.stop();
@@ -47,16 +49,21 @@ fn speak(plan: &Plan, options: &Options) {
     }));
 }
 
-async fn serve(control: &Rc<Control>, mut options: Options) -> Result<(), Failure> {
+fn unsignalled(error: std::io::Error) -> Failure {
+    Failure::Start(format!("signals: {error}"))
+}
+
+async fn serve(
+    control: &Rc<Control>,
+    mut options: Options,
+    mut signals: Signals,
+) -> Result<(), Failure> {
     let reception = Reception::new(control.clone());
     let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
-    // Before anybody is told that we listen: a signal or a change that answers it must not be
-    // missed.
-    let start = |error: std::io::Error| Failure::Start(format!("signals: {error}"));
-    let mut signals = Signals::new().map_err(start)?;
-    let mut watch = Watch::new().map_err(start)?;
+    // Before anybody is told that we listen: a change that answers it must not be missed.
+    let mut watch = Watch::new().map_err(unsignalled)?;
     watch.set(&control.watched.borrow());
     for one in &bound {
         say_listening(one);
