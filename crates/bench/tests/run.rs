@@ -5,6 +5,7 @@
     clippy::disallowed_types,
     reason = "bench is outside the rule that only net opens sockets"
 )]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bench::interrupt;
 use bench::live::Live;

@@ -25,6 +25,8 @@ struct Server {
     running: Running,
     tree: Tree,
     gathered: Gathered,
+    /// Configurations it took.
+    reloads: u32,
 }
 
 struct Work<'a> {
@@ -167,6 +169,10 @@ impl Work<'_> {
                 return;
             }
         }
+        for server in servers.iter().filter(|server| server.reloads > 0) {
+            let (name, count) = (server.running.peer.name, server.reloads);
+            self.note(format!("{}: {name} took {count} configurations", step.case.name));
+        }
     }
 
     fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
@@ -198,7 +204,7 @@ impl Work<'_> {
                 Ok(running) => {
                     self.note_configuration(step, place, &running);
                     let tree = Tree::of(running.id());
-                    servers.push(Server { running, tree, gathered });
+                    servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
                 Err(_) if self.schedule.stopped() => break,
                 Err(why) => {
@@ -268,6 +274,7 @@ impl Work<'_> {
             let running = &mut server.running;
             let (measured, reloads) =
                 reloading(running, || measure::round(&target, &plan, Some(tree), others));
+            server.reloads += reloads.count;
             if let Some(why) = reloads.failed {
                 server.gathered.fail("reload", &why);
             }
