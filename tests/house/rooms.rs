@@ -54,7 +54,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("saphyr-parser", &["config"]),
     ("serde", &["bench"]),
     ("serde_yaml", &[]),
-    ("socket2", &["net", "scenarios"]),
+    ("socket2", &["net", "scenarios", "bench"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
     ("tokio", &["net", "exchange", "upstream", "files", "server"]),
     ("tokio-rustls", &["net"]),

@@ -1,8 +1,8 @@
 //! `report.html`: a run as one page that can be shown around.
 //!
-//! Owns the page. Promises one file that fetches nothing (its policy forbids it) and runs no script,
-//! light or dark as the reader has it, readable on a phone; every text from the run is escaped, and
-//! no colour says what is not also said in words.
+//! Owns the page. Promises one file that fetches nothing (its policy forbids it) and runs no
+//! script, light or dark as the reader has it, readable on a phone; every text from the run is escaped,
+//! and no colour says what is not also said in words.
 
 mod bars;
 #[cfg(test)]
@@ -271,15 +271,15 @@ fn configurations(out: &mut String, data: &Data) {
 const METHOD: &str = "\
 <section id=\"method\">
 <h2>How this was measured</h2>
-<p><b>CPU per request</b> is the run time of every task of the server's process tree over the requests it
-answered, client and server on one machine. Requests per second on a few cores mostly say how busy the
-client was; the time a server ran for a request is its own.</p>
-<p>Every server has one worker unless said otherwise, keep-alive, and no access log. They run at the same time
-and are loaded in turn, forwards and backwards (A B B A), after a round that is thrown away. A figure is the
-median of its rounds; the black mark on a bar reaches from the lowest round to the highest. Status, length and
-framing of every response are checked.</p>
-<p><b>The floor</b> is a bare epoll loop that reads once and writes once and checks nothing: nobody on epoll can
-cost less. A ratio below 1 means that ours costs less.</p>
+<p><b>CPU per request</b> is the run time of every task of the server's process tree over the
+requests it answered, client and server on one machine. Requests per second on a few cores mostly
+say how busy the client was; the time a server ran for a request is its own.</p>
+<p>Every server has one worker unless said otherwise, keep-alive, and no access log. They run at the
+same time and are loaded in turn, forwards and backwards (A B B A), after a round that is thrown
+away. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
+the highest. Status, length and framing of every response are checked.</p>
+<p><b>The floor</b> is a bare epoll loop that reads once and writes once and checks nothing: nobody
+on epoll can cost less. A ratio below 1 means that ours costs less.</p>
 </section>
 ";
 

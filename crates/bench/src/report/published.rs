@@ -91,8 +91,8 @@ pub const TABLES: &[Table] = &[
     Table {
         scenario: "gateway",
         title: "Apache ShenYu 2.6.0: a gateway before a mock backend",
-        setting: "wrk 4.2.0, 3 minutes each, about 2 KB after 20 ms on average; 4 cores, 8 threads, \
-                  3.0 GHz, 16 GB, backend on another machine; JDK 8",
+        setting: "wrk 4.2.0, 3 minutes each, about 2 KB after 20 ms on average; 4 cores, 8 \
+                  threads, 3.0 GHz, 16 GB, backend on another machine; JDK 8",
         trap: "keepAlive is off between gateway and backend: every request connects anew, and that \
                is what the page measures.",
         columns: &["path", "conn", "req/s", "p50 ms", "p90", "p99", "mean", "max"],

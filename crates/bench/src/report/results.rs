@@ -1,7 +1,9 @@
 //! The figures of a run as tables and sentences, the same in the terminal, the page and the report.
 
+use crate::stats::Interval;
+
 use super::bars::{self, BARS, IDLE_BYTES, Outcome};
-use super::data::{Data, FLOOR, OURS, Record};
+use super::data::{Data, FLOOR, Key, OURS, Record};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
@@ -95,32 +97,40 @@ pub(crate) fn times_floor(data: &Data, record: &Record) -> Option<f64> {
     times.is_finite().then_some(times)
 }
 
-/// Our cost over that of each other server, at every number of connections.
-pub(crate) fn ratios(data: &Data) -> Table {
-    let mut table =
-        Table::new(&["scenario", "conn", "beside", "ours ÷ theirs", "95 % interval", "verdict"]);
+/// Our cost over that of each other server, at every number of connections. `~` stands where the
+/// interval holds 1: no difference is seen.
+pub(crate) fn ratios(data: &Data, room: Room) -> Table {
+    let measured = |name: &str| data.records.iter().any(|record| record.server == name);
+    let others = data.peers.iter().map(|peer| peer.name.as_str());
+    let others: Vec<&str> = others.filter(|name| *name != OURS && measured(name)).collect();
+    let mut table = Table::new(&[&["scenario", "conn"], &others[..]].concat());
     for ours in data.records.iter().filter(|record| record.server == OURS) {
-        let mut key = ours.key();
-        for peer in data.peers.iter().filter(|peer| peer.name != OURS) {
-            key.server = &peer.name;
-            let Some(other) = data.find(&key) else { continue };
-            let Some(found) = bars::ratio(ours, other) else { continue };
-            let verdict = match found {
-                found if !found.is_real() => "no difference seen",
-                found if found.ratio < 1.0 => "ours is cheaper",
-                _ => "ours is dearer",
-            };
-            table.row([
-                ours.scenario.clone(),
-                ours.connections.to_string(),
-                peer.name.clone(),
-                ratio(found.ratio),
-                format!("{:.3}–{:.3}", found.low, found.high),
-                verdict.to_owned(),
-            ]);
+        let cells = others.iter().map(|server| {
+            let other = data.find(&Key { server, ..ours.key() });
+            let found = other.and_then(|other| bars::ratio(ours, other));
+            found.map_or_else(|| "–".to_owned(), |found| beside(&found, room))
+        });
+        let cells: Vec<_> = cells.collect();
+        if cells.iter().any(|cell| cell != "–") {
+            table.row([vec![place(ours), ours.connections.to_string()], cells].concat());
         }
     }
     table
+}
+
+fn beside(found: &Interval, room: Room) -> String {
+    let mark = if found.is_real() { "" } else { " ~" };
+    match room {
+        Room::Terminal => format!("{}{mark}", ratio(found.ratio)),
+        Room::Page => format!("{} ({:.3}–{:.3}){mark}", ratio(found.ratio), found.low, found.high),
+    }
+}
+
+fn place(record: &Record) -> String {
+    match record.workers {
+        1 => record.scenario.clone(),
+        workers => format!("{}, {workers} workers", record.scenario),
+    }
 }
 
 /// Every bar that exists so far: met, or by how much not.
@@ -190,11 +200,11 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
         let kinds =
             if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
         notes.push(format!(
-            "{} had {}{kinds} in {} at {} connections: its figures say nothing.",
+            "{} had {}{kinds} in {} at {}: its figures say nothing.",
             record.server,
             count(record.errors, "error"),
             record.scenario,
-            record.connections,
+            count(u64::from(record.connections), "connection"),
         ));
     }
     notes.extend(disturbed(data));
@@ -214,10 +224,10 @@ fn disturbed(data: &Data) -> Option<String> {
     let first = disturbed.next()?;
     let all = count(data.records.len() as u64, "measurement");
     Some(format!(
-        "{number} of {all} disturbed, the first of them ({} in {} at {} connections): {}.",
+        "{number} of {all} disturbed, the first of them ({} in {} at {}): {}.",
         first.server,
         first.scenario,
-        first.connections,
+        count(u64::from(first.connections), "connection"),
         first.disturbed.as_deref().unwrap_or_default(),
     ))
 }

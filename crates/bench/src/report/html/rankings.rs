@@ -17,9 +17,10 @@ pub(super) fn draw(out: &mut String, data: &Data, scenario: &Scenario) {
     }
     let _ = write!(
         out,
-        "<h3>What others have published</h3>\n<p class=\"small muted\">Absolute figures do not carry \
-         from one machine to another: compare within a table, never across.</p>\n\
-         <div class=\"beside\">\n<div><p><span class=\"tag\">this machine, this run</span></p>{}</div>\n",
+        "<h3>What others have published</h3>\n<p class=\"small muted\">Absolute figures do not \
+         carry from one machine to another: compare within a table, never across.</p>\n\
+         <div class=\"beside\">\n\
+         <div><p><span class=\"tag\">this machine, this run</span></p>{}</div>\n",
         table_html(&ours(data, &scenario.name))
     );
     for table in tables {
