@@ -23,7 +23,7 @@ pub struct Launch {
 
 impl Launch {
     pub fn new(config: &str) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        let folder = temporary_folder();
         fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
         Self { folder, arguments: Vec::new(), environment: Vec::new(), descriptors: None }
     }
@@ -183,6 +183,13 @@ impl Tidegate {
     pub fn wait(self) -> Exit {
         self.process.wait()
     }
+}
+
+/// In memory where the machine has such a place: the server waits for the disk when it writes a
+/// configuration, and a disk that everybody writes to can take longer than our patience.
+fn temporary_folder() -> TempDir {
+    let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
+    in_memory.or_else(|_| TempDir::new()).expect("a temporary folder")
 }
 
 fn write(folder: &Path, name: &str, content: &[u8]) {
