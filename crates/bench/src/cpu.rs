@@ -2,11 +2,11 @@
 //!
 //! Owns reading `/proc` for a process, all that descend from it, and every task of them.
 //! Promises run time in nanoseconds of work done, not ticks: `schedstat` of every task, or the
-//! `cpu.stat` of a cgroup of its own where [`Tree::grouped`] could make one. Only the cgroup
-//! counts a task that ended between two samples; without it such tasks that both samples could
-//! have known are counted in `ended_tasks` and their time is lost, and one that came and went
-//! between the samples is not even seen. (`/proc/PID/stat` keeps the ticks of ended threads; ticks
-//! of 10 ms misjudge a server that wakes briefly by tens of percent, so they are information.)
+//! `cpu.stat` of a cgroup of its own where [`Tree::grouped`] could make one, which counts tasks
+//! that ended, too. Without it, when tasks ended between two samples, run time comes from the
+//! ticks of `/proc/PID/stat`, which keep threads that ended and children that were waited for.
+//! The kernel makes user and system time add up to the run time of schedstat (cputime_adjust in
+//! kernel/sched/cputime.c), so that only the last 10 ms and the split between the two are rough.
 //! Never signals, traces or slows what it looks at.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,9 +29,17 @@ pub struct Sample {
     pub processes: usize,
     /// Run time in ns by task: its id and when it started, as ids are used again.
     tasks: BTreeMap<(u32, u64), u64>,
-    /// User and system ticks by process and its start.
-    ticks: BTreeMap<(u32, u64), (u64, u64)>,
+    /// By process and its start.
+    ticks: BTreeMap<(u32, u64), Ticks>,
     group_us: Option<u64>,
+}
+
+/// What a process and its ended threads used, and children that it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ticks {
+    user: u64,
+    system: u64,
+    reaped: u64,
 }
 
 /// What a tree used between two samples.
@@ -43,8 +51,11 @@ pub struct Used {
     pub system_ticks: u64,
     /// Tasks that were there before and no longer are.
     pub ended_tasks: usize,
-    /// Whether the time of tasks that ended is in `run_ns`.
+    /// Whether the time of tasks that ended is in `run_ns` to the nanosecond.
     pub includes_ended: bool,
+    /// Tasks ended without a cgroup to keep their time: `run_ns` is in ticks, and lacks children
+    /// that nobody of the tree waited for.
+    pub in_ticks: bool,
     /// At the later sample.
     pub rss_bytes: u64,
 }
@@ -71,7 +82,8 @@ impl Tree {
             let folder = PathBuf::from(format!("/proc/{pid}"));
             let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
             sample.processes += 1;
-            sample.ticks.insert((pid, stat.started), (stat.user_ticks, stat.system_ticks));
+            let (user, system, reaped) = (stat.user_ticks, stat.system_ticks, stat.reaped_ticks);
+            sample.ticks.insert((pid, stat.started), Ticks { user, system, reaped });
             sample.rss_bytes += rss_bytes(&folder).unwrap_or(0);
             for task in numbers(&folder.join("task")) {
                 let folder = folder.join(format!("task/{task}"));
@@ -117,18 +129,31 @@ impl Sample {
         for (task, run_ns) in &self.tasks {
             used.run_ns += run_ns.saturating_sub(earlier.tasks.get(task).copied().unwrap_or(0));
         }
-        for (process, (user, system)) in &self.ticks {
-            let before = earlier.ticks.get(process).copied().unwrap_or((0, 0));
-            used.user_ticks += user.saturating_sub(before.0);
-            used.system_ticks += system.saturating_sub(before.1);
+        for (process, ticks) in &self.ticks {
+            let before = earlier.ticks.get(process).copied().unwrap_or_default();
+            used.user_ticks += ticks.user.saturating_sub(before.user);
+            used.system_ticks += ticks.system.saturating_sub(before.system);
         }
         used.ended_tasks =
             earlier.tasks.keys().filter(|task| !self.tasks.contains_key(task)).count();
         if let (Some(now), Some(before)) = (self.group_us, earlier.group_us) {
             used.run_ns = now.saturating_sub(before) * 1000;
             used.includes_ended = true;
+        } else if used.ended_tasks > 0 || self.reaped() > earlier.reaped() {
+            let ticks = self.all_ticks().saturating_sub(earlier.all_ticks());
+            used.run_ns = used.run_ns.max(ticks * (1_000_000_000 / ticks_per_second()));
+            used.in_ticks = true;
         }
         used
+    }
+
+    fn reaped(&self) -> u64 {
+        self.ticks.values().map(|ticks| ticks.reaped).sum()
+    }
+
+    /// A child that ends moves, with what it had before, to the parent that waits for it.
+    fn all_ticks(&self) -> u64 {
+        self.ticks.values().map(|ticks| ticks.user + ticks.system + ticks.reaped).sum()
     }
 }
 

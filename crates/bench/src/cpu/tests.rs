@@ -64,6 +64,20 @@ fn work_of_the_process_and_its_children_is_counted() {
 }
 
 #[test]
+fn a_child_that_ended_is_counted_by_its_parent() {
+    let mut shell = Shell::start();
+    let tree = Tree::of(shell.child.id());
+    let before = tree.sample();
+    let started = Instant::now();
+    shell.run(&format!("( {COUNT}; {COUNT}; {COUNT}; {COUNT} )"));
+    let at_most = started.elapsed();
+    let used = tree.sample().since(&before);
+    assert!(used.in_ticks && !used.includes_ended);
+    assert!(used.run_ns > 20_000_000, "{used:?}");
+    assert!(Duration::from_nanos(used.run_ns) <= at_most + Duration::from_millis(40), "{used:?}");
+}
+
+#[test]
 fn a_group_counts_children_that_ended() {
     let mut shell = Shell::start();
     let tree = Tree::grouped(shell.child.id());
@@ -78,9 +92,11 @@ fn a_group_counts_children_that_ended() {
     let used = after.since(&before);
     assert!(used.includes_ended);
     assert!(used.run_ns > 5_000_000, "{used:?}");
-    // Without the group nobody saw the child of the subshell.
+    // Without the group the child is counted by its parent, in ticks.
     let alone = |sample: &Sample| Sample { group_us: None, ..sample.clone() };
-    assert!(alone(&after).since(&alone(&before)).run_ns < used.run_ns / 2);
+    let in_ticks = alone(&after).since(&alone(&before));
+    assert!(in_ticks.in_ticks && !used.in_ticks);
+    assert!(in_ticks.run_ns.abs_diff(used.run_ns) < 40_000_000 + used.run_ns / 20, "{in_ticks:?}");
     drop(shell);
     drop(tree);
     assert!(!folder.exists());

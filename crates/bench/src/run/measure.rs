@@ -1,6 +1,7 @@
 //! One round: load on one server, and what it cost that server.
 
 use crate::cpu::{Sample, Tree};
+use crate::load::tools::Tool;
 use crate::load::{self, Moment, Outcome, Plan, Target};
 use crate::machine::Watch;
 use crate::report::data::Round;
@@ -16,9 +17,10 @@ pub(crate) struct Measured {
     pub system_ticks: u64,
 }
 
-/// Loads the target; `tree` is the server that does the work, if it is known, and `others` are
+/// Loads the target, with our own generator unless there is a tool; `tree` is the server that does the work, if it is known, and `others` are
 /// processes whose CPU disturbs nobody because they are part of the run.
 pub(crate) fn round(
+    tool: Option<Tool>,
     target: &Target,
     plan: &Plan,
     tree: Option<&Tree>,
@@ -26,19 +28,23 @@ pub(crate) fn round(
 ) -> io::Result<Measured> {
     let watch = Watch::start(others);
     let (mut before, mut after) = (Sample::default(), Sample::default());
-    let outcome = load::run_with(target, plan, |moment| {
+    let look = |moment| {
         let sample = tree.map(Tree::sample).unwrap_or_default();
         match moment {
             Moment::Begin => before = sample,
             Moment::End => after = sample,
         }
-    })?;
+    };
+    let outcome = match tool {
+        None => load::run_with(target, plan, look)?,
+        Some(tool) => {
+            let missing = || io::Error::new(io::ErrorKind::NotFound, tool.name());
+            tool.run_with(&tool.program().ok_or_else(missing)?, target, plan, look)?
+        }
+    };
     let disturbance = watch.finish();
     let used = after.since(&before);
-    let mut why = disturbance.why;
-    if used.ended_tasks > 0 && !used.includes_ended {
-        why.push("tasks of the server ended, so that its CPU is too low".to_owned());
-    }
+    let why = disturbance.why;
     let requests = outcome.requests.max(1) as f64;
     let seconds = outcome.elapsed.as_secs_f64();
     let ms = |quantile: f64| outcome.latency.value_at_quantile(quantile) as f64 / 1e6;

@@ -1,6 +1,7 @@
 //! What a user can ask of a run.
 
 use crate::load::Mode;
+use crate::load::tools::Tool;
 use crate::peers::Finder;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +26,8 @@ pub struct Options {
     /// Threads of the load generator.
     pub threads: usize,
     pub mode: Mode,
+    /// What makes the load instead of our own generator.
+    pub tool: Option<Tool>,
     /// Compare every body.
     pub verify: bool,
     /// Idle connections of the scenario `connections`.
@@ -59,6 +62,7 @@ impl Options {
             warm_up: Duration::from_millis(300),
             threads: 1,
             mode: Mode::Closed,
+            tool: None,
             verify: false,
             idle: 10_000,
             finder,

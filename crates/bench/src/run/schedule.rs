@@ -4,6 +4,8 @@
 //! not fit are left out from the end, with a line that says so.
 
 use super::Options;
+use crate::load::Mode;
+use crate::load::tools::Tool;
 use crate::peers::{self, Found, Peer, Role, Site};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::net::SocketAddr;
@@ -20,6 +22,9 @@ pub(crate) const BESIDE_IDLE: usize = 100;
 /// What a round takes beyond its time: connecting, and looking at the server before and after.
 const ROUND_EXTRA_SECONDS: f64 = 0.06;
 const CONNECT_SECONDS: f64 = 0.000_1;
+/// What the last change of a round may take, and requests that wait for an answer until they are
+/// given up.
+const RELOAD_SECONDS: f64 = 1.0;
 /// Checking a server, and ending it.
 const SERVER_EXTRA_SECONDS: f64 = 0.15;
 /// Making one idle connection and having it answered.
@@ -58,6 +63,11 @@ pub(crate) struct Step {
 /// Looks for the peers (building those that have to be) and lays out the run.
 pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     check(&options)?;
+    if options.tool.is_some() {
+        // They count in whole seconds.
+        options.round = whole_seconds(options.round);
+        options.warm_up = whole_seconds(options.warm_up);
+    }
     let scenarios = chosen_scenarios(&options)?;
     let (found, missing) = find(&options)?;
     let needed = options.idle as u64 + scenarios::DESCRIPTORS_KEPT as u64;
@@ -93,10 +103,27 @@ fn check(options: &Options) -> Result<(), Refused> {
     if options.connections.contains(&0) || options.workers.contains(&0) || options.threads == 0 {
         return refuse("connections, workers and threads are at least 1");
     }
+    if let Some(tool) = options.tool {
+        check_tool(tool, options.mode)?;
+    }
     match &options.foreign {
         Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
         None => Ok(()),
     }
+}
+
+fn check_tool(tool: Tool, mode: Mode) -> Result<(), Refused> {
+    let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
+    match tool {
+        Tool::RedisBenchmark => refuse("does not speak HTTP, as every scenario does so far"),
+        Tool::Wrk if mode != Mode::Closed => refuse("has no fixed rate"),
+        Tool::Wrk if tool.program().is_none() => refuse("is not installed: apt-get install wrk"),
+        Tool::Wrk => Ok(()),
+    }
+}
+
+fn whole_seconds(time: Duration) -> Duration {
+    Duration::from_secs_f64(time.as_secs_f64().ceil().max(1.0))
 }
 
 fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenario>, Refused> {
@@ -195,7 +222,8 @@ impl Step {
     pub(crate) fn round_seconds(&self, options: &Options, connections: usize, warm: bool) -> f64 {
         let asking = if self.case.kind == Kind::Idle { BESIDE_IDLE } else { connections };
         let time = if warm { options.warm_up } else { options.round };
-        time.as_secs_f64() + ROUND_EXTRA_SECONDS + CONNECT_SECONDS * asking as f64
+        let reload = if self.case.kind == Kind::Reload && !warm { RELOAD_SECONDS } else { 0.0 };
+        time.as_secs_f64() + reload + ROUND_EXTRA_SECONDS + CONNECT_SECONDS * asking as f64
     }
 
     /// What making so many idle connections takes.

@@ -269,18 +269,18 @@ impl Work<'_> {
     ) {
         let target = stage.target(server.running.address);
         let plan = self.plan(connections, warm);
-        let tree = &server.tree;
+        let (tool, tree) = (self.schedule.options.tool, &server.tree);
         let measured = if step.case.kind == Kind::Reload && !warm {
             let running = &mut server.running;
             let (measured, reloads) =
-                reloading(running, || measure::round(&target, &plan, Some(tree), others));
+                reloading(running, || measure::round(tool, &target, &plan, Some(tree), others));
             server.reloads += reloads.count;
             if let Some(why) = reloads.failed {
                 server.gathered.fail("reload", &why);
             }
             measured
         } else {
-            measure::round(&target, &plan, Some(tree), others)
+            measure::round(tool, &target, &plan, Some(tree), others)
         };
         self.take(measured, warm, &mut server.gathered);
         if server.running.ended() {
@@ -370,7 +370,7 @@ impl Work<'_> {
                 }
                 self.say(&format!("target · {connections} · round {round}"));
                 let plan = self.plan(connections, round == 0);
-                let measured = measure::round(&target, &plan, None, &[]);
+                let measured = measure::round(options.tool, &target, &plan, None, &[]);
                 self.take(measured, round == 0, &mut gathered);
                 self.pass(seconds.as_secs_f64());
             }
