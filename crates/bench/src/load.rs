@@ -20,6 +20,7 @@ mod connection;
 mod http;
 mod resp;
 mod run;
+mod schedule;
 mod system;
 pub mod tools;
 mod worker;

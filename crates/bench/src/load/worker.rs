@@ -5,7 +5,6 @@
 //! allocation once the connections are open, and that no request is sent after the end.
 //! Never shares anything that is written to with another thread.
 
-use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
@@ -15,13 +14,14 @@ use hdrhistogram::Histogram;
 use super::connection::{Connection, Sent, Stage};
 use super::http::Fed;
 use super::run::Shared;
+use super::schedule::Schedule;
 use super::system::{Timer, thread_cpu};
 use super::{BODY_COMPARED_ONE_IN, Errors, Kind, Mode, Outcome};
 use crate::epoll::{Epoll, Event};
 
 /// How often time-outs, retries and the moments of the run are looked at.
-const TICK: Duration = Duration::from_millis(10);
-const TICK_NS: u64 = TICK.as_nanos() as u64;
+pub(super) const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK_NS: u64 = TICK.as_nanos() as u64;
 /// How long to wait after a connection could not be made.
 const RETRY_NS: u64 = 10_000_000;
 /// So many connections are opened, then the server gets a moment to accept them.
@@ -39,20 +39,6 @@ pub(super) struct Tally {
     pub(super) reconnects: u64,
     pub(super) unsent: u64,
     pub(super) cpu: Duration,
-}
-
-/// The schedule of an open loop.
-#[derive(Debug)]
-struct Schedule {
-    between_ns: f64,
-    /// Of this thread's first request, in the order of all threads.
-    first: u64,
-    threads: u64,
-    sent: u64,
-    /// When the timer expires.
-    armed_ns: u64,
-    /// Connections that may be asked, in the order they became free.
-    free: VecDeque<usize>,
 }
 
 pub(super) struct Worker<'a> {
@@ -87,14 +73,7 @@ impl<'a> Worker<'a> {
     ) -> io::Result<Self> {
         let schedule = match shared.plan.mode {
             Mode::Closed => None,
-            Mode::Open { rate } => Some(Schedule {
-                between_ns: 1e9 / rate,
-                first: index as u64,
-                threads: threads as u64,
-                sent: 0,
-                armed_ns: 0,
-                free: VecDeque::with_capacity(connections),
-            }),
+            Mode::Open { rate } => Some(Schedule::new(rate, index, threads, connections)),
         };
         let latency = Outcome::new().latency;
         let tally = Tally {
@@ -210,15 +189,9 @@ impl<'a> Worker<'a> {
         if let (Some(begin), Some(end)) = self.cpu {
             self.tally.cpu = end.saturating_sub(begin);
         }
-        if let Some(schedule) = &mut self.schedule {
-            loop {
-                let due_ns = schedule.due_ns(self.shared.go_ns());
-                if due_ns >= self.shared.end_ns() {
-                    break;
-                }
-                self.tally.unsent += u64::from(self.shared.is_measured(due_ns));
-                schedule.sent += 1;
-            }
+        if let Some(schedule) = &self.schedule {
+            let (begin_ns, end_ns) = (self.shared.begin_ns(), self.shared.end_ns());
+            self.tally.unsent = schedule.unsent(self.shared.go_ns(), begin_ns, end_ns);
         }
         self.tally
     }
@@ -473,24 +446,6 @@ impl<'a> Worker<'a> {
                 self.ask(index, due_ns);
             }
         }
-    }
-}
-
-impl Schedule {
-    /// When the next request is due.
-    fn due_ns(&self, go_ns: u64) -> u64 {
-        let number = self.first + self.sent * self.threads;
-        go_ns.saturating_add((number as f64 * self.between_ns) as u64)
-    }
-
-    /// Makes the timer expire at `next_ns`, or with the next tick if that is sooner.
-    fn arm(&mut self, timer: &Timer, now_ns: u64, next_ns: u64) -> io::Result<()> {
-        let at_ns = next_ns.min(now_ns + TICK_NS);
-        if self.armed_ns > now_ns && self.armed_ns <= at_ns {
-            return Ok(());
-        }
-        self.armed_ns = at_ns;
-        timer.set(Duration::from_nanos(at_ns.saturating_sub(now_ns)), TICK)
     }
 }
 
