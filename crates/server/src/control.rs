@@ -1,9 +1,9 @@
 //! The control thread: start, reload, drain, and what the admin API asks.
 //!
 //! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
-//! changes the Plan goes through [`Control::put_into_use`], one at a time, and is carried to its end
-//! once it has begun (so it must not be given up half-way: see `api`); a Plan that cannot be put
-//! into use leaves the one before it serving. Nothing here waits for a disk.
+//! changes the Plan goes through [`Control::put_into_use`], one at a time, and is carried to its
+//! end once it has begun (so it must not be given up half-way: see `api`); a Plan that cannot be
+//! put into use leaves the one before it serving. Nothing here waits for a disk.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
