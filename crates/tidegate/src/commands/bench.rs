@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bench::live::Live;
 use bench::load::Mode;
+use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
 use bench::report::data::{Data, FLOOR, OURS};
 use bench::report::{compare, html, page, terminal};
@@ -20,9 +23,9 @@ use crate::failure::Failure;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-What is measured is the CPU that a request costs the server, beside requests a second, latencies, memory
-and errors. Servers that are installed are measured too; one that is missing is a line that says
-how to get it. Ctrl-C ends a run early, leaves no process behind, and writes what it has.
+What is measured is the CPU that a request costs the server, beside requests a second, latencies,
+memory and errors. Servers that are installed are measured too; one that is missing is a line that
+says how to get it. Ctrl-C ends a run early, leaves no process behind, and writes what it has.
 
 Examples:
   tidegate bench
@@ -116,6 +119,10 @@ struct Run {
     #[arg(long, value_name = "REQUESTS", value_parser = rate)]
     rate: Option<f64>,
 
+    /// Let another program make the load, in whole seconds, instead of our own generator
+    #[arg(long, value_name = "PROGRAM", value_parser = tool_names(), conflicts_with = "rate")]
+    tool: Option<String>,
+
     /// Threads of the load generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
@@ -174,12 +181,18 @@ impl Run {
         for line in schedule.lines() {
             live.line(line);
         }
-        let data = schedule.run(&live).map_err(Failure::Failed)?;
+        let mut data = schedule.run(&live).map_err(Failure::Failed)?;
+        if cfg!(debug_assertions) {
+            data.notes.push(format!(
+                "{OURS} and the floor are a debug build: their figures say nothing."
+            ));
+        }
         drop(live);
-        print(&terminal::render(&data))?;
         let path = self.files.out.join("data.json");
         data.write(&path).map_err(|why| cannot_write(&path, &why))?;
-        print(&format!("{}\n", path.display()))?;
+        // What is shown is what the file says, digit for digit.
+        let data = read(&path)?;
+        print(&format!("{}\n{}\n", terminal::render(&data), path.display()))?;
         report(&data, &self.files)?;
         let failed = data.records.iter().filter(|it| it.server == OURS && it.errors > 0).count();
         match failed {
@@ -188,10 +201,7 @@ impl Run {
         }
     }
 
-    fn options(
-        &self,
-        stop: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    ) -> Result<Options, Failure> {
+    fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         let mut options = Options::new(finder(&self.peer)?);
         options.scenarios.clone_from(&self.scenarios);
         options.peers = self.peers.clone().map(|mut named| {
@@ -205,6 +215,7 @@ impl Run {
         options.rounds = self.rounds;
         options.threads = self.threads;
         options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
+        options.tool = self.tool.as_deref().and_then(Tool::by_name);
         options.verify = self.verify;
         options.idle = self.idle;
         let is_own = self.i_own_this_target;
@@ -281,6 +292,10 @@ fn scenario_names() -> impl TypedValueParser<Value = String> {
 
 fn peer_names() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(peers::ALL.iter().map(|peer| peer.name))
+}
+
+fn tool_names() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(Tool::ALL.map(Tool::name))
 }
 
 fn peer(typed: &str) -> Result<(String, PathBuf), String> {

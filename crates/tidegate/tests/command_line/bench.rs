@@ -112,5 +112,7 @@ fn what_cannot_be_measured_is_one_sentence() {
     assert!(why.contains("--i-own-this-target"), "{why}");
     let why = run(&["bench", "compare", "/nowhere/a.json", "/nowhere/b.json"]).failed(2);
     assert!(why.starts_with("error: /nowhere/a.json: "), "{why}");
+    let why = run(&["bench", "hello", "--tool", "redis-benchmark"]).failed(2);
+    assert!(why.contains("does not speak HTTP"), "{why}");
     assert!(run(&["bench", "--rounds", "0"]).failed(2).contains("at least one round"));
 }
