@@ -52,11 +52,12 @@ impl Watch {
         Ok(Watch { watches, events, folders, names, pending: false })
     }
 
-    /// Watches exactly these from now on: files by name, folders for whatever happens in them.
-    /// Folders that were watched before stay so without a gap: what happens in them meanwhile, while
-    /// a reload is reading, is not missed.
+    /// Watches exactly these from now on: files by name, folders for whatever happens in them, and
+    /// the symbolic links on the way there. Folders that were watched before stay so without a gap:
+    /// what happens in them meanwhile, while a reload is reading, is not missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) {
-        self.names = paths.iter().map(|path| place(path)).collect();
+        self.names =
+            paths.iter().flat_map(|path| with_links(path)).map(|path| place(&path)).collect();
         let names = &self.names;
         let is_wanted = |folder: &Path| names.iter().any(|(wanted, _)| wanted == folder);
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -127,13 +128,46 @@ impl Watch {
     }
 }
 
-/// The folder to watch for a path, and the name in it that matters; every name for a folder.
+/// The folder to watch for a path, and the name in it that matters; every name for a folder. The
+/// kernel counts the watches of folders, not of their spellings: so there is one spelling.
 fn place(path: &Path) -> (PathBuf, Option<OsString>) {
-    if path.is_dir() {
-        return (path.to_owned(), None);
+    let (folder, name) = if path.is_dir() && !path.is_symlink() {
+        (path, None)
+    } else {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        (parent.unwrap_or(Path::new(".")), path.file_name().map(OsString::from))
+    };
+    (folder.canonicalize().unwrap_or(folder.to_owned()), name)
+}
+
+/// A path, and before it the links that it leads over, each as a path of its own. A mounted
+/// ConfigMap or Secret of Kubernetes changes by a link that is exchanged beside the file, and
+/// `current -> releases/7` by one above it.
+fn with_links(path: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut whole = path.to_owned();
+    // Each turn resolves one link; as many as the kernel would follow (path_resolution(7)).
+    for _ in 0..40 {
+        let Some((link, rest)) = first_link(&whole) else { break };
+        let Ok(target) = std::fs::read_link(&link) else { break };
+        whole = link.parent().unwrap_or(Path::new("")).join(target).join(rest);
+        found.push(link);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    (parent.unwrap_or(Path::new(".")).to_owned(), path.file_name().map(OsString::from))
+    found.push(whole);
+    found
+}
+
+/// The first part of a path that is a symbolic link, and what comes behind it.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut parts = path.components();
+    let mut walked = PathBuf::new();
+    while let Some(part) = parts.next() {
+        walked.push(part);
+        if walked.is_symlink() {
+            return Some((walked, parts.as_path().to_owned()));
+        }
+    }
+    None
 }
 
 /// Waits for events until nobody wants them.
@@ -224,6 +258,28 @@ mod tests {
                 let patience = Duration::from_secs(10);
                 assert!(net::timer::within(patience, watch.changed()).await.is_some());
             }
+        });
+    }
+
+    #[test]
+    fn links_that_are_exchanged_are_noticed() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for version in ["v1", "v2"] {
+            std::fs::create_dir(at(version)).unwrap();
+            std::fs::write(at(version).join("a.yaml"), version).unwrap();
+        }
+        symlink("v1", at("data")).unwrap();
+        symlink("data/a.yaml", at("a.yaml")).unwrap();
+        net::worker::block_on_local(async {
+            let mut watch = Watch::new().unwrap();
+            watch.set(&[at("a.yaml")]);
+            symlink("v2", at("next")).unwrap();
+            std::fs::rename(at("next"), at("data")).unwrap();
+            watch.changed().await;
+            assert_eq!(std::fs::read_to_string(at("a.yaml")).unwrap(), "v2");
         });
     }
 }
