@@ -1,8 +1,8 @@
 //! `report.html`: a run as one page that can be shown around.
 //!
 //! Owns the page. Promises one file that fetches nothing (its policy forbids it) and runs no
-//! script, light or dark as the reader has it, readable on a phone; every text from the run is escaped,
-//! and no colour says what is not also said in words.
+//! script, light or dark as the reader has it, readable on a phone; every text from
+//! the run is escaped, and no colour says what is not also said in words.
 
 mod bars;
 #[cfg(test)]

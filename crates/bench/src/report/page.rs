@@ -62,8 +62,8 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     if !ratios.is_empty() {
         let _ = write!(
             out,
-            "\n## Ours beside each\n\nCPU per request of tidegate over that of the other, with the interval that holds it in 95 \
-             of 100 runs. `~`: no difference is seen.\n\n{}",
+            "\n## Ours beside each\n\nCPU per request of tidegate over that of the other, with \
+             the interval that holds it in 95 of 100 runs. `~`: no difference is seen.\n\n{}",
             ratios.markdown()
         );
     }
