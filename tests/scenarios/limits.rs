@@ -106,6 +106,18 @@ fn a_body_that_turns_out_to_be_too_large() {
 }
 
 #[test]
+fn a_client_that_sends_all_before_it_reads_is_told() {
+    let server = Tidegate::start(&answering(SMALL));
+    let body = vec![b'x'; 16 << 20];
+    let head = format!("POST /ping HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
+    let mut client = server.connect("web");
+    client.send(head);
+    client.send(body);
+    assert_eq!(client.answer().status, 413);
+    client.expect_closed();
+}
+
+#[test]
 fn a_route_may_allow_more_or_less() {
     let config = answering(SMALL).replace(
         "handler: { respond: { headers: { x-n: \"{query.n}\" }, body: \"late\"",

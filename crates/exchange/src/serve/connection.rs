@@ -27,8 +27,11 @@ use crate::facts::ConnectionFacts;
 
 /// How long a connection that we end may take to read our last words, and how much of what it still
 /// sends is read away meanwhile: closing a socket with unread bytes would reset it (RFC 9112 9.6).
+/// Many clients read no answer before they have sent the whole of a body that is too large.
 const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 256 * 1024;
+const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The same for a connection that is refused: there may be very many of them.
+const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 
 /// When the server drains, a connection that was active this short a time ago is given one more
 /// request, whose answer says close: the client may be sending it just now, and a close would meet
@@ -85,7 +88,7 @@ impl Connection {
                 }
                 After::Close(reason) => return reason,
                 After::Linger(reason) => {
-                    linger(&self.wire.stream).await;
+                    linger(&self.wire.stream, LINGER_BYTES_MAX).await;
                     return reason;
                 }
                 After::Abort(reason) => {
@@ -131,13 +134,13 @@ impl Connection {
     }
 }
 
-async fn linger(stream: &Stream) {
+async fn linger(stream: &Stream, bytes_max: usize) {
     stream.finish();
     let mut discarded = 0;
     let read_away = async {
         while let Ok(chunk) = stream.receive().await {
             discarded += chunk.len();
-            if chunk.is_empty() || discarded > LINGER_BYTES_MAX {
+            if chunk.is_empty() || discarded > bytes_max {
                 break;
             }
         }
@@ -152,6 +155,6 @@ pub async fn refuse(accepted: Accepted) {
     let mut out = net::Outgoing::default();
     out.push(Bytes::from_static(ANSWER));
     if accepted.stream.send_all(&mut out).await.is_ok() {
-        linger(&accepted.stream).await;
+        linger(&accepted.stream, REFUSED_LINGER_BYTES_MAX).await;
     }
 }
