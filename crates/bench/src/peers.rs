@@ -18,11 +18,13 @@ mod process;
 mod running;
 mod sources;
 mod tidegate;
+mod tracer;
 mod uvicorn;
 mod varnish;
 
 pub use found::{Finder, Found};
 pub use running::{Backend, Place, Running};
+pub(crate) use tracer::Tracer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -11,6 +11,7 @@ mod measure;
 mod options;
 mod record;
 mod schedule;
+mod system_calls;
 mod work;
 
 pub use options::{Foreign, Options};

@@ -42,6 +42,10 @@ impl Gathered {
         self.record.rss_bytes_per_connection = Some(bytes);
     }
 
+    pub(crate) fn system_calls(&mut self, per_request: f64) {
+        self.record.system_calls_per_request = Some(per_request);
+    }
+
     pub(crate) fn add(&mut self, measured: Measured) {
         let record = &mut self.record;
         for (kind, count) in errors_by_kind(&measured.outcome) {

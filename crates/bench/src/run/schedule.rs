@@ -3,7 +3,7 @@
 //! Promises that the default run is told, and therefore kept, below five minutes: cases that do
 //! not fit are left out from the end, with a line that says so.
 
-use super::Options;
+use super::{Options, system_calls};
 use crate::load::Mode;
 use crate::load::tools::Tool;
 use crate::peers::{self, Found, Peer, Role, Site};
@@ -70,7 +70,7 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     }
     let scenarios = chosen_scenarios(&options)?;
     let (found, missing) = find(&options)?;
-    let needed = options.idle as u64 + scenarios::DESCRIPTORS_KEPT as u64;
+    let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
     // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
     let _ = crate::load::allow_descriptors(needed);
     options.idle = scenarios::room_for(options.idle);
@@ -244,7 +244,12 @@ impl Step {
             let idle = self.idle_seconds(connections);
             let round = self.round_seconds(options, connections, false);
             let warm = self.round_seconds(options, connections, true);
-            (idle + warm + round * f64::from(options.rounds)) * self.servers.len() as f64
+            let calls = match self.case.kind {
+                Kind::Load => system_calls::ROUND_SECONDS,
+                _ => 0.0,
+            };
+            let rounds = f64::from(options.rounds);
+            (idle + warm + round * rounds + calls) * self.servers.len() as f64
         });
         started.sum::<f64>() + rounds.sum::<f64>()
     }

@@ -3,6 +3,7 @@
 use super::measure::{self, Measured};
 use super::record::Gathered;
 use super::schedule::{BESIDE_IDLE, Schedule, Step, said};
+use super::system_calls;
 use crate::cpu::Tree;
 use crate::live::Live;
 use crate::load::Plan;
@@ -35,6 +36,8 @@ struct Work<'a> {
     place: Place<'a>,
     /// Of the time that was told.
     done: Duration,
+    /// System calls can be counted here, as far as is known.
+    counts_calls: bool,
     data: data::Data,
 }
 
@@ -54,6 +57,7 @@ impl Schedule {
             live,
             place: Place { folder: folder_path, stop: &self.options.stop, deadline },
             done: Duration::ZERO,
+            counts_calls: true,
             data: self.empty_data(),
         };
         work.everything();
@@ -161,6 +165,7 @@ impl Work<'_> {
                 server.gathered = self.gathered(step, server.running.peer.name, connections);
             }
             self.turns(step, stage, &mut servers, connections);
+            self.count_calls(step, stage, &mut servers, connections);
             for server in &mut servers {
                 let empty = self.gathered(step, server.running.peer.name, connections);
                 self.keep(std::mem::replace(&mut server.gathered, empty));
@@ -255,6 +260,38 @@ impl Work<'_> {
                 self.round(step, stage, server, connections, warm, &others);
                 self.pass(seconds);
             }
+        }
+    }
+
+    /// After the rounds, because being traced leaves traces.
+    fn count_calls(
+        &mut self,
+        step: &Step,
+        stage: &Stage,
+        servers: &mut [Server],
+        connections: usize,
+    ) {
+        if step.case.kind != Kind::Load {
+            return;
+        }
+        for server in servers {
+            if !self.counts_calls || self.over(system_calls::ROUND_SECONDS) {
+                return;
+            }
+            let name = server.running.peer.name;
+            self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
+            let plan = Plan { duration: system_calls::ROUND, ..self.plan(connections, false) };
+            let target = stage.target(server.running.address);
+            let folder = &self.place.folder;
+            match system_calls::per_request(&target, &plan, &server.tree, folder) {
+                Ok(Some(calls)) => server.gathered.system_calls(calls),
+                Ok(None) => {}
+                Err(why) => {
+                    self.counts_calls = false;
+                    self.live.line(format!("system calls are not counted: {why}"));
+                }
+            }
+            self.pass(system_calls::ROUND_SECONDS);
         }
     }
 

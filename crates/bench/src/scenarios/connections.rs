@@ -57,7 +57,7 @@ impl Idle {
     }
 }
 
-/// How many idle connections this machine has room for, at most `wanted`: each needs a descriptor
+/// How many idle connections this machine has room for, at most `wanted`: each needs descriptors
 /// here and in the server, and a port.
 pub(crate) fn room_for(wanted: usize) -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -67,7 +67,8 @@ pub(crate) fn room_for(wanted: usize) -> usize {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ports = range.split_whitespace().filter_map(|port| port.parse::<usize>().ok());
     let ports = ports.next().zip(ports.next()).map(|(low, high)| high.saturating_sub(low));
-    let descriptors = files.map_or(wanted, |files| files.saturating_sub(DESCRIPTORS_KEPT));
+    // A proxy wants to have two for each, whether or not it will use both.
+    let descriptors = files.map_or(wanted, |files| (files / 2).saturating_sub(DESCRIPTORS_KEPT));
     let ports = ports.map_or(wanted, |ports| ports.saturating_sub(PORTS_KEPT));
     wanted.min(descriptors).min(ports)
 }
