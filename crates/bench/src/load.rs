@@ -184,8 +184,8 @@ pub struct Outcome {
     pub client_cpu: Duration,
     /// Connections that were opened again because the server announced their end.
     pub reconnects: u64,
-    /// Open loop: requests that were due while it was measured and found no free connection. Not 0: the
-    /// rate was not reached, and the latencies say too little.
+    /// Open loop: requests that were due while it was measured and found no free connection. Not
+    /// 0: the rate was not reached, and the latencies say too little.
     pub unsent: u64,
 }
 

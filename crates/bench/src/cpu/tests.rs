@@ -1,3 +1,5 @@
+//! Trees of real processes that work, fork and end when they are told to.
+
 use super::{Sample, Stat, Tree, own_cgroup};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};

@@ -132,7 +132,10 @@ impl<'a> Worker<'a> {
         for index in 0..count {
             let event = self.epoll.event(index);
             if event.fd == self.timer.as_raw_fd() {
-                self.timer.clear();
+                // What is due next sets it again anyway.
+                if self.schedule.is_none() || !self.going {
+                    self.timer.clear();
+                }
                 ticked = true;
             } else if let Some(&connection) = self.by_fd.get(event.fd as usize) {
                 self.handle(connection, event);

@@ -1,3 +1,5 @@
+//! Answers in one piece, in two at every cut, and byte by byte: always the same judgement.
+
 use super::super::{Expect, Kind};
 use super::{Answer, Fed, Rules};
 use std::sync::Arc;
@@ -15,7 +17,7 @@ fn any() -> Expect {
     Expect { status: 200, ..Expect::default() }
 }
 
-/// Feeds the whole, then in two pieces at every cut, then byte by byte: always the same result.
+/// Feeds the whole, then in two pieces at every cut, then byte by byte.
 #[track_caller]
 fn fed(expect: &Expect, bytes: &[u8]) -> Fed {
     let rules = rules(expect);
