@@ -239,11 +239,14 @@ fn table_html(table: &Table) -> String {
 }
 
 fn commands(out: &mut String, data: &Data) {
-    out.push_str("<section id=\"exactly\">\n<h2>Exact commands and configurations</h2>\n");
+    out.push_str(
+        "<section id=\"exactly\">\n<h2>Exact commands and configurations</h2>\n\
+         <pre tabindex=\"0\">",
+    );
     for command in &data.commands {
-        let (what, line) = (escape(&command.what), escape(&command.line));
-        let _ = writeln!(out, "<p class=\"small\">{what}</p><pre tabindex=\"0\">{line}</pre>");
+        let _ = writeln!(out, "# {}\n{}", escape(&command.what), escape(&command.line));
     }
+    out.push_str("</pre>\n");
 }
 
 fn configurations(out: &mut String, data: &Data) {

@@ -28,7 +28,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
         span(data.planned_seconds),
     );
     let versions = data.peers.iter().filter_map(|peer| {
-        Some(format!("{} {}", peer.name, peer.version.as_deref()?.replace('\n', " ")))
+        Some(format!("{}: {}", peer.name, peer.version.as_deref()?.replace('\n', " ")))
     });
     let _ = writeln!(out, "- Versions: {}", versions.collect::<Vec<_>>().join("; "));
     let notes = results::notes(data);
@@ -67,11 +67,12 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
             ratios.markdown()
         );
     }
-    out.push_str("\n## Commands\n");
+    out.push_str("\n## Commands\n\n```\n");
     for command in &data.commands {
         let line = command.line.replace(&format!("{}/", root.trim_end_matches('/')), "");
-        let _ = write!(out, "\n{}:\n\n```\n{line}\n```\n", command.what);
+        let _ = writeln!(out, "# {}\n{line}", command.what);
     }
+    out.push_str("```\n");
     out.push_str(
         "\nThe exact configuration of each server, with the page of its documentation beside each \
          setting: `tidegate bench --print-config NAME`, and `report.html` of the run.\n",
@@ -107,7 +108,7 @@ mod tests {
         data.commands[0].line = "/somewhere/target/tidegate bench hello".to_owned();
         let page = render(&data, None, "/somewhere");
         let bar = "| gateway | haproxy | ≤ 0.86 | 0.927 |";
-        for part in ["2026-11-20", "EPYC", "nginx 1.22.1", "```\ntarget/tidegate bench", bar] {
+        for part in ["2026-11-20", "EPYC", "nginx: 1.22.1", "\ntarget/tidegate bench", bar] {
             assert!(page.contains(part), "{part}: {page}");
         }
     }
