@@ -18,7 +18,8 @@ pub(crate) struct Measured {
 }
 
 /// Loads the target, with our own generator unless there is a tool; `tree` is the server that does
-/// the work, if it is known, and `others` are processes whose CPU disturbs nobody because they are part of the run.
+/// the work, if it is known, and `others` are processes whose CPU disturbs nobody because
+/// they are part of the run.
 pub(crate) fn round(
     tool: Option<Tool>,
     target: &Target,

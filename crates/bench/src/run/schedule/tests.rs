@@ -1,3 +1,5 @@
+//! What is laid out, how long it is said to take, and what is refused.
+
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
 use crate::peers::{ALL, Finder, Found};
 use crate::run::Foreign;
