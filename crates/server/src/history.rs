@@ -2,9 +2,12 @@
 //!
 //! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into
 //! use over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
+//! Nobody but the server's user reads them: a configuration may hold secrets in clear, and its own
+//! rights may be narrower than what new files get.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use admin::ConfigVersion;
@@ -26,13 +29,17 @@ impl History {
 
     /// Keeps a version; one that is kept already only becomes the newest.
     pub(crate) fn keep(&self, version: &str, text: &str, at_ms: u64) -> io::Result<()> {
-        fs::create_dir_all(&self.folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         for (_, known, path) in self.entries() {
             if known == version {
                 fs::remove_file(path)?;
             }
         }
-        fs::write(self.folder.join(format!("{at_ms:013}-{version}.yaml")), text)?;
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options
+            .open(self.folder.join(format!("{at_ms:013}-{version}.yaml")))?
+            .write_all(text.as_bytes())?;
         for (_, _, path) in self.entries().into_iter().skip(KEPT) {
             fs::remove_file(path)?;
         }
@@ -73,6 +80,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -90,5 +99,8 @@ mod tests {
         history.keep("v7", "text 7", 99).unwrap();
         assert_eq!(history.versions("")[0].version, "v7");
         assert_eq!(history.versions("").len(), KEPT);
+        for (_, _, path) in history.entries() {
+            assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o077, 0);
+        }
     }
 }
