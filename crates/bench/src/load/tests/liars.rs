@@ -72,10 +72,9 @@ fn another_body_is_seen_on_some() {
     let found = load_with(&server, &Plan { connections: 1, ..plan() });
     let wrong = found.errors.body;
     assert_eq!(found.errors, Errors { body: wrong, ..Errors::default() });
-    let answers = found.requests + wrong;
-    // The first of every sixteen; what came before the edges is in the errors only.
-    let expected = answers.div_ceil(BODY_COMPARED_ONE_IN.into());
-    assert!(wrong.abs_diff(expected) <= 2, "{wrong} of {answers}");
+    // The first of every sixteen.
+    let expected = server.asked().div_ceil(BODY_COMPARED_ONE_IN.into());
+    assert_eq!(wrong, expected, "of {}", server.asked());
 }
 
 #[test]
@@ -88,7 +87,7 @@ fn one_wrong_answer_among_many() {
     });
     let found = load(&server);
     assert_eq!(found.errors, Errors { status: 1, ..Errors::default() });
-    assert!(found.requests > 10 && found.reconnects == 0);
+    assert!(found.requests > 0 && found.reconnects == 0);
 }
 
 #[test]
@@ -97,7 +96,8 @@ fn a_slow_server_is_late_and_not_wrong() {
     let server = Scripted::tcp(END, move |_| vec![Act::Wait(slow), Act::Send(PONG.to_vec())]);
     let found = load(&server);
     assert_eq!(found.errors, Errors::default());
-    assert!(found.requests > 0 && found.requests < 20, "{}", found.requests);
+    let at_most = 2.0 * found.elapsed.as_secs_f64() / slow.as_secs_f64();
+    assert!(found.requests > 0 && found.requests as f64 <= at_most + 2.0, "{found:?}");
     assert!(found.latency_ms(0.0) >= 29.9, "{}", found.latency_ms(0.0));
 }
 

