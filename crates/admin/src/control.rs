@@ -187,15 +187,7 @@ impl Refusal {
     /// What is wrong, a line each, for the log and for `/readyz`.
     pub fn mistakes(&self) -> Vec<String> {
         match self {
-            Self::Mistakes(report) => report
-                .mistakes()
-                .into_iter()
-                .map(|mistake| {
-                    let (line, column) = (mistake.span.line, mistake.span.column);
-                    let file = report.file(mistake.span).unwrap_or("configuration");
-                    format!("{file}:{line}:{column}: {}", mistake.message)
-                })
-                .collect(),
+            Self::Mistakes(report) => report.one_line_each(),
             Self::Stale { current } => vec![format!("version {current} is in use")],
             Self::ReadOnly(why) | Self::Failed(why) => vec![why.clone()],
             Self::NoVersion => vec!["no such version".to_owned()],
@@ -268,7 +260,16 @@ pub struct Explanation {
 
 #[cfg(test)]
 mod tests {
-    use super::Expect;
+    use super::{Expect, Refusal};
+    use settings::{Report, Span};
+
+    #[test]
+    fn a_mistake_that_stands_nowhere_names_no_place() {
+        let mut report = Report::new();
+        report.mistake(Span::NOWHERE, "there is no file a.yaml");
+        let refusal = Refusal::Mistakes(Box::new(report));
+        assert_eq!(refusal.mistakes(), ["there is no file a.yaml"]);
+    }
 
     #[test]
     fn any_of_the_expected_versions_will_do() {
