@@ -6,6 +6,7 @@
 //! and that a run which is stopped returns what it has and leaves no process.
 //! Never decides what a figure means: that is `report`.
 
+mod begun;
 mod foreign;
 mod measure;
 mod options;

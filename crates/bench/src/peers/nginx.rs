@@ -86,7 +86,7 @@ fn files(root: &str) -> String {
          sendfile on;  # #sendfile\n      \
          tcp_nopush on;  # #tcp_nopush\n      \
          open_file_cache max=1024 inactive=1h;  # #open_file_cache\n      \
-         open_file_cache_valid 1s;  # #open_file_cache_valid: ours looks once a second as well\n    \
+         open_file_cache_valid 1s;  # #open_file_cache_valid: as often as ours looks\n    \
          }}\n"
     )
 }

@@ -27,12 +27,12 @@ fn setup(site: &Site) -> Option<Setup> {
             format!("upstreams: {{ backend: {{ servers: [\"{backend}\"] }} }}\n")
         }
         Role::Gateway { backend, keep: false } => format!(
-            "upstreams: {{ backend: {{ servers: [\"{backend}\"], keepalive: {{ max_idle: 0 }} }} }}\n"
+            "upstreams:\n  backend: {{ servers: [\"{backend}\"], keepalive: {{ max_idle: 0 }} }}\n"
         ),
         _ => String::new(),
     };
     let text = format!(
-        "# docs/reference/configuration.md says what each key does; no access log unless asked for\n\
+        "# docs/reference/configuration.md; no access log unless asked for\n\
          workers: {}\n\
          listeners: {{ web: {{ bind: \"{}\" }} }}\n\
          {upstreams}routes:\n{routes}",

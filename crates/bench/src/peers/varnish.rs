@@ -36,7 +36,7 @@ sub vcl_recv {{ return (pass); }}
     ];
     let address = site.address.to_string();
     let folder = site.folder.join("varnish").display().to_string();
-    // Not where it runs, but where its own configurations lie, is where it looks for a relative one.
+    // A relative name is looked for where its own configurations lie, not where it runs.
     let file = site.folder.join("site.vcl").display().to_string();
     let mut words = vec!["-F", "-j", "none", "-n", &folder, "-a", &address, "-f", &file];
     words.extend(["-s", "malloc,64m"]);
