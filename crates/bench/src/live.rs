@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How often the view is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// Cells of the bar.
-const BAR_CELLS: usize = 30;
+const BAR_CELLS: usize = 16;
 /// A view that is wider than the terminal would break into lines that stay.
 const COLUMNS: usize = 79;
 
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_terminal_sees_progress_and_keeps_the_lines() {
         let said = said(true);
-        assert!(said.contains("███████░"), "{said:?}");
+        assert!(said.contains("████░"), "{said:?}");
         assert!(said.contains("25 %  1 min 15 s left  hello · nginx · round 1"), "{said:?}");
         assert!(said.contains("\r\x1b[2Khello nginx 7.0 µs\n"), "{said:?}");
         assert!(said.ends_with("\r\x1b[2K"), "{said:?}");

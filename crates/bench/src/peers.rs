@@ -65,6 +65,17 @@ enum Program {
     Built(&'static sources::Source),
 }
 
+impl Program {
+    /// What is typed for it.
+    fn name(&self, peer: &'static str) -> &'static str {
+        match self {
+            Self::Installed { names: [name, ..], .. } => name,
+            Self::Floor => "tidegate bench floor",
+            _ => peer,
+        }
+    }
+}
+
 /// What a server is asked to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -198,7 +209,7 @@ impl Peer {
             let folder = folder.clone();
             let site = Site { role, address, folder, workers: 1, revision: 0, reloads: false };
             if let Some(setup) = (self.setup)(&site) {
-                let line = setup.line(&[self.name.to_owned()]).typed();
+                let line = setup.line(&[self.program.name(self.name).to_owned()]).typed();
                 text +=
                     &format!("### {}: {}\n{line}\n\n{}", self.name, site.role.name(), setup.text());
                 text += "\n";
