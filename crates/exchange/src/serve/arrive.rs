@@ -87,12 +87,12 @@ fn drop_named_by_connection(headers: &mut Headers) {
         let own = [&b"keep-alive"[..], b"close", b"upgrade", b"te"];
         own.iter().any(|known| option.eq_ignore_ascii_case(known))
     };
-    let listed = headers.get_all(Known::Connection).flat_map(token::list);
-    let (options, named): (Vec<_>, Vec<_>) =
-        listed.map(<[u8]>::to_vec).partition(|option| is_option(option));
-    if named.is_empty() {
-        return;
+    let listed = || headers.get_all(Known::Connection).flat_map(token::list);
+    if listed().all(is_option) {
+        return; // nearly always: without an allocation
     }
+    let (options, named): (Vec<_>, Vec<_>) =
+        listed().map(<[u8]>::to_vec).partition(|option| is_option(option));
     headers.retain(|field| match field.known {
         // Who the message is for, how long it is and whom it is from are no options.
         Some(Known::Host | Known::ContentLength | Known::TransferEncoding | Known::Expect) => true,
