@@ -58,7 +58,8 @@ pub(crate) fn assemble(
                 return None;
             }
             if document.name == main.name || assembled.included.contains(&document.name) {
-                report.mistake(span, format!("{} is included twice", quote(&document.name)));
+                // Whole, unlike other quotes: the end of a path is what tells it.
+                report.mistake(span, format!("{:?} is included twice", document.name));
                 continue;
             }
             if let Some(tree) = tree(&document, environment, report) {
