@@ -1,19 +1,13 @@
-//! The smallest server on the serving loop: one worker, one route, one handler.
+//! The smallest server on the serving loop: one worker, one route, one handler that answers at once.
 //!
-//! Shows what `exchange` asks of whoever uses it (a [`Dispatch`] and a [`Service`]) and is what the
-//! loop alone costs when it is measured against the floor.
+//! What the loop alone costs, when it is measured against the floor.
+
+#[path = "served/mod.rs"]
+mod served;
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::Duration;
 
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
-use exchange::{
-    Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol, Request,
-    Response, Route, RouteBounds,
-};
-use net::{Bind, ListenOptions, Listening};
-use telemetry::Telemetry;
+use exchange::{Handler, LocalFuture, Outcome, Request, Response};
 
 struct Hello;
 
@@ -31,63 +25,10 @@ impl Handler for Hello {
     }
 }
 
-struct One(Rc<Route>);
-
-impl Dispatch for One {
-    fn dispatch(&self, _: &mut Request) -> Result<Rc<Route>, Fault> {
-        Ok(self.0.clone())
-    }
-}
-
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    let bind = Bind::Tcp(address.parse()?);
-    let listening = Listening::bind(&bind, 1, &ListenOptions::default())?;
-    eprintln!("listening on {}", listening.local());
-    net::worker::block_on_local(async {
-        let telemetry = Telemetry::new();
-        let local = Rc::new(listening.local().clone());
-        let service = Service::new(Rc::new(edge(&telemetry)), telemetry.worker(0));
-        let Some(socket) = listening.into_sockets().pop() else { return Ok(()) };
-        let listener = socket.adopt()?;
-        loop {
-            let accepted = listener.accept().await?;
-            let facts = ConnectionFacts {
-                peer: accepted.peer.clone(),
-                local: local.clone(),
-                listener: Rc::from("hello"),
-                protocol: Protocol::Http1,
-                tls: None,
-            };
-            tokio::task::spawn_local(serve(accepted, service.clone(), facts));
-        }
-    })
-}
-
-fn edge(telemetry: &Telemetry) -> Edge {
-    let route = Rc::new(Route {
-        name: Rc::from("hello"),
-        stages: Vec::new(),
-        handler: Rc::new(Hello),
-        bounds: RouteBounds::default(),
-        metrics: telemetry.route(0, "hello"),
-    });
-    Edge {
-        dispatch: Rc::new(One(route)),
-        head_limits: wire::h1::HeadLimits {
-            request_line: 8192,
-            headers: 32 * 1024,
-            header_count: 128,
-        },
-        timeouts: ConnectionTimeouts {
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(10),
-            idle: Duration::from_secs(75),
-        },
-        bounds: Bounds::default(),
-        half_close: false,
-        trusted_proxies: TrustedProxies::default(),
-        pages: Arc::default(),
-        access: None,
-    }
+    let bound = served::listen(address.parse()?)?;
+    eprintln!("listening on {}", bound.0);
+    net::worker::block_on_local(served::serve_route(bound, Vec::new(), Rc::new(Hello)))?;
+    Ok(())
 }
