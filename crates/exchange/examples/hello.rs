@@ -1,4 +1,5 @@
-//! The smallest server on the serving loop: one worker, one route, one handler that answers at once.
+//! The smallest server on the serving loop: one worker, one route, one handler that answers at
+//! once.
 //!
 //! What the loop alone costs, when it is measured against the floor.
 
