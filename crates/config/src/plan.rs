@@ -72,12 +72,12 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
-    /// The bounds of this route's exchanges on a listener.
-    pub fn bounds(&self, limits: &Limits, timeouts: &Timeouts) -> exchange::Bounds {
-        exchange::Bounds {
-            body: self.limits.body.unwrap_or(limits.body).bytes(),
-            body_pause: self.timeouts.body.unwrap_or(timeouts.body).get(),
-            write_pause: self.timeouts.write.unwrap_or(timeouts.write).get(),
+    /// What this route bounds otherwise than its listener does.
+    pub fn bounds(&self) -> exchange::RouteBounds {
+        exchange::RouteBounds {
+            body: self.limits.body.map(|size| size.bytes()),
+            body_pause: self.timeouts.body.map(|span| span.get()),
+            write_pause: self.timeouts.write.map(|span| span.get()),
         }
     }
 }

@@ -24,10 +24,6 @@ pub trait FilterPlan: Send + Sync {
     fn describe(&self) -> String {
         String::new()
     }
-    /// Route parameters its templates name; `config` checks that the route's path has them.
-    fn path_params(&self) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 /// A route's `handler`, checked and frozen.
@@ -36,9 +32,6 @@ pub trait HandlerPlan: Send + Sync {
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler>;
     fn describe(&self) -> String {
         String::new()
-    }
-    fn path_params(&self) -> Vec<String> {
-        Vec::new()
     }
     /// The upstream it names, with the place where it does: checked against `upstreams`.
     fn upstream(&self) -> Option<&settings::Spanned<String>> {

@@ -6,11 +6,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::{ListenerPlan, Plan, RoutePlan};
+use config::{Limits, ListenerPlan, Plan, RoutePlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, Edge, TrustedProxies};
-use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, RouteBounds, WorkerContext};
+use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, WorkerContext};
 use router::{Found, Input, Router};
 use settings::Cidr;
+use wire::h1::HeadLimits;
 
 /// The routes of a Plan as one worker runs them.
 pub(crate) struct Instance {
@@ -37,16 +38,8 @@ impl Instance {
         let limits = &listener.limits;
         Edge {
             dispatch: self.clone(),
-            head_limits: wire::h1::HeadLimits {
-                request_line: limits.request_line.bytes_usize(),
-                headers: limits.headers.bytes_usize(),
-                header_count: limits.header_count as usize,
-            },
-            timeouts: ConnectionTimeouts {
-                handshake: listener.timeouts.handshake.get(),
-                head: listener.timeouts.head.get(),
-                idle: listener.timeouts.idle.get(),
-            },
+            head_limits: head_limits(limits),
+            timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
                 body: limits.body.bytes(),
                 body_pause: listener.timeouts.body.get(),
@@ -60,16 +53,30 @@ impl Instance {
     }
 }
 
+/// How large the head of a request may be.
+pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
+    HeadLimits {
+        request_line: limits.request_line.bytes_usize(),
+        headers: limits.headers.bytes_usize(),
+        header_count: limits.header_count as usize,
+    }
+}
+
+/// How long a connection is waited for.
+pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
+    ConnectionTimeouts {
+        handshake: timeouts.handshake.get(),
+        head: timeouts.head.get(),
+        idle: timeouts.idle.get(),
+    }
+}
+
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
     Route {
         name: Rc::from(&*route.name),
         stages: route.filters.iter().map(|filter| filter.build(worker)).collect(),
         handler: route.handler.build(worker),
-        bounds: RouteBounds {
-            body: route.limits.body.map(|size| size.bytes()),
-            body_pause: route.timeouts.body.map(|span| span.get()),
-            write_pause: route.timeouts.write.map(|span| span.get()),
-        },
+        bounds: route.bounds(),
         metrics: worker.telemetry.route(worker.index, &route.name),
     }
 }

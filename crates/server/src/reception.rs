@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, Plan};
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies};
+use exchange::serve::{Edge, Service, TrustedProxies};
 use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
 use net::{Bind, ListenOptions, Listener, Listening};
 use telemetry::log::Level;
@@ -21,6 +21,7 @@ use telemetry::{RouteMetrics, WorkerMetrics, event};
 use crate::accept::{Door, Stop, accept};
 use crate::api::Api;
 use crate::control::Control;
+use crate::instance::{connection_timeouts, head_limits};
 use crate::options::Bound;
 use crate::seats::Seats;
 
@@ -178,16 +179,8 @@ impl Reception {
         let timeouts = &plan.timeouts;
         Edge {
             dispatch: Rc::new(Always(route)),
-            head_limits: wire::h1::HeadLimits {
-                request_line: plan.limits.request_line.bytes_usize(),
-                headers: plan.limits.headers.bytes_usize(),
-                header_count: plan.limits.header_count as usize,
-            },
-            timeouts: ConnectionTimeouts {
-                handshake: timeouts.handshake.get(),
-                head: timeouts.head.get(),
-                idle: timeouts.idle.get(),
-            },
+            head_limits: head_limits(&plan.limits),
+            timeouts: connection_timeouts(timeouts),
             bounds: Bounds {
                 body: BODY_BYTES_MAX,
                 body_pause: timeouts.body.get(),

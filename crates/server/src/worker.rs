@@ -55,7 +55,6 @@ struct Open {
 pub(crate) struct Worker {
     context: WorkerContext,
     metrics: Arc<WorkerMetrics>,
-    instance: Option<Rc<Instance>>,
     doors: BTreeMap<String, Open>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
@@ -66,14 +65,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(context: WorkerContext, version: Arc<Mutex<String>>) -> Worker {
         let metrics = context.telemetry.worker(context.index);
-        Worker {
-            context,
-            metrics,
-            instance: None,
-            doors: BTreeMap::new(),
-            closing: Vec::new(),
-            version,
-        }
+        Worker { context, metrics, doors: BTreeMap::new(), closing: Vec::new(), version }
     }
 
     /// Carries out orders until there is nobody left to give any.
@@ -117,7 +109,6 @@ impl Worker {
             }
         }
         self.closing.retain(|service| service.open_connections() > 0);
-        self.instance = Some(instance);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
         let _ = serving.done.send(failed.map_or(Ok(()), Err));
     }

@@ -54,10 +54,6 @@ impl HandlerPlan for Redirect {
     fn describe(&self) -> String {
         format!("{} to {}", self.status, self.to)
     }
-
-    fn path_params(&self) -> Vec<String> {
-        super::path_params(&self.to).collect()
-    }
 }
 
 impl Redirect {

@@ -126,10 +126,6 @@ impl HandlerPlan for RespondPlan {
     fn describe(&self) -> String {
         format!("status {}, {} bytes", self.status, self.body.len())
     }
-
-    fn path_params(&self) -> Vec<String> {
-        self.headers.iter().flat_map(|(_, value)| super::path_params(value)).collect()
-    }
 }
 
 struct RespondHandler {
