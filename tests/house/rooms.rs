@@ -18,6 +18,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("upstream", 3),
     ("filters", 3),
     ("files", 3),
+    ("lua", 3),
     ("config", 4),
     ("admin", 5),
     ("server", 6),
