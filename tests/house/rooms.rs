@@ -43,7 +43,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("httparse", &["wire"]),
     ("hyper", &[]),
     ("inotify", &["server"]),
-    ("libc", &["net", "server", "tidegate", "bench"]),
+    ("libc", &["net", "lua", "server", "tidegate", "bench"]),
     ("mimalloc", &["tidegate"]),
     ("mio", &[]),
     ("mlua", &["lua"]),
@@ -57,7 +57,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
-    ("tokio", &["net", "exchange", "upstream", "files", "server"]),
+    ("tokio", &["net", "exchange", "upstream", "files", "lua", "server"]),
     ("tokio-rustls", &["net"]),
     ("zstd", &["coding"]),
 ];

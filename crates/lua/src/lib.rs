@@ -3,7 +3,23 @@
 //! Owns the VM of a worker: its state, its scheduler, its standard library. Promises Silly's
 //! scheduling contract: what one event wakes runs, first in first out, before the next event is
 //! looked at. Never blocks its worker, and never lets a script's error end the process.
+//!
+//! [`Vm`] is the whole of it; [`drive`] is its loop; `waits` is how a module waits for a future.
 
+mod drive;
+mod errno;
+mod errors;
+mod limits;
 mod modules;
+mod script;
+mod stack;
+mod tasks;
+#[cfg(test)]
+mod testing;
+mod timers;
+mod vm;
+mod waits;
 
-pub use modules::preload;
+pub use drive::drive;
+pub use tasks::{End, OnEnd, TaskId};
+pub use vm::{Options, Turn, Vm};

@@ -3,18 +3,37 @@
 //! Owns the names. Every module answers to `silly.NAME` and `tide.NAME`; the names of 2024,
 //! `core.…`, are aliases of the same table. A module is opened when it is first required.
 
+mod arguments;
+mod env;
+mod errno;
 mod hex;
+mod json;
+mod silly;
+mod task;
+mod time;
 
 use mlua::{Lua, Result, Table};
+
+use crate::vm::Options;
+
+pub(crate) use time::call as call_timer;
 
 /// Builds the table of a module, once per VM.
 type Open = fn(&Lua) -> Result<Table>;
 
-/// Name below `silly.` and `tide.`, further full names, and what builds it.
-const MODULES: &[(&str, &[&str], Open)] = &[("encoding.hex", &[], hex::open)];
+/// Name below `silly.` and `tide.`, further full names, and what builds it. One line each, sorted.
+const MODULES: &[(&str, &[&str], Open)] = &[
+    ("", &["core"], silly::open),
+    ("encoding.hex", &[], hex::open),
+    ("encoding.json", &["core.json"], json::open),
+    ("env", &["core.env"], env::open),
+    ("errno", &["core.errno"], errno::open),
+    ("task", &["core.task"], task::open),
+    ("time", &["core.time"], time::open),
+];
 
 /// Makes every module known to `require` in `lua`.
-pub fn preload(lua: &Lua) -> Result<()> {
+pub(crate) fn preload(lua: &Lua) -> Result<()> {
     let package: Table = lua.globals().get("package")?;
     let loaders: Table = package.get("preload")?;
     for &(name, aliases, open) in MODULES {
@@ -29,11 +48,33 @@ pub fn preload(lua: &Lua) -> Result<()> {
             lua.replace_registry_value(&mut loaded.borrow_mut(), &table)?;
             Ok(table)
         })?;
-        loaders.set(format!("silly.{name}"), &loader)?;
-        loaders.set(format!("tide.{name}"), &loader)?;
+        for family in ["silly", "tide"] {
+            let dot = if name.is_empty() { "" } else { "." };
+            loaders.set(format!("{family}{dot}{name}"), &loader)?;
+        }
         for alias in aliases {
             loaders.set(*alias, &loader)?;
         }
+    }
+    Ok(())
+}
+
+/// Where `require` looks for files: beside the binary, in `lualib` here, where the options say, and
+/// in Lua's own places.
+pub(crate) fn search_paths(lua: &Lua, options: &Options) -> Result<()> {
+    let package: Table = lua.globals().get("package")?;
+    let folder = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let beside = folder.map(|folder| folder.display().to_string()).unwrap_or_default();
+    for (key, library, pattern, option) in
+        [("path", "lualib", "?.lua", &options.path), ("cpath", "luaclib", "?.so", &options.cpath)]
+    {
+        let mut path = format!("{beside}/{library}/{pattern};./{library}/{pattern};");
+        if let Some(option) = option {
+            path.push_str(option);
+            path.push(';');
+        }
+        let known: String = package.get(key)?;
+        package.set(key, path + &known)?;
     }
     Ok(())
 }

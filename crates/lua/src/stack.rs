@@ -1,0 +1,108 @@
+//! Lua's stack, for functions that speak it directly.
+//!
+//! Owns the few idioms of the raw functions: bytes in and out, `nil, reason`, raising. A raw
+//! function runs between Lua's `setjmp` and `longjmp`: whenever it calls what may raise or yield,
+//! it holds nothing that has to be dropped and no borrow of a `RefCell`. Pushing may run the
+//! collector, and with it a script's `__gc`, so that counts as such a call.
+
+use std::ffi::{CStr, c_int};
+
+use mlua::ffi;
+use mlua::{Lua, Result, Table};
+
+use crate::vm::Vm;
+
+/// A Lua thread; the main one or a coroutine.
+pub(crate) type State = *mut ffi::lua_State;
+
+/// Pushes a string.
+///
+/// # Safety
+/// `state` is alive and has a free slot.
+pub(crate) unsafe fn push(state: State, bytes: &[u8]) {
+    // SAFETY: pointer and length are those of a slice; Lua copies it.
+    unsafe { ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// The string at `index`, or a number as the string it reads as; `None` for anything else.
+///
+/// # Safety
+/// `state` is alive; the bytes are used only while the value stays on the stack.
+pub(crate) unsafe fn bytes<'a>(state: State, index: c_int) -> Option<&'a [u8]> {
+    let mut length = 0;
+    // SAFETY: the index is checked by Lua, and a string lives as long as its slot holds it.
+    unsafe {
+        let start = ffi::lua_tolstring(state, index, &raw mut length);
+        (!start.is_null()).then(|| std::slice::from_raw_parts(start.cast(), length))
+    }
+}
+
+/// The string argument `index`; raises if it is none.
+///
+/// # Safety
+/// As [`bytes`]; called from a raw function, which may be left by this call.
+pub(crate) unsafe fn check_bytes<'a>(state: State, index: c_int) -> &'a [u8] {
+    let mut length = 0;
+    // SAFETY: raises, or gives a string that lives as long as its slot holds it.
+    unsafe {
+        let start = ffi::luaL_checklstring(state, index, &raw mut length);
+        std::slice::from_raw_parts(start.cast(), length)
+    }
+}
+
+/// Leaves `nil, reason`: how a failure that is no mistake of the script is told.
+///
+/// # Safety
+/// `state` is alive and has two free slots.
+pub(crate) unsafe fn refuse(state: State, reason: &str) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe {
+        ffi::lua_pushnil(state);
+        push(state, reason.as_bytes());
+    }
+    2
+}
+
+/// Raises a string error that begins with the place of the caller. The message is dropped first.
+///
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+pub(crate) unsafe fn raise<M: AsRef<str>>(state: State, message: M) -> ! {
+    // SAFETY: `luaL_where` and the message leave two strings, which `lua_concat` joins.
+    unsafe {
+        ffi::luaL_where(state, 1);
+        push(state, message.as_ref().as_bytes());
+        drop(message);
+        ffi::lua_concat(state, 2);
+        ffi::lua_error(state)
+    }
+}
+
+/// A raw function with its name.
+pub(crate) type Named = (&'static CStr, ffi::lua_CFunction);
+
+/// A table of raw functions, each with the VM as its first upvalue (see [`vm`]).
+pub(crate) fn functions(lua: &Lua, vm: &Vm, named: &[Named]) -> Result<Table> {
+    let pointer: *const Vm = vm;
+    // SAFETY: each step leaves one table on the stack; the closures reach the VM, which owns the
+    // state they live in.
+    unsafe {
+        lua.exec_raw((), |state| {
+            ffi::lua_createtable(state, 0, named.len() as c_int);
+            for (name, function) in named {
+                ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+                ffi::lua_pushcclosure(state, *function, 1);
+                ffi::lua_setfield(state, -2, name.as_ptr());
+            }
+        })
+    }
+}
+
+/// The VM of a raw function made by [`functions`].
+///
+/// # Safety
+/// `state` runs such a function.
+pub(crate) unsafe fn vm<'a>(state: State) -> &'a Vm {
+    // SAFETY: the upvalue was set by `functions`, and the VM outlives its state.
+    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Vm>() }
+}

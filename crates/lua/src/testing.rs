@@ -1,0 +1,53 @@
+//! Runs Lua programs in tests.
+//!
+//! A program says what it sees with `say(...)` and ends with `silly.exit(code)`. Promises an end
+//! within ten seconds; an error of the main coroutine ends it with 99.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mlua::Variadic;
+
+use crate::tasks::End;
+use crate::vm::{Options, Vm};
+
+/// The exit code and what was said.
+pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
+    net::worker::block_on_local(run_here(program))
+}
+
+/// As [`run`], on the loop of the caller.
+pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
+    let vm = Vm::new(Options::default()).unwrap();
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let log = said.clone();
+    let say = vm.lua().create_function(move |lua, words: Variadic<mlua::Value>| {
+        let tostring: mlua::Function = lua.globals().get("tostring")?;
+        let words: mlua::Result<Vec<String>> =
+            words.into_iter().map(|word| tostring.call::<String>(word)).collect();
+        log.borrow_mut().push(words?.join(" "));
+        Ok(())
+    });
+    vm.lua().globals().set("say", say.unwrap()).unwrap();
+    let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
+    let (weak, log) = (vm.weak(), said.clone());
+    let ended = move |_: &mlua::Lua, end: End| {
+        if let End::Failed(text) = end {
+            log.borrow_mut().push(text);
+            weak.upgrade().unwrap().exit(99);
+        }
+    };
+    vm.turn(|turn| turn.start(&main, (), Some(Box::new(ended)))).unwrap().unwrap();
+    let code = net::timer::within(Duration::from_secs(10), crate::drive(vm.clone())).await;
+    let said = said.take();
+    let Some(code) = code else { panic!("the program did not end; it said {said:?}") };
+    (code, said)
+}
+
+/// What a program says that ends well.
+pub(crate) fn said(program: &str) -> Vec<String> {
+    let (code, said) = run(program);
+    assert_eq!(code, 0, "{said:?}");
+    said
+}

@@ -1,0 +1,384 @@
+//! A Lua state with a scheduler: what runs programs, handlers and filters.
+//!
+//! Owns the state, its coroutines ([`crate::tasks`]), its timers and its streams. Everything
+//! happens in a **turn** ([`Vm::turn`]): one event, then all coroutines that it made ready, first
+//! in first out, then one send for each stream that was written to. So what one event wakes runs
+//! before the next event is looked at, and between a write and the next waiting call no other
+//! coroutine runs.
+//!
+//! Promises: a script's error never leaves a turn (it is logged with its traceback and the
+//! coroutine is over); after `silly.exit` nothing runs; nothing of the VM is borrowed while Lua
+//! runs, so a function may call anything here except [`Vm::turn`]. Never polls a future, never
+//! blocks, and sets no hard limit on the state's allocator: pushing a value outside a protected
+//! call must not fail.
+//!
+//! For modules: [`Vm::of`] finds the VM of a `&Lua`; [`Vm::fork`] queues a coroutine from anywhere;
+//! [`Turn::start`] runs one at once, from an event; [`crate::waits`] parks one until a future is
+//! done.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
+
+use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, MultiValue, Result, StdLib, ffi};
+
+use crate::errors;
+use crate::modules;
+use crate::stack::State;
+use crate::tasks::{End, OnEnd, Status, Task, TaskId, Tasks};
+use crate::timers::Timers;
+
+#[cfg(test)]
+mod tests;
+
+/// A VM. Whoever made it holds it; everything inside the state holds it weakly.
+pub struct Vm {
+    // Closed first: finalizers may still use the rest.
+    lua: Lua,
+    main: State,
+    weak: Weak<Vm>,
+    tasks: RefCell<Tasks>,
+    pub(crate) timers: Timers,
+    turning: Cell<bool>,
+    exit: Cell<Option<i32>>,
+    ids: Cell<i64>,
+    options: Options,
+}
+
+/// What a VM is told when it is made.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What `env.get` finds: the `--key=value` of the command line.
+    pub arguments: Vec<(String, String)>,
+    /// Searched for Lua modules before Lua's own places, after `lualib`.
+    pub path: Option<String>,
+    /// The same for modules in C.
+    pub cpath: Option<String>,
+}
+
+struct Handle(Weak<Vm>);
+
+impl Vm {
+    /// A VM with all standard libraries and our modules, in which nothing runs yet.
+    pub fn new(options: Options) -> Result<Rc<Vm>> {
+        // SAFETY: `debug` and C modules can break a state, which is what `tidegate run` lets a
+        // program do to itself; `up` takes both away again.
+        let lua = unsafe {
+            Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new().catch_rust_panics(false))
+        };
+        let mut main: State = std::ptr::null_mut();
+        // SAFETY: leaves the stack as it found it. A state's main thread lives as long as it does.
+        unsafe {
+            lua.exec_raw::<()>((), |state| {
+                ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, ffi::LUA_RIDX_MAINTHREAD);
+                main = ffi::lua_tothread(state, -1);
+                ffi::lua_settop(state, 0);
+                ffi::lua_gc(state, ffi::LUA_GCGEN);
+            })?;
+        }
+        let vm = Rc::new_cyclic(|weak| Vm {
+            lua,
+            main,
+            weak: weak.clone(),
+            tasks: RefCell::new(Tasks::new()),
+            timers: Timers::default(),
+            turning: Cell::new(false),
+            exit: Cell::new(None),
+            ids: Cell::new(0),
+            options,
+        });
+        vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
+        errors::install(&vm)?;
+        modules::preload(&vm.lua)?;
+        modules::search_paths(&vm.lua, &vm.options)?;
+        Ok(vm)
+    }
+
+    /// The VM of a state that one of ours owns.
+    ///
+    /// # Panics
+    /// If the state is of another making, or the VM is being dropped.
+    pub fn of(lua: &Lua) -> Rc<Vm> {
+        let vm = lua.app_data_ref::<Handle>().and_then(|handle| handle.0.upgrade());
+        vm.expect("modules are opened by a living VM only")
+    }
+
+    pub fn lua(&self) -> &Lua {
+        &self.lua
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    pub(crate) fn weak(&self) -> Weak<Vm> {
+        self.weak.clone()
+    }
+
+    /// The code given to `silly.exit`; from then on nothing runs.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.exit.get()
+    }
+
+    /// Nothing of the program runs any more. The first code counts.
+    pub fn exit(&self, code: i32) {
+        if self.exit.get().is_none() {
+            self.exit.set(Some(code));
+            self.tasks.borrow_mut().clear_ready();
+            self.timers.wake_loop();
+        }
+    }
+
+    /// One event and everything it makes ready. `None` without a look at the event once the program
+    /// has exited.
+    ///
+    /// # Panics
+    /// If called while Lua runs, which would let an event overtake another.
+    pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
+        assert!(!self.turning.replace(true), "a turn inside a turn");
+        let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
+        self.drain();
+        self.turning.set(false);
+        outcome
+    }
+
+    fn drain(&self) {
+        loop {
+            let next = self.tasks.borrow_mut().next_ready();
+            match next {
+                Some(index) => self.resume(index),
+                None => return,
+            }
+        }
+    }
+
+    /// Queues a coroutine that calls `function`; it runs in this turn, or the next if there is none.
+    pub fn fork(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<()> {
+        let index = self.prepare(function, arguments, ended)?;
+        let mut tasks = self.tasks.borrow_mut();
+        let values = tasks.get(index).values;
+        tasks.make_ready(index, values);
+        Ok(())
+    }
+
+    /// A coroutine with its function and arguments on its stack.
+    fn prepare(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<u32> {
+        let index = self.new_task();
+        let thread = self.tasks.borrow_mut().get(index).thread;
+        let pushed = self.push_on(thread, function).and_then(|_| self.push_on(thread, arguments));
+        match pushed {
+            Ok(values) => {
+                let mut tasks = self.tasks.borrow_mut();
+                let task = tasks.get(index);
+                task.values = values;
+                task.ended = ended;
+                Ok(index)
+            }
+            Err(error) => {
+                self.retire(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// Pushes values on a thread that is not running; returns how many.
+    fn push_on(&self, thread: State, values: impl IntoLuaMulti) -> Result<c_int> {
+        self.lua.exec_raw_lua(|raw| {
+            // SAFETY: the values are pushed on the state's current stack and moved at once; a
+            // thread that does not run has room for a call's worth of values, checked for more.
+            unsafe {
+                let count = values.push_into_stack_multi(raw)?;
+                if ffi::lua_checkstack(thread, count + 1) == 0 {
+                    ffi::lua_settop(raw.state(), -count - 1);
+                    return Err(mlua::Error::StackError);
+                }
+                ffi::lua_xmove(raw.state(), thread, count);
+                Ok(count)
+            }
+        })
+    }
+
+    /// A spare coroutine, with an empty stack and status [`Status::Spare`]; made if there is none.
+    pub(crate) fn new_task(&self) -> u32 {
+        if let Some(index) = self.tasks.borrow_mut().take_spare() {
+            return index;
+        }
+        // SAFETY: a new thread is pushed on the main stack and anchored in the registry, which pops
+        // it. No borrow is held: making a thread may run the collector.
+        let (thread, anchor) = unsafe {
+            let thread = ffi::lua_newthread(self.main);
+            (thread, ffi::luaL_ref(self.main, ffi::LUA_REGISTRYINDEX))
+        };
+        self.tasks.borrow_mut().adopt(thread, anchor)
+    }
+
+    /// Runs a coroutine until it waits or ends. Its status is Ready, or Spare before it begins.
+    pub(crate) fn resume(&self, index: u32) {
+        let (thread, values) = {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.set_current(Some(index));
+            let task = tasks.get(index);
+            task.status = Status::Run;
+            (task.thread, task.values)
+        };
+        let mut results = 0;
+        // SAFETY: the thread is suspended or has a function below `values` arguments.
+        let status = unsafe { ffi::lua_resume(thread, self.main, values, &raw mut results) };
+        {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.set_current(None);
+            let task = tasks.get(index);
+            task.values = 0;
+            if status == ffi::LUA_YIELD {
+                task.status = Status::Wait;
+            }
+        }
+        match status {
+            // SAFETY: what the script itself yielded is on top of the thread's stack.
+            ffi::LUA_YIELD => unsafe { ffi::lua_settop(thread, -results - 1) },
+            ffi::LUA_OK => self.returned(index, thread, results),
+            _ => self.failed(index, thread),
+        }
+    }
+
+    fn returned(&self, index: u32, thread: State, results: c_int) {
+        let ended = self.tasks.borrow_mut().get(index).ended.take();
+        if let Some(ended) = ended {
+            let values = self.take_from(thread, results).unwrap_or_default();
+            ended(&self.lua, End::Returned(values));
+        }
+        // SAFETY: the thread has ended; an empty stack makes it ready for another function.
+        unsafe { ffi::lua_settop(thread, 0) };
+        self.retire(index);
+    }
+
+    /// Takes the topmost values of a thread that does not run.
+    fn take_from(&self, thread: State, count: c_int) -> Result<MultiValue> {
+        if count == 0 {
+            return Ok(MultiValue::new());
+        }
+        // SAFETY: `exec_raw` gives a stack with room for what is moved, checked before.
+        unsafe {
+            self.lua.exec_raw((), |state| {
+                ffi::luaL_checkstack(state, count, std::ptr::null());
+                ffi::lua_xmove(thread, state, count);
+            })
+        }
+    }
+
+    fn failed(&self, index: u32, thread: State) {
+        let text = errors::report(self, thread);
+        // Closes what the coroutine left open (`local x <close>`); such a thread is good as new.
+        // SAFETY: the thread ended with an error and is not running.
+        unsafe { ffi::lua_closethread(thread, self.main) };
+        let ended = self.tasks.borrow_mut().get(index).ended.take();
+        if let Some(ended) = ended
+            && self.exit.get().is_none()
+        {
+            ended(&self.lua, End::Failed(text));
+        }
+        self.retire(index);
+    }
+
+    fn retire(&self, index: u32) {
+        let thread = self.tasks.borrow_mut().get(index).thread;
+        // SAFETY: the thread does not run.
+        unsafe { ffi::lua_settop(thread, 0) };
+        let given_up = self.tasks.borrow_mut().retire(index);
+        if let Some(anchor) = given_up {
+            // SAFETY: the anchor was made for this thread and is let go once.
+            unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, anchor) };
+        }
+    }
+
+    // What raw functions use.
+
+    pub(crate) fn next_id(&self) -> i64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
+
+    pub(crate) fn main(&self) -> State {
+        self.main
+    }
+
+    pub(crate) fn tasks<R>(&self, look: impl FnOnce(&mut Tasks) -> R) -> R {
+        look(&mut self.tasks.borrow_mut())
+    }
+
+    /// The running coroutine, if `state` is its thread: who may wait.
+    pub(crate) fn waiter(&self, state: State) -> Option<TaskId> {
+        let tasks = self.tasks.borrow();
+        tasks.running_on(state).map(|index| tasks.id(index))
+    }
+
+    /// Wakes a coroutine that waits, with values that `push` leaves on its stack.
+    pub(crate) fn wake_with(&self, id: TaskId, push: impl FnOnce(State) -> c_int) -> bool {
+        let waiting = {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.find(id).and_then(|index| {
+                let task: &mut Task = tasks.get(index);
+                (task.status == Status::Wait).then_some((index, task.thread))
+            })
+        };
+        let Some((index, thread)) = waiting else { return false };
+        let values = push(thread);
+        self.tasks.borrow_mut().make_ready(index, values);
+        true
+    }
+}
+
+/// An event that is being handled.
+pub struct Turn<'a> {
+    vm: &'a Vm,
+}
+
+impl Deref for Turn<'_> {
+    type Target = Vm;
+
+    fn deref(&self) -> &Vm {
+        self.vm
+    }
+}
+
+impl Turn<'_> {
+    /// Runs a new coroutine until it first waits; what it makes ready runs later in this turn.
+    /// `ended` is called once it is over, in this turn or a later one.
+    pub fn start(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<()> {
+        let index = self.prepare(function, arguments, ended)?;
+        self.resume(index);
+        Ok(())
+    }
+
+    /// Makes a waiting coroutine ready; false if it has ended or waits for nothing.
+    pub fn wake(&self, task: TaskId, values: impl IntoLuaMulti) -> Result<bool> {
+        let mut pushed = Ok(0);
+        let woken = self.wake_with(task, |thread| {
+            pushed = self.push_on(thread, values);
+            *pushed.as_ref().unwrap_or(&0)
+        });
+        pushed.map(|_| woken)
+    }
+
+    /// Runs a prepared coroutine of a raw caller at once.
+    pub(crate) fn run(&self, index: u32, values: c_int) {
+        self.tasks(|tasks| tasks.get(index).values = values);
+        self.resume(index);
+    }
+}

@@ -1,0 +1,27 @@
+-- `silly`: calling safely, telling the log, engine messages.
+return function(silly)
+  local task = require "silly.task"
+  local handlers = {}
+
+  --- `pcall(f, ...)`: as Lua's own, but the error text carries a traceback.
+  function silly.pcall(f, ...)
+    return xpcall(f, debug.traceback, ...)
+  end
+
+  --- `error(message)`: logs it with a traceback and goes on.
+  silly.error = task.error
+
+  --- `register(kind, fn)`: keeps a handler for messages of Silly's engine. There are none here, so it
+  --- is never called; programs that register and do not depend on it run.
+  function silly.register(kind, fn)
+    handlers[kind] = fn
+  end
+
+  --- `tostring(value[, size])`: Silly makes a string of a pointer; here there are only strings.
+  function silly.tostring(value, size)
+    value = tostring(value)
+    return size and value:sub(1, size) or value
+  end
+
+  return silly
+end
