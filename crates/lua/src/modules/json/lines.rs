@@ -1,0 +1,97 @@
+//! Newline-delimited JSON: a document on each line, blank lines between them allowed.
+
+use super::build::{Builder, STACK_PER_LEVEL, STACK_SPARE};
+use super::encode::Encoder;
+use super::{CODEC, NULL, OBJECT, codec, explain, read, refuse, upvalue_address};
+use crate::limits;
+use mlua::{Lua, Result, Table, ffi};
+use std::ffi::c_int;
+
+/// Puts the functions into the module's table.
+pub(super) fn open(lua: &Lua, table: &Table, null: &Table, object: &Table) -> Result<()> {
+    table.set("decode_lines", super::native(lua, decode_lines, null, object)?)?;
+    table.set("encode_lines", super::native(lua, encode_lines, null, object)?)
+}
+
+/// `decode_lines(text) → array | nil, reason`
+unsafe extern "C-unwind" fn decode_lines(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as `decode`; the array stands above what the builder is told of, and each value is
+    // popped into it.
+    unsafe {
+        let mut length = 0;
+        let start = ffi::luaL_checklstring(state, 1, &raw mut length);
+        let text = std::slice::from_raw_parts(start.cast::<u8>(), length);
+        ffi::lua_settop(state, 1);
+        let codec = &mut *codec::take(state, CODEC);
+        let kept = ffi::lua_gettop(state);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(NULL));
+        ffi::lua_createtable(state, 0, 0);
+        let (mut at, mut number, mut count) = (0, 0, 0);
+        while at < text.len() {
+            let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
+            let line = &text[at..end];
+            at = end + 1;
+            number += 1;
+            if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
+                continue;
+            }
+            if let Err(reason) = read(codec, line) {
+                in_line(&mut codec.out, number);
+                return refuse(state, codec, reason);
+            }
+            let tape = &codec.parser.tape;
+            let room = tape.depth * STACK_PER_LEVEL + STACK_SPARE;
+            if ffi::lua_checkstack(state, room as c_int) == 0 {
+                return refuse(state, codec, "the Lua stack is full");
+            }
+            let keys = &mut codec.keys;
+            let (words, unescaped) = (tape.words(), tape.unescaped.as_slice());
+            let null = kept + 1;
+            Builder { words, at: 0, text: line, unescaped, keys, kept, null }.value(state);
+            count += 1;
+            ffi::lua_rawseti(state, -2, count);
+        }
+        codec.release();
+        1
+    }
+}
+
+/// Says in which line a mistake is.
+fn in_line(reason: &mut Vec<u8>, number: usize) {
+    reason.splice(0..0, format!("line {number}: ").into_bytes());
+}
+
+/// `encode_lines(array) → text | nil, reason`
+unsafe extern "C-unwind" fn encode_lines(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: as `encode`; each element is popped before the next is pushed.
+    unsafe {
+        ffi::luaL_checktype(state, 1, ffi::LUA_TTABLE);
+        ffi::lua_settop(state, 1);
+        let codec = &mut *codec::take(state, CODEC);
+        codec.out.clear();
+        let mut encoder = Encoder {
+            out: &mut codec.out,
+            null: upvalue_address(state, NULL),
+            object: upvalue_address(state, OBJECT),
+            depth_left: limits::JSON_ENCODE_DEPTH,
+            bytes_max: limits::JSON_ENCODE_BYTES,
+        };
+        let top = ffi::lua_gettop(state) + 1;
+        for number in 1.. {
+            if ffi::lua_rawgeti(state, 1, number) == ffi::LUA_TNIL {
+                break;
+            }
+            if let Err(unfit) = encoder.element(state, top) {
+                codec.out.clear();
+                explain(state, unfit, &mut codec.out);
+                in_line(&mut codec.out, number as usize);
+                return refuse(state, codec, "");
+            }
+            encoder.out.push(b'\n');
+            ffi::lua_settop(state, top - 1);
+        }
+        ffi::lua_pushlstring(state, codec.out.as_ptr().cast(), codec.out.len());
+        codec.release();
+        1
+    }
+}

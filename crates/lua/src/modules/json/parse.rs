@@ -1,0 +1,223 @@
+//! The grammar of RFC 8259, strictly: nothing before or after the value but white space, no
+//! trailing commas, no comments.
+//!
+//! Never touches Lua and never recurses: a hostile document meets safe Rust and a depth limit.
+
+use super::number::{Number, number};
+use super::string::{plain_end, unescape};
+use super::tape::{TEXT_BYTES_MAX, Tape};
+
+/// What is wrong with a text, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mistake {
+    /// In bytes from the start of the text.
+    pub(super) at: usize,
+    pub(super) what: &'static str,
+}
+
+impl Mistake {
+    pub(super) const fn new(at: usize, what: &'static str) -> Self {
+        Self { at, what }
+    }
+
+    /// The sentence a script sees; lines and columns count from one, columns in bytes.
+    pub(super) fn describe(&self, text: &[u8]) -> String {
+        let before = &text[..self.at.min(text.len())];
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |at| at + 1) + 1;
+        format!("{} at byte {} (line {line}, column {column})", self.what, self.at + 1)
+    }
+}
+
+/// A container that is being read.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    place: usize,
+    count: usize,
+    object: bool,
+}
+
+/// Keeps its memory from document to document.
+#[derive(Debug, Default)]
+pub(super) struct Parser {
+    outer: Vec<Open>,
+    pub(super) tape: Tape,
+}
+
+impl Parser {
+    /// Reads one document; afterwards `tape` holds it.
+    pub(super) fn parse(&mut self, text: &[u8], depth_max: usize) -> Result<(), Mistake> {
+        self.outer.clear();
+        self.tape.clear();
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(Mistake::new(0, "the text is longer than 256 MiB"));
+        }
+        self.tape.reserve(text.len() / 8 + 2);
+        let (tape, outer) = (&mut self.tape, &mut self.outer);
+        let end = Reader { text, at: 0, tape, outer, depth_max }.document()?;
+        match text.get(end) {
+            None => Ok(()),
+            Some(_) => Err(Mistake::new(end, "something follows the value")),
+        }
+    }
+}
+
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    tape: &'a mut Tape,
+    outer: &'a mut Vec<Open>,
+    depth_max: usize,
+}
+
+impl Reader<'_> {
+    /// Answers where the white space after the value ends.
+    fn document(&mut self) -> Result<usize, Mistake> {
+        // The container whose entries are being read. Before the first there is none: count 0 of a
+        // place that is never closed.
+        let mut open = Open { place: 0, count: 0, object: false };
+        loop {
+            let entered = match self.space() {
+                Some(b'"') => self.string()?,
+                Some(b'-' | b'0'..=b'9') => self.number()?,
+                Some(b'{') => self.enter(&mut open, true)?,
+                Some(b'[') => self.enter(&mut open, false)?,
+                Some(b't') => self.literal(b"true", |tape| tape.boolean(true))?,
+                Some(b'f') => self.literal(b"false", |tape| tape.boolean(false))?,
+                Some(b'n') => self.literal(b"null", Tape::null)?,
+                Some(_) => return Err(Mistake::new(self.at, "a value is expected")),
+                None => return Err(Mistake::new(self.at, "the text ends where a value should be")),
+            };
+            if entered {
+                continue;
+            }
+            // After a value: what closes here, and whether another value follows.
+            loop {
+                let next = self.space();
+                if self.outer.is_empty() {
+                    return Ok(self.at);
+                }
+                open.count += 1;
+                match next {
+                    Some(b',') => {
+                        self.at += 1;
+                        if open.object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if open.object => self.leave(&mut open),
+                    Some(b']') if !open.object => self.leave(&mut open),
+                    _ => return Err(self.unclosed(&open)),
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn unclosed(&self, open: &Open) -> Mistake {
+        Mistake::new(
+            self.at,
+            match (self.text.get(self.at), open.object) {
+                (None, true) => "the text ends within an object",
+                (None, false) => "the text ends within an array",
+                (_, true) => "',' or '}' is expected",
+                (_, false) => "',' or ']' is expected",
+            },
+        )
+    }
+
+    /// Skips white space; what stands behind it.
+    #[inline(always)]
+    fn space(&mut self) -> Option<u8> {
+        loop {
+            let byte = *self.text.get(self.at)?;
+            if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Begins a container; false if it is empty, and so over.
+    #[inline]
+    fn enter(&mut self, open: &mut Open, object: bool) -> Result<bool, Mistake> {
+        if self.outer.len() >= self.depth_max {
+            return Err(Mistake::new(self.at, "the document is nested too deeply"));
+        }
+        let place = self.tape.open();
+        self.at += 1;
+        let next = self.space();
+        if next == Some(if object { b'}' } else { b']' }) {
+            self.at += 1;
+            self.tape.close(place, object, 0);
+            self.tape.depth = self.tape.depth.max(self.outer.len() + 1);
+            return Ok(false);
+        }
+        self.outer.push(*open);
+        self.tape.depth = self.tape.depth.max(self.outer.len());
+        *open = Open { place, count: 0, object };
+        if object {
+            self.key()?;
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn leave(&mut self, open: &mut Open) {
+        self.at += 1;
+        self.tape.close(open.place, open.object, open.count);
+        if let Some(outer) = self.outer.pop() {
+            *open = outer;
+        }
+    }
+
+    #[inline(always)]
+    fn key(&mut self) -> Result<(), Mistake> {
+        if self.space() != Some(b'"') {
+            return Err(Mistake::new(self.at, "a key in quotes is expected"));
+        }
+        self.string()?;
+        if self.space() != Some(b':') {
+            return Err(Mistake::new(self.at, "':' is expected"));
+        }
+        self.at += 1;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn string(&mut self) -> Result<bool, Mistake> {
+        let start = self.at + 1;
+        let at = plain_end(self.text, start);
+        if self.text.get(at) == Some(&b'"') {
+            self.tape.plain(start, at - start);
+            self.at = at + 1;
+        } else {
+            let before = self.tape.unescaped.len();
+            self.at = unescape(self.text, start, at, &mut self.tape.unescaped)? + 1;
+            self.tape.unescaped(before, self.tape.unescaped.len() - before);
+        }
+        Ok(false)
+    }
+
+    #[inline(always)]
+    fn number(&mut self) -> Result<bool, Mistake> {
+        let (number, end) = number(self.text, self.at)?;
+        match number {
+            Number::Integer(value) => self.tape.integer(value),
+            Number::Float(value) => self.tape.float(value),
+        }
+        self.at = end;
+        Ok(false)
+    }
+
+    #[inline(always)]
+    fn literal(&mut self, word: &[u8], put: impl FnOnce(&mut Tape)) -> Result<bool, Mistake> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(Mistake::new(self.at, "a value is expected"));
+        }
+        put(self.tape);
+        self.at += word.len();
+        Ok(false)
+    }
+}
