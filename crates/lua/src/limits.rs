@@ -24,3 +24,23 @@ pub(crate) const JSON_STREAM_BYTES: usize = 16 * 1024 * 1024;
 
 /// Timers that run before the loop looks at its sockets again.
 pub(crate) const TIMERS_PER_LOOK: usize = 64;
+
+/// Bytes a connection receives before its script reads them, unless told otherwise.
+pub(crate) const READ_BYTES: usize = 1024 * 1024;
+/// Bytes a script may have written that the peer does not take; beyond, the connection is closed.
+pub(crate) const OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes one receive may take: what the connections of a VM share.
+pub(crate) const ROOM_BYTES: usize = 64 * 1024;
+/// A connection that has been read to its end gives back a larger buffer than this.
+pub(crate) const KEPT_INPUT_BYTES: usize = 0;
+/// Buffers for output that are kept for the next connection, and their largest size.
+pub(crate) const SPARE_OUTPUTS: usize = 256;
+pub(crate) const SPARE_OUTPUT_BYTES: usize = 16 * 1024;
+/// How long a closed connection may take to send its last bytes.
+pub(crate) const LINGER_MS: u64 = 30_000;
+/// How long a listener rests when there are no descriptors for another connection.
+pub(crate) const EXHAUSTED_MS: u64 = 50;
+/// Connections the kernel may queue for a listener, unless told otherwise.
+pub(crate) const BACKLOG: u32 = 4096;
+/// How long `connect` tries, unless told otherwise.
+pub(crate) const CONNECT_MS: u64 = 30_000;
