@@ -31,6 +31,10 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, until: &mut u
         if let Some(code) = vm.exit_code() {
             return Poll::Ready(code);
         }
+        if let Poll::Ready((key, event)) = vm.streams.poll(cx) {
+            vm.turn(|turn| turn.streams.event(turn, key, event));
+            continue;
+        }
         if busy {
             clock::refresh();
             // Comes back after the event loop has looked at the sockets.
@@ -72,6 +76,8 @@ fn timer(turn: &Turn<'_>, session: Session, due: Due) {
         Due::Call { function, argument } => {
             crate::modules::call_timer(turn, session, function, argument)
         }
-        Due::Read { .. } => {}
+        Due::Read { connection, task } => turn.streams.too_late(turn, connection, task),
+        Due::Linger(connection) => turn.streams.give_up(connection),
+        Due::Accept(listener) => turn.streams.accept_again(listener),
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! [`Vm`] is the whole of it; [`drive`] is its loop; `waits` is how a module waits for a future.
 
+mod address;
 mod drive;
 mod errno;
 mod errors;
@@ -13,6 +14,7 @@ mod limits;
 mod modules;
 mod script;
 mod stack;
+mod streams;
 mod tasks;
 #[cfg(test)]
 mod testing;

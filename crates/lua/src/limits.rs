@@ -44,3 +44,8 @@ pub(crate) const EXHAUSTED_MS: u64 = 50;
 pub(crate) const BACKLOG: u32 = 4096;
 /// How long `connect` tries, unless told otherwise.
 pub(crate) const CONNECT_MS: u64 = 30_000;
+
+/// What `decompress` and a decompressor unpack, unless told otherwise.
+pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
+/// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
+pub(crate) const LZ4_BLOCK_BYTES: usize = 4 * 1024 * 1024;

@@ -10,12 +10,14 @@ mod hex;
 mod json;
 mod silly;
 mod task;
+mod tcp;
 mod time;
 
 use mlua::{Lua, Result, Table};
 
 use crate::vm::Options;
 
+pub(crate) use tcp::push_connection;
 pub(crate) use time::call as call_timer;
 
 /// Builds the table of a module, once per VM.
@@ -28,6 +30,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("encoding.json", &["core.json"], json::open),
     ("env", &["core.env"], env::open),
     ("errno", &["core.errno"], errno::open),
+    ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
     ("task", &["core.task"], task::open),
     ("time", &["core.time"], time::open),
 ];

@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 use std::ffi::c_int;
 use std::task::Waker;
 
+use crate::streams::Handle;
 use crate::tasks::TaskId;
 
 /// What happens when a timer is due.
@@ -22,6 +23,10 @@ pub(crate) enum Due {
     Call { function: c_int, argument: Option<c_int> },
     /// A waiting read of a connection has taken too long.
     Read { connection: u32, task: TaskId },
+    /// A closed connection has not sent its last bytes.
+    Linger(Handle),
+    /// A listener that had no descriptors left tries again.
+    Accept(Handle),
 }
 
 /// Names a timer: never reused before 2^32 timers were set in its place.

@@ -16,7 +16,7 @@
 //! [`Turn::start`] runs one at once, from an event; [`crate::waits`] parks one until a future is
 //! done.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
@@ -26,6 +26,7 @@ use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, MultiValue, Result, StdLib, 
 use crate::errors;
 use crate::modules;
 use crate::stack::State;
+use crate::streams::Streams;
 use crate::tasks::{End, OnEnd, Status, Task, TaskId, Tasks};
 use crate::timers::Timers;
 
@@ -40,9 +41,11 @@ pub struct Vm {
     weak: Weak<Vm>,
     tasks: RefCell<Tasks>,
     pub(crate) timers: Timers,
+    pub(crate) streams: Streams,
     turning: Cell<bool>,
     exit: Cell<Option<i32>>,
     ids: Cell<i64>,
+    names: OnceCell<Rc<net::Names>>,
     options: Options,
 }
 
@@ -83,9 +86,11 @@ impl Vm {
             weak: weak.clone(),
             tasks: RefCell::new(Tasks::new()),
             timers: Timers::default(),
+            streams: Streams::default(),
             turning: Cell::new(false),
             exit: Cell::new(None),
             ids: Cell::new(0),
+            names: OnceCell::new(),
             options,
         });
         vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
@@ -110,6 +115,11 @@ impl Vm {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Who knows the addresses of names.
+    pub(crate) fn names(&self) -> Rc<net::Names> {
+        self.names.get_or_init(|| Rc::new(net::Names::system())).clone()
     }
 
     pub(crate) fn weak(&self) -> Weak<Vm> {
@@ -139,6 +149,7 @@ impl Vm {
         assert!(!self.turning.replace(true), "a turn inside a turn");
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
         self.drain();
+        self.streams.end_turn(self);
         self.turning.set(false);
         outcome
     }

@@ -60,6 +60,18 @@ impl Stream {
         Ok(Stream::from_tcp(stream))
     }
 
+    /// [`Stream::connect_tcp`] from an address of our own.
+    pub async fn connect_tcp_from(from: SocketAddr, address: SocketAddr) -> io::Result<Stream> {
+        let socket = match from {
+            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
+        };
+        socket.bind(from)?;
+        let stream = socket.connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Stream::from_tcp(stream))
+    }
+
     /// Connects to a Unix socket.
     pub async fn connect_unix(path: &Path) -> io::Result<Stream> {
         Ok(Stream::from_unix(UnixStream::connect(path).await?))
@@ -124,6 +136,31 @@ impl Stream {
         });
         match (chunk, outcome) {
             (Some(chunk), _) => Ok(chunk),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Bytes that are there now, into the owner's room; zero is the end of the stream, `WouldBlock`
+    /// that there are none: for an owner of many streams that looks at what came before it receives
+    /// from the next.
+    pub fn try_receive_into(&self, room: &mut [u8]) -> io::Result<usize> {
+        let mut taken = None;
+        let outcome = self.try_io(Interest::READABLE, || {
+            // SAFETY: the pointer and length are those of a slice that lives across the call.
+            let got = unsafe {
+                crate::platform::receive(self.socket(), room.as_mut_ptr().cast(), room.len())
+            };
+            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
+            taken = Some(got);
+            if 0 < got && got < room.len() {
+                // As in `try_receive_up_to`: the socket has no more for now.
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Ok(())
+        });
+        match (taken, outcome) {
+            (Some(got), _) => Ok(got),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -315,6 +352,13 @@ mod tests {
             outgoing.push(Bytes::from_static(b"world"));
             one.send_all(&mut outgoing).await.unwrap();
             assert_eq!(&other.receive().await.unwrap()[..], b"hello world");
+            assert_eq!(one.try_send_slice(b"more").unwrap(), 4);
+            let mut room = [0; 3];
+            assert_eq!(poll_fn(|cx| other.poll_readable(cx)).await.ok(), Some(()));
+            assert_eq!((other.try_receive_into(&mut room).unwrap(), &room), (3, b"mor"));
+            assert_eq!((other.try_receive_into(&mut room).unwrap(), room[0]), (1, b'e'));
+            let nothing = other.try_receive_into(&mut room).unwrap_err();
+            assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
             assert!(other.is_quiet());
             one.finish();
             assert!(other.receive().await.unwrap().is_empty());

@@ -1,0 +1,96 @@
+//! Writing to a connection: never waits, sent at the end of the turn.
+//!
+//! Promises that a table of strings is written whole or not at all, and that a refusal says why.
+
+use std::ffi::c_int;
+use std::rc::Rc;
+
+use mlua::ffi;
+
+use super::connection;
+use crate::stack::{self, State};
+use crate::streams::Handle;
+
+pub(super) const FUNCTIONS: &[stack::Named] =
+    &[(c"write", write), (c"closewrite", close_write), (c"flush", flush)];
+
+/// `conn:write(string | { string, … }) → true | nil, err`
+unsafe extern "C-unwind" fn write(state: State) -> c_int {
+    // SAFETY: a string stays on the stack while it is written; nothing raises meanwhile.
+    unsafe {
+        let handle = connection(state, 1);
+        if ffi::lua_type(state, 2) == ffi::LUA_TTABLE {
+            return write_table(state, handle);
+        }
+        let data = stack::check_bytes(state, 2);
+        written(state, stack::vm(state).streams.write(handle, data))
+    }
+}
+
+/// # Safety
+/// Called from `write` with a table as second argument.
+unsafe fn write_table(state: State, handle: Handle) -> c_int {
+    // SAFETY: each element is on the stack while it is looked at.
+    unsafe {
+        let count = ffi::lua_rawlen(state, 2) as i64;
+        for at in 1..=count {
+            let kind = ffi::lua_rawgeti(state, 2, at);
+            if kind != ffi::LUA_TSTRING && kind != ffi::LUA_TNUMBER {
+                return ffi::luaL_argerror(state, 2, c"holds what is no string".as_ptr());
+            }
+            ffi::lua_settop(state, 2);
+        }
+        let vm = stack::vm(state);
+        for at in 1..=count {
+            ffi::lua_rawgeti(state, 2, at);
+            let outcome = vm.streams.write(handle, stack::bytes(state, -1).unwrap_or_default());
+            if outcome.is_err() {
+                return written(state, outcome);
+            }
+            ffi::lua_settop(state, 2);
+        }
+        // An empty table too asks whether the connection can be written to.
+        written(state, vm.streams.write(handle, b""))
+    }
+}
+
+/// # Safety
+/// `state` has two free slots.
+unsafe fn written(state: State, outcome: Result<(), Rc<str>>) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match outcome {
+            Ok(()) => ffi::lua_pushboolean(state, 1),
+            Err(reason) => return stack::refuse(state, &reason),
+        }
+    }
+    1
+}
+
+/// `conn:closewrite() → ok, err`: the peer sees the end of the stream after what was written.
+unsafe extern "C-unwind" fn close_write(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let first = stack::vm(state).streams.finish(handle);
+        super::closing(state, first)
+    }
+}
+
+/// `conn:flush() → true | nil, err`: waits until all that was written has left.
+unsafe extern "C-unwind" fn flush(state: State) -> c_int {
+    // SAFETY: nothing is held when the coroutine is left.
+    unsafe {
+        let handle = connection(state, 1);
+        let vm = stack::vm(state);
+        let Some(task) = vm.waiter(state) else {
+            stack::raise(state, "only a task may wait for a connection");
+        };
+        let values = match vm.streams.flush(handle, task) {
+            Ok(false) => 0,
+            Ok(true) => written(state, Ok(())),
+            Err(reason) => stack::refuse(state, &reason),
+        };
+        if values > 0 { values } else { ffi::lua_yieldk(state, 0, 0, None) }
+    }
+}

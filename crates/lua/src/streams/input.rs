@@ -1,0 +1,243 @@
+//! What a connection has received and its script has not read.
+//!
+//! Owns the bytes and where reading stands. Bytes that arrive at an empty connection are lent from
+//! the room they were received into, which all connections of the VM share, and copied only if they
+//! are still unread at the end of the turn: so an idle connection holds no buffer and most bytes
+//! are never copied. Promises that no byte is looked at twice for a delimiter, whatever the pieces
+//! it comes in.
+
+use crate::limits::KEPT_INPUT_BYTES;
+
+/// What a read asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Everything up to and with a delimiter.
+    Delimiter(Delimiter),
+    /// What is there, at least one byte, at most so many.
+    Some(usize),
+    /// More than so many bytes in the buffer; takes none.
+    More(usize),
+}
+
+/// A delimiter of any length; short ones take no memory of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Delimiter {
+    Short([u8; 8], u8),
+    Long(Box<[u8]>),
+}
+
+impl Delimiter {
+    pub(crate) fn new(bytes: &[u8]) -> Delimiter {
+        let mut short = [0; 8];
+        match short.get_mut(..bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                Delimiter::Short(short, bytes.len() as u8)
+            }
+            None => Delimiter::Long(bytes.into()),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Delimiter::Short(bytes, length) => &bytes[..usize::from(*length)],
+            Delimiter::Long(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    own: Vec<u8>,
+    /// Start of what is unread; in `own`, or in the shared room while it is lent.
+    start: usize,
+    /// End of what is unread in the shared room; zero while nothing is lent.
+    lent: usize,
+    /// Unread bytes that hold no whole delimiter, for the read that waits.
+    scanned: usize,
+}
+
+impl Input {
+    pub(crate) fn len(&self) -> usize {
+        if self.lent > 0 { self.lent - self.start } else { self.own.len() - self.start }
+    }
+
+    /// The unread bytes; `room` is the shared room.
+    pub(crate) fn unread<'a>(&'a self, room: &'a [u8]) -> &'a [u8] {
+        if self.lent > 0 { &room[self.start..self.lent] } else { &self.own[self.start..] }
+    }
+
+    /// Bytes have come into the shared room.
+    pub(crate) fn arrived(&mut self, room: &[u8], count: usize) {
+        if self.len() == 0 {
+            self.start = 0;
+            self.own.clear();
+            self.lent = count;
+            return;
+        }
+        self.settle(room);
+        self.compact(count);
+        self.own.extend_from_slice(&room[..count]);
+    }
+
+    /// The shared room is about to be used for others.
+    pub(crate) fn settle(&mut self, room: &[u8]) {
+        if self.lent > 0 {
+            self.own.clear();
+            self.own.extend_from_slice(&room[self.start..self.lent]);
+            self.start = 0;
+            self.lent = 0;
+        }
+        if self.own.len() == self.start {
+            self.own.clear();
+            self.start = 0;
+            if self.own.capacity() > KEPT_INPUT_BYTES {
+                self.own = Vec::new();
+            }
+        }
+    }
+
+    /// Moves what is unread to the front where that saves growing.
+    fn compact(&mut self, more: usize) {
+        if self.start > 0 && self.own.len() + more > self.own.capacity() {
+            self.own.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
+    /// How many bytes a read takes now; `None` if what it asks for is not there.
+    pub(crate) fn find(&mut self, want: &Want, room: &[u8]) -> Option<usize> {
+        let length = self.len();
+        match want {
+            Want::Bytes(count) => (length >= *count).then_some(*count),
+            Want::Some(at_most) => (length > 0).then_some(length.min(*at_most)),
+            Want::More(count) => (length > *count).then_some(0),
+            Want::Delimiter(delimiter) => self.find_delimiter(delimiter.bytes(), room),
+        }
+    }
+
+    fn find_delimiter(&mut self, delimiter: &[u8], room: &[u8]) -> Option<usize> {
+        let length = self.len();
+        // A delimiter may have begun at the end of what was looked at.
+        let from = self.scanned.saturating_sub(delimiter.len() - 1);
+        let unread = &self.unread(room)[from..];
+        let at = match delimiter {
+            [byte] => memchr::memchr(*byte, unread),
+            [.., last] => find_by_last(unread, delimiter, *last),
+            [] => Some(0),
+        };
+        match at {
+            Some(at) => Some(from + at + delimiter.len()),
+            None => {
+                self.scanned = length;
+                None
+            }
+        }
+    }
+
+    /// A new read begins: with another delimiter nothing has been looked at.
+    pub(crate) fn begin(&mut self) {
+        self.scanned = 0;
+    }
+
+    /// Marks bytes as read. They stay where they are until the turn ends or more arrive.
+    pub(crate) fn take(&mut self, count: usize) {
+        self.start += count;
+        self.scanned = 0;
+    }
+
+    /// Puts bytes before the unread ones.
+    pub(crate) fn put_back(&mut self, bytes: &[u8], room: &[u8]) {
+        self.settle(room);
+        self.scanned = 0;
+        match self.start.checked_sub(bytes.len()) {
+            Some(start) => {
+                self.own[start..self.start].copy_from_slice(bytes);
+                self.start = start;
+            }
+            None => {
+                self.own.splice(..self.start, bytes.iter().copied());
+                self.start = 0;
+            }
+        }
+    }
+}
+
+/// The last byte of a delimiter is the rarer one in lines that end with CR LF.
+fn find_by_last(unread: &[u8], delimiter: &[u8], last: u8) -> Option<usize> {
+    let before = delimiter.len() - 1;
+    memchr::memchr_iter(last, unread)
+        .filter(|at| *at >= before)
+        .map(|at| at - before)
+        .find(|start| unread[*start..].starts_with(delimiter))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Delimiter, Input, Want};
+
+    fn arrive(input: &mut Input, bytes: &[u8]) -> Vec<u8> {
+        let mut room = vec![0; 64];
+        room[..bytes.len()].copy_from_slice(bytes);
+        input.arrived(&room, bytes.len());
+        room
+    }
+
+    fn delimiter(bytes: &[u8]) -> Want {
+        Want::Delimiter(Delimiter::new(bytes))
+    }
+
+    #[test]
+    fn a_delimiter_is_found_across_pieces() {
+        let mut input = Input::default();
+        let want = delimiter(b"--boundary--");
+        for piece in [&b"some--boun"[..], b"dary-", b"-rest"] {
+            assert_eq!(input.find(&want, &[]), None);
+            let room = arrive(&mut input, piece);
+            input.settle(&room);
+        }
+        assert_eq!(input.find(&want, &[]), Some(16));
+        input.take(16);
+        assert_eq!(input.unread(&[]), b"rest");
+    }
+
+    #[test]
+    fn what_is_read_within_the_turn_is_not_copied() {
+        let mut input = Input::default();
+        let room = arrive(&mut input, b"PING\r\nPI");
+        assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(6));
+        input.take(6);
+        assert!(input.own.is_empty());
+        input.settle(&room);
+        assert_eq!(input.unread(&[]), b"PI");
+        let room = arrive(&mut input, b"NG\r\n");
+        assert_eq!(input.find(&Want::Bytes(6), &room), Some(6));
+        assert_eq!(input.find(&Want::Bytes(7), &room), None);
+        assert_eq!(input.find(&Want::Some(4), &room), Some(4));
+        assert_eq!(input.find(&Want::More(6), &room), None);
+    }
+
+    #[test]
+    fn put_back_bytes_come_first() {
+        let mut input = Input::default();
+        let room = arrive(&mut input, b"abcdef");
+        input.take(3);
+        input.put_back(b"XYZ", &room);
+        assert_eq!(input.unread(&[]), b"XYZdef");
+        input.put_back(b"0", &[]);
+        assert_eq!(input.unread(&[]), b"0XYZdef");
+        input.take(2);
+        input.put_back(b"1", &[]);
+        assert_eq!(input.unread(&[]), b"1YZdef");
+    }
+
+    #[test]
+    fn a_false_end_of_a_delimiter_is_passed_over() {
+        let mut input = Input::default();
+        let room = arrive(&mut input, b"\n\n\rab\r\n");
+        assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(7));
+        assert_eq!(input.find(&delimiter(b"b\r\n"), &room), Some(7));
+    }
+}
