@@ -4,6 +4,8 @@
 //! `core.…`, are aliases of the same table. A module is opened when it is first required.
 
 mod arguments;
+mod base64;
+mod compress;
 mod env;
 mod errno;
 mod hex;
@@ -31,6 +33,12 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("env", &["core.env"], env::open),
     ("errno", &["core.errno"], errno::open),
     ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
+    ("compress.br", &[], compress::open_br),
+    ("compress.gzip", &[], compress::open_gzip),
+    ("compress.lz4", &[], compress::open_lz4),
+    ("compress.snappy", &[], compress::open_snappy),
+    ("compress.zstd", &[], compress::open_zstd),
+    ("encoding.base64", &["core.encoding.base64"], base64::open),
     ("task", &["core.task"], task::open),
     ("time", &["core.time"], time::open),
 ];

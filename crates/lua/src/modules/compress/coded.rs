@@ -1,0 +1,58 @@
+//! gzip, br and zstd, which `coding` owns.
+
+use super::{Family, NewPack, NewUnpack, Outcome, Pack, Unpack};
+use coding::{Coding, Decode, Decoder, Encoder};
+
+pub(super) fn family(coding: Coding) -> Family {
+    let (pack, unpack): (NewPack, NewUnpack) = match coding {
+        Coding::Gzip => (|level| pack(Coding::Gzip, level), |limit| unpack(Coding::Gzip, limit)),
+        Coding::Br => (|level| pack(Coding::Br, level), |limit| unpack(Coding::Br, limit)),
+        Coding::Zstd => (|level| pack(Coding::Zstd, level), |limit| unpack(Coding::Zstd, limit)),
+    };
+    Family { levels: coding.levels(), level: coding.default_level(), pack, unpack, whole: None }
+}
+
+fn pack(coding: Coding, level: u32) -> Result<Box<dyn Pack>, String> {
+    let encoder = Encoder::new(coding, level).map_err(|error| error.to_string())?;
+    Ok(Box::new(encoder))
+}
+
+fn unpack(coding: Coding, limit: usize) -> Result<Box<dyn Unpack>, String> {
+    // A script that names a limit has thought of bombs; a ratio beside it would only surprise.
+    let allowed = Decode { output_bytes: limit as u64, ratio: u64::MAX };
+    let decoder = Decoder::new(coding, allowed).map_err(|error| error.to_string())?;
+    Ok(Box::new(decoder))
+}
+
+impl Pack for Encoder {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+        self.encode(input, out).map_err(|error| error.to_string())
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) -> Outcome {
+        Encoder::flush(self, out).map_err(|error| error.to_string())
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
+        Encoder::finish(self, out).map_err(|error| error.to_string())
+    }
+}
+
+impl Unpack for Decoder {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+        self.decode(input, out).map_err(describe)
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
+        Decoder::finish(self, out).map_err(describe)
+    }
+}
+
+/// `coding` speaks of bodies; here there are none.
+fn describe(error: coding::DecodeError) -> String {
+    match error {
+        coding::DecodeError::TooLarge | coding::DecodeError::TooDense => super::too_large(),
+        coding::DecodeError::Corrupt => "the packed data is damaged".to_owned(),
+        coding::DecodeError::Truncated => "the packed data ends too early".to_owned(),
+    }
+}
