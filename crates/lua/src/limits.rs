@@ -49,3 +49,32 @@ pub(crate) const CONNECT_MS: u64 = 30_000;
 pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
 /// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
 pub(crate) const LZ4_BLOCK_BYTES: usize = 4 * 1024 * 1024;
+/// How long a program that has exited may take to send its last bytes.
+pub(crate) const LAST_BYTES_MS: u64 = 1_000;
+/// How long connections of a program may go on after SIGTERM.
+pub(crate) const DRAIN_MS: u64 = 10_000;
+
+/// Messages from other VMs that nobody has looked at.
+pub(crate) const MAILBOX_MESSAGES: usize = 1024;
+/// How deep tables of a message may stand in each other.
+pub(crate) const MESSAGE_DEPTH: usize = 100;
+
+/// Datagrams that wait for a script; the kernel keeps or drops the rest.
+pub(crate) const DATAGRAMS: usize = 1024;
+
+/// Random bytes or letters that one call gives.
+pub(crate) const RANDOM_BYTES: usize = 1024 * 1024;
+/// The longest message that an authenticated cipher seals or opens.
+pub(crate) const SEALED_BYTES: usize = 64 * 1024 * 1024;
+
+/// The longest JSON Web Token that is looked at.
+pub(crate) const JWT_BYTES: usize = 64 * 1024;
+
+/// Memory of one compiled regular expression.
+pub(crate) const RE_PROGRAM_BYTES: usize = 256 * 1024;
+/// Memory of what one regular expression works out while it is used.
+pub(crate) const RE_STATES_BYTES: usize = 1024 * 1024;
+/// Compiled regular expressions that a VM keeps for patterns given as strings.
+pub(crate) const RE_KEPT: usize = 64;
+/// Characters of a pattern.
+pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;

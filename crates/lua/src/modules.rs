@@ -6,10 +6,13 @@
 mod arguments;
 mod base64;
 mod compress;
+mod crypto;
 mod env;
 mod errno;
 mod hex;
 mod json;
+mod jwt;
+mod re;
 mod silly;
 mod task;
 mod tcp;
@@ -28,17 +31,24 @@ type Open = fn(&Lua) -> Result<Table>;
 /// Name below `silly.` and `tide.`, further full names, and what builds it. One line each, sorted.
 const MODULES: &[(&str, &[&str], Open)] = &[
     ("", &["core"], silly::open),
-    ("encoding.hex", &[], hex::open),
-    ("encoding.json", &["core.json"], json::open),
-    ("env", &["core.env"], env::open),
-    ("errno", &["core.errno"], errno::open),
-    ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
     ("compress.br", &[], compress::open_br),
     ("compress.gzip", &[], compress::open_gzip),
     ("compress.lz4", &[], compress::open_lz4),
     ("compress.snappy", &[], compress::open_snappy),
     ("compress.zstd", &[], compress::open_zstd),
+    ("crypto.cipher", &[], crypto::cipher::open),
+    ("crypto.hash", &[], crypto::hash::open),
+    ("crypto.hmac", &[], crypto::hmac::open),
+    ("crypto.pkey", &[], crypto::pkey::open),
+    ("crypto.utils", &[], crypto::utils::open),
     ("encoding.base64", &["core.encoding.base64"], base64::open),
+    ("encoding.hex", &[], hex::open),
+    ("encoding.json", &["core.json"], json::open),
+    ("env", &["core.env"], env::open),
+    ("errno", &["core.errno"], errno::open),
+    ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
+    ("re", &[], re::open),
+    ("security.jwt", &[], jwt::open),
     ("task", &["core.task"], task::open),
     ("time", &["core.time"], time::open),
 ];
