@@ -139,6 +139,11 @@ unsafe fn make_plain(state: State) {
     }
 }
 
+/// Logs an error that has no coroutine to be raised in.
+pub(crate) fn log(error: &Error) {
+    event!(Level::Error, "a Lua function could not be called", error = text(error));
+}
+
 /// Logs the error a coroutine ended with, and returns its text.
 pub(crate) fn report(vm: &Vm, thread: State) -> String {
     if vm.exit_code().is_some() {

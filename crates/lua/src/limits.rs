@@ -78,3 +78,5 @@ pub(crate) const RE_STATES_BYTES: usize = 1024 * 1024;
 pub(crate) const RE_KEPT: usize = 64;
 /// Characters of a pattern.
 pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
+/// Bytes of datagrams that wait for the kernel to take them.
+pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;

@@ -3,27 +3,48 @@
 //! Owns the names. Every module answers to `silly.NAME` and `tide.NAME`; the names of 2024,
 //! `core.…`, are aliases of the same table. A module is opened when it is first required.
 
+mod addr;
 mod arguments;
 mod base64;
 mod compress;
 mod crypto;
+mod dns;
 mod env;
 mod errno;
 mod hex;
 mod json;
 mod jwt;
+mod logger;
+mod perf;
+mod process;
 mod re;
+mod signal;
 mod silly;
 mod task;
 mod tcp;
 mod time;
+mod trace;
+mod udp;
+mod worker;
 
 use mlua::{Lua, Result, Table};
 
 use crate::vm::Options;
 
+pub(crate) use signal::{Handlers as SignalHandlers, watch_signals};
 pub(crate) use tcp::push_connection;
 pub(crate) use time::call as call_timer;
+pub(crate) use worker::open_mailbox;
+
+/// A module that is all Lua: a file of `lua/`.
+macro_rules! script {
+    ($name:literal) => {
+        |lua| {
+            let text = include_str!(concat!("../../../lua/", $name, ".lua"));
+            crate::script::open(lua, $name, text, lua.create_table()?)
+        }
+    };
+}
 
 /// Builds the table of a module, once per VM.
 type Open = fn(&Lua) -> Result<Table>;
@@ -31,11 +52,15 @@ type Open = fn(&Lua) -> Result<Table>;
 /// Name below `silly.` and `tide.`, further full names, and what builds it. One line each, sorted.
 const MODULES: &[(&str, &[&str], Open)] = &[
     ("", &["core"], silly::open),
+    ("adt.buffer", &[], script!("buffer")),
+    ("adt.list", &["core.list"], script!("list")),
+    ("adt.queue", &["core.queue"], script!("queue")),
     ("compress.br", &[], compress::open_br),
     ("compress.gzip", &[], compress::open_gzip),
     ("compress.lz4", &[], compress::open_lz4),
     ("compress.snappy", &[], compress::open_snappy),
     ("compress.zstd", &[], compress::open_zstd),
+    ("console", &["core.console"], script!("console")),
     ("crypto.cipher", &[], crypto::cipher::open),
     ("crypto.hash", &[], crypto::hash::open),
     ("crypto.hmac", &[], crypto::hmac::open),
@@ -46,11 +71,25 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("encoding.json", &["core.json"], json::open),
     ("env", &["core.env"], env::open),
     ("errno", &["core.errno"], errno::open),
+    ("logger", &["core.logger"], logger::open),
+    ("net.addr", &["core.net.addr"], addr::open),
+    ("net.dns", &["core.dns", "core.net.dns"], dns::open),
     ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
+    ("net.udp", &["core.net.udp", "core.udp"], udp::open),
+    ("patch", &["core.patch"], script!("patch")),
+    ("perf", &["core.perf"], perf::open),
+    ("process", &[], process::open),
     ("re", &[], re::open),
     ("security.jwt", &[], jwt::open),
+    ("signal", &["core.signal"], signal::open),
+    ("sync.channel", &["core.sync.channel"], script!("channel")),
+    ("sync.mutex", &["core.sync.mutex"], script!("mutex")),
+    ("sync.singleflight", &["core.sync.singleflight"], script!("singleflight")),
+    ("sync.waitgroup", &["core.sync.waitgroup"], script!("waitgroup")),
     ("task", &["core.task"], task::open),
     ("time", &["core.time"], time::open),
+    ("trace", &["core.trace"], trace::open),
+    ("worker", &[], worker::open),
 ];
 
 /// Makes every module known to `require` in `lua`.

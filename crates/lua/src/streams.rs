@@ -8,7 +8,7 @@
 //!
 //! Never runs Lua while it is borrowed: what a reader gets is found first and pushed after.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -67,6 +67,7 @@ pub(crate) struct Streams {
     inner: RefCell<Inner>,
     /// Handles whose objects were collected. Finalizers run in the middle of anything.
     collected: RefCell<Vec<Handle>>,
+    draining: Cell<bool>,
 }
 
 /// What a read finds.
@@ -101,6 +102,7 @@ impl Default for Streams {
                 spare_outputs: Vec::new(),
             }),
             collected: RefCell::new(Vec::new()),
+            draining: Cell::new(false),
         }
     }
 }
@@ -304,6 +306,33 @@ impl Streams {
         }
     }
 
+    /// Connections that are not closed, or not sent to their last byte.
+    pub(crate) fn count(&self) -> usize {
+        self.inner.borrow().connections.len()
+    }
+
+    /// Listens no more; the program ends with its last connection. True if there is none.
+    pub(crate) fn begin_drain(&self, vm: &Vm) -> bool {
+        let again = self.draining.replace(true);
+        self.close_listeners(vm);
+        again || self.count() == 0
+    }
+
+    /// Sends what the program wrote before it ended.
+    pub(crate) async fn last_bytes(&self) {
+        while self.inner.borrow().connections.iter().any(|(_, c)| c.unsent() > 0) {
+            let (key, event) = std::future::poll_fn(|cx| self.poll(cx)).await;
+            let mut inner = self.inner.borrow_mut();
+            if let (Event::Ready(ready), Some(Source::Connection(index))) =
+                (event, inner.driver.state(key).copied())
+                && ready.write
+            {
+                inner.unblock(index);
+                inner.cut(index);
+            }
+        }
+    }
+
     /// The object of a handle was collected.
     pub(crate) fn collected(&self, handle: Handle) {
         self.collected.borrow_mut().push(handle);
@@ -333,6 +362,9 @@ impl Streams {
             if let Some(handle) = inner.bury(index) {
                 vm.timers.set(LINGER_MS, Due::Linger(handle));
             }
+        }
+        if self.draining.get() && inner.connections.is_empty() {
+            vm.exit(0);
         }
     }
 }

@@ -23,8 +23,12 @@ use std::rc::{Rc, Weak};
 
 use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, MultiValue, Result, StdLib, ffi};
 
+use telemetry::event;
+use telemetry::log::Level;
+
 use crate::errors;
 use crate::modules;
+use crate::program::Place;
 use crate::stack::State;
 use crate::streams::Streams;
 use crate::tasks::{End, OnEnd, Status, Task, TaskId, Tasks};
@@ -46,11 +50,13 @@ pub struct Vm {
     exit: Cell<Option<i32>>,
     ids: Cell<i64>,
     names: OnceCell<Rc<net::Names>>,
+    pub(crate) signals: modules::SignalHandlers,
+    warned: Rc<Cell<bool>>,
     options: Options,
 }
 
 /// What a VM is told when it is made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// What `env.get` finds: the `--key=value` of the command line.
     pub arguments: Vec<(String, String)>,
@@ -58,6 +64,8 @@ pub struct Options {
     pub path: Option<String>,
     /// The same for modules in C.
     pub cpath: Option<String>,
+    /// Among the VMs of a program; none in a server.
+    pub(crate) place: Option<Place>,
 }
 
 struct Handle(Weak<Vm>);
@@ -91,9 +99,12 @@ impl Vm {
             exit: Cell::new(None),
             ids: Cell::new(0),
             names: OnceCell::new(),
+            signals: modules::SignalHandlers::default(),
+            warned: Rc::default(),
             options,
         });
         vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
+        vm.hear_warnings();
         errors::install(&vm)?;
         modules::preload(&vm.lua)?;
         modules::search_paths(&vm.lua, &vm.options)?;
@@ -115,6 +126,30 @@ impl Vm {
 
     pub(crate) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Warnings of Lua, such as an error in a finalizer, are logged and remembered.
+    fn hear_warnings(&self) {
+        let warned = self.warned.clone();
+        let text = RefCell::new(String::new());
+        self.lua.set_warning_function(move |_, piece, more| {
+            let mut text = text.borrow_mut();
+            text.push_str(piece);
+            if !more {
+                // `@on` and its like steer the warnings of the plain interpreter.
+                if !text.starts_with('@') {
+                    warned.set(true);
+                    event!(Level::Warn, "Lua warns", warning = *text);
+                }
+                text.clear();
+            }
+            Ok(())
+        });
+    }
+
+    /// Whether Lua has warned of anything.
+    pub(crate) fn was_warned(&self) -> bool {
+        self.warned.get()
     }
 
     /// Who knows the addresses of names.

@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod files;
 mod proxy;
+mod run;
 mod schema;
 mod up;
 mod version;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Schema(schema::SchemaOf),
     Proxy(proxy::Proxy),
     Files(files::Files),
+    Run(run::Run),
     Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
     Version(version::Version),
@@ -63,6 +65,7 @@ impl Command {
             Command::Schema(command) => command.run(),
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
+            Command::Run(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Ctl(command) => command.run(),
             Command::Version(command) => command.run(),

@@ -14,6 +14,8 @@ pub(crate) enum Failure {
     Mistakes(String),
     /// Something went wrong on the way: exit code 1.
     Failed(String),
+    /// A program ended with a code of its own; it has said why, if it wanted to.
+    Exit(i32),
     /// Nobody reads what we print any more, as behind `| head -1`: nothing went wrong.
     Unread,
 }
@@ -24,6 +26,7 @@ impl Failure {
             Failure::Wrong(text) => (format!("error: {text}"), 2),
             Failure::Mistakes(text) => (text, 2),
             Failure::Failed(text) => (format!("error: {text}"), 1),
+            Failure::Exit(code) => return ExitCode::from(code as u8),
             Failure::Unread => return ExitCode::SUCCESS,
         };
         // Nobody is left to tell when standard error is closed as well.

@@ -32,6 +32,32 @@ pub(crate) struct ServingOptions {
     log_format: Option<Format>,
 }
 
+impl ServingOptions {
+    /// The number of workers, or what a command starts by default.
+    pub(crate) fn workers_or(&self, default: usize) -> usize {
+        match self.workers {
+            None => default,
+            Some(config::Workers::Auto) => net::worker::allowed_cores().len().max(1),
+            Some(config::Workers::Count(count)) => usize::from(count),
+        }
+    }
+
+    pub(crate) fn cpu_affinity(&self) -> bool {
+        self.cpu_affinity
+    }
+
+    pub(crate) fn log_level(&self) -> Option<Level> {
+        self.log_level
+    }
+
+    /// Logs in the format that was asked for, from now on.
+    pub(crate) fn apply_format(&self) {
+        if let Some(format) = self.log_format {
+            telemetry::log::set_format(format);
+        }
+    }
+}
+
 fn workers(typed: &str) -> Result<config::Workers, String> {
     typed.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }

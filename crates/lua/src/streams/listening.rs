@@ -60,6 +60,17 @@ impl Streams {
         true
     }
 
+    pub(super) fn close_listeners(&self, vm: &Vm) {
+        let handle = |(index, listening): (usize, &Listening)| Handle {
+            index: index as u32,
+            generation: listening.generation,
+        };
+        let all: Vec<Handle> = self.inner.borrow().listeners.iter().map(handle).collect();
+        for listener in all {
+            self.close_listener(vm, listener);
+        }
+    }
+
     /// A rested listener accepts again.
     pub(crate) fn accept_again(&self, handle: Handle) {
         let inner = &mut *self.inner.borrow_mut();

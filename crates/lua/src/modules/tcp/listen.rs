@@ -81,11 +81,14 @@ unsafe fn begin(state: State, accept: c_int, backlog: u32) -> c_int {
     }
 }
 
-/// A socket that listens.
-fn bind(_: &Vm, text: &str, backlog: u32) -> Result<BoundSocket, String> {
-    let bind = address::bind(text).ok_or_else(|| errno::of_number(libc::EINVAL))?;
+/// A socket that listens: with several VMs each has its own on the same address.
+fn bind(vm: &Vm, text: &str, backlog: u32) -> Result<BoundSocket, String> {
+    let invalid = || errno::of_number(libc::EINVAL);
+    let bind = address::bind(text).ok_or_else(invalid)?;
     let options = ListenOptions { backlog, ..ListenOptions::default() };
-    let listening =
-        Listening::bind(&bind, 1, &options).map_err(|error| errno::of_error(&error.error))?;
-    listening.into_sockets().pop().ok_or_else(|| errno::of_number(libc::EINVAL))
+    let socket = match &vm.options().place {
+        Some(place) => place.shared.socket(place.index, &bind, &options),
+        None => Listening::bind(&bind, 1, &options).map(|listening| listening.into_sockets().pop()),
+    };
+    socket.map_err(|error| errno::of_error(&error.error))?.ok_or_else(invalid)
 }

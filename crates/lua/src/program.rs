@@ -1,0 +1,159 @@
+//! `tidegate run`: one Lua program as a process, on one worker or several.
+//!
+//! Owns the workers, each with a VM of its own that runs the program, and the end of the process:
+//! the first `silly.exit` of any VM, a signal, or a program that cannot be loaded. Promises that
+//! what was written before the end is sent, for a bounded time, and that the log is written. A VM
+//! by itself has its globals to itself; with several, `tide.worker` carries values between them.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use mlua::Function;
+use telemetry::log::{self, Level};
+use telemetry::{LogWriter, Sink, Telemetry, event};
+
+use crate::errors;
+use crate::limits::LAST_BYTES_MS;
+use crate::modules;
+use crate::vm::{Options, Vm};
+
+pub mod arguments;
+pub(crate) mod shared;
+
+use arguments::Arguments;
+pub(crate) use shared::{Place, Shared};
+
+/// What is to run.
+#[derive(Debug)]
+pub struct Program {
+    pub file: PathBuf,
+    /// What stands after the program on the command line.
+    pub arguments: Arguments,
+    pub workers: usize,
+    /// Whether each worker keeps to a core of its own.
+    pub cpu_affinity: bool,
+}
+
+/// Why a program did not begin; one sentence.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The program or its options are wrong.
+    Wrong(String),
+    /// Something else is.
+    Failed(String),
+}
+
+/// How one worker's VM came to its end.
+enum Ended {
+    Exit(i32),
+    Refused(Refusal),
+}
+
+/// Runs a program to its end; returns its exit code.
+pub fn run(program: Program) -> Result<i32, Refusal> {
+    net::raise_descriptor_limit();
+    let _pid_file = program.arguments.claim_pid_file().map_err(Refusal::Failed)?;
+    let writer = Arc::new(open_log(&program.arguments)?);
+    let text: Arc<[u8]> = read(&program.file)?.into();
+    let shared = Arc::new(Shared::new(program.workers.max(1)));
+    let cores = if program.cpu_affinity { net::worker::allowed_cores() } else { Vec::new() };
+    let (tell, told) = mpsc::channel();
+    for index in 0..program.workers.max(1) {
+        let core =
+            program.arguments.core.or_else(|| cores.get(index % cores.len().max(1)).copied());
+        let place = Place { index, shared: shared.clone(), log: writer.clone() };
+        let options = options(&program.arguments, place);
+        let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
+        net::worker::spawn(format!("lua-{index}"), core, move || async move {
+            let ended = work(options, &text, &file).await;
+            // The process may have ended by another worker.
+            let _ = tell.send(ended);
+        })
+        .map_err(|error| Refusal::Failed(format!("cannot start a worker: {error}")))?;
+    }
+    drop(tell);
+    let ended = told.recv();
+    writer.flush();
+    match ended {
+        Ok(Ended::Exit(code)) => Ok(code),
+        Ok(Ended::Refused(refusal)) => Err(refusal),
+        Err(_) => Err(Refusal::Failed("the program's worker ended without a word".to_owned())),
+    }
+}
+
+fn open_log(arguments: &Arguments) -> Result<LogWriter, Refusal> {
+    if let Some(level) = arguments.log_level {
+        log::set_level(level);
+    }
+    let sink = arguments.log_path.clone().map_or(Sink::Stderr, Sink::File);
+    let writer = LogWriter::start("events", sink, &Telemetry::default())
+        .map_err(|error| Refusal::Failed(format!("the log cannot be written: {error}")))?;
+    log::install(Some(writer.ring()));
+    Ok(writer)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Refusal> {
+    std::fs::read(file).map_err(|error| {
+        Refusal::Wrong(format!("cannot read the program {}: {error}", file.display()))
+    })
+}
+
+fn options(arguments: &Arguments, place: Place) -> Options {
+    Options {
+        arguments: arguments.environment.clone(),
+        path: arguments.lualib_path.clone(),
+        cpath: arguments.lualib_cpath.clone(),
+        place: Some(place),
+    }
+}
+
+/// One worker: its VM, from the program's first line to the last byte.
+async fn work(options: Options, text: &[u8], file: &Path) -> Ended {
+    let failed = |error: mlua::Error| Refusal::Failed(errors::text(&error));
+    let vm = match Vm::new(options) {
+        Ok(vm) => vm,
+        Err(error) => return Ended::Refused(failed(error)),
+    };
+    let main = match load(&vm, text, file) {
+        Ok(main) => main,
+        Err(error) => return Ended::Refused(Refusal::Wrong(errors::text(&error))),
+    };
+    if let Err(error) = modules::watch_signals(&vm) {
+        return Ended::Refused(Refusal::Failed(format!("cannot watch for signals: {error}")));
+    }
+    modules::open_mailbox(&vm);
+    let begun = vm.turn(|turn| turn.start(&main, (), None));
+    if let Some(Err(error)) = begun {
+        return Ended::Refused(failed(error));
+    }
+    let code = crate::drive(vm.clone()).await;
+    net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.streams.last_bytes()).await;
+    // As in Silly: a program that was warned has not ended well.
+    Ended::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
+}
+
+/// The program as a function; a first line that begins with `#` is for the shell.
+fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
+    let hash = text.first() == Some(&b'#');
+    let line_end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+    let text = if hash { &text[line_end..] } else { text };
+    vm.lua().load(text).set_name(format!("@{}", file.display())).into_function()
+}
+
+/// Listens no more, and ends the process once every connection is closed or the time is up.
+pub(crate) fn drain(vm: &Vm) {
+    if vm.streams.begin_drain(vm) {
+        vm.exit(0);
+        return;
+    }
+    event!(Level::Info, "draining", connections = vm.streams.count());
+    let weak = vm.weak();
+    tokio::task::spawn_local(async move {
+        net::timer::sleep(Duration::from_millis(crate::limits::DRAIN_MS)).await;
+        if let Some(vm) = weak.upgrade() {
+            vm.exit(0);
+        }
+    });
+}

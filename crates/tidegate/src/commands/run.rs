@@ -1,0 +1,70 @@
+//! `tidegate run PROGRAM.lua`: run a Lua program.
+
+use std::path::PathBuf;
+
+use lua::program::arguments::Arguments;
+use lua::program::{self, Program, Refusal};
+
+use crate::failure::Failure;
+use crate::serving::ServingOptions;
+
+const EXAMPLES: &str = "\
+Our options stand before the program. What stands after it is the program's: --key=value is what
+env.get(\"key\") returns there, and Silly's own options are understood in both of their spellings
+(--lualib-path, --lualib-cpath, --log-level, --log-path, --pid-file, --worker-affinity).
+SIGTERM takes no new connections and ends with the last one, SIGINT ends at once, SIGUSR1 opens the
+log file again. The program's silly.exit(code) is the exit code.
+
+Examples:
+  tidegate run echo.lua
+  tidegate run --workers auto ping.lua --port=6379
+  tidegate run game.lua --lualib-path='./lib/?.lua' --log-path=game.log";
+
+/// Run a Lua program
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    serving: ServingOptions,
+
+    /// The program
+    #[arg(value_name = "PROGRAM.lua")]
+    program: PathBuf,
+
+    /// What the program is told
+    #[arg(
+        value_name = "--key=value",
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        num_args = 0..
+    )]
+    arguments: Vec<String>,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let shown = self.program.display().to_string();
+        if self.program.extension().is_none_or(|extension| extension != "lua") {
+            return Err(Failure::Wrong(format!(
+                "{shown} is no Lua program: its name does not end in .lua"
+            )));
+        }
+        let mut arguments = Arguments::parse(&self.arguments).map_err(Failure::Wrong)?;
+        // The word that stands nearer to the program wins.
+        arguments.log_level = arguments.log_level.or(self.serving.log_level());
+        self.serving.apply_format();
+        let program = Program {
+            file: self.program,
+            arguments,
+            // One VM unless asked for more: then globals mean what they say.
+            workers: self.serving.workers_or(1),
+            cpu_affinity: self.serving.cpu_affinity(),
+        };
+        match program::run(program) {
+            Ok(0) => Ok(()),
+            Ok(code) => Err(Failure::Exit(code)),
+            Err(Refusal::Wrong(why)) => Err(Failure::Wrong(why)),
+            Err(Refusal::Failed(why)) => Err(Failure::Failed(why)),
+        }
+    }
+}

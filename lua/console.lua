@@ -1,0 +1,95 @@
+-- `console`: a person looks into a running program. Off unless a program opens it.
+return function()
+  local tcp = require "silly.net.tcp"
+  local task = require "silly.task"
+  local time = require "silly.time"
+  local silly = require "silly"
+  local LINE_BYTES = 64 * 1024
+
+  local commands = {}
+
+  function commands.HELP()
+    local names = {}
+    for name in pairs(commands) do names[#names + 1] = name end
+    table.sort(names)
+    return table.concat(names, " ")
+  end
+
+  function commands.PING(_, text)
+    return text or "PONG"
+  end
+
+  function commands.GC()
+    local before = collectgarbage("count")
+    collectgarbage("collect")
+    return ("%.0f KiB before, %.0f KiB now"):format(before, collectgarbage("count"))
+  end
+
+  function commands.INFO()
+    local running = 0
+    for _ in pairs(task.inspect()) do running = running + 1 end
+    return ("pid %d\nversion %s\nuptime %d ms\nmemory %.0f KiB\ntasks %d\nready %d"):format(
+      silly.pid, silly.tidegate, time.monotonic(), collectgarbage("count"), running,
+      task.readycount())
+  end
+
+  function commands.TASK()
+    local lines = {}
+    for thread, facts in pairs(task.inspect()) do
+      lines[#lines + 1] = tostring(thread) .. " " .. facts.status .. "\n" .. facts.traceback
+    end
+    return table.concat(lines, "\n")
+  end
+
+  --- `INJECT file`: runs a file in the program; what it returns is shown.
+  function commands.INJECT(_, file)
+    if not file then return nil, "INJECT needs a file" end
+    local chunk, why = loadfile(file)
+    if not chunk then return nil, why end
+    local results = table.pack(pcall(chunk))
+    for at = 1, results.n do results[at] = tostring(results[at]) end
+    return table.concat(results, " ", 1, results.n)
+  end
+
+  local function answer(custom, line)
+    local words = {}
+    for word in line:gmatch("%S+") do words[#words + 1] = word end
+    local name = (words[1] or ""):upper()
+    if name == "" then return "" end
+    local command = custom[name] or commands[name]
+    if not command then return "no command " .. name .. "; HELP lists them" end
+    local ok, result, why = pcall(command, custom, table.unpack(words, 2))
+    if not ok then return "error: " .. tostring(result) end
+    if result == nil and why then return "error: " .. tostring(why) end
+    return tostring(result)
+  end
+
+  local function talk(custom, conn)
+    conn:limit(LINE_BYTES)
+    conn:write("Tidegate console. HELP lists the commands.\n> ")
+    while true do
+      local line = conn:read("\n")
+      if not line then break end
+      local name = line:match("%S+")
+      if name and (name:upper() == "QUIT" or name:upper() == "EXIT") then break end
+      conn:write(answer(custom, line) .. "\n> ")
+    end
+    conn:close()
+  end
+
+  --- `console{ addr =, cmd = { NAME = fn } }` → listener, or nil, err. Whoever reaches the console owns
+  --- the program, so only a Unix socket is allowed.
+  local function open(_, options)
+    if type(options) ~= "table" or type(options.addr) ~= "string" then
+      error("bad argument #1 to 'console' (a table with addr expected)", 2)
+    end
+    if options.addr:sub(1, 5) ~= "unix:" then
+      return nil, "a console listens on a Unix socket only: addr = \"unix:/path\""
+    end
+    local custom = {}
+    for name, command in pairs(options.cmd or {}) do custom[name:upper()] = command end
+    return tcp.listen { addr = options.addr, accept = function(conn) talk(custom, conn) end }
+  end
+
+  return setmetatable({}, { __call = open })
+end

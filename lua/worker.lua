@@ -1,0 +1,80 @@
+-- `worker`: channels between the VMs of a program. Called with id, count and send_raw.
+return function(worker)
+  local task = require "silly.task"
+  local time = require "silly.time"
+  local send_raw = worker.send_raw
+  worker.send_raw = nil
+
+  -- Per channel: values nobody has taken, and tasks that wait, first come first served.
+  local channels = {}
+
+  local function channel_of(name)
+    if type(name) ~= "string" then
+      error("a channel is named by a string, not a " .. type(name), 3)
+    end
+    local channel = channels[name]
+    if not channel then
+      channel = { values = {}, first = 1, last = 0, waiting = {} }
+      channels[name] = channel
+    end
+    return channel
+  end
+
+  --- `send(to, channel, value)` → ok, err: to the VM with that id (1 to `worker.count`).
+  function worker.send(to, channel, value)
+    channel_of(channel)
+    if send_raw(to, channel, value) then return true end
+    if math.type(to) ~= "integer" or to < 1 or to > worker.count then
+      return false, "there is no worker " .. tostring(to)
+    end
+    return false, "the mailbox of worker " .. to .. " is full"
+  end
+
+  --- `broadcast(channel, value)` → number of VMs that get it: all but this one.
+  function worker.broadcast(channel, value)
+    local reached = 0
+    for id = 1, worker.count do
+      if id ~= worker.id and worker.send(id, channel, value) then reached = reached + 1 end
+    end
+    return reached
+  end
+
+  --- `receive(channel[, ms])` → value, from; or nil, "timeout"
+  function worker.receive(name, ms)
+    local channel = channel_of(name)
+    if channel.first <= channel.last then
+      local letter = channel.values[channel.first]
+      channel.values[channel.first] = nil
+      channel.first = channel.first + 1
+      return letter[1], letter[2]
+    end
+    local waiter = { task = task.running() }
+    table.insert(channel.waiting, waiter)
+    local session = ms and time.after(ms, function()
+      for at, other in ipairs(channel.waiting) do
+        if other == waiter then
+          table.remove(channel.waiting, at)
+          task.wakeup(waiter.task, nil)
+          return
+        end
+      end
+    end)
+    local letter = task.wait()
+    if not letter then return nil, "timeout" end
+    if session then time.cancel(session) end
+    return letter[1], letter[2]
+  end
+
+  function worker.deliver(name, value, from)
+    local channel = channel_of(name)
+    local waiter = table.remove(channel.waiting, 1)
+    if waiter then
+      task.wakeup(waiter.task, { value, from })
+    else
+      channel.last = channel.last + 1
+      channel.values[channel.last] = { value, from }
+    end
+  end
+
+  return worker
+end
