@@ -16,6 +16,7 @@ use exchange::{
     WorkerContext,
 };
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Size};
+use telemetry::{Counter, Lane, families};
 use wire::{Known, Method, negotiate};
 
 mod coder;
@@ -184,8 +185,8 @@ impl FilterPlan for Plan {
         KIND.name
     }
 
-    fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(Life::new(self.0.clone())))
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life::new(self.0.clone(), worker)))
     }
 
     fn describe(&self) -> String {
@@ -196,14 +197,41 @@ impl FilterPlan for Plan {
 
 struct Life {
     settings: Arc<Compress>,
-    codings: Vec<Coding>,
+    codings: Vec<Offer>,
     tokens: Vec<&'static str>,
 }
 
+/// A coding that clients may have, its level, and what came of it so far.
+#[derive(Clone)]
+struct Offer {
+    coding: Coding,
+    level: u32,
+    before: Arc<Lane<Counter>>,
+    after: Arc<Lane<Counter>>,
+}
+
+impl Offer {
+    fn count(&self, before: usize, after: usize) {
+        self.before.add(before as u64);
+        self.after.add(after as u64);
+    }
+}
+
 impl Life {
-    fn new(settings: Arc<Compress>) -> Life {
-        let codings: Vec<_> = settings.codings.iter().map(Word::coding).collect();
-        let tokens = codings.iter().map(|coding| coding.token()).collect();
+    fn new(settings: Arc<Compress>, worker: &WorkerContext) -> Life {
+        let offer = |word: &Word| {
+            let coding = word.coding();
+            let counter =
+                |family| worker.telemetry.worker_counter(worker.index, family, &[coding.token()]);
+            Offer {
+                coding,
+                level: settings.levels.of(coding),
+                before: counter(&families::COMPRESS_IN),
+                after: counter(&families::COMPRESS_OUT),
+            }
+        };
+        let codings: Vec<_> = settings.codings.iter().map(offer).collect();
+        let tokens = codings.iter().map(|offer| offer.coding.token()).collect();
         Life { settings, codings, tokens }
     }
 
@@ -231,7 +259,7 @@ impl Life {
         self.settings.types.iter().any(|pattern| pattern.matches(media_type))
     }
 
-    fn choose(&self, headers: &Headers) -> Option<Coding> {
+    fn choose(&self, headers: &Headers) -> Option<&Offer> {
         let mut accepted: Option<Vec<u8>> = None;
         let mut values = headers.get_all(Known::AcceptEncoding);
         let first = values.next()?;
@@ -242,26 +270,21 @@ impl Life {
         }
         let accepted = accepted.as_deref().unwrap_or(first);
         match negotiate::choose_coding(Some(accepted), &self.tokens) {
-            negotiate::Coding::Offered(at) => Some(self.codings[at]),
+            negotiate::Coding::Offered(at) => self.codings.get(at),
             negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => None,
         }
     }
+}
 
-    /// Codes a body in memory, where that makes it smaller.
-    fn replace(
-        &self,
-        response: &mut Response,
-        coding: Coding,
-        plain: Bytes,
-        coded: Option<Vec<u8>>,
-    ) {
-        match coded {
-            Some(coded) if coded.len() < plain.len() => {
-                mark(&mut response.headers, coding);
-                response.body = Body::Bytes(Bytes::from(coded));
-            }
-            _ => response.body = Body::Bytes(plain),
+/// Puts the coded form in the place of a body in memory, where that is smaller.
+fn replace(response: &mut Response, offer: &Offer, plain: Bytes, coded: Option<Vec<u8>>) {
+    match coded {
+        Some(coded) if coded.len() < plain.len() => {
+            offer.count(plain.len(), coded.len());
+            mark(&mut response.headers, offer.coding);
+            response.body = Body::Bytes(Bytes::from(coded));
         }
+        _ => response.body = Body::Bytes(plain),
     }
 }
 
@@ -289,11 +312,11 @@ impl Filter for Life {
         if request.method == Method::Head || asked_not_to() {
             return Step::Continue;
         }
-        let Some(coding) = self.choose(&request.headers) else { return Step::Continue };
+        let Some(offer) = self.choose(&request.headers) else { return Step::Continue };
         match std::mem::take(&mut response.body) {
             Body::Bytes(plain) if plain.len() <= ON_WORKER_BYTES => {
-                let coded = coding::encode_all(coding, self.settings.levels.of(coding), &plain);
-                self.replace(response, coding, plain, coded.ok());
+                let coded = coding::encode_all(offer.coding, offer.level, &plain);
+                replace(response, offer, plain, coded.ok());
                 Step::Continue
             }
             Body::Bytes(plain) if plain.len() <= AS_WHOLE_BYTES => {
@@ -302,11 +325,10 @@ impl Filter for Life {
             }
             Body::Empty => Step::Continue,
             body => {
-                let level = self.settings.levels.of(coding);
-                match coding::Encoder::sized(coding, level, body.length()) {
+                match coding::Encoder::sized(offer.coding, offer.level, body.length()) {
                     Ok(encoder) => {
-                        mark(&mut response.headers, coding);
-                        response.body = Body::stream(Coder::new(body, encoder));
+                        mark(&mut response.headers, offer.coding);
+                        response.body = Body::stream(Coder::new(body, encoder, offer.clone()));
                     }
                     // Memory is short: the plain form is as good an answer.
                     Err(_) => response.body = body,
@@ -322,14 +344,14 @@ impl Filter for Life {
         response: &'a mut Response,
     ) -> LocalFuture<'a, Step> {
         Box::pin(async move {
-            if let (Some(coding), Body::Bytes(plain)) =
+            if let (Some(offer), Body::Bytes(plain)) =
                 (self.choose(&request.headers), &response.body)
             {
-                let (plain, level) = (plain.clone(), self.settings.levels.of(coding));
+                let (plain, coding, level) = (plain.clone(), offer.coding, offer.level);
                 let input = plain.clone();
                 let coded = net::blocking(move || coding::encode_all(coding, level, &input).ok());
                 let coded = coded.await.unwrap_or_default();
-                self.replace(response, coding, plain, coded);
+                replace(response, offer, plain, coded);
             }
             Step::Continue
         })

@@ -10,7 +10,7 @@ use net::FileRange;
 use settings::{Node, node};
 
 use super::*;
-use crate::testing::{filter, get, mistakes, passed, plan};
+use crate::testing::{context, filter, filter_in, get, mistakes, passed, plan};
 
 const LIMIT: Decode = Decode { output_bytes: 64 << 20, ratio: 100_000 };
 
@@ -433,6 +433,35 @@ fn files_are_read_and_coded_elsewhere() {
             last = response.body.frame().await;
         }
         assert!(last.unwrap().unwrap_err().detail.contains("cannot be compressed"));
+    });
+}
+
+#[test]
+fn what_was_coded_is_counted_before_and_after() {
+    let context = context();
+    let compress = filter_in(&KIND, &node!({}), &context);
+    test(async {
+        let mut sent = 0;
+        let bodies = [
+            // At once, elsewhere, as a stream, from a file.
+            html(text(5_000)),
+            html(text(200_000)),
+            html(Body::stream(Source::new(vec![Some(&text(3_000)), None, Some(&text(4_000))]))),
+        ];
+        for body in bodies {
+            let mut response = answered(&*compress, "gzip", body).await;
+            assert_eq!(coding_of(&response), "gzip");
+            sent += self::content(&mut response).await.len();
+        }
+        // Too small, and unwanted: neither is counted.
+        answered(&*compress, "gzip", html(text(10))).await;
+        answered(&*compress, "identity", html(text(5_000))).await;
+        let counted = |family, coding| {
+            context.telemetry.worker_counter(context.index, family, &[coding]).get()
+        };
+        assert_eq!(counted(&families::COMPRESS_IN, "gzip"), 212_000);
+        assert_eq!(counted(&families::COMPRESS_OUT, "gzip"), sent as u64);
+        assert_eq!(counted(&families::COMPRESS_OUT, "br"), 0);
     });
 }
 
