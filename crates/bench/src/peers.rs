@@ -39,7 +39,7 @@ const MANY: u32 = 1_000_000_000;
 /// Connections that a server must be able to hold at a time.
 const CONNECTIONS_MAX: u32 = 32_768;
 /// Connections that may wait to be accepted.
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// One server that can be compared.
 #[derive(Debug)]
