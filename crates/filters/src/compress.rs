@@ -36,7 +36,7 @@ settings::record! {
     ///
     /// Streams are compressed as they come, and what has come is sent on when the source pauses, so
     /// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
-    /// no-transform`, parts (206), answers to HEAD. `Vary: Accept-Encoding` is added and a strong
+    /// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added and a strong
     /// `ETag` becomes a weak one. Mind that compressing secrets next to text from the client lets
     /// an attacker guess them (BREACH): leave such routes out.
     struct Compress {
@@ -236,7 +236,7 @@ impl Life {
     }
 
     /// Whether such a response is worth it, whoever asked.
-    fn is_eligible(&self, response: &Response) -> bool {
+    fn is_eligible(&self, response: &Response, to_head: bool) -> bool {
         let headers = &response.headers;
         let long_enough = |length: Option<u64>| {
             length.is_none_or(|length| length >= self.settings.min_size.bytes())
@@ -249,7 +249,7 @@ impl Life {
             && !headers.contains(Known::ContentRange)
             && headers.get(Known::ContentEncoding).is_none_or(|coding| coding == b"identity")
             && !headers.lists_token(Known::CacheControl, "no-transform")
-            && long_enough(length_of(response))
+            && long_enough(length_of(response, to_head))
             && headers.get(Known::ContentType).is_some_and(|value| self.is_listed(value))
     }
 
@@ -289,11 +289,13 @@ fn replace(response: &mut Response, offer: &Offer, plain: Bytes, coded: Option<V
 }
 
 /// The length of the content, also where it is only announced, as to HEAD.
-fn length_of(response: &Response) -> Option<u64> {
+fn length_of(response: &Response, to_head: bool) -> Option<u64> {
     match &response.body {
-        Body::Empty => {
-            response.headers.get(Known::ContentLength).map_or(Some(0), wire::token::decimal)
-        }
+        // What is not announced to HEAD is sent to GET in chunks.
+        Body::Empty => response
+            .headers
+            .get(Known::ContentLength)
+            .map_or((!to_head).then_some(0), wire::token::decimal),
         body => body.length(),
     }
 }
@@ -305,11 +307,12 @@ impl Filter for Life {
 
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
         let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
-        if !self.is_eligible(response) {
+        let to_head = request.method == Method::Head;
+        if !self.is_eligible(response, to_head) {
             return Step::Continue;
         }
         vary(&mut response.headers);
-        if request.method == Method::Head || asked_not_to() {
+        if asked_not_to() {
             return Step::Continue;
         }
         let Some(offer) = self.choose(&request.headers) else { return Step::Continue };
@@ -322,6 +325,12 @@ impl Filter for Life {
             Body::Bytes(plain) if plain.len() <= AS_WHOLE_BYTES => {
                 response.body = Body::Bytes(plain);
                 Step::Wait
+            }
+            // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length than
+            // the one announced, which nobody knows yet.
+            Body::Empty | Body::Stream(_) | Body::File(_) if to_head => {
+                mark(&mut response.headers, offer.coding);
+                Step::Continue
             }
             Body::Empty => Step::Continue,
             body => {
