@@ -60,6 +60,7 @@ fn a_run_measures_what_it_was_asked_for() {
         assert_eq!((record.server.as_str(), record.connections), ("floor", 4));
         assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
         assert!(record.requests_per_second > 0.0 && record.cpu_us_per_request > 0.0, "{record:?}");
+        assert!(["tasks", "cgroup"].contains(&record.cpu_from.as_deref().unwrap()), "{record:?}");
         assert!(record.rss_bytes > 0 && record.latency_ms.max >= record.latency_ms.p50);
         assert!(data.scenarios.iter().any(|one| one.name == scenario));
     }
@@ -108,6 +109,8 @@ fn a_server_of_somebody_else_is_loaded_where_it_is() {
     floor.end();
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
+    // Its processes are not looked at.
+    assert!(record.cpu_us_per_request.is_nan() && record.cpu_from.is_none(), "{record:?}");
     assert!(record.requests_per_second > 0.0);
 }
 

@@ -6,6 +6,7 @@
 //! Never reads what the process serves; what it wrote is kept in a file for error messages.
 #![allow(unsafe_code, reason = "process groups and death signals; each block says why")]
 
+use crate::cpu::Entry;
 use crate::interrupt;
 use std::fs::{self, File};
 use std::io;
@@ -37,16 +38,20 @@ impl Line {
         settings.chain(self.words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, entry: Option<Entry>) -> Command {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command.args(words).stdin(Stdio::null()).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        // SAFETY: prctl(2) only sets a number of the child, and may be called after fork.
+        // SAFETY: prctl(2) only sets a number of the child, and may be called after fork; so may
+        // what `enter` does.
         unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
+            command.pre_exec(move || {
+                entry.into_iter().for_each(Entry::enter);
+                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
             });
         }
         command
@@ -70,9 +75,20 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it in `folder`; what it writes goes to the file `log`.
     pub(crate) fn start(line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
+        Self::start_in(None, line, folder, log)
+    }
+
+    /// The same, with all it will start in a cgroup.
+    pub(crate) fn start_in(
+        entry: Option<Entry>,
+        line: &Line,
+        folder: &Path,
+        log: &Path,
+    ) -> io::Result<Self> {
         let output = File::create(log)?;
         let errors = output.try_clone()?;
-        let child = line.command().current_dir(folder).stdout(output).stderr(errors).spawn()?;
+        let child =
+            line.command(entry).current_dir(folder).stdout(output).stderr(errors).spawn()?;
         let process = Self { child, log: log.to_owned(), ended: false };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;

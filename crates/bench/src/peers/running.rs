@@ -6,11 +6,13 @@
 
 use super::process::{Line, Process};
 use super::{Finder, Found, Peer, Reload, Role, Setup, Site};
+use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -48,6 +50,8 @@ pub struct Running {
     found: Found,
     site: Site,
     process: Process,
+    /// After the process, which has to end first.
+    group: Option<Arc<Group>>,
 }
 
 impl Running {
@@ -82,8 +86,11 @@ impl Running {
         fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
-        let mut process = Process::start(&line, &site.folder, &site.folder.join("log"))
+        let group = Group::new();
+        let entry = group.as_ref().map(Group::entry);
+        let mut process = Process::start_in(entry, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
         wait_until_it_accepts(&mut process, name, site.address, place)?;
         Ok(Self {
             peer: found.peer,
@@ -93,6 +100,7 @@ impl Running {
             found: found.clone(),
             site,
             process,
+            group,
         })
     }
 
@@ -128,6 +136,11 @@ impl Running {
 
     pub fn id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// What it uses.
+    pub fn tree(&self) -> Tree {
+        Tree::grouped(self.id(), self.group.clone())
     }
 
     pub fn ended(&mut self) -> bool {

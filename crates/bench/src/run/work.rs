@@ -168,7 +168,7 @@ impl Work<'_> {
             match checked {
                 Ok(running) => {
                     self.note_configuration(step, place, &running);
-                    let tree = Tree::of(running.id());
+                    let tree = running.tree();
                     servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
                 Err(_) if self.schedule.stopped() => break,
@@ -407,12 +407,15 @@ fn line(record: &data::Record) -> String {
         0 => String::new(),
         count => format!("  {count} ERRORS"),
     };
+    let cost = match record.cpu_us_per_request {
+        cost if cost.is_nan() => "CPU n/a".to_owned(),
+        cost => format!("{cost:>8.2} µs ({low:.2}–{high:.2})"),
+    };
     format!(
-        "{:<18} {:<10} {:>5}  {:>8.2} µs ({low:.2}–{high:.2})  {:>7.0}/s  p99 {:.2} ms{}{errors}",
+        "{:<18} {:<10} {:>5}  {cost}  {:>7.0}/s  p99 {:.2} ms{}{errors}",
         record.scenario,
         record.server,
         record.connections,
-        record.cpu_us_per_request,
         record.requests_per_second,
         record.latency_ms.p99,
         idle.unwrap_or_default(),
