@@ -14,7 +14,7 @@ mod reload;
 mod stage;
 
 pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
-pub(crate) use probe::{probe, request};
+pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 

@@ -299,6 +299,26 @@ fn a_run_that_is_killed_leaves_no_process() {
 }
 
 #[test]
+fn a_machine_that_is_slower_than_thought_gets_fewer_rounds_of_every_case() {
+    let mut options = with(&["hello", "gateway"], &["floor"]);
+    let floor = options.finder.floor[0].clone();
+    // Every server and backend comes up late, by more than the slack of the whole run.
+    let slow = format!("sleep 1.2; exec {floor} \"$@\"");
+    options.finder.floor = ["sh", "-c", &slow, "floor"].map(str::to_owned).to_vec();
+    (options.rounds, options.round) = (8, Duration::from_millis(300));
+    // `run` looks at the clock.
+    let data = run(options);
+    assert!(data.complete, "{:?}", data.notes);
+    assert_eq!(data.records.len(), 5, "{:?}", data.records);
+    for record in &data.records {
+        assert!((1..=8).contains(&record.rounds.len()) && record.errors == 0, "{record:?}");
+    }
+    let rounds: usize = data.records.iter().map(|record| record.rounds.len()).sum();
+    assert!(rounds < 5 * 8, "{rounds}");
+    assert!(data.notes.iter().any(|note| note.contains("fewer rounds, to end in the time told")));
+}
+
+#[test]
 fn a_server_that_never_answers_does_not_take_more_time_than_was_told() {
     let mut options = with(&["hello"], &["floor"]);
     options.finder.floor = ["sh", "-c", "sleep 600"].map(str::to_owned).to_vec();

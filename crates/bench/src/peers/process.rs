@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 const STOP_WAIT: Duration = Duration::from_secs(3);
 /// How often a process that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// What it gets even when there is no time left.
+const STOP_WAIT_MIN: Duration = Duration::from_millis(200);
 /// How much of what a process wrote goes into a message.
 const SAID_BYTES_MAX: usize = 2000;
 
@@ -70,6 +72,8 @@ pub(crate) struct Process {
     child: Child,
     log: PathBuf,
     ended: bool,
+    /// When it has to be gone.
+    until: Option<Instant>,
 }
 
 impl Process {
@@ -89,7 +93,7 @@ impl Process {
         let errors = output.try_clone()?;
         let child =
             line.command(entry).current_dir(folder).stdout(output).stderr(errors).spawn()?;
-        let process = Self { child, log: log.to_owned(), ended: false };
+        let process = Self { child, log: log.to_owned(), ended: false, until: None };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;
         Ok(process)
@@ -101,6 +105,11 @@ impl Process {
 
     fn group(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// It may take less time to end when that is near.
+    pub(crate) fn until(&mut self, deadline: Instant) {
+        self.until = Some(deadline);
     }
 
     pub(crate) fn ended(&mut self) -> bool {
@@ -122,14 +131,14 @@ impl Process {
         String::from_utf8_lossy(&text[start..]).trim().to_owned()
     }
 
-    /// Waits until it ends by itself; `None` when it did not within `longest`.
+    /// Waits until it ends by itself; `None` when it did not within `longest`, or before ctrl-C.
     pub(crate) fn wait(&mut self, longest: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + longest;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || interrupt::is_asked_to_end() {
                 return Ok(None);
             }
             std::thread::sleep(LOOK_EVERY);
@@ -149,7 +158,9 @@ impl Process {
                 // SAFETY: numbers only, and the start time says that it is still the same process.
                 unsafe { libc::kill(member.id, signal) };
             }
-            let deadline = Instant::now() + STOP_WAIT;
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(STOP_WAIT).clamp(STOP_WAIT_MIN, STOP_WAIT);
+            let deadline = Instant::now() + wait;
             loop {
                 let child_ended = self.ended();
                 if child_ended && !descendants.iter().any(Member::runs) && !group_runs(group) {

@@ -49,6 +49,7 @@ pub struct Running {
     pub configuration: String,
     found: Found,
     site: Site,
+    deadline: Instant,
     process: Process,
     /// After the process, which has to end first.
     group: Option<Arc<Group>>,
@@ -90,6 +91,7 @@ impl Running {
         let entry = group.as_ref().map(Group::entry);
         let mut process = Process::start_in(entry, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        process.until(place.deadline);
         let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
         wait_until_it_accepts(&mut process, name, site.address, place)?;
         Ok(Self {
@@ -99,6 +101,7 @@ impl Running {
             configuration: setup.text(),
             found: found.clone(),
             site,
+            deadline: place.deadline,
             process,
             group,
         })
@@ -120,7 +123,8 @@ impl Running {
                 let log = self.site.folder.join("reload.log");
                 let mut process = Process::start(&line, &self.site.folder, &log)
                     .map_err(|why| format!("{name}: {why}"))?;
-                match process.wait(RELOAD_WAIT) {
+                let left = self.deadline.saturating_duration_since(Instant::now());
+                match process.wait(RELOAD_WAIT.min(left)) {
                     Ok(Some(status)) if status.success() => {}
                     _ => return Err(format!("{name} did not reload: {}", process.said())),
                 }
@@ -145,6 +149,11 @@ impl Running {
 
     pub fn ended(&mut self) -> bool {
         self.process.ended()
+    }
+
+    /// Nothing is waited for beyond it.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// The end of what it wrote.

@@ -234,7 +234,7 @@ impl Step {
         }
     }
 
-    fn seconds(&self, schedule: &Schedule) -> f64 {
+    pub(crate) fn seconds(&self, schedule: &Schedule) -> f64 {
         let options = &schedule.options;
         let started = self
             .servers
@@ -256,17 +256,23 @@ impl Step {
 }
 
 impl Schedule {
+    /// On a machine that is as fast as expected.
+    pub(crate) fn work_seconds(&self) -> f64 {
+        if self.options.foreign.is_none() {
+            return self.steps.iter().map(|step| step.seconds(self)).sum();
+        }
+        let rounds = f64::from(self.options.rounds);
+        let all = self.foreign_round_seconds(false) * rounds + self.foreign_round_seconds(true);
+        all * self.foreign_connections().len() as f64
+    }
+
     fn seconds(&self) -> f64 {
-        let steps: f64 = match self.options.foreign {
-            Some(_) => {
-                let rounds = f64::from(self.options.rounds);
-                let round = self.options.round.as_secs_f64() + ROUND_EXTRA_SECONDS;
-                let times = self.foreign_connections().len() as f64;
-                (round * rounds + self.options.warm_up.as_secs_f64()) * times
-            }
-            None => self.steps.iter().map(|step| step.seconds(self)).sum(),
-        };
-        steps * SLACK + SLACK_SECONDS
+        self.work_seconds() * SLACK + SLACK_SECONDS
+    }
+
+    pub(crate) fn foreign_round_seconds(&self, warm: bool) -> f64 {
+        let time = if warm { self.options.warm_up } else { self.options.round };
+        time.as_secs_f64() + ROUND_EXTRA_SECONDS
     }
 
     /// How long the run takes at most.

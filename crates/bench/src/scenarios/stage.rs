@@ -8,6 +8,7 @@ use crate::peers::{Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, Place
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The body of the mock backend.
 const DOCUMENT_BYTES: usize = 2048;
@@ -69,8 +70,8 @@ impl Stage {
     }
 
     /// Whether the server answers rightly when there is no load; the error is half a sentence.
-    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), String> {
-        let answer = probe(address, &self.request(address))?;
+    pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
+        let answer = probe(address, &self.request(address), deadline)?;
         match answer.status {
             200 if *answer.body == *self.body => Ok(()),
             200 => Err(format!("answers {} bytes that are not right", answer.body.len())),
