@@ -12,6 +12,7 @@ use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
 use upstream::UpstreamSettings;
 
+use crate::parts::Part;
 use crate::records::{
     Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts, Workers,
 };
@@ -34,6 +35,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Of the server; a listener has its own.
     pub timeouts: Timeouts,
+    /// What it was made from, to be compared with the next one's.
+    pub parts: Vec<Part>,
 }
 
 impl Plan {
