@@ -45,14 +45,19 @@ impl Line {
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command.args(words).stdin(Stdio::null()).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        // SAFETY: prctl(2) only sets a number of the child, and may be called after fork; so may
-        // what `enter` does.
+        let parent = std::process::id() as i32;
+        // SAFETY: prctl(2) only sets a number of the child, getppid(2) only tells one, and both
+        // may be called after fork; so may what `enter` does.
         unsafe {
             command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
                 entry.into_iter().for_each(Entry::enter);
-                match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                    0 => Ok(()),
-                    _ => Err(io::Error::last_os_error()),
+                // We may have vanished before the kernel was told to say so: prctl(2).
+                match libc::getppid() == parent {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::Interrupted.into()),
                 }
             });
         }
