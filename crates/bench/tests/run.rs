@@ -75,11 +75,27 @@ fn a_run_measures_what_it_was_asked_for() {
 
 #[test]
 fn idle_connections_have_a_size() {
-    let data = run(with(&["connections"], &["floor"]));
+    let pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    let data = run(Options { pin, ..with(&["connections"], &["floor"]) });
+    assert_eq!(data.pinned.is_some(), pin, "{:?}", data.pinned);
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.connections, record.errors), (200, 0), "{record:?}");
     let each = record.rss_bytes_per_connection.unwrap();
     assert!((0.0..65_536.0).contains(&each), "{each}");
+}
+
+#[test]
+fn what_a_scenario_adds_is_held_against_the_same_without() {
+    let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
+    for scenario in ["filters", "routes"] {
+        let records: Vec<_> = data.of_scenario(scenario).collect();
+        assert!(records.iter().any(|record| record.server == "floor"), "{records:?}");
+        for record in records {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        }
+    }
+    let caddy = data.peers.iter().find(|peer| peer.name == "caddy").unwrap();
+    assert_eq!(caddy.missing.as_deref(), Some("cannot do any of this"));
 }
 
 #[test]
@@ -188,7 +204,7 @@ fn child_that_is_deaf() {
     let options = options();
     let floor = options.finder.find(bench::peers::named("floor").unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let place = Place { folder, stop: &options.stop, deadline };
+    let place = Place::new(folder, &options.stop, deadline);
     let server = Running::start(&floor, &Role::Hello, 1, false, &place).unwrap();
     std::thread::sleep(Duration::from_secs(60));
     drop(server);

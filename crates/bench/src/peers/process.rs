@@ -6,6 +6,7 @@
 //! Never reads what the process serves; what it wrote is kept in a file for error messages.
 #![allow(unsafe_code, reason = "process groups and death signals; each block says why")]
 
+use crate::cores::Cores;
 use crate::cpu::Entry;
 use crate::interrupt;
 use std::fs::{self, File};
@@ -40,20 +41,21 @@ impl Line {
         settings.chain(self.words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
-    fn command(&self, entry: Option<Entry>) -> Command {
+    fn command(&self, seat: Seat) -> Command {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command.args(words).stdin(Stdio::null()).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let parent = std::process::id() as i32;
         // SAFETY: prctl(2) only sets a number of the child, getppid(2) only tells one, and both
-        // may be called after fork; so may what `enter` does.
+        // may be called after fork; so may what both `enter` do.
         unsafe {
             command.pre_exec(move || {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                entry.into_iter().for_each(Entry::enter);
+                seat.group.into_iter().for_each(Entry::enter);
+                seat.cores.map_or(Ok(()), |cores| cores.enter())?;
                 // We may have vanished before the kernel was told to say so: prctl(2).
                 match libc::getppid() == parent {
                     true => Ok(()),
@@ -63,6 +65,13 @@ impl Line {
         }
         command
     }
+}
+
+/// Where a process is put before it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seat {
+    pub group: Option<Entry>,
+    pub cores: Option<Cores>,
 }
 
 fn quoted(word: &str) -> String {
@@ -84,20 +93,14 @@ pub(crate) struct Process {
 impl Process {
     /// Starts it in `folder`; what it writes goes to the file `log`.
     pub(crate) fn start(line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
-        Self::start_in(None, line, folder, log)
+        Self::start_in(Seat::default(), line, folder, log)
     }
 
-    /// The same, with all it will start in a cgroup.
-    pub(crate) fn start_in(
-        entry: Option<Entry>,
-        line: &Line,
-        folder: &Path,
-        log: &Path,
-    ) -> io::Result<Self> {
+    /// The same, with all it will start in that seat.
+    pub(crate) fn start_in(seat: Seat, line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
         let output = File::create(log)?;
         let errors = output.try_clone()?;
-        let child =
-            line.command(entry).current_dir(folder).stdout(output).stderr(errors).spawn()?;
+        let child = line.command(seat).current_dir(folder).stdout(output).stderr(errors).spawn()?;
         let process = Self { child, log: log.to_owned(), ended: false, until: None };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;
@@ -249,7 +252,7 @@ fn descendants(root: u32) -> Vec<Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Member, Process, descendants};
+    use super::{Cores, Line, Member, Process, Seat, descendants};
     use std::time::{Duration, Instant};
 
     fn shell(script: &str) -> Line {
@@ -290,6 +293,22 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert_eq!(process.said(), "no such thing");
         assert!(process.ended());
+    }
+
+    #[test]
+    fn a_process_and_what_it_starts_is_where_it_was_put() {
+        let all = Cores::allowed().unwrap();
+        let Some((_, last)) = all.split(all.numbers().len() - 1) else {
+            eprintln!("skipped: there is one core");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let line = shell("sh -c 'grep Cpus_allowed_list /proc/self/status'");
+        let seat = Seat { group: None, cores: Some(last) };
+        let log = folder.path().join("log");
+        let mut process = Process::start_in(seat, &line, folder.path(), &log).unwrap();
+        process.wait(Duration::from_secs(10)).unwrap().unwrap();
+        assert_eq!(process.said(), format!("Cpus_allowed_list:\t{last}"));
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! connections at `address`, and that nothing of it is left when it is dropped.
 //! Never checks what it answers: see `probe` in `scenarios`.
 
-use super::process::{Line, Process};
+use super::process::{Line, Process, Seat};
 use super::{Finder, Found, Peer, Reload, Role, Setup, Site};
+use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
 use std::fs;
@@ -33,9 +34,20 @@ pub struct Place<'a> {
     pub stop: &'a AtomicBool,
     /// Nothing is waited for beyond it.
     pub deadline: Instant,
+    /// Where servers run, if they are pinned.
+    cores: Option<Cores>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub fn new(folder: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
+        Self { folder, stop, deadline, cores: None }
+    }
+
+    pub(crate) fn pinned(mut self, cores: Option<Cores>) -> Self {
+        self.cores = cores;
+        self
+    }
+
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
@@ -88,8 +100,9 @@ impl Running {
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
         let group = Group::new();
-        let entry = group.as_ref().map(Group::entry);
-        let mut process = Process::start_in(entry, &line, &site.folder, &site.folder.join("log"))
+        let cores = place.cores.map(|cores| cores.first(site.workers as usize));
+        let seat = Seat { group: group.as_ref().map(Group::entry), cores };
+        let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
         process.until(place.deadline);
         let group = group.filter(|group| group.holds(process.id())).map(Arc::new);

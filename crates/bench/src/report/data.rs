@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 pub const OURS: &str = "tidegate";
 /// What the bare epoll servers are called in `server`, whichever the scenario.
 pub const FLOOR: &str = "floor";
+/// Our own server without what a scenario adds.
+pub const BASELINE: &str = "baseline";
 
 /// What `cpu_from` says where the figure is rough.
 pub(crate) const TICKS: &str = "ticks";
@@ -39,6 +41,8 @@ pub struct Data {
     pub elapsed_seconds: f64,
     /// False when the run was stopped early: what was measured until then is here.
     pub complete: bool,
+    /// Which cores servers and load had, where they were kept apart.
+    pub pinned: Option<String>,
     /// What else is to be known: a scenario that was left out to end in time.
     #[serde(default)]
     pub notes: Vec<String>,

@@ -272,6 +272,7 @@ pub(crate) fn machine(data: &Data) -> String {
     parts.extend(machine.virtualization.clone());
     parts.extend(machine.steal_share.map(|share| format!("steal {}", percent(share))));
     parts.extend(machine.load.map(|load| format!("load {load:.2}")));
+    parts.extend(data.pinned.clone());
     parts.join(", ")
 }
 

@@ -35,6 +35,7 @@ pub(crate) fn data() -> Data {
         planned_seconds: 200.0,
         elapsed_seconds: 196.4,
         complete: true,
+        pinned: None,
         notes: Vec::new(),
         machine: machine(),
         commands: vec![Command {

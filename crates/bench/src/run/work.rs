@@ -4,6 +4,7 @@ use super::measure::{self, Measured};
 use super::record::Gathered;
 use super::schedule::{Schedule, Step, said};
 use super::system_calls;
+use crate::cores::Moved;
 use crate::cpu::Tree;
 use crate::live::Live;
 use crate::load::Plan;
@@ -43,14 +44,18 @@ impl Schedule {
         let began = Instant::now();
         let told = self.told();
         let deadline = began + told;
-        let folder_path = folder.path().to_owned();
+        let place = Place::new(folder.path().to_owned(), &self.options.stop, deadline);
+        let data = self.nothing_yet();
+        // The generator's threads and the backend are where this thread is.
+        let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
+        let _moved = moved.map_err(|why| format!("--pin: {why}"))?;
         let mut work = Work {
             schedule: self,
             live,
-            place: Place { folder: folder_path, stop: &self.options.stop, deadline },
+            place: place.pinned(self.cores.map(|(servers, _)| servers)),
             done_seconds: 0.0,
             counts_calls: true,
-            data: self.nothing_yet(),
+            data,
         };
         work.everything();
         let mut data = work.data;
@@ -76,7 +81,7 @@ impl Work<'_> {
             self.done_seconds = begun_seconds;
             begun_seconds += step.seconds(self.schedule);
             self.name_scenario(step.case.name, step.case.about, step.case.replays);
-            match Stage::set(step.case, &self.schedule.options.finder, &self.place) {
+            match Stage::set(step.case.serve, &self.schedule.options.finder, &self.place) {
                 Ok(stage) => self.step(step, &stage),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }

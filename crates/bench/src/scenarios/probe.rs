@@ -23,7 +23,12 @@ pub(crate) struct Answer {
 
 /// What is sent.
 pub(crate) fn request(host: impl Display, path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+    request_with(host, path, "")
+}
+
+/// The same with further field lines, each with its end.
+pub(super) fn request_with(host: impl Display, path: &str, fields: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
 }
 
 /// Asks twice until then; the error is half a sentence.
