@@ -44,9 +44,9 @@ pub use load::{Loaded, document_json, load};
 pub use parts::Part;
 pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};
 pub use records::{
-    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, ErrorPageSettings,
-    ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings, ListenerTimeouts,
-    LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits, RouteSettings,
-    RouteTimeouts, Settings, Timeouts, Workers,
+    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
+    ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
+    ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
+    RouteSettings, RouteTimeouts, Settings, Timeouts, Workers,
 };
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

@@ -14,7 +14,8 @@ use upstream::UpstreamSettings;
 
 use crate::parts::Part;
 use crate::records::{
-    Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts, Workers,
+    EncodedSlashes, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts,
+    Workers,
 };
 
 /// The whole configuration.
@@ -57,6 +58,7 @@ pub struct ListenerPlan {
     pub bind: Bind,
     pub options: ListenOptions,
     pub half_close: bool,
+    pub encoded_slashes: EncodedSlashes,
     /// The server's, but for what the listener says itself.
     pub limits: Limits,
     /// The server's, but for what the listener says itself.

@@ -25,6 +25,7 @@ mod reception;
 mod run;
 mod seats;
 mod signals;
+mod slashes;
 mod upstreams;
 mod watch;
 mod worker;
