@@ -326,8 +326,8 @@ impl Filter for Life {
                 response.body = Body::Bytes(plain);
                 Step::Wait
             }
-            // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length than
-            // the one announced, which nobody knows yet.
+            // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length
+            // than the one announced, which nobody knows yet.
             Body::Empty | Body::Stream(_) | Body::File(_) if to_head => {
                 mark(&mut response.headers, offer.coding);
                 Step::Continue

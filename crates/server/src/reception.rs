@@ -1,8 +1,8 @@
 //! The admin listener: on the control thread, with a serving loop like any other.
 //!
 //! Takes the sockets over that were bound for the Plan in use (`admin_sockets`) and closes those
-//! that it does not name. Whoever opens connections and says nothing does not lock others out: there
-//! are short time-outs, and when all seats are taken some more whose holders must hurry.
+//! that it does not name. Whoever opens connections and says nothing does not lock others out:
+//! there are short time-outs, and when all seats are taken some more whose holders must hurry.
 
 use std::cell::RefCell;
 use std::rc::Rc;

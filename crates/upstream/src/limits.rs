@@ -14,8 +14,8 @@ pub(crate) const RETRIES_SAVED: f64 = 100.0;
 pub(crate) const RING_POINTS: usize = 128;
 /// ... and in all.
 pub(crate) const RING_POINTS_MAX: usize = 65_536;
-/// Time in which a measured latency fades to 1/e of itself: one that was a hundred times the others'
-/// counts no more than theirs after five times that.
+/// Time in which a measured latency fades to 1/e of itself: what was a hundred times as slow as the
+/// others counts like them after five times that.
 pub(crate) const LATENCY_FADES: Duration = Duration::from_secs(5);
 /// Latencies whose ratio is below this count as the same...
 pub(crate) const LATENCY_NEAR: f64 = 1.5;
