@@ -36,9 +36,9 @@ settings::record! {
     ///
     /// Streams are compressed as they come, and what has come is sent on when the source pauses, so
     /// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
-    /// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added and a strong
-    /// `ETag` becomes a weak one. Mind that compressing secrets next to text from the client lets
-    /// an attacker guess them (BREACH): leave such routes out.
+    /// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added
+    /// and a strong `ETag` becomes a weak one. Mind that compressing secrets next to text from the
+    /// client lets an attacker guess them (BREACH): leave such routes out.
     struct Compress {
         /// The codings to offer, the favourite first; the client's preferences come before ours.
         codings: Vec<Word> = ["zstd", "br", "gzip"],
