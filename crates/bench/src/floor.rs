@@ -44,9 +44,9 @@ pub fn serve(arguments: &[String]) -> io::Result<()> {
     }
 }
 
-/// With the backlog that every peer has. std takes 128: when a proxy under 512 connections makes one
-/// to the backend for each request, the kernel drops what does not fit, and a client asks again only
-/// after a second (RFC 6298, section 2.1). Then the backend is measured, and not the proxy.
+/// With the backlog that every peer has. std takes 128: when a proxy under 512 connections makes
+/// one to the backend for each request, the kernel drops what does not fit, and a client asks again
+/// only after a second (RFC 6298, section 2.1). Then the backend is measured, and not the proxy.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;

@@ -52,8 +52,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
 
 fn filters() -> String {
     let field = KEY_FIELD.to_ascii_lowercase();
+    let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
     format!(
-        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: [{{ consumer: bench, key: {KEY} }}] }} }}, \
+        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, \
          {{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}]"
     )
 }
