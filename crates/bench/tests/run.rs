@@ -85,6 +85,13 @@ fn idle_connections_have_a_size() {
 }
 
 #[test]
+fn fewer_idle_connections_than_were_asked_for_are_a_line() {
+    let options = Options { idle: 10_000_000, ..with(&["connections"], &["floor"]) };
+    let lines = plan(options).unwrap().lines();
+    assert!(lines.iter().any(|line| line.contains("idle ones, not 10000000")), "{lines:?}");
+}
+
+#[test]
 fn what_a_scenario_adds_is_held_against_the_same_without() {
     let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
     for scenario in ["filters", "routes"] {

