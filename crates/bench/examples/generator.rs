@@ -4,9 +4,9 @@
 //! each asks as fast as it can), and whether the figures agree (on a server whose latencies are
 //! its own, so that rate and percentiles do not depend on who asks). Rounds alternate A B B A;
 //! medians, and the ratio ours ÷ theirs with its bootstrap interval.
-//! Nothing passes or fails, unless `check` is asked for: then the bounds are judged, with more turns
-//! while the interval lies on both sides of one, and the exit code is 1 when one does not hold or
-//! cannot be told. A tool that is not installed is a line.
+//! Nothing passes or fails, unless `check` is asked for: then the bounds are judged, with more
+//! turns while the interval lies on both sides of one, and the exit code is 1 when one does not
+//! hold or cannot be told. A tool that is not installed is a line.
 //!
 //! Usage: `generator [check] [SECONDS [TURNS [cost|agreement]]]`, a turn being A B B A; run by
 //! `make bench-generator` and `make bench-generator-check`.

@@ -25,6 +25,8 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
         Role::Routes { count } => routes(*count, &respond),
+        // `run ping.lua --listen=ADDRESS` with silly::PING, once Lua programs can be run.
+        Role::Ping => return None,
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
     };
     if site.revision > 0 {
