@@ -119,6 +119,26 @@ fn what_a_scenario_adds_is_held_against_the_same_without() {
 }
 
 #[test]
+fn more_workers_are_a_chart_of_the_report() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let options = Options { workers: vec![1, 2], ..with(&["hello"], &["floor", "nginx"]) };
+    let data = run(options);
+    let workers = |server: &str| -> Vec<u32> {
+        let records = data.records.iter().filter(|record| record.server == server);
+        records.map(|record| record.workers).collect()
+    };
+    // The floor has one loop.
+    assert_eq!(workers("floor"), [1]);
+    if workers("nginx").is_empty() {
+        eprintln!("skipped: nginx is not installed");
+        return;
+    }
+    assert_eq!(workers("nginx"), [1, 2], "on {cores} cores");
+    let page = bench::report::html::render(&data);
+    assert!(page.contains("requests a second, 2 workers"), "no chart of the scaling");
+}
+
+#[test]
 fn files_and_reloads_are_run_with_those_who_can() {
     let options = with(&["files", "reload"], &["nginx", "haproxy", "caddy"]);
     let options = Options { round: Duration::from_millis(700), rounds: 1, ..options };
