@@ -55,6 +55,8 @@ pub enum Counted {
     Tasks,
     /// A cgroup: whoever ended is counted, too.
     Group,
+    /// A program said it of itself.
+    Told,
     /// Tasks ended without a cgroup: ticks, which lack children that nobody of the tree waited for.
     Ticks,
 }

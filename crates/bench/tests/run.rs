@@ -104,6 +104,31 @@ fn pings_are_measured() {
     }
 }
 
+/// Not listed either, for the same reason.
+#[test]
+fn documents_are_decoded_and_encoded() {
+    let Ok(schedule) = plan(with(&["json"], &["lua-cjson"])) else {
+        eprintln!("skipped: Lua is not installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(with(&["json"], &["lua-cjson"]));
+    if data.records.iter().any(|record| record.disturbed.as_deref().is_some_and(no_cjson)) {
+        eprintln!("skipped: lua-cjson is not installed");
+        return;
+    }
+    assert_eq!(data.records.len(), 9, "{:?}", data.notes);
+    for record in &data.records {
+        assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        assert_eq!(record.cpu_from.as_deref(), Some("program"));
+        assert!(record.cpu_us_per_request > 1.0 && record.bytes_per_second > 1e6, "{record:?}");
+    }
+}
+
+fn no_cjson(why: &str) -> bool {
+    why.contains("module 'cjson' not found")
+}
+
 #[test]
 fn what_a_scenario_adds_is_held_against_the_same_without() {
     let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
