@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod group;
+mod listening;
 
 use group::Usage;
 pub(crate) use group::{Entry, Group};
+pub(crate) use listening::listener_at;
 
 /// A process and its descendants.
 #[derive(Debug)]

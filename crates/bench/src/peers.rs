@@ -106,7 +106,8 @@ pub enum Role {
     Routes { count: usize },
     /// Answers the PING of RESP, inline and as an array.
     Ping,
-    /// Serves nobody: does that to a document for so long, and ends with a line that says how often.
+    /// Serves nobody: does that to a document for so long, and ends with a line that says how
+    /// often.
     Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a folder.
     Files { root: PathBuf },

@@ -190,8 +190,10 @@ fn a_server_of_somebody_else_is_loaded_where_it_is() {
     floor.end();
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
-    // Its processes are not looked at.
-    assert!(record.cpu_us_per_request.is_nan() && record.cpu_from.is_none(), "{record:?}");
+    // Whoever listens there is found.
+    assert!(record.cpu_us_per_request > 0.0 && record.rss_bytes > 0, "{record:?}");
+    assert_eq!(record.cpu_from.as_deref(), Some("tasks"));
+    assert!(data.notes.iter().any(|note| note.contains("those of floor (process")), "{data:?}");
     assert!(record.requests_per_second > 0.0);
 }
 
