@@ -76,11 +76,11 @@ mod tests {
     use super::{listener_at, listening, root};
     use std::net::TcpListener;
 
-    const TABLE: &str = "\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n\
-   1: 00000000:1F91 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4712 1\n\
-   2: 0100007F:1F90 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 4713 1\n";
+    /// Three rows of /proc/net/tcp, without most of what stands between state and inode.
+    const TABLE: &str = "sl local rem st queues timer retrnsmt uid timeout inode\n\
+        0: 0100007F:1F90 00000000:0000 0A 0:0 00:0 0 0 0 4711 1\n\
+        1: 00000000:1F91 00000000:0000 0A 0:0 00:0 0 0 0 4712 1\n\
+        2: 0100007F:1F90 0100007F:C350 01 0:0 00:0 0 0 0 4713 1\n";
 
     #[test]
     fn sockets_that_listen_are_found_in_the_table() {
