@@ -30,6 +30,6 @@ fn setup(site: &Site) -> Option<Setup> {
         format!("--seconds={}", time.as_secs_f64()),
     ];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let page = "https://github.com/openresty/lua-cjson#manual";
+    let page = "https://github.com/openresty/lua-cjson#readme";
     Some(Setup::new(&words).file("json.lua", PROGRAM.to_owned()).note("--module", page))
 }
