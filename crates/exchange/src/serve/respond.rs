@@ -5,6 +5,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -182,7 +183,8 @@ impl Streaming {
     /// Sends the body to its end.
     pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
         let mut progress = Progress::new(plan.write_pause);
-        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress)).await
+        let mut failed = pin!(wire.stream.failed());
+        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress, failed.as_mut())).await
     }
 
     fn poll(
@@ -191,6 +193,7 @@ impl Streaming {
         wire: &Wire,
         half_close: bool,
         progress: &mut Progress,
+        failed: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<(), Broken>> {
         loop {
             let flushed = match wire.poll_flush(cx) {
@@ -215,7 +218,10 @@ impl Streaming {
                     }
                 }
                 Poll::Pending if !flushed => return progress.poll(wire, cx).map(Err),
-                Poll::Pending if wire.is_reading_body() => return Poll::Pending,
+                // Whoever reads the body finds its end, but reads no further where nobody takes it.
+                Poll::Pending if wire.is_reading_body() => {
+                    return failed.poll(cx).map(|()| Err(Broken::ClientGone));
+                }
                 Poll::Pending => {
                     return wire.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
                 }
