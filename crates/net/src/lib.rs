@@ -32,7 +32,7 @@ pub use listener::{
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use process::{raise_descriptor_limit, user_id};
-pub use receive::detach;
+pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Nudge, Timer};

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::outgoing::Outgoing;
-use crate::receive::{ROOM_MAX, receive};
+use crate::receive::{Lent, ROOM_MAX, lend};
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -112,18 +112,31 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        let mut chunk = None;
+        self.read_once(at_most, |_| (0, ())).map(|lent| lent.rest)
+    }
+
+    /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
+    /// them, from the front, it is done with. It must not receive itself.
+    pub fn try_lend<R>(&self, borrower: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<Lent<R>> {
+        self.read_once(ROOM_MAX, borrower)
+    }
+
+    fn read_once<R>(
+        &self,
+        at_most: usize,
+        borrower: impl FnOnce(&[u8]) -> (usize, R),
+    ) -> io::Result<Lent<R>> {
+        let mut lent = None;
         let outcome = self.try_io(Interest::READABLE, || {
-            let received = receive(self.socket(), at_most)?;
-            chunk = Some(received.chunk);
-            if received.drained {
+            let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;
+            if drained {
                 // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (chunk, outcome) {
-            (Some(chunk), _) => Ok(chunk),
+        match (lent, outcome) {
+            (Some(lent), _) => Ok(lent),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }

@@ -11,7 +11,7 @@ use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use wire::h1::{self, ResponseFraming, ResponseHead};
 use wire::{Known, Method};
 
@@ -220,17 +220,18 @@ impl Link {
             self.received = std::mem::take(&mut self.partial).freeze();
         }
         while !self.received.is_empty() {
-            let mut fields = Vec::with_capacity(16);
             let to_head = request.method == Method::Head;
-            let head = h1::parse_response(&self.received, &limits, &mut fields, to_head)
-                .map_err(faults::bad_head)?;
-            let Some(head) = head else {
+            let (head, mut headers) = Headers::parse(|fields| {
+                h1::parse_response(&self.received, &limits, fields, to_head)
+            });
+            let Some(head) = head.map_err(faults::bad_head)? else {
                 // Kept apart from the worker's block, which a slow server must not pin.
                 self.partial = net::detach(&self.received);
                 self.received = Bytes::new();
                 return Ok(None);
             };
-            let headers = Headers::received(self.received.split_to(head.len), fields);
+            headers.keep_head(&self.received[..head.len]);
+            self.received.advance(head.len);
             if !head.is_interim() {
                 return Ok(Some((head, headers)));
             }

@@ -116,7 +116,7 @@ impl HandlerPlan for RespondPlan {
         }
         Rc::new(RespondHandler {
             status: self.status,
-            fixed: fixed.frozen(),
+            fixed: fixed,
             varying,
             body: self.body.clone(),
             delay: self.delay,

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use wire::Known;
 use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
-use wire::h1::{ChunkDecoder, FieldSpan, Framing, RequestHead, TargetForm};
+use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
 use wire::token;
 
 use super::body::{BodyBounds, Decoder, RequestBody};
@@ -24,23 +23,21 @@ const FORWARDING: [Known; 5] = [
     Known::XForwardedProto,
 ];
 
-/// Makes the request whose head was parsed from `bytes`. Its body comes later, with
-/// [`attach_body`]: its bounds are the route's.
+/// Makes the request whose head was parsed. Its body comes later, with [`attach_body`]: its bounds
+/// are the route's.
 pub(super) fn request(
-    bytes: Bytes,
     head: RequestHead,
-    fields: Vec<FieldSpan>,
+    mut headers: Headers,
     facts: &Rc<ConnectionFacts>,
     edge: &Edge,
 ) -> Result<Request, Fault> {
-    let target = target(&bytes, &head).map_err(|_| {
+    let target = target(headers.text(), &head).map_err(|_| {
         Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
     })?;
     let authority = match head.form {
-        TargetForm::Absolute => head.authority.map(|span| bytes.slice(span.range())),
+        TargetForm::Absolute => head.authority.map(|span| span.of(headers.text()).to_vec()),
         _ => None,
     };
-    let mut headers = Headers::received(bytes, fields);
     if let Some(authority) = authority {
         // RFC 9112 3.2.2: the target's authority replaces the received Host.
         headers.set(Known::Host, &authority);
@@ -105,21 +102,19 @@ fn drop_named_by_connection(headers: &mut Headers) {
     }
 }
 
-fn target(bytes: &Bytes, head: &RequestHead) -> Result<Target, crate::BadPath> {
+fn target(bytes: &[u8], head: &RequestHead) -> Result<Target, crate::BadPath> {
     match head.form {
-        TargetForm::Origin => {
-            Target::split_at(bytes.slice(head.target.range()), head.path.len as usize)
-        }
+        TargetForm::Origin => Target::split_at(head.target.of(bytes), head.path.len as usize),
         TargetForm::Asterisk => Ok(Target::asterisk()),
         TargetForm::Absolute => {
             let path = head.path_bytes(bytes);
-            let mut raw = BytesMut::with_capacity(head.target.len as usize + 1);
-            raw.put_slice(path);
+            let mut raw = Vec::with_capacity(head.target.len as usize + 1);
+            raw.extend_from_slice(path);
             if let Some(query) = head.query {
-                raw.put_u8(b'?');
-                raw.put_slice(query.of(bytes));
+                raw.push(b'?');
+                raw.extend_from_slice(query.of(bytes));
             }
-            Target::split_at(raw.freeze(), path.len())
+            Target::split_at(&raw, path.len())
         }
     }
 }

@@ -136,9 +136,10 @@ impl Exchange {
         {
             return None;
         }
-        if closes || must_flush(connection) {
+        let waits = || !wire.out.borrow().is_empty();
+        if waits() && (closes || must_flush(connection)) {
             wire.push_out();
-            if !wire.out.borrow().is_empty() {
+            if waits() {
                 return None;
             }
         }
@@ -229,6 +230,7 @@ impl Exchange {
             persistence,
             write_pause: own_pause.unwrap_or(self.edge.bounds.write_pause),
             half_close: self.edge.half_close,
+            at_once: takeover.is_none() && wire.input.borrow().is_empty(),
         };
         wire.answering.set(true);
         let status = response.status;
