@@ -20,8 +20,8 @@ use room::Room;
 /// Fields of a request, a response or a trailer section.
 #[derive(Default)]
 pub struct Headers {
-    /// The received head, if any, then the lines that we added.
-    room: Room,
+    /// The received head, if any, then the lines that we added; nothing until there is one.
+    room: Option<Box<Room>>,
 }
 
 /// A field name to look up: by id, or as text that is compared without case.
@@ -85,47 +85,54 @@ impl Headers {
         Headers::default()
     }
 
-    /// The fields a parser finds in a received head: it is given the list to fill.
-    pub(crate) fn parse<R>(parser: impl FnOnce(&mut Vec<FieldSpan>) -> R) -> (R, Headers) {
-        let mut room = Room::take();
-        (parser(&mut room.fields), Headers { room })
+    /// The list for a parser to fill; then comes [`Headers::keep_head`].
+    pub(crate) fn spans(&mut self) -> &mut Vec<FieldSpan> {
+        &mut self.room().fields
     }
 
-    /// Keeps the head in which [`Headers::parse`] found the fields.
+    /// Keeps the head in which a parser found the fields.
     pub(crate) fn keep_head(&mut self, head: &[u8]) {
-        self.room.text.extend_from_slice(head);
-    }
-
-    /// The head that was kept, in which the parser's spans lie.
-    pub(crate) fn text(&self) -> &[u8] {
-        &self.room.text
+        self.room().text.extend_from_slice(head);
     }
 
     /// The fields a parser found in `head`.
     pub fn received(head: &[u8], fields: &[FieldSpan]) -> Headers {
-        let mut room = Room::take();
-        room.text.extend_from_slice(head);
-        room.fields.extend_from_slice(fields);
-        Headers { room }
+        let mut headers = Headers::new();
+        headers.spans().extend_from_slice(fields);
+        headers.keep_head(head);
+        headers
+    }
+
+    /// The head that was kept, in which the parser's spans lie.
+    pub(crate) fn text(&self) -> &[u8] {
+        self.room.as_ref().map_or(&[], |room| &room.text)
+    }
+
+    fn fields(&self) -> &[FieldSpan] {
+        self.room.as_ref().map_or(&[], |room| &room.fields)
+    }
+
+    #[inline]
+    fn room(&mut self) -> &mut Room {
+        self.room.get_or_insert_with(Room::take)
     }
 
     pub fn len(&self) -> usize {
-        self.room.fields.len()
+        self.fields().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.room.fields.is_empty()
+        self.fields().is_empty()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
-        self.room.fields.iter().map(|field| self.view(field))
+        self.fields().iter().map(|field| self.view(field))
     }
 
     /// The first value of a name.
     pub fn get<'n>(&self, name: impl Into<Name<'n>>) -> Option<&[u8]> {
         let name = name.into();
-        self.room
-            .fields
+        self.fields()
             .iter()
             .find(|field| self.matches(field, name))
             .map(|field| self.slice(field.value()))
@@ -139,8 +146,7 @@ impl Headers {
     /// Every value of a name, in order.
     pub fn get_all<'a>(&'a self, name: impl Into<Name<'a>>) -> impl Iterator<Item = &'a [u8]> {
         let name = name.into();
-        self.room
-            .fields
+        self.fields()
             .iter()
             .filter(move |field| self.matches(field, name))
             .map(|field| self.slice(field.value()))
@@ -152,7 +158,7 @@ impl Headers {
 
     /// Whether there is a field of any of these names.
     pub fn contains_any(&self, names: &[Known]) -> bool {
-        self.room.fields.iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
+        self.fields().iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
     }
 
     /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
@@ -160,29 +166,27 @@ impl Headers {
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
         let name = name.into();
         let value = value.as_ref();
+        let Room { text, fields } = self.room();
         // As a whole line, so that it can be sent together with its neighbours.
-        if self.room.text.capacity() == 0 {
-            self.room = Room::take();
-        }
-        self.room.text.reserve(name.text().len() + value.len() + 4);
-        let name_span = self.keep(name.text());
-        self.room.text.extend_from_slice(b": ");
-        let value_span = self.keep(value);
-        for byte in &mut self.room.text[value_span.range()] {
+        text.reserve(name.text().len() + value.len() + 4);
+        let name_span = keep(text, name.text());
+        text.extend_from_slice(b": ");
+        let value_span = keep(text, value);
+        for byte in &mut text[value_span.range()] {
             if matches!(*byte, b'\r' | b'\n' | 0) {
                 *byte = b' ';
             }
         }
-        self.room.text.extend_from_slice(b"\r\n");
+        text.extend_from_slice(b"\r\n");
         // A name too long for its span is no name anybody sends: it is left out.
-        self.room.fields.extend(FieldSpan::new(name_span, value_span, name.known()));
+        fields.extend(FieldSpan::new(name_span, value_span, name.known()));
     }
 
     /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that
     /// lie in memory the way they are sent are copied in one go.
     pub fn write_lines(&self, out: &mut impl BufMut, mut keep: impl FnMut(Field<'_>) -> bool) {
         let mut run = 0..0;
-        for field in &self.room.fields {
+        for field in self.fields() {
             if !keep(self.view(field)) {
                 continue;
             }
@@ -207,12 +211,12 @@ impl Headers {
 
     /// Whether a value that ends at `end` is followed by the end of its line.
     fn ends_line(&self, end: usize) -> bool {
-        self.room.text.get(end..end + 2) == Some(b"\r\n")
+        self.text().get(end..end + 2) == Some(b"\r\n")
     }
 
     fn write_run(&self, out: &mut impl BufMut, run: &Range<usize>) {
         if !run.is_empty() {
-            out.put_slice(&self.room.text[run.clone()]);
+            out.put_slice(&self.text()[run.clone()]);
         }
     }
 
@@ -226,16 +230,19 @@ impl Headers {
     /// Removes every field of a name; whether there was one.
     pub fn remove<'n>(&mut self, name: impl Into<Name<'n>>) -> bool {
         let name = name.into();
-        let before = self.room.fields.len();
-        let Room { text, fields } = &mut self.room;
+        let Some(room) = &mut self.room else { return false };
+        let Room { text, fields } = &mut **room;
+        let before = fields.len();
         fields.retain(|field| !field_matches(text, field, name));
-        self.room.fields.len() != before
+        fields.len() != before
     }
 
     /// Keeps the fields that `keep` approves of.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let Room { text, fields } = &mut self.room;
-        fields.retain(|field| keep(view(text, field)));
+        if let Some(room) = &mut self.room {
+            let Room { text, fields } = &mut **room;
+            fields.retain(|field| keep(view(text, field)));
+        }
     }
 
     /// Whether a list-valued field (RFC 9110 5.6.1) names `token`, compared without case.
@@ -245,35 +252,41 @@ impl Headers {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    fn keep(&mut self, text: &[u8]) -> Span {
-        let at = self.room.text.len();
-        self.room.text.extend_from_slice(text);
-        Span { at: at as u32, len: text.len() as u32 }
-    }
-
     fn view(&self, field: &FieldSpan) -> Field<'_> {
-        view(&self.room.text, field)
+        view(self.text(), field)
     }
 
     fn slice(&self, span: Span) -> &[u8] {
-        span.of(&self.room.text)
+        span.of(self.text())
     }
 
     fn matches(&self, field: &FieldSpan, name: Name<'_>) -> bool {
-        field_matches(&self.room.text, field, name)
+        field_matches(self.text(), field, name)
+    }
+}
+
+impl Drop for Headers {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            room.leave();
+        }
     }
 }
 
 impl Clone for Headers {
     fn clone(&self) -> Headers {
-        let mut copy = Headers::new();
-        if !self.is_empty() {
-            copy.room = Room::take();
-            copy.room.text.extend_from_slice(&self.room.text);
-            copy.room.fields.extend_from_slice(&self.room.fields);
+        match self.is_empty() {
+            true => Headers::new(),
+            false => Headers::received(self.text(), self.fields()),
         }
-        copy
     }
+}
+
+fn keep(text: &mut Vec<u8>, part: &[u8]) -> Span {
+    let at = text.len();
+    text.extend_from_slice(part);
+    Span { at: at as u32, len: part.len() as u32 }
 }
 
 fn view<'a>(text: &'a [u8], field: &FieldSpan) -> Field<'a> {
@@ -347,9 +360,8 @@ mod tests {
     fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nskipped: 1\r\nB:  b\r\nC: c \t\r\nD:d\r\n\r\n";
         let limits = wire::h1::HeadLimits::default();
-        let (parsed, mut headers) =
-            Headers::parse(|fields| wire::h1::parse_request(head.as_bytes(), &limits, fields));
-        parsed.unwrap();
+        let mut headers = Headers::new();
+        wire::h1::parse_request(head.as_bytes(), &limits, headers.spans()).unwrap();
         headers.keep_head(head.as_bytes());
         headers.append("E", "e");
         headers.append("skipped", "2");

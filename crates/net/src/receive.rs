@@ -29,9 +29,7 @@ thread_local! {
 }
 
 /// What one read gave.
-pub struct Lent<R> {
-    /// What the borrower made of the bytes.
-    pub result: R,
+pub struct Lent {
     /// How many bytes were read; none is the end of the stream.
     pub length: usize,
     /// Those that the borrower was not done with.
@@ -44,11 +42,11 @@ pub struct Lent<R> {
 /// Reads once from a socket into the worker's block, and lends `borrower` the bytes, which says how
 /// many from the front it is done with. Where that is all of them, nothing is counted and nothing
 /// is kept: the next read finds the block as this one did.
-pub(crate) fn lend<R>(
+pub(crate) fn lend(
     socket: RawFd,
     at_most: usize,
-    borrower: impl FnOnce(&[u8]) -> (usize, R),
-) -> io::Result<Lent<R>> {
+    borrower: impl FnOnce(&[u8]) -> usize,
+) -> io::Result<Lent> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < ROOM_MIN {
@@ -63,14 +61,14 @@ pub(crate) fn lend<R>(
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };
         let drained = 0 < taken && taken < offered;
-        let (done, result) = borrower(&room);
+        let done = borrower(&room);
         if done >= taken {
             room.clear();
-            return Ok(Lent { result, length: taken, rest: Bytes::new(), drained });
+            return Ok(Lent { length: taken, rest: Bytes::new(), drained });
         }
         let mut rest = room.split().freeze();
         rest.advance(done);
-        Ok(Lent { result, length: taken, rest, drained })
+        Ok(Lent { length: taken, rest, drained })
     })
 }
 

@@ -112,20 +112,16 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        self.read_once(at_most, |_| (0, ())).map(|lent| lent.rest)
+        self.read_once(at_most, |_| 0).map(|lent| lent.rest)
     }
 
     /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
     /// them, from the front, it is done with. It must not receive itself.
-    pub fn try_lend<R>(&self, borrower: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<Lent<R>> {
+    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
         self.read_once(ROOM_MAX, borrower)
     }
 
-    fn read_once<R>(
-        &self,
-        at_most: usize,
-        borrower: impl FnOnce(&[u8]) -> (usize, R),
-    ) -> io::Result<Lent<R>> {
+    fn read_once(&self, at_most: usize, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
         let mut lent = None;
         let outcome = self.try_io(Interest::READABLE, || {
             let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;

@@ -221,10 +221,10 @@ impl Link {
         }
         while !self.received.is_empty() {
             let to_head = request.method == Method::Head;
-            let (head, mut headers) = Headers::parse(|fields| {
-                h1::parse_response(&self.received, &limits, fields, to_head)
-            });
-            let Some(head) = head.map_err(faults::bad_head)? else {
+            let mut headers = Headers::new();
+            let head = h1::parse_response(&self.received, &limits, headers.spans(), to_head)
+                .map_err(faults::bad_head)?;
+            let Some(head) = head else {
                 // Kept apart from the worker's block, which a slow server must not pin.
                 self.partial = net::detach(&self.received);
                 self.received = Bytes::new();

@@ -152,6 +152,10 @@ impl Handler for RespondHandler {
         "respond"
     }
 
+    fn is_instant(&self) -> bool {
+        self.delay.is_none()
+    }
+
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
         self.delay.is_none().then(|| Ok(self.response(request)))
     }

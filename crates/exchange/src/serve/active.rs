@@ -60,7 +60,9 @@ pub(super) fn at_once(connection: &Connection) -> Step {
                     Ok(request) => {
                         let mut exchange = Exchange::begin(connection, edge, request, framing);
                         match exchange.at_once(connection) {
-                            Some(After::Idle) => {}
+                            Some(After::Idle) => {
+                                exchange.retire();
+                            }
                             Some(ended) => return Step::Ended(ended),
                             None => return Step::Waits(Rest::Exchange(Box::new(exchange))),
                         }

@@ -12,7 +12,7 @@ use super::body::{BodyBounds, Decoder, RequestBody};
 use super::edge::{Edge, TrustedProxies};
 use super::wire::Wire;
 use crate::facts::{ConnectionFacts, Scheme};
-use crate::{Body, Fault, Headers, Marks, Notes, Params, Request, Target};
+use crate::{Body, Fault, Headers, Request, Target};
 
 /// Fields that only a trusted proxy may send: from anybody else they are removed.
 const FORWARDING: [Known; 5] = [
@@ -30,8 +30,9 @@ pub(super) fn request(
     mut headers: Headers,
     facts: &Rc<ConnectionFacts>,
     edge: &Edge,
-) -> Result<Request, Fault> {
-    let target = target(headers.text(), &head).map_err(|_| {
+) -> Result<Box<Request>, Fault> {
+    let mut request = Request::blank();
+    request.target = target(headers.text(), &head).map_err(|_| {
         Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
     })?;
     let authority = match head.form {
@@ -55,25 +56,15 @@ pub(super) fn request(
             headers.retain(|field| !field.known.is_some_and(|known| FORWARDING.contains(&known)));
         }
     }
-    Ok(Request {
-        method: head.method,
-        version: head.version,
-        target,
-        headers,
-        body: Body::Empty,
-        facts: facts.clone(),
-        client_ip,
-        scheme,
-        upgrade: head.upgrade,
-        began_us: net::clock::now_us(),
-        route: None,
-        params: Params::default(),
-        request_id: None,
-        consumer: None,
-        notes: Notes::default(),
-        marks: Marks::default(),
-        informer: None,
-    })
+    request.method = head.method;
+    request.version = head.version;
+    request.headers = headers;
+    request.facts = facts.clone();
+    request.client_ip = client_ip;
+    request.scheme = scheme;
+    request.upgrade = head.upgrade;
+    request.began_us = net::clock::now_us();
+    Ok(request)
 }
 
 /// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a

@@ -27,18 +27,19 @@ pub(super) enum Taken {
 
 /// Takes a head that is there in full.
 pub(super) fn take(wire: &Wire, edge: &Edge) -> Taken {
+    let mut taken = Taken::Nothing;
     let mut input = wire.input.take();
     if !input.is_empty() {
-        let (done, taken) = parse(&input, edge);
+        let done = parse(&input, edge, &mut taken);
         input.advance(done);
         wire.unread(input);
         return taken;
     }
     if wire.drained.take() {
-        return Taken::Nothing;
+        return taken;
     }
-    match wire.stream.try_lend(|bytes| parse(bytes, edge)) {
-        Ok(lent) if lent.length == 0 => Taken::Ended(CloseReason::ClientClosed),
+    match wire.stream.try_lend(|bytes| parse(bytes, edge, &mut taken)) {
+        Ok(lent) if lent.length == 0 => return Taken::Ended(CloseReason::ClientClosed),
         Ok(lent) => {
             wire.metrics.bytes_received.add(lent.length as u64);
             if lent.rest.is_empty() {
@@ -46,24 +47,31 @@ pub(super) fn take(wire: &Wire, edge: &Edge) -> Taken {
             } else {
                 wire.unread(lent.rest);
             }
-            lent.result
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::Nothing,
-        Err(_) => Taken::Ended(CloseReason::ClientReset),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(_) => return Taken::Ended(CloseReason::ClientReset),
     }
+    taken
 }
 
 /// Reads a head from the start of `bytes`; how many of them are done with.
-fn parse(bytes: &[u8], edge: &Edge) -> (usize, Taken) {
-    let (parsed, mut headers) =
-        Headers::parse(|fields| parse_request(bytes, &edge.head_limits, fields));
-    match parsed {
+fn parse(bytes: &[u8], edge: &Edge, taken: &mut Taken) -> usize {
+    let mut headers = Headers::new();
+    match parse_request(bytes, &edge.head_limits, headers.spans()) {
         Ok(Some(head)) => {
-            headers.keep_head(&bytes[..head.len]);
-            (head.len, Taken::Head(head, headers))
+            let length = head.len;
+            headers.keep_head(&bytes[..length]);
+            *taken = Taken::Head(head, headers);
+            length
         }
-        Ok(None) => (0, Taken::Part),
-        Err(reject) => (bytes.len(), Taken::Malformed(reject)),
+        Ok(None) => {
+            *taken = Taken::Part;
+            0
+        }
+        Err(reject) => {
+            *taken = Taken::Malformed(reject);
+            bytes.len()
+        }
     }
 }
 
@@ -102,13 +110,15 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
         if !chunk.contains(&b'\n') && partial.len() <= edge.head_limits.request_line {
             continue;
         }
-        match parse(&partial, edge) {
-            (done, Taken::Head(head, headers)) => {
+        let mut taken = Taken::Part;
+        let done = parse(&partial, edge, &mut taken);
+        match taken {
+            Taken::Head(head, headers) => {
                 partial.advance(done);
                 wire.unread(partial.freeze());
                 return Waited::Head(head, headers);
             }
-            (_, Taken::Malformed(reject)) => return Waited::Malformed(reject),
+            Taken::Malformed(reject) => return Waited::Malformed(reject),
             _ => {}
         }
     }
