@@ -14,7 +14,8 @@ REFERENCE := docs/reference
 
 # What these are told, such as: make bench BENCH="hello --peers nginx --connections 1,100"
 BENCH ?=
-ROWS ?= --rows filters,routes,idle
+# Ours beside ours.
+ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run that docs/benchmarks.md is made of.
 REPORT ?= hello gateway files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
@@ -69,9 +70,9 @@ bench-generator: prepare-bench ## our load generator beside wrk and redis-benchm
 	cargo run --release --package bench --example generator -- $(GENERATOR)
 
 .PHONY: bench-rows
-bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tests/perf/measure)
-	cargo build --release --package tidegate --package bench
-	tests/perf/measure --tidegate $(RELEASE_BINARY) $(ROWS)
+bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tidegate bench)
+	cargo build --release --package tidegate
+	$(RELEASE_BINARY) bench $(ROWS) --out bench-results/rows
 
 .PHONY: soak
 soak: prepare-bench ## load and reloads for ten minutes: no error, no growth (SOAK="…" for tests/perf/soak)
@@ -123,10 +124,9 @@ lint:
 test-rust: build-debug
 	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace --no-fail-fast
 
-# Shows that the measuring works, not what it measures: a debug binary, one second a round.
+# Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
+# when a request did.
 .PHONY: perf-smoke
 perf-smoke: build-debug
-	@if command -v python3 >/dev/null; then \
-	  tests/perf/measure --tidegate $(DEBUG_BINARY) --rows hello,proxy,filters \
-	    --connections 16 --seconds 1 --rounds 2; \
-	else echo "perf-smoke: skipped, there is no python3"; fi
+	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy \
+	  --connections 16 --seconds 0.2 --rounds 2 --out target/perf-smoke

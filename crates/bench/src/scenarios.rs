@@ -7,17 +7,22 @@
 
 mod connections;
 mod files;
+mod filters;
 mod gateway;
 mod hello;
 mod probe;
 mod reload;
+mod routes;
 mod stage;
 
 pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
-pub(crate) use probe::{probe, request};
+pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
+use crate::peers::Role;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A subject with all its cases.
@@ -49,7 +54,22 @@ pub struct Case {
 pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
+    Guarded,
+    Routes { count: usize },
     File { name: &'static str, bytes: usize },
+}
+
+impl Serve {
+    /// What a server has to be for that, with this backend and these files, if it has any.
+    pub(crate) fn role(self, backend: SocketAddr, root: PathBuf) -> Role {
+        match self {
+            Self::Hello => Role::Hello,
+            Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
+            Self::Guarded => Role::Guarded { backend },
+            Self::Routes { count } => Role::Routes { count },
+            Self::File { .. } => Role::Files { root },
+        }
+    }
 }
 
 /// What is done to a server in a case.
@@ -66,6 +86,8 @@ pub(crate) enum Kind {
 pub const ALL: &[&Scenario] = &[
     &hello::SCENARIO,
     &gateway::SCENARIO,
+    &filters::SCENARIO,
+    &routes::SCENARIO,
     &files::SCENARIO,
     &reload::SCENARIO,
     &connections::SCENARIO,

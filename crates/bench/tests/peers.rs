@@ -10,8 +10,8 @@
 
 use bench::floor::Behaviour;
 use bench::peers::{
-    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, Peer, Place, Role, Running,
-    Site,
+    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer,
+    Place, ROUTED_PATH, Role, Running, Site,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,7 +38,8 @@ fn finder() -> Finder {
 fn ask(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let key = format!("{KEY_FIELD}: {KEY}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{key}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
@@ -71,7 +72,7 @@ impl Around {
 
     fn place(&self) -> Place<'_> {
         let deadline = Instant::now() + Duration::from_secs(60);
-        Place { folder: self.folder.path().to_owned(), stop: &self.stop, deadline }
+        Place::new(self.folder.path().to_owned(), &self.stop, deadline)
     }
 }
 
@@ -91,6 +92,10 @@ fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
     }
     assert!(!server.ended(), "{name}: {}", server.said());
     let (address, id) = (server.address, server.id());
+    // The floor checks nothing, and the baseline is what lets everybody in.
+    if matches!(role, Role::Guarded { .. }) && !["floor", "baseline"].contains(&name) {
+        assert!(refuses_without_a_key(address, path), "{name}");
+    }
     drop(server);
     assert!(TcpStream::connect(address).is_err(), "{name} still accepts");
     assert!(!Path::new(&format!("/proc/{id}")).exists(), "{name} still runs");
@@ -110,6 +115,8 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
         (Role::Hello, HELLO_PATH, HELLO_BODY),
         (Role::Gateway { backend: kept.address, keep: true }, DOCUMENT_PATH, &document),
         (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
+        (Role::Routes { count: 50 }, ROUTED_PATH, HELLO_BODY),
+        (Role::Guarded { backend: kept.address }, DOCUMENT_PATH, &document),
         (Role::Files { root }, "/a.txt", "a file"),
     ];
     let mut checked = Vec::new();
@@ -157,12 +164,20 @@ fn each_peer_that_can_reload_serves_the_new_configuration() {
 }
 
 fn answers_2xx(address: SocketAddr, path: &str) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    asked_once(address, path).is_some_and(|answer| answer.starts_with("HTTP/1.1 2"))
+}
+
+fn refuses_without_a_key(address: SocketAddr, path: &str) -> bool {
+    asked_once(address, path).is_some_and(|answer| answer.starts_with("HTTP/1.1 401 "))
+}
+
+/// Without a key.
+fn asked_once(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
-    let done =
-        stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
-    done.is_ok() && answer.starts_with("HTTP/1.1 2")
+    stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer)).ok()?;
+    Some(answer)
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct Other {
     received: Option<Box<[u8]>>,
 }
 
-/// The path cannot be read: an encoded NUL, broken percent-encoding, or above the root.
+/// The path cannot be read: an encoded NUL, or percent-encoding that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPath;
 
@@ -145,6 +145,32 @@ impl Target {
         Ok(())
     }
 
+    /// Whether the path holds a slash that is none: `%2F` (RFC 3986 2.2).
+    pub fn has_encoded_slash(&self) -> bool {
+        let mut escapes = memchr::memchr_iter(b'%', self.raw_path());
+        escapes.any(|at| is_encoded_slash(&self.raw_path()[at..]))
+    }
+
+    /// Reads the path as if every `%2F` had been written as a slash. What was received is kept for
+    /// the log.
+    pub fn decode_slashes(&mut self) -> Result<(), BadPath> {
+        let mut raw = Vec::with_capacity(self.raw().len());
+        let mut rest = self.raw_path();
+        while let Some((&first, more)) = rest.split_first() {
+            let slash = is_encoded_slash(rest);
+            raw.push(if slash { b'/' } else { first });
+            rest = if slash { &rest[3..] } else { more };
+        }
+        let path_length = raw.len();
+        raw.extend_from_slice(&self.raw()[self.path_length as usize..]);
+        let read = Target::split_at(&raw, path_length)?;
+        let received = self.other.take().and_then(|first| first.received);
+        let received = received.unwrap_or_else(|| self.raw_path().into());
+        *self = read;
+        self.other.get_or_insert_default().received = Some(received);
+        Ok(())
+    }
+
     fn become_target(&mut self, new: Target) {
         let first = self.other.take().unwrap_or_default();
         let path = || std::str::from_utf8(self.raw_path()).unwrap_or("/").into();
@@ -154,6 +180,10 @@ impl Target {
         let other = self.other.get_or_insert_default();
         (other.routed, other.received) = (Some(routed), Some(received));
     }
+}
+
+fn is_encoded_slash(text: &[u8]) -> bool {
+    text.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"))
 }
 
 #[cfg(test)]
@@ -189,5 +219,21 @@ mod tests {
     fn an_empty_query_is_not_no_query() {
         assert_eq!(Target::new(Bytes::from_static(b"/?")).unwrap().query(), Some(&b""[..]));
         assert_eq!(Target::new(Bytes::from_static(b"/")).unwrap().query(), None);
+    }
+
+    #[test]
+    fn encoded_slashes_become_slashes_when_asked() {
+        let raw = &b"/a%2fb%2F..%2Fc%252Fd?e%2Ff"[..];
+        let mut target = Target::new(Bytes::from_static(raw)).unwrap();
+        assert!(target.has_encoded_slash());
+        target.decode_slashes().unwrap();
+        assert_eq!(target.raw(), b"/a/b/../c%252Fd?e%2Ff");
+        assert_eq!((target.path(), target.routed_path()), ("/a/c%252Fd", "/a/c%252Fd"));
+        assert_eq!(target.received_path(), &raw[..raw.len() - 6]);
+        assert!(!target.has_encoded_slash());
+        for plain in ["/", "/a%20b%2", "/%252F", "/a?%2F"] {
+            let target = Target::new(Bytes::from_static(plain.as_bytes()));
+            assert!(target.is_err() || !target.unwrap().has_encoded_slash(), "{plain}");
+        }
     }
 }

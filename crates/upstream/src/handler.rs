@@ -19,6 +19,7 @@ use telemetry::class_index;
 
 use crate::balance::Choice;
 use crate::local::LocalCluster;
+use crate::max_forwards;
 use crate::replay::Replay;
 use crate::upstreams::Upstreams;
 use crate::view::{CLASS_ERROR, Peer, View, connect_within, host_of};
@@ -88,6 +89,9 @@ impl Drop for Trial<'_> {
 }
 
 async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
+    if let Some(answer) = max_forwards::count_down(request) {
+        return Ok(answer);
+    }
     let view = local.view(clock::now().as_ms());
     let retries = &view.settings.retries;
     local.budget.deposit(retries.budget.fraction());

@@ -33,7 +33,7 @@ fn setup(site: &Site) -> Option<Setup> {
                 .to_owned(),
             cluster(*backend, *keep),
         ),
-        Role::Files { .. } => return None,
+        Role::Guarded { .. } | Role::Routes { .. } | Role::Files { .. } => return None,
     };
     let text = format!(
         "\

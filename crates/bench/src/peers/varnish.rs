@@ -27,7 +27,7 @@ sub vcl_recv {{ return (pass); }}
             backend.ip(),
             backend.port()
         ),
-        Role::Files { .. } => return None,
+        Role::Guarded { .. } | Role::Routes { .. } | Role::Files { .. } => return None,
     };
     let parameters = [
         format!("thread_pools={}", site.workers),

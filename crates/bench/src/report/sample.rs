@@ -35,6 +35,7 @@ pub(crate) fn data() -> Data {
         planned_seconds: 200.0,
         elapsed_seconds: 196.4,
         complete: true,
+        pinned: None,
         notes: Vec::new(),
         machine: machine(),
         commands: vec![Command {
@@ -70,6 +71,7 @@ pub(crate) fn record(server: &str, scenario: &str, connections: u32, us: f64) ->
         connections,
         workers: 1,
         cpu_us_per_request: us,
+        cpu_from: Some("cgroup".to_owned()),
         system_share: Some(0.8),
         requests_per_second: per_second,
         bytes_per_second: per_second * 150.0,

@@ -4,9 +4,11 @@
 //! not fit are left out from the end, with a line that says so.
 
 use super::{Options, system_calls};
+use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, Found, Peer, Role, Site};
+use crate::peers::{self, Found, Peer, Site};
+use crate::report::data::{BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -48,6 +50,8 @@ pub struct Schedule {
     pub(crate) steps: Vec<Step>,
     /// What was left out, and why.
     pub(crate) notes: Vec<String>,
+    /// Those of the servers and of the load, if they are pinned.
+    pub(crate) cores: Option<(Cores, Cores)>,
 }
 
 /// A case for servers that run side by side.
@@ -69,7 +73,7 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         options.warm_up = whole_seconds(options.warm_up);
     }
     let scenarios = chosen_scenarios(&options)?;
-    let (found, missing) = find(&options)?;
+    let (found, missing) = find(&options, &scenarios)?;
     let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
     // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
     let _ = crate::load::allow_descriptors(needed);
@@ -84,8 +88,9 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     if options.foreign.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
+    let cores = if options.pin { Some(split_cores(&steps)?) } else { None };
     let is_default = options.scenarios.is_empty() && !options.full;
-    let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new() };
+    let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new(), cores };
     while is_default && schedule.seconds() > DEFAULT_SECONDS_MAX && schedule.steps.len() > 1 {
         if let Some(step) = schedule.steps.pop() {
             notes.push(format!("left out to end in time: {}", step.case.name));
@@ -110,6 +115,17 @@ fn check(options: &Options) -> Result<(), Refused> {
         Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
         None => Ok(()),
     }
+}
+
+fn split_cores(steps: &[Step]) -> Result<(Cores, Cores), Refused> {
+    let workers = steps.iter().map(|step| step.workers as usize).max().unwrap_or(1);
+    let allowed = Cores::allowed().map_err(|why| Refused(format!("--pin: {why}")))?;
+    let count = allowed.numbers().len();
+    let few = || {
+        let all = "a core for each of the workers and one for the load";
+        Refused(format!("--pin takes {all}: {workers} workers, {count} cores"))
+    };
+    allowed.split(workers).ok_or_else(few)
 }
 
 fn check_tool(tool: Tool, mode: Mode) -> Result<(), Refused> {
@@ -144,7 +160,11 @@ fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenari
 
 type Missing = Vec<(&'static str, String)>;
 
-fn find(options: &Options) -> Result<(Vec<Found>, Missing), Refused> {
+/// Programs that have no part in what is run are not even asked for their version.
+fn find(
+    options: &Options,
+    scenarios: &[&'static scenarios::Scenario],
+) -> Result<(Vec<Found>, Missing), Refused> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if options.foreign.is_some() {
         return Ok((found, missing));
@@ -153,7 +173,15 @@ fn find(options: &Options) -> Result<(Vec<Found>, Missing), Refused> {
     if options.peers.is_none() && !options.full {
         finder.cache = None;
     }
+    let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
+    let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
+        if !cases().any(|case| takes_part(peer, case, workers)) {
+            if options.peers.is_some() && peer.name != BASELINE && peer.name != FLOOR {
+                missing.push((peer.name, "cannot do any of this".to_owned()));
+            }
+            continue;
+        }
         match finder.find(peer) {
             Ok(one) => found.push(one),
             Err(why) => missing.push((peer.name, why)),
@@ -202,15 +230,15 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
 }
 
 fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
+    (0..found.len()).filter(|&place| takes_part(found[place].peer, case, workers)).collect()
+}
+
+fn takes_part(peer: &Peer, case: &Case, workers: u32) -> bool {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let role = match case.serve {
-        Serve::Hello => Role::Hello,
-        Serve::Gateway { keep, .. } => Role::Gateway { backend: address, keep },
-        Serve::File { .. } => Role::Files { root: PathBuf::new() },
-    };
+    let role = case.serve.role(address, PathBuf::new());
     let reloads = case.kind == Kind::Reload;
     let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
-    (0..found.len()).filter(|&place| found[place].peer.can(&site)).collect()
+    peer.can(&site)
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {
@@ -234,7 +262,7 @@ impl Step {
         }
     }
 
-    fn seconds(&self, schedule: &Schedule) -> f64 {
+    pub(crate) fn seconds(&self, schedule: &Schedule) -> f64 {
         let options = &schedule.options;
         let started = self
             .servers
@@ -256,17 +284,23 @@ impl Step {
 }
 
 impl Schedule {
+    /// On a machine that is as fast as expected.
+    pub(crate) fn work_seconds(&self) -> f64 {
+        if self.options.foreign.is_none() {
+            return self.steps.iter().map(|step| step.seconds(self)).sum();
+        }
+        let rounds = f64::from(self.options.rounds);
+        let all = self.foreign_round_seconds(false) * rounds + self.foreign_round_seconds(true);
+        all * self.foreign_connections().len() as f64
+    }
+
     fn seconds(&self) -> f64 {
-        let steps: f64 = match self.options.foreign {
-            Some(_) => {
-                let rounds = f64::from(self.options.rounds);
-                let round = self.options.round.as_secs_f64() + ROUND_EXTRA_SECONDS;
-                let times = self.foreign_connections().len() as f64;
-                (round * rounds + self.options.warm_up.as_secs_f64()) * times
-            }
-            None => self.steps.iter().map(|step| step.seconds(self)).sum(),
-        };
-        steps * SLACK + SLACK_SECONDS
+        self.work_seconds() * SLACK + SLACK_SECONDS
+    }
+
+    pub(crate) fn foreign_round_seconds(&self, warm: bool) -> f64 {
+        let time = if warm { self.options.warm_up } else { self.options.round };
+        time.as_secs_f64() + ROUND_EXTRA_SECONDS
     }
 
     /// How long the run takes at most.

@@ -17,9 +17,6 @@ use crate::{
 
 pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Respond::schema, read };
 
-/// The largest body that is made up: it is held in memory.
-const BODY_SIZE_MAX: u64 = 64 * 1024 * 1024;
-
 settings::record! {
     /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
     /// backend.
@@ -35,7 +32,7 @@ settings::record! {
         /// A file whose content is the body, read when the configuration is.
         file: Option<FilePath>,
         /// Makes up a body of this size instead: for mocks.
-        body_size: Option<Size> { example "2KiB" },
+        body_size: Option<Size> { in "0B"..="64MiB", example "2KiB" },
         /// Waits before it answers: for mocks.
         delay: Option<Duration> { example "20ms" },
     }
@@ -46,9 +43,6 @@ fn check(respond: &Respond, node: &Node, reader: &mut Reader<'_>) {
     let sources = [respond.body.is_some(), respond.file.is_some(), respond.body_size.is_some()];
     if sources.iter().filter(|given| **given).count() > 1 {
         reader.mistake(node.span, "only one of `body`, `file` and `body_size` can be the content");
-    }
-    if respond.body_size.is_some_and(|size| size.bytes() > BODY_SIZE_MAX) {
-        reader.mistake(node.span, "`body_size` is at most 64MiB");
     }
     for (name, _) in respond.headers.iter().flat_map(|headers| &headers.entries) {
         if let Err(error) = name.value.parse::<HeaderName>() {
@@ -76,7 +70,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
             }
         }
     } else if let Some(size) = settings.body_size {
-        made_up(size.bytes().min(BODY_SIZE_MAX))
+        made_up(size.bytes())
     } else {
         Bytes::from(settings.body.unwrap_or_default())
     };
@@ -184,6 +178,12 @@ mod tests {
         let node = settings::node!({ "body": "a", "body_size": "1KiB" });
         let mistakes = settings::read::<Respond>(&node).unwrap_err();
         assert!(mistakes.contains("only one of"), "{mistakes}");
+    }
+
+    #[test]
+    fn a_made_up_body_is_bounded() {
+        let mistakes = settings::read::<Respond>(&settings::node!({ "body_size": "65MiB" }));
+        assert!(mistakes.unwrap_err().contains("64MiB"));
     }
 
     #[test]

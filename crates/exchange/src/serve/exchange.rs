@@ -314,8 +314,7 @@ impl Exchange {
         let wire = connection.wire.clone();
         // From here on the tunnel holds neither route nor Plan.
         drop(self);
-        let service = connection.service.clone();
-        let duplex = ClientDuplex { wire: wire.clone(), service };
+        let duplex = ClientDuplex { wire: wire.clone() };
         wire.metrics.tunnels_active.add(1);
         let ending = takeover(Box::new(duplex)).await;
         wire.metrics.tunnels_active.add(-1);
@@ -323,7 +322,6 @@ impl Exchange {
             Ending::Finished | Ending::OtherGone => CloseReason::UpgradeFinished,
             Ending::ClientGone => CloseReason::ClientGone,
             Ending::Idle => CloseReason::TunnelIdle,
-            Ending::Drain => CloseReason::Drain,
         })
     }
 

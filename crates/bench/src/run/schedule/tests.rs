@@ -18,7 +18,7 @@ fn everything(options: Options) -> Schedule {
     let scenarios = scenarios::ALL.iter().filter(|one| options.full || one.by_default);
     let cases = scenarios.flat_map(|scenario| scenario.cases);
     let steps = cases.flat_map(|case| steps_of(case, &options, &found)).collect();
-    Schedule { options, found, missing: Vec::new(), steps, notes: Vec::new() }
+    Schedule { options, found, missing: Vec::new(), steps, notes: Vec::new(), cores: None }
 }
 
 #[test]
@@ -65,6 +65,8 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     assert!(said.starts_with("no peer \"apache\": there are tidegate, floor"), "{said}");
     let said = refused(|options| options.peers = Some(vec!["mio".to_owned()]));
     assert_eq!(said, "nothing to run: mio: not built: name it to have it built");
+    let said = refused(|options| (options.pin, options.workers) = (true, vec![10_000]));
+    assert!(said.contains("10000 workers"), "{said}");
     let said = refused(|options| options.rounds = 0);
     assert!(said.contains("at least one round"), "{said}");
     let said = refused(|options| {
