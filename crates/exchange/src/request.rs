@@ -103,12 +103,11 @@ impl Request {
     /// Gives up what the request holds, and its memory to the next one.
     pub(crate) fn retire(mut self: Box<Self>) {
         self.method = Method::Get;
-        self.target = Target::asterisk();
         self.headers = Headers::new();
         self.body = Body::Empty;
         self.facts = NOBODY.with(Rc::clone);
         self.route = None;
-        self.params = Params::default();
+        self.params.clear();
         self.request_id = None;
         self.consumer = None;
         self.notes = Notes::default();

@@ -44,14 +44,17 @@ pub struct BadPath;
 
 impl Raw {
     #[inline]
-    fn new(target: &[u8]) -> Raw {
-        let mut text = [0; SHORT_MAX];
-        match text.get_mut(..target.len()) {
-            Some(place) => {
-                place.copy_from_slice(target);
-                Raw::Short { length: target.len() as u8, text }
-            }
-            None => Raw::Long(target.into()),
+    fn assign(&mut self, target: &[u8]) {
+        if target.len() > SHORT_MAX {
+            *self = Raw::Long(target.into());
+            return;
+        }
+        if let Raw::Long(_) = self {
+            *self = Raw::Short { length: 0, text: [0; SHORT_MAX] };
+        }
+        if let Raw::Short { length, text } = self {
+            text[..target.len()].copy_from_slice(target);
+            *length = target.len() as u8;
         }
     }
 
@@ -73,7 +76,9 @@ impl Target {
 
     /// The target of `OPTIONS *` (RFC 9110 9.3.7).
     pub fn asterisk() -> Target {
-        Target { raw: Raw::new(b"*"), path_length: 1, other: None }
+        let mut text = [0; SHORT_MAX];
+        text[0] = b'*';
+        Target { raw: Raw::Short { length: 1, text }, path_length: 1, other: None }
     }
 
     pub fn is_asterisk(&self) -> bool {
@@ -82,7 +87,14 @@ impl Target {
 
     /// From a raw target whose path is known to end at `path_length`.
     pub fn split_at(raw: &[u8], path_length: usize) -> Result<Target, BadPath> {
-        let other = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
+        let mut target = Target::asterisk();
+        target.assign(raw, path_length)?;
+        Ok(target)
+    }
+
+    /// [`Target::split_at`] in place.
+    pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), BadPath> {
+        self.other = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
             Cow::Borrowed(same) if same.len() == path_length && same.is_ascii() => None,
             // A path need not be UTF-8. Routes and files see U+FFFD for what is not; an upstream is
             // sent the raw path.
@@ -91,8 +103,16 @@ impl Target {
                 Some(Box::new(Other { path, ..Other::default() }))
             }
         };
+        self.raw.assign(raw);
         // A request line is far shorter than 4 GiB.
-        Ok(Target { raw: Raw::new(raw), path_length: path_length as u32, other })
+        self.path_length = path_length as u32;
+        Ok(())
+    }
+
+    /// [`Target::path`] as bytes.
+    pub fn path_bytes(&self) -> &[u8] {
+        let path = self.other.as_ref().and_then(|other| other.path.as_ref());
+        path.map_or_else(|| self.raw_path(), |path| path.as_bytes())
     }
 
     /// The path that routes and files see: decoded, without dot segments, beginning with `/`.

@@ -32,7 +32,7 @@ pub(super) fn request(
     edge: &Edge,
 ) -> Result<Box<Request>, Fault> {
     let mut request = Request::blank();
-    request.target = target(headers.text(), &head).map_err(|_| {
+    target(headers.text(), &head, &mut request.target).map_err(|_| {
         Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
     })?;
     let authority = match head.form {
@@ -93,10 +93,13 @@ fn drop_named_by_connection(headers: &mut Headers) {
     }
 }
 
-fn target(bytes: &[u8], head: &RequestHead) -> Result<Target, crate::BadPath> {
+fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), crate::BadPath> {
     match head.form {
-        TargetForm::Origin => Target::split_at(head.target.of(bytes), head.path.len as usize),
-        TargetForm::Asterisk => Ok(Target::asterisk()),
+        TargetForm::Origin => target.assign(head.target.of(bytes), head.path.len as usize),
+        TargetForm::Asterisk => {
+            *target = Target::asterisk();
+            Ok(())
+        }
         TargetForm::Absolute => {
             let path = head.path_bytes(bytes);
             let mut raw = Vec::with_capacity(head.target.len as usize + 1);
@@ -105,7 +108,7 @@ fn target(bytes: &[u8], head: &RequestHead) -> Result<Target, crate::BadPath> {
                 raw.push(b'?');
                 raw.extend_from_slice(query.of(bytes));
             }
-            Target::split_at(&raw, path.len())
+            target.assign(&raw, path.len())
         }
     }
 }
