@@ -69,6 +69,10 @@ bench-peers: prepare-peers ## install the servers to compare with, those that co
 bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
 	cargo run --release --package bench --example generator -- $(GENERATOR)
 
+.PHONY: bench-generator-check
+bench-generator-check: prepare-bench ## the same, and fail when the figures differ by more than 5 %, or the cost is above 1.1 × wrk's
+	cargo run --release --package bench --example generator -- check $(GENERATOR)
+
 .PHONY: bench-rows
 bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tidegate bench)
 	cargo build --release --package tidegate

@@ -133,6 +133,20 @@ impl Connection {
         self.take(count)
     }
 
+    /// The body of a chunked message, in whatever pieces it comes.
+    pub fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8(self.read_until("\r\n")).expect("text");
+            let size = usize::from_str_radix(line.trim_end(), 16).expect("a chunk size");
+            body.extend(self.read_exactly(size));
+            self.expect("\r\n");
+            if size == 0 {
+                return body;
+            }
+        }
+    }
+
     /// Reads one head, to its blank line.
     pub fn read_head(&mut self) -> String {
         text(&self.read_until("\r\n\r\n"))

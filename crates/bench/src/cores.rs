@@ -1,8 +1,8 @@
 //! Cores: which there are for us, and who runs on which.
 //!
 //! Owns the split of a pinned run: the first cores for servers, the rest for the load. Promises
-//! that a server inherits its cores to all it starts, and that the thread that runs a benchmark gets
-//! its own cores back.
+//! that a server hands its cores on to all it starts, and that the thread that runs a benchmark
+//! gets its own cores back.
 #![allow(unsafe_code, reason = "std has no affinity; each block says why it is sound")]
 
 use std::fmt;
@@ -16,7 +16,7 @@ pub(crate) struct Cores(libc::cpu_set_t);
 impl Cores {
     /// Those that the calling thread may run on.
     pub(crate) fn allowed() -> io::Result<Self> {
-        // SAFETY: a set of zeroes is an empty one; the kernel writes at most as many bytes as it has.
+        // SAFETY: a set of zeroes is an empty one; the kernel writes at most its size.
         unsafe {
             let mut set: libc::cpu_set_t = zeroed();
             match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {

@@ -18,13 +18,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// How the arguments of [`serve`] look.
-pub const USAGE: &str = "hello ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
+pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
                          backend ADDRESS BODY_BYTES DELAY_MS keep|close";
 
 /// What a floor process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
     Hello,
+    Ping,
     Proxy { upstream: SocketAddr, keep: bool },
     Backend(Behaviour),
 }
@@ -38,15 +39,16 @@ pub fn serve(arguments: &[String]) -> io::Result<()> {
     writeln!(stdout, "listening {}", listener.local_addr()?)?;
     stdout.flush()?;
     match floor {
-        Floor::Hello => hello::serve(&listener),
+        Floor::Hello => hello::serve(&listener, &hello::HELLO),
+        Floor::Ping => hello::serve(&listener, &hello::PING),
         Floor::Proxy { upstream, keep } => proxy::serve(&listener, upstream, keep),
         Floor::Backend(behaviour) => backend::serve(&listener, behaviour),
     }
 }
 
-/// With the backlog that every peer has. std takes 128: when a proxy under 512 connections makes one
-/// to the backend for each request, the kernel drops what does not fit, and a client asks again only
-/// after a second (RFC 6298, section 2.1). Then the backend is measured, and not the proxy.
+/// With the backlog that every peer has. std takes 128: when a proxy under 512 connections makes
+/// one to the backend for each request, the kernel drops what does not fit, and a client asks again
+/// only after a second (RFC 6298, section 2.1). Then the backend is measured, and not the proxy.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -64,6 +66,7 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
     };
     let (address, floor) = match words[..] {
         ["hello", address] => (address, Floor::Hello),
+        ["ping", address] => (address, Floor::Ping),
         ["proxy", address, upstream, kept] => {
             (address, Floor::Proxy { upstream: upstream.parse().ok()?, keep: keep(kept)? })
         }

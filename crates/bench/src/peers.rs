@@ -16,7 +16,9 @@ mod gunicorn;
 mod haproxy;
 mod nginx;
 mod process;
+mod redis;
 mod running;
+mod silly;
 mod sources;
 mod tidegate;
 mod tracer;
@@ -99,6 +101,8 @@ pub enum Role {
     Guarded { backend: SocketAddr },
     /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of [`routed`].
     Routes { count: usize },
+    /// Answers the PING of RESP, inline and as an array.
+    Ping,
     /// Serves the files of a folder.
     Files { root: PathBuf },
 }
@@ -117,6 +121,7 @@ impl Role {
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
             Self::Guarded { .. } => "gateway with a key and a rate limit",
             Self::Routes { .. } => "many routes",
+            Self::Ping => "ping",
             Self::Files { .. } => "files",
         }
     }
@@ -197,10 +202,15 @@ pub const ALL: &[&Peer] = &[
     &granian::PEER,
     &uvicorn::PEER,
     &gunicorn::PEER,
+    &redis::PEER,
+    &silly::PEER,
     &sources::GO_NET,
     &sources::LIBUV,
     &sources::MIO,
 ];
+
+/// The program under test.
+pub(crate) const SUBJECT: &Peer = &tidegate::PEER;
 
 /// The peer of that name.
 pub fn named(name: &str) -> Option<&'static Peer> {
@@ -228,6 +238,7 @@ impl Peer {
             Role::Gateway { backend, keep: false },
             Role::Guarded { backend },
             Role::Routes { count: 5 },
+            Role::Ping,
             Role::Files { root: folder.join("files") },
         ];
         let mut text = String::new();

@@ -10,6 +10,7 @@ mod files;
 mod filters;
 mod gateway;
 mod hello;
+mod ping;
 mod probe;
 mod reload;
 mod routes;
@@ -20,7 +21,8 @@ pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
-use crate::peers::Role;
+use crate::load::Command;
+use crate::peers::{Peer, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +58,7 @@ pub(crate) enum Serve {
     Gateway { delay: Duration, keep: bool },
     Guarded,
     Routes { count: usize },
+    Ping { command: Command, pipeline: u32 },
     File { name: &'static str, bytes: usize },
 }
 
@@ -67,6 +70,7 @@ impl Serve {
             Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
             Self::Guarded => Role::Guarded { backend },
             Self::Routes { count } => Role::Routes { count },
+            Self::Ping { .. } => Role::Ping,
             Self::File { .. } => Role::Files { root },
         }
     }
@@ -82,8 +86,26 @@ pub(crate) enum Kind {
     Idle,
 }
 
+impl Case {
+    /// Whether the peer can be measured in it.
+    pub(crate) fn is_for(&self, peer: &Peer, workers: u32) -> bool {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let role = self.serve.role(address, PathBuf::new());
+        let reloads = self.kind == Kind::Reload;
+        let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
+        peer.can(&site)
+    }
+}
+
+/// Those that the program under test can do: the others wait for it.
+pub fn listed() -> impl Iterator<Item = &'static Scenario> {
+    let can = |scenario: &&Scenario| scenario.cases.iter().all(|case| case.is_for(SUBJECT, 1));
+    ALL.iter().copied().filter(can)
+}
+
 /// Every scenario there is.
 pub const ALL: &[&Scenario] = &[
+    &ping::SCENARIO,
     &hello::SCENARIO,
     &gateway::SCENARIO,
     &filters::SCENARIO,
@@ -100,7 +122,14 @@ pub fn named(name: &str) -> Option<&'static Scenario> {
 
 #[cfg(test)]
 mod tests {
-    use super::ALL;
+    use super::{ALL, listed};
+
+    #[test]
+    fn what_the_program_under_test_cannot_do_is_not_listed() {
+        let names: Vec<_> = listed().map(|scenario| scenario.name).collect();
+        let all: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names[..], all[1..], "Lua programs are on their way");
+    }
 
     #[test]
     fn cases_are_told_apart_and_begin_with_their_scenario() {

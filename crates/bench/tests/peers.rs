@@ -13,6 +13,7 @@ use bench::peers::{
     ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer,
     Place, ROUTED_PATH, Role, Running, Site,
 };
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -30,9 +31,16 @@ fn finder() -> Finder {
     Finder {
         subject: vec![tidegate.display().to_string()],
         floor: vec![env!("CARGO_BIN_EXE_floor").to_owned()],
-        given: [].into(),
+        given: given(),
         cache: Some(std::env::temp_dir().join("tidegate-bench-test-peers")),
     }
+}
+
+/// `TIDEGATE_BENCH_PEERS=envoy=/opt/envoy,granian=…`: programs that are not on the PATH.
+fn given() -> BTreeMap<String, PathBuf> {
+    let named = std::env::var("TIDEGATE_BENCH_PEERS").unwrap_or_default();
+    let pairs = named.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, path)| (name.to_owned(), PathBuf::from(path))).collect()
 }
 
 fn ask(address: SocketAddr, path: &str) -> String {
@@ -136,6 +144,28 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
     }
     eprintln!("checked: {}", checked.join(", "));
     assert!(checked.iter().any(|one| one == "floor gateway, not kept-alive"), "{checked:?}");
+}
+
+/// Also those that answer each other's protocols: both forms of PING, two at a time.
+#[test]
+fn each_peer_that_answers_ping_does() {
+    let (finder, around) = (finder(), Around::new());
+    let mut checked = Vec::new();
+    for found in ALL.iter().filter(|peer| can(peer, &Role::Ping, false)) {
+        let Ok(found) = finder.find(found) else { continue };
+        let server = Running::start(&found, &Role::Ping, 1, false, &around.place()).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for commands in ["PING\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n"] {
+            stream.write_all(commands.as_bytes()).unwrap();
+            let mut answer = [0; 14];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"+PONG\r\n+PONG\r\n", "{}", found.peer.name);
+        }
+        checked.push(found.peer.name);
+    }
+    eprintln!("checked: {checked:?}");
+    assert!(checked.contains(&"floor"));
 }
 
 #[test]

@@ -85,6 +85,26 @@ fn idle_connections_have_a_size() {
 }
 
 #[test]
+fn fewer_idle_connections_than_were_asked_for_are_a_line() {
+    let options = Options { idle: 10_000_000, ..with(&["connections"], &["floor"]) };
+    let lines = plan(options).unwrap().lines();
+    assert!(lines.iter().any(|line| line.contains("idle ones, not 10000000")), "{lines:?}");
+}
+
+/// It is not listed before Lua programs can be run, but all around it is there.
+#[test]
+fn pings_are_measured() {
+    let data = run(with(&["ping"], &["floor", "redis-server"]));
+    for scenario in ["ping-inline", "ping-bulk", "ping-inline-16", "ping-bulk-16"] {
+        let records: Vec<_> = data.of_scenario(scenario).collect();
+        assert!(records.iter().any(|record| record.server == "floor"), "{:?}", data.notes);
+        for record in records {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        }
+    }
+}
+
+#[test]
 fn what_a_scenario_adds_is_held_against_the_same_without() {
     let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
     for scenario in ["filters", "routes"] {

@@ -147,23 +147,13 @@ impl std::fmt::Debug for Body {
 mod tests {
     use super::*;
 
-    struct Pieces(Vec<Frame>);
-
-    impl BodyStream for Pieces {
-        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-            Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
-        }
-        fn length(&self) -> Option<u64> {
-            None
-        }
-    }
-
     fn pieces() -> Body {
-        Body::stream(Pieces(vec![
-            Frame::Data(Bytes::from_static(b"one")),
-            Frame::Data(Bytes::from_static(b"two")),
-            Frame::Trailers(Headers::new()),
-        ]))
+        let (mut writer, pieces) = crate::growing(1 << 20, None);
+        for piece in ["one", "two"] {
+            assert!(writer.push(Bytes::from_static(piece.as_bytes())).is_ok());
+        }
+        writer.finish(Some(Headers::new()));
+        pieces.body()
     }
 
     #[test]

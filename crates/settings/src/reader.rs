@@ -88,7 +88,8 @@ impl<'a> Reader<'a> {
     /// that wrote them.
     pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
         match self.report.dir(span) {
-            Some(dir) if path.is_relative() => dir.join(path),
+            // Without the `.` of `./public`: it is shown to people.
+            Some(dir) if path.is_relative() => dir.join(path).components().collect(),
             _ => path.to_owned(),
         }
     }

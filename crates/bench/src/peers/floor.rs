@@ -19,6 +19,7 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Guarded { backend } => {
             Some(Setup::new(&["proxy", &address, &backend.to_string(), "keep"]))
         }
+        Role::Ping => Some(Setup::new(&["ping", &address])),
         Role::Files { .. } => None,
     }
 }

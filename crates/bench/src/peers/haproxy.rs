@@ -24,7 +24,7 @@ fn setup(site: &Site) -> Option<Setup> {
             let (rules, backend) = gateway(*backend, true);
             (guard() + &rules, backend)
         }
-        Role::Routes { .. } | Role::Files { .. } => return None,
+        Role::Routes { .. } | Role::Ping | Role::Files { .. } => return None,
     };
     let text = format!(
         "\
@@ -33,7 +33,7 @@ global
   nbthread {workers}  # 3.1 nbthread
   # No maxconn: as many as there are descriptors, 3.2 maxconn
 defaults
-  # No `log` line, so nothing is logged: 8.1
+  # No `log` line, so nothing is logged: 4.2 log
   mode http  # 4.2 mode
   timeout client 1h  # 4.2 timeout client
   timeout server 1h
@@ -63,7 +63,7 @@ fn hello() -> String {
 fn guard() -> String {
     let field = KEY_FIELD.to_ascii_lowercase();
     format!(
-        "  # 4.2 http-request deny, http-request track-sc0, stick-table
+        "  # 4.2 http-request deny, http-request track-sc0, stick-table; 7.3.3 sc_http_req_rate
   http-request deny deny_status 401 unless {{ req.hdr({field}) -m str {KEY} }}
   stick-table type ip size 100k expire 10s store http_req_rate(1s)
   http-request track-sc0 src

@@ -28,6 +28,7 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard_zones() + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
+        Role::Ping => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
     let text = format!(
@@ -70,7 +71,6 @@ fn hello() -> String {
     )
 }
 
-/// A key in a map, as in https://www.nginx.com/blog/deploying-nginx-plus-as-an-api-gateway-part-1/
 fn guard_zones() -> String {
     let variable = format!("$http_{}", KEY_FIELD.to_ascii_lowercase().replace('-', "_"));
     format!(

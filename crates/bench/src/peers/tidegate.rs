@@ -25,6 +25,8 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
         Role::Routes { count } => routes(*count, &respond),
+        // `run ping.lua --listen=ADDRESS` with silly::PING, once Lua programs can be run.
+        Role::Ping => return None,
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
     };
     if site.revision > 0 {
@@ -52,8 +54,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
 
 fn filters() -> String {
     let field = KEY_FIELD.to_ascii_lowercase();
+    let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
     format!(
-        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: [{{ consumer: bench, key: {KEY} }}] }} }}, \
+        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, \
          {{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}]"
     )
 }

@@ -126,7 +126,7 @@ pub struct Record {
     #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
     /// Median of the rounds, over the server's whole process tree. NaN, and null in the file, where
-    /// nobody can see it: a server of somebody else.
+    /// nothing was answered or nobody can see it: a server of somebody else.
     #[serde(serialize_with = "seen", deserialize_with = "or_unseen")]
     pub cpu_us_per_request: f64,
     /// Where it comes from: `tasks`, `cgroup`, or `ticks`, which are rough; `None` when not seen.

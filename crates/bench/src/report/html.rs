@@ -293,7 +293,7 @@ fn place(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::Data;
+    use super::super::data::{Data, Record};
     use super::super::sample;
     use super::{escape, render, short_version};
 
@@ -341,6 +341,24 @@ mod tests {
         assert_eq!(count("their machine, their figure"), 2);
         assert!(page.contains("varnishd: not installed: apt-get install varnish"));
         assert!(page.contains("ngx_http_log_module.html#access_log"));
+    }
+
+    #[test]
+    fn a_server_that_failed_is_not_a_cheap_one() {
+        let mut data = sample::data();
+        let of =
+            |name| move |record: &&mut Record| (&*record.server, record.connections) == (name, 1);
+        for record in data.records.iter_mut().filter(of("nginx")) {
+            record.errors = 12;
+        }
+        for record in data.records.iter_mut().filter(of("haproxy")) {
+            record.cpu_us_per_request = f64::NAN;
+            record.errors = 3;
+        }
+        let page = render(&data).replace('\u{a0}', " ");
+        assert_eq!(page.matches("<span class=\"small\">12 errors</span>").count(), 2);
+        assert_eq!(page.matches("<div class=\"bar ").count(), 2 * 3 * 4 - 2);
+        assert!(!page.contains("NaN"), "a figure that is none");
     }
 
     #[test]

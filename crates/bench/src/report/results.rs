@@ -221,7 +221,8 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
 }
 
 fn unseen(data: &Data) -> Option<String> {
-    let record = data.records.iter().find(|record| record.cpu_us_per_request.is_nan())?;
+    let unseen = |record: &&Record| record.cpu_from.is_none() && !record.rounds.is_empty();
+    let record = data.records.iter().find(unseen)?;
     Some(format!(
         "CPU of {}: n/a, the processes of a server that somebody else started are not looked at.",
         record.server
@@ -309,7 +310,7 @@ mod tests {
         data.records[1].disturbed = Some("steal of 4 %".to_owned());
         data.records[2].disturbed = Some("a busy neighbour".to_owned());
         data.records[3].cpu_us_per_request = f64::NAN;
-        data.records[3].rounds.clear();
+        data.records[3].cpu_from = None;
         data.records[4].cpu_from = Some("ticks".to_owned());
         let text = notes(&data).join("\n").replace('\u{a0}', " ");
         assert!(of_scenario(&data, "hello", Room::Terminal).text().contains("  yes"), "marked");

@@ -1,6 +1,7 @@
 //! Memory of idle connections, and load beside them.
 //!
-//! Promises that the first connections do not count, and that memory is looked at when it is at rest.
+//! Promises that the first connections do not count, and that memory is looked at when it is at
+//! rest.
 
 use super::schedule::{BESIDE_IDLE, Step};
 use super::work::{Server, Work};

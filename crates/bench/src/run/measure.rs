@@ -54,7 +54,10 @@ pub(crate) fn round(
     let round = Round {
         requests: outcome.requests,
         seconds,
-        cpu_us_per_request: tree.map_or(f64::NAN, |_| used.run_ns as f64 / 1e3 / requests),
+        cpu_us_per_request: match tree {
+            Some(_) if outcome.requests > 0 => used.run_ns as f64 / 1e3 / requests,
+            _ => f64::NAN,
+        },
         requests_per_second: if seconds > 0.0 { outcome.requests as f64 / seconds } else { 0.0 },
         client_us_per_request: outcome.client_cpu.as_secs_f64() * 1e6 / requests,
         p50_ms: ms(0.5),

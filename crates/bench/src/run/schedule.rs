@@ -7,11 +7,9 @@ use super::{Options, system_calls};
 use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, Found, Peer, Site};
+use crate::peers::{self, Found, Peer};
 use crate::report::data::{BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -73,11 +71,15 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         options.warm_up = whole_seconds(options.warm_up);
     }
     let scenarios = chosen_scenarios(&options)?;
+    if let Some(tool) = options.tool {
+        check_tool(tool, options.mode, &scenarios)?;
+    }
     let (found, missing) = find(&options, &scenarios)?;
     let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
     // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
     let _ = crate::load::allow_descriptors(needed);
-    options.idle = scenarios::room_for(options.idle);
+    let wanted = options.idle;
+    options.idle = scenarios::room_for(wanted);
     let mut notes = Vec::new();
     let steps: Vec<Step> = scenarios
         .iter()
@@ -85,6 +87,12 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         .flat_map(|case| steps_of(case, &options, &found))
         .filter(|step| !step.servers.is_empty())
         .collect();
+    if options.idle < wanted && steps.iter().any(|step| step.case.kind == Kind::Idle) {
+        let room = options.idle;
+        notes.push(format!(
+            "connections: room for {room} idle ones, not {wanted} (ulimit -n, ports)"
+        ));
+    }
     if options.foreign.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
@@ -108,9 +116,6 @@ fn check(options: &Options) -> Result<(), Refused> {
     if options.connections.contains(&0) || options.workers.contains(&0) || options.threads == 0 {
         return refuse("connections, workers and threads are at least 1");
     }
-    if let Some(tool) = options.tool {
-        check_tool(tool, options.mode)?;
-    }
     match &options.foreign {
         Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
         None => Ok(()),
@@ -128,13 +133,25 @@ fn split_cores(steps: &[Step]) -> Result<(Cores, Cores), Refused> {
     allowed.split(workers).ok_or_else(few)
 }
 
-fn check_tool(tool: Tool, mode: Mode) -> Result<(), Refused> {
+fn check_tool(
+    tool: Tool,
+    mode: Mode,
+    scenarios: &[&'static scenarios::Scenario],
+) -> Result<(), Refused> {
     let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
+    let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
+    let is_ping = |case: &Case| matches!(case.serve, Serve::Ping { .. });
     match tool {
-        Tool::RedisBenchmark => refuse("does not speak HTTP, as every scenario does so far"),
-        Tool::Wrk if mode != Mode::Closed => refuse("has no fixed rate"),
+        _ if mode != Mode::Closed => refuse("has no fixed rate"),
+        Tool::RedisBenchmark if scenarios.is_empty() || !cases().all(is_ping) => {
+            refuse("does not speak HTTP")
+        }
+        Tool::Wrk if cases().any(is_ping) => refuse("does not speak RESP"),
         Tool::Wrk if tool.program().is_none() => refuse("is not installed: apt-get install wrk"),
-        Tool::Wrk => Ok(()),
+        Tool::RedisBenchmark if tool.program().is_none() => {
+            refuse("is not installed: apt-get install redis-tools")
+        }
+        Tool::Wrk | Tool::RedisBenchmark => Ok(()),
     }
 }
 
@@ -147,10 +164,10 @@ fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenari
         return Ok(Vec::new());
     }
     if options.scenarios.is_empty() {
-        let all = scenarios::ALL.iter().copied();
-        return Ok(all.filter(|scenario| options.full || scenario.by_default).collect());
+        let listed = scenarios::listed();
+        return Ok(listed.filter(|scenario| options.full || scenario.by_default).collect());
     }
-    let names: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+    let names: Vec<&str> = scenarios::listed().map(|scenario| scenario.name).collect();
     let chosen = options.scenarios.iter().map(|name| {
         scenarios::named(name)
             .ok_or_else(|| Refused(format!("no scenario {name:?}: there are {}", names.join(", "))))
@@ -176,7 +193,7 @@ fn find(
     let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
     let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
-        if !cases().any(|case| takes_part(peer, case, workers)) {
+        if !cases().any(|case| case.is_for(peer, workers)) {
             if options.peers.is_some() && peer.name != BASELINE && peer.name != FLOOR {
                 missing.push((peer.name, "cannot do any of this".to_owned()));
             }
@@ -230,15 +247,7 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
 }
 
 fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
-    (0..found.len()).filter(|&place| takes_part(found[place].peer, case, workers)).collect()
-}
-
-fn takes_part(peer: &Peer, case: &Case, workers: u32) -> bool {
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let role = case.serve.role(address, PathBuf::new());
-    let reloads = case.kind == Kind::Reload;
-    let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
-    peer.can(&site)
+    (0..found.len()).filter(|&place| case.is_for(found[place].peer, workers)).collect()
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {

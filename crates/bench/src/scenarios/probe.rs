@@ -49,6 +49,40 @@ pub(crate) fn probe(
     Ok(second)
 }
 
+/// Sends the commands twice; each is to be answered by `+PONG`. The error is half a sentence.
+pub(super) fn probe_pings(
+    address: SocketAddr,
+    commands: &[u8],
+    count: u32,
+    deadline: Instant,
+) -> Result<(), String> {
+    let right = b"+PONG\r\n".repeat(count as usize);
+    let asked = || -> io::Result<Vec<u8>> {
+        let mut stream = connect(address, deadline)?;
+        let mut received = Vec::new();
+        for turn in 1..=2 {
+            stream.write_all(commands)?;
+            while received.len() < right.len() * turn {
+                stream.set_read_timeout(Some(left_until(deadline)?))?;
+                let mut buffer = [0; 1024];
+                match stream.read(&mut buffer)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => received.extend_from_slice(&buffer[..read]),
+                }
+            }
+        }
+        Ok(received)
+    };
+    match asked() {
+        Ok(received) if received == right.repeat(2) => Ok(()),
+        Ok(received) => {
+            let said = String::from_utf8_lossy(&received[..received.len().min(100)]).into_owned();
+            Err(format!("answers {said:?}"))
+        }
+        Err(why) => Err(format!("does not answer rightly: {why}")),
+    }
+}
+
 pub(super) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&address, left_until(deadline)?)?;
     stream.set_write_timeout(Some(WAIT))?;
@@ -109,7 +143,7 @@ fn head(received: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{WAIT, head, probe, request};
+    use super::{WAIT, head, probe, probe_pings, request};
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::time::{Duration, Instant};
@@ -128,6 +162,28 @@ mod tests {
         let found = probe(address, &request(address, "/"), Instant::now() + WAIT);
         server.join().unwrap();
         found
+    }
+
+    #[test]
+    fn pongs_are_counted() {
+        let asked = |answer: &'static [u8]| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                while stream.read(&mut [0; 1000]).is_ok_and(|read| read > 0) {
+                    stream.write_all(answer).unwrap();
+                }
+            });
+            let found = probe_pings(address, b"PING\r\nPING\r\n", 2, Instant::now() + WAIT);
+            server.join().unwrap();
+            found
+        };
+        assert_eq!(asked(b"+PONG\r\n+PONG\r\n"), Ok(()));
+        assert_eq!(
+            asked(b"-ERR no\r\n-ERR\n"),
+            Err(r#"answers "-ERR no\r\n-ERR\n-ERR no\r\n-ERR\n""#.into())
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What stands around the servers of a case: backend, files, request and right answer.
 
 use super::Serve;
-use super::probe::{probe, request_with};
+use super::probe::{probe, probe_pings, request_with};
 use crate::floor::{self, Behaviour};
-use crate::load::{Address, Expect, Target, Traffic};
+use crate::load::{Address, Command, Expect, Target, Traffic, pings};
 use crate::peers::{
     Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Place, ROUTED_PATH,
     Role,
@@ -20,12 +20,23 @@ const DOCUMENT_BYTES: usize = 2048;
 /// Ready for servers to be started in this role.
 pub(crate) struct Stage {
     pub role: Role,
-    path: String,
-    /// Whole lines.
-    fields: String,
-    body: Arc<[u8]>,
+    ask: Ask,
     /// Ends when the stage does.
     backend: Option<Backend>,
+}
+
+/// What is asked of a server, and answered.
+enum Ask {
+    Get {
+        path: String,
+        /// Whole lines.
+        fields: String,
+        body: Arc<[u8]>,
+    },
+    Ping {
+        command: Command,
+        pipeline: u32,
+    },
 }
 
 impl Stage {
@@ -34,53 +45,58 @@ impl Stage {
         let behaviour = match serve {
             Serve::Gateway { delay, keep } => Some(behaviour(delay, keep)),
             Serve::Guarded => Some(behaviour(Duration::ZERO, true)),
-            Serve::Hello | Serve::Routes { .. } | Serve::File { .. } => None,
+            _ => None,
         };
         let backend = behaviour.map(|it| Backend::start(finder, it, place)).transpose()?;
-        let (path, body) = match serve {
-            Serve::Hello => (HELLO_PATH.to_owned(), HELLO_BODY.into()),
-            Serve::Routes { .. } => (ROUTED_PATH.to_owned(), HELLO_BODY.into()),
-            Serve::Gateway { .. } | Serve::Guarded => {
-                (DOCUMENT_PATH.to_owned(), floor::body(DOCUMENT_BYTES))
-            }
-            Serve::File { name, bytes } => (format!("/{name}"), floor::body(bytes)),
-        };
         let root = place.folder.join("files");
-        if let Serve::File { name, .. } = serve {
+        if let Serve::File { name, bytes } = serve {
             fs::create_dir_all(&root)
-                .and_then(|()| fs::write(root.join(name), &body))
+                .and_then(|()| fs::write(root.join(name), floor::body(bytes)))
                 .map_err(|why| format!("{}: {why}", root.display()))?;
         }
-        let fields = match serve {
-            Serve::Guarded => format!("{KEY_FIELD}: {KEY}\r\n"),
-            _ => String::new(),
-        };
         // Where there is no backend nobody asks for its address.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
-        Ok(Self { role: serve.role(address, root), path, fields, body: body.into(), backend })
+        Ok(Self { role: serve.role(address, root), ask: Ask::of(serve), backend })
     }
 
     /// What the load asks of a server.
     pub(crate) fn target(&self, address: SocketAddr) -> Target {
-        let expect = Expect {
-            status: 200,
-            length: Some(self.body.len() as u64),
-            body: Some(Arc::clone(&self.body)),
-            headers: Vec::new(),
+        let traffic = match &self.ask {
+            Ask::Get { body, .. } => {
+                let expect = Expect {
+                    status: 200,
+                    length: Some(body.len() as u64),
+                    body: Some(Arc::clone(body)),
+                    headers: Vec::new(),
+                };
+                Traffic::Http { request: self.request(address), expect, keep_alive: true }
+            }
+            Ask::Ping { command, pipeline } => {
+                Traffic::Resp { command: *command, pipeline: *pipeline }
+            }
         };
-        let traffic = Traffic::Http { request: self.request(address), expect, keep_alive: true };
         Target { address: Address::Tcp(address), traffic }
     }
 
     pub(crate) fn request(&self, address: SocketAddr) -> Vec<u8> {
-        request_with(address, &self.path, &self.fields)
+        match &self.ask {
+            Ask::Get { path, fields, .. } => request_with(address, path, fields),
+            Ask::Ping { command, pipeline } => pings(*command, *pipeline),
+        }
     }
 
     /// Whether the server answers rightly when there is no load; the error is half a sentence.
     pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
-        let answer = probe(address, &self.request(address), deadline)?;
+        let request = self.request(address);
+        let body = match &self.ask {
+            Ask::Get { body, .. } => body,
+            Ask::Ping { pipeline, .. } => {
+                return probe_pings(address, &request, *pipeline, deadline);
+            }
+        };
+        let answer = probe(address, &request, deadline)?;
         match answer.status {
-            200 if *answer.body == *self.body => Ok(()),
+            200 if *answer.body == **body => Ok(()),
             200 => Err(format!("answers {} bytes that are not right", answer.body.len())),
             status => Err(format!("answers {status}")),
         }
@@ -89,5 +105,27 @@ impl Stage {
     /// Processes that are part of the load.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.backend.iter().map(Backend::id).collect()
+    }
+}
+
+impl Ask {
+    fn of(serve: Serve) -> Self {
+        let get = |path: &str, body: Vec<u8>| Self::Get {
+            path: path.to_owned(),
+            fields: String::new(),
+            body: body.into(),
+        };
+        match serve {
+            Serve::Hello => get(HELLO_PATH, HELLO_BODY.into()),
+            Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
+            Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
+            Serve::Guarded => Self::Get {
+                path: DOCUMENT_PATH.to_owned(),
+                fields: format!("{KEY_FIELD}: {KEY}\r\n"),
+                body: floor::body(DOCUMENT_BYTES).into(),
+            },
+            Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
+            Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
+        }
     }
 }

@@ -291,7 +291,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 fn scenario_names() -> impl TypedValueParser<Value = String> {
-    let names = scenarios::ALL.iter();
+    let names = scenarios::listed();
     PossibleValuesParser::new(names.map(|it| PossibleValue::new(it.name).help(it.about)))
 }
 
