@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -91,23 +92,26 @@ impl Outgoing {
             self.consume(taken);
             return Ok(Sent { taken, full });
         }
-        let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        // Most lists have two or three parts: the rest of the array is never touched.
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut count = 0;
         let mut offered = 0;
-        for piece in self.pieces.iter().take(BATCH) {
+        for (piece, part) in self.pieces.iter().zip(&mut parts) {
             let Piece::Chunk(chunk) = piece else { break };
-            parts[count] =
-                libc::iovec { iov_base: chunk.as_ptr().cast_mut().cast(), iov_len: chunk.len() };
+            part.write(libc::iovec {
+                iov_base: chunk.as_ptr().cast_mut().cast(),
+                iov_len: chunk.len(),
+            });
             offered += chunk.len();
             count += 1;
         }
         // A file comes next: let the kernel hold the last short packet until its first bytes.
         let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
-        // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the
-        // kernel only reads them. A zeroed msghdr is valid.
+        // SAFETY: the first `count` parts were written above and point at chunks owned by the
+        // queue, which live across the call; the kernel only reads them. A zeroed msghdr is valid.
         let taken = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = parts.as_mut_ptr();
+            message.msg_iov = parts.as_mut_ptr().cast();
             message.msg_iovlen = count as _;
             platform::send_message(socket, &raw const message, libc::MSG_NOSIGNAL | more)
         };
@@ -117,6 +121,10 @@ impl Outgoing {
     }
 
     fn consume(&mut self, mut taken: usize) {
+        if taken as u64 == self.length {
+            self.clear();
+            return;
+        }
         self.length -= taken as u64;
         while taken > 0 {
             let Some(Piece::Chunk(chunk)) = self.pieces.front_mut() else { break };

@@ -28,17 +28,11 @@ thread_local! {
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// What one read gave.
-pub(crate) struct Received {
-    /// The bytes; empty at the end of the stream.
-    pub(crate) chunk: Bytes,
-    /// The read took less than it was offered: the socket has no more for now, and asking again
-    /// would only be told so.
-    pub(crate) drained: bool,
-}
-
-/// Reads once from a socket into the worker's block.
-pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
+/// Reads once from a socket into the worker's block. `chunk` becomes what came, empty at the end of
+/// the stream. Whether the read took less than it was offered: the socket has no more for now, and
+/// asking again would only be told so.
+#[inline]
+pub(crate) fn receive(socket: RawFd, at_most: usize, chunk: &mut Bytes) -> io::Result<bool> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < ROOM_MIN {
@@ -52,7 +46,8 @@ pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };
-        Ok(Received { chunk: room.split().freeze(), drained: 0 < taken && taken < offered })
+        *chunk = room.split().freeze();
+        Ok(0 < taken && taken < offered)
     })
 }
 

@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::outgoing::Outgoing;
+use crate::platform;
 use crate::receive::{ROOM_MAX, receive};
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
@@ -112,20 +113,19 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        let mut chunk = None;
+        let mut chunk = Bytes::new();
+        let mut drained = false;
         let outcome = self.try_io(Interest::READABLE, || {
-            let received = receive(self.socket(), at_most)?;
-            chunk = Some(received.chunk);
-            if received.drained {
+            drained = receive(self.socket(), at_most, &mut chunk)?;
+            if drained {
                 // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (chunk, outcome) {
-            (Some(chunk), _) => Ok(chunk),
-            (None, Err(error)) => Err(error),
-            (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+        match outcome {
+            Err(error) if !drained => Err(error),
+            _ => Ok(chunk),
         }
     }
 
@@ -177,9 +177,7 @@ impl Stream {
         let mut taken = None;
         let outcome = self.try_io(Interest::WRITABLE, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
-            let sent = unsafe {
-                libc::send(self.socket(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-            };
+            let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
             taken = Some(sent);
             if sent < bytes.len() {
@@ -234,7 +232,7 @@ impl Stream {
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
-        crate::platform::unconfirmed(self.socket())
+        platform::unconfirmed(self.socket())
     }
 
     /// Says that we send nothing more; what was sent is still delivered.
