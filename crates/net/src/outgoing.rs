@@ -16,6 +16,9 @@ use crate::platform::{self, MSG_MORE, send_file};
 
 /// Chunks handed to the kernel at once.
 const BATCH: usize = 32;
+/// Chunks that are no longer than this together are copied into one: sending a list costs the
+/// kernel more than that copy does.
+const JOINED_MAX: usize = 4096;
 /// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for
 /// others.
 const FILE_STEP: u64 = 512 * 1024;
@@ -92,6 +95,14 @@ impl Outgoing {
             self.consume(taken);
             return Ok(Sent { taken, full });
         }
+        if self.length <= JOINED_MAX as u64
+            && let Some(taken) = self.send_joined(socket)
+        {
+            let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+            let full = (taken as u64) < self.length;
+            self.consume(taken);
+            return Ok(Sent { taken, full });
+        }
         // Most lists have two or three parts: the rest of the array is never touched.
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut count = 0;
@@ -118,6 +129,20 @@ impl Outgoing {
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         self.consume(taken);
         Ok(Sent { taken, full: taken < offered })
+    }
+
+    /// Sends all that waits, at most [`JOINED_MAX`] bytes, in one piece; what the system said.
+    /// `None` if a file is among it.
+    fn send_joined(&self, socket: RawFd) -> Option<isize> {
+        let mut joined = [const { MaybeUninit::<u8>::uninit() }; JOINED_MAX];
+        let mut end = 0;
+        for piece in &self.pieces {
+            let Piece::Chunk(chunk) = piece else { return None };
+            joined.get_mut(end..end + chunk.len())?.write_copy_of_slice(chunk);
+            end += chunk.len();
+        }
+        // SAFETY: the first `end` bytes were written above, and the call only reads them.
+        Some(unsafe { platform::send(socket, joined.as_ptr().cast(), end) })
     }
 
     fn consume(&mut self, mut taken: usize) {

@@ -28,11 +28,17 @@ thread_local! {
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// Reads once from a socket into the worker's block. `chunk` becomes what came, empty at the end of
-/// the stream. Whether the read took less than it was offered: the socket has no more for now, and
-/// asking again would only be told so.
-#[inline]
-pub(crate) fn receive(socket: RawFd, at_most: usize, chunk: &mut Bytes) -> io::Result<bool> {
+/// What one read gave.
+pub(crate) struct Received {
+    /// The bytes; empty at the end of the stream.
+    pub(crate) chunk: Bytes,
+    /// The read took less than it was offered: the socket has no more for now, and asking again
+    /// would only be told so.
+    pub(crate) drained: bool,
+}
+
+/// Reads once from a socket into the worker's block.
+pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < ROOM_MIN {
@@ -46,8 +52,7 @@ pub(crate) fn receive(socket: RawFd, at_most: usize, chunk: &mut Bytes) -> io::R
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };
-        *chunk = room.split().freeze();
-        Ok(0 < taken && taken < offered)
+        Ok(Received { chunk: room.split().freeze(), drained: 0 < taken && taken < offered })
     })
 }
 

@@ -113,19 +113,20 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        let mut chunk = Bytes::new();
-        let mut drained = false;
+        let mut chunk = None;
         let outcome = self.try_io(Interest::READABLE, || {
-            drained = receive(self.socket(), at_most, &mut chunk)?;
-            if drained {
+            let received = receive(self.socket(), at_most)?;
+            chunk = Some(received.chunk);
+            if received.drained {
                 // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match outcome {
-            Err(error) if !drained => Err(error),
-            _ => Ok(chunk),
+        match (chunk, outcome) {
+            (Some(chunk), _) => Ok(chunk),
+            (None, Err(error)) => Err(error),
+            (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
