@@ -1,10 +1,10 @@
 //! The process's allocator: mimalloc, called the short way.
 //!
-//! The crate `mimalloc` sends every allocation through `mi_malloc_aligned`, which takes 25
-//! instructions more than `mi_malloc` for a small block and 120 more for one above a kilobyte, where
-//! it cannot know that the block is aligned and allocates a larger one. Nearly everything is aligned
-//! to a word at most, which `mi_malloc` promises for any size. It lives here because `unsafe` does;
-//! the binary installs it.
+//! The crate `mimalloc` sends every allocation through `mi_malloc_aligned`. That takes 25
+//! instructions more than `mi_malloc` for a small block and 120 more for one above a kilobyte,
+//! where it cannot know that the block is aligned and allocates a larger one. Nearly everything is
+//! aligned to a word at most, which `mi_malloc` promises for any size. It lives here because
+//! `unsafe` does; the binary installs it.
 
 use std::alloc::{GlobalAlloc, Layout};
 
