@@ -3,8 +3,9 @@
 //! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names.
 //! Promises that a dropped receive loses nothing, that an idle connection holds no buffer, and that
 //! nothing here takes a lock another worker may hold while a request runs. Knows no protocol above
-//! TCP.
+//! TCP. The process's allocator is here as well, because its few lines are `unsafe`.
 
+mod allocator;
 mod blocking;
 pub mod clock;
 mod datagram;
@@ -22,6 +23,7 @@ mod stream;
 pub mod timer;
 pub mod worker;
 
+pub use allocator::Allocator;
 pub use blocking::{Blocking, blocking};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};

@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::outgoing::Outgoing;
+use crate::platform;
 use crate::receive::{Lent, ROOM_MAX, lend};
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
@@ -186,9 +187,7 @@ impl Stream {
         let mut taken = None;
         let outcome = self.try_io(Interest::WRITABLE, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
-            let sent = unsafe {
-                libc::send(self.socket(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-            };
+            let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
             taken = Some(sent);
             if sent < bytes.len() {
@@ -243,7 +242,7 @@ impl Stream {
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
-        crate::platform::unconfirmed(self.socket())
+        platform::unconfirmed(self.socket())
     }
 
     /// Says that we send nothing more; what was sent is still delivered.

@@ -38,7 +38,7 @@ impl AnswerBody {
     }
 
     fn finish(&mut self) {
-        if let Some(link) = self.link.take() {
+        if let Some(mut link) = self.link.take() {
             link.finish();
         }
     }
