@@ -104,10 +104,12 @@ impl Headers {
     }
 
     /// The head that was kept, in which the parser's spans lie.
+    #[inline]
     pub(crate) fn text(&self) -> &[u8] {
         self.room.as_ref().map_or(&[], |room| &room.text)
     }
 
+    #[inline]
     fn fields(&self) -> &[FieldSpan] {
         self.room.as_ref().map_or(&[], |room| &room.fields)
     }
@@ -210,6 +212,7 @@ impl Headers {
     }
 
     /// Whether a value that ends at `end` is followed by the end of its line.
+    #[inline]
     fn ends_line(&self, end: usize) -> bool {
         self.text().get(end..end + 2) == Some(b"\r\n")
     }
@@ -252,14 +255,17 @@ impl Headers {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
+    #[inline]
     fn view(&self, field: &FieldSpan) -> Field<'_> {
         view(self.text(), field)
     }
 
+    #[inline]
     fn slice(&self, span: Span) -> &[u8] {
         span.of(self.text())
     }
 
+    #[inline]
     fn matches(&self, field: &FieldSpan, name: Name<'_>) -> bool {
         field_matches(self.text(), field, name)
     }
@@ -289,10 +295,12 @@ fn keep(text: &mut Vec<u8>, part: &[u8]) -> Span {
     Span { at: at as u32, len: part.len() as u32 }
 }
 
+#[inline]
 fn view<'a>(text: &'a [u8], field: &FieldSpan) -> Field<'a> {
     Field { known: field.known, name: field.name().of(text), value: field.value().of(text) }
 }
 
+#[inline]
 fn field_matches(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
     match name {
         Name::Known(known) => field.known == Some(known),

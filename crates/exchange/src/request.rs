@@ -19,6 +19,7 @@ pub trait Inform {
 const SPARE_MAX: usize = 64;
 
 thread_local! {
+    #[allow(clippy::vec_box)] // a pointer goes in and out, the request stays where it is
     static SPARE: RefCell<Vec<Box<Request>>> = const { RefCell::new(Vec::new()) };
     /// The facts of no connection.
     static NOBODY: Rc<ConnectionFacts> = Rc::new(ConnectionFacts::internal());

@@ -149,6 +149,9 @@ impl Link {
             write_head(&mut scratch, request, framing, call);
             match body {
                 Body::Empty => {}
+                Body::Kept(bytes) if bytes.len() <= INLINE_BODY => {
+                    scratch.extend_from_slice(&bytes)
+                }
                 Body::Bytes(bytes) if bytes.len() <= INLINE_BODY => {
                     scratch.extend_from_slice(&bytes);
                 }

@@ -24,6 +24,7 @@ pub(super) struct Room {
 }
 
 thread_local! {
+    #[allow(clippy::vec_box)] // a pointer goes in and out, the room stays where it is
     static ROOMS: RefCell<Vec<Box<Room>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -82,7 +82,8 @@ pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
                 tokio::task::yield_now().await;
                 After::Idle
             }
-            Rest::Head => finish_head(connection).await,
+            // Rare, and large: it must not make every wait larger.
+            Rest::Head => Box::pin(finish_head(connection)).await,
             Rest::Exchange(exchange) => exchange.go_on(connection).await,
             Rest::Refusal(fault) => {
                 let edge = connection.service.edge();

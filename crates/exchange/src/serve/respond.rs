@@ -90,6 +90,7 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
     let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let copied: &[u8] = match &response.body {
         Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
+        Body::Kept(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
     let mut out = wire.out.borrow_mut();
@@ -111,6 +112,10 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
                 body_bytes = bytes.len() as u64;
                 out.push(bytes);
             }
+            Body::Kept(bytes) => {
+                body_bytes = bytes.len() as u64;
+                out.push(Bytes::copy_from_slice(&bytes));
+            }
             Body::File(range) => {
                 body_bytes = range.length;
                 out.push_file(range);
@@ -124,7 +129,7 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
 }
 
 /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
-const COPIED_BYTES_MAX: usize = 1024;
+pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, within `pause` for each step forward.
 pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {

@@ -126,6 +126,10 @@ impl Wire {
             if buffered >= PIPELINE_BYTES_MAX {
                 return Poll::Pending;
             }
+            // Mostly there is nothing: the event loop knows without being asked twice.
+            if self.stream.poll_readable(cx).is_pending() {
+                return Poll::Pending;
+            }
             match self.stream.poll_receive(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
