@@ -18,7 +18,7 @@ BENCH ?=
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run that docs/benchmarks.md is made of.
-REPORT ?= hello gateway files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
+REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
 # How long each fuzz target runs in `make test` and `make fuzz`.
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
@@ -26,7 +26,7 @@ FUZZ_SECONDS ?= 300
 .PHONY: help
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
-	  | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+	  | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 .PHONY: run
 run: prepare-build ## build the release binary and start the demo

@@ -15,9 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 mod group;
+mod listening;
 
 use group::Usage;
 pub(crate) use group::{Entry, Group};
+pub(crate) use listening::listener_at;
 
 /// A process and its descendants.
 #[derive(Debug)]
@@ -55,6 +57,8 @@ pub enum Counted {
     Tasks,
     /// A cgroup: whoever ended is counted, too.
     Group,
+    /// A program said it of itself.
+    Told,
     /// Tasks ended without a cgroup: ticks, which lack children that nobody of the tree waited for.
     Ticks,
 }

@@ -14,6 +14,7 @@ mod found;
 mod granian;
 mod gunicorn;
 mod haproxy;
+mod lua_cjson;
 mod nginx;
 mod process;
 mod redis;
@@ -27,10 +28,12 @@ mod varnish;
 
 pub use found::{Finder, Found};
 pub use running::{Backend, Place, Running};
+pub(crate) use running::{Done, run_program};
 pub(crate) use tracer::Tracer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `hello` and `gateway` ask for.
 pub const HELLO_PATH: &str = "/ping";
@@ -103,8 +106,17 @@ pub enum Role {
     Routes { count: usize },
     /// Answers the PING of RESP, inline and as an array.
     Ping,
+    /// Serves nobody: does that to a document for so long, and ends with a line that says how
+    /// often.
+    Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a folder.
     Files { root: PathBuf },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Decode,
+    Encode,
 }
 
 /// The path of a route that nobody asks for, up to what a parameter stands for: services with
@@ -122,6 +134,8 @@ impl Role {
             Self::Guarded { .. } => "gateway with a key and a rate limit",
             Self::Routes { .. } => "many routes",
             Self::Ping => "ping",
+            Self::Json { operation: Operation::Decode, .. } => "json, decoding",
+            Self::Json { operation: Operation::Encode, .. } => "json, encoding",
             Self::Files { .. } => "files",
         }
     }
@@ -204,6 +218,7 @@ pub const ALL: &[&Peer] = &[
     &gunicorn::PEER,
     &redis::PEER,
     &silly::PEER,
+    &lua_cjson::PEER,
     &sources::GO_NET,
     &sources::LIBUV,
     &sources::MIO,
@@ -239,6 +254,11 @@ impl Peer {
             Role::Guarded { backend },
             Role::Routes { count: 5 },
             Role::Ping,
+            Role::Json {
+                document: folder.join("records.json"),
+                operation: Operation::Decode,
+                time: Duration::from_secs(1),
+            },
             Role::Files { root: folder.join("files") },
         ];
         let mut text = String::new();

@@ -12,6 +12,7 @@ mod foreign;
 mod idle;
 mod measure;
 mod options;
+mod program;
 mod record;
 mod schedule;
 mod system_calls;

@@ -6,15 +6,19 @@
 //! Never measures: that is `run`.
 
 mod connections;
+mod documents;
 mod files;
 mod filters;
 mod gateway;
 mod hello;
+mod json;
 mod ping;
 mod probe;
 mod reload;
 mod routes;
 mod stage;
+
+pub(crate) use documents::Document;
 
 pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
 pub(crate) use probe::{WAIT, probe, request};
@@ -22,7 +26,7 @@ pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
 use crate::load::Command;
-use crate::peers::{Peer, Role, SUBJECT, Site};
+use crate::peers::{Operation, Peer, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +63,7 @@ pub(crate) enum Serve {
     Guarded,
     Routes { count: usize },
     Ping { command: Command, pipeline: u32 },
+    Json { document: Document, operation: Operation },
     File { name: &'static str, bytes: usize },
 }
 
@@ -71,6 +76,9 @@ impl Serve {
             Self::Guarded => Role::Guarded { backend },
             Self::Routes { count } => Role::Routes { count },
             Self::Ping { .. } => Role::Ping,
+            Self::Json { operation, .. } => {
+                Role::Json { document: root, operation, time: Duration::ZERO }
+            }
             Self::File { .. } => Role::Files { root },
         }
     }
@@ -84,6 +92,8 @@ pub(crate) enum Kind {
     Reload,
     /// Load beside many idle connections.
     Idle,
+    /// No load: a program that does something over and over, and says how often.
+    Program,
 }
 
 impl Case {
@@ -106,6 +116,7 @@ pub fn listed() -> impl Iterator<Item = &'static Scenario> {
 /// Every scenario there is.
 pub const ALL: &[&Scenario] = &[
     &ping::SCENARIO,
+    &json::SCENARIO,
     &hello::SCENARIO,
     &gateway::SCENARIO,
     &filters::SCENARIO,
@@ -128,7 +139,7 @@ mod tests {
     fn what_the_program_under_test_cannot_do_is_not_listed() {
         let names: Vec<_> = listed().map(|scenario| scenario.name).collect();
         let all: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        assert_eq!(names[..], all[1..], "Lua programs are on their way");
+        assert_eq!(names[..], all[2..], "Lua programs are on their way");
     }
 
     #[test]

@@ -98,6 +98,16 @@ impl Stream {
         }
     }
 
+    /// Ends once the connection has failed (a reset, a peer that cannot be reached any more),
+    /// however much there is to be read of it. Others may wait for its directions meanwhile.
+    pub async fn failed(&self) {
+        // An error of the call means that the event loop ends.
+        let _ = match &self.io {
+            Io::Tcp(stream) => stream.ready(Interest::ERROR).await,
+            Io::Unix(stream) => stream.ready(Interest::ERROR).await,
+        };
+    }
+
     /// Ready when the stream may take bytes.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.io {
@@ -326,6 +336,35 @@ mod tests {
             assert!(other.is_quiet());
             one.finish();
             assert!(other.receive().await.unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_reset_is_known_though_nobody_reads() {
+        block_on_local(async {
+            let bind = crate::Bind::Tcp("127.0.0.1:0".parse().unwrap());
+            let options = crate::ListenOptions::default();
+            let listening = crate::Listening::bind(&bind, 1, &options).unwrap();
+            let crate::Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
+            let listener = listening.into_sockets().remove(0).adopt().unwrap();
+            for resets in [false, true] {
+                let client = Stream::connect_tcp(address).await.unwrap();
+                let server = listener.accept().await.unwrap().stream;
+                let mut outgoing = Outgoing::default();
+                outgoing.push(Bytes::from_static(b"never read"));
+                client.send_all(&mut outgoing).await.unwrap();
+                poll_fn(|cx| server.poll_readable(cx)).await.unwrap();
+                let short = std::time::Duration::from_millis(20);
+                assert!(crate::timer::within(short, server.failed()).await.is_none());
+                if resets {
+                    client.abort();
+                    server.failed().await;
+                } else {
+                    // An end behind bytes may be that of a client that waits for its answer.
+                    drop(client);
+                    assert!(crate::timer::within(short, server.failed()).await.is_none());
+                }
+            }
         });
     }
 

@@ -12,7 +12,13 @@ fn setup(site: &Site) -> Option<Setup> {
     let role = match site.role {
         Role::Guarded { backend } => Role::Gateway { backend, keep: true },
         Role::Routes { .. } => Role::Routes { count: ROUTES },
-        Role::Hello | Role::Gateway { .. } | Role::Ping | Role::Files { .. } => return None,
+        Role::Hello
+        | Role::Gateway { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => {
+            return None;
+        }
     };
     tidegate::setup(&Site { role, ..site.clone() })
 }

@@ -34,9 +34,11 @@ fn setup(site: &Site) -> Option<Setup> {
                 .to_owned(),
             cluster(*backend, *keep),
         ),
-        Role::Guarded { .. } | Role::Routes { .. } | Role::Ping | Role::Files { .. } => {
-            return None;
-        }
+        Role::Guarded { .. }
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => return None,
     };
     let text = format!(
         "\

@@ -20,6 +20,6 @@ fn setup(site: &Site) -> Option<Setup> {
             Some(Setup::new(&["proxy", &address, &backend.to_string(), "keep"]))
         }
         Role::Ping => Some(Setup::new(&["ping", &address])),
-        Role::Files { .. } => None,
+        Role::Json { .. } | Role::Files { .. } => None,
     }
 }

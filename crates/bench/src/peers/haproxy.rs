@@ -24,7 +24,9 @@ fn setup(site: &Site) -> Option<Setup> {
             let (rules, backend) = gateway(*backend, true);
             (guard() + &rules, backend)
         }
-        Role::Routes { .. } | Role::Ping | Role::Files { .. } => return None,
+        Role::Routes { .. } | Role::Ping | Role::Json { .. } | Role::Files { .. } => {
+            return None;
+        }
     };
     let text = format!(
         "\

@@ -175,6 +175,40 @@ impl Running {
     }
 }
 
+/// What a program that serves nobody said.
+pub(crate) struct Done {
+    pub said: String,
+    pub command: String,
+    pub configuration: String,
+}
+
+/// Runs the peer to its end in a role that serves nobody; the error is a sentence.
+pub(crate) fn run_program(found: &Found, role: &Role, place: &Place<'_>) -> Result<Done, String> {
+    let name = found.peer.name;
+    let folder = place.folder.join(format!("{name}-program"));
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let site =
+        Site { role: role.clone(), address, folder, workers: 1, revision: 0, reloads: false };
+    let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
+    fs::create_dir_all(&site.folder)
+        .and_then(|()| write_files(&site, &setup))
+        .map_err(|why| format!("{name}: {why}"))?;
+    let line = setup.line(&found.program);
+    let seat = Seat { group: None, cores: place.cores.map(|cores| cores.first(1)) };
+    let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
+        .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+    process.until(place.deadline);
+    let left = place.deadline.saturating_duration_since(Instant::now());
+    match process.wait(left) {
+        Ok(Some(status)) if status.success() => {
+            Ok(Done { said: process.said(), command: line.typed(), configuration: setup.text() })
+        }
+        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
+        Ok(None) => Err(format!("{name} did not end in time: {}", process.said())),
+        Err(why) => Err(format!("{name}: {why}")),
+    }
+}
+
 /// The mock backend of a gateway. It is part of the load.
 pub struct Backend {
     pub address: SocketAddr,

@@ -1,6 +1,6 @@
 //! Silly, a Lua framework: one thread for sockets, one for Lua.
 //!
-//! Its command line: https://github.com/findstr/silly, section on running in the README.
+//! Its modules: https://github.com/findstr/silly/tree/master/docs/src/en/reference
 
 use super::{Peer, Program, Role, Setup, Site};
 
@@ -23,7 +23,7 @@ fn setup(site: &Site) -> Option<Setup> {
         return None;
     }
     let listen = format!("--listen={}", site.address);
-    let page = "https://github.com/findstr/silly";
+    let page = "https://github.com/findstr/silly/blob/master/docs/src/en/reference/env.md";
     Some(
         Setup::new(&["ping.lua", &listen]).file("ping.lua", PING.to_owned()).note("--listen", page),
     )

@@ -25,8 +25,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
         Role::Routes { count } => routes(*count, &respond),
-        // `run ping.lua --listen=ADDRESS` with silly::PING, once Lua programs can be run.
-        Role::Ping => return None,
+        // Once Lua programs can be run: `run ping.lua --listen=ADDRESS` with silly::PING, and
+        // `run json.lua --module=… ` with lua_cjson::PROGRAM and its other options.
+        Role::Ping | Role::Json { .. } => return None,
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
     };
     if site.revision > 0 {

@@ -27,9 +27,11 @@ sub vcl_recv {{ return (pass); }}
             backend.ip(),
             backend.port()
         ),
-        Role::Guarded { .. } | Role::Routes { .. } | Role::Ping | Role::Files { .. } => {
-            return None;
-        }
+        Role::Guarded { .. }
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => return None,
     };
     let parameters = [
         format!("thread_pools={}", site.workers),

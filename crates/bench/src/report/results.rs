@@ -223,10 +223,7 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
 fn unseen(data: &Data) -> Option<String> {
     let unseen = |record: &&Record| record.cpu_from.is_none() && !record.rounds.is_empty();
     let record = data.records.iter().find(unseen)?;
-    Some(format!(
-        "CPU of {}: n/a, the processes of a server that somebody else started are not looked at.",
-        record.server
-    ))
+    Some(format!("CPU of {}: n/a, no process that serves it can be seen from here.", record.server))
 }
 
 fn rough(data: &Data) -> Option<String> {

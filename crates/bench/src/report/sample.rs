@@ -51,6 +51,31 @@ pub(crate) fn data() -> Data {
     }
 }
 
+/// The same with as many servers as there are, one that failed, and a scenario of a foreign server.
+pub(crate) fn crowded() -> Data {
+    let mut data = data();
+    let template = data.peers.iter().find(|peer| peer.name == "nginx").cloned();
+    for at in 0..10 {
+        let name = format!("another-server-{at}");
+        let us = 20.0 * 1.6f64.powi(at);
+        data.records.push(record(&name, "hello", 100, us));
+        data.peers.extend(template.clone().map(|peer| Peer { name, ..peer }));
+    }
+    for failed in data.records.iter_mut().filter(|it| it.server == "another-server-3") {
+        failed.errors = 12_345;
+        failed.errors_by_kind.insert("timeout".to_owned(), 12_345);
+    }
+    let url = "http://127.0.0.1:8080/a/rather/long/path/of/a/server?that=somebody&else=started";
+    let mut foreign = record(url, "target", 100, f64::NAN);
+    foreign.rounds.iter_mut().for_each(|round| round.cpu_us_per_request = f64::NAN);
+    foreign.requests_per_second = 100_000.0;
+    foreign.cpu_from = None;
+    data.records.push(foreign);
+    data.scenarios.push(scenario("target", "GET of somebody else's."));
+    data.notes.push(format!("FAILED {url}: {}", "a sentence that goes on and on ".repeat(8)));
+    data
+}
+
 pub(crate) fn record(server: &str, scenario: &str, connections: u32, us: f64) -> Record {
     let per_second = 600_000.0 / us;
     let ms = f64::from(connections) / per_second * 1e3;

@@ -1,12 +1,17 @@
 //! Loading a server that somebody else started: only on this machine, unless it is the user's own.
+//!
+//! Promises its CPU where one process of this machine listens there, and says which; elsewhere
+//! there is no figure.
 
 use super::Foreign;
 use super::measure;
 use super::record::Gathered;
 use super::work::Work;
+use crate::cpu::{Tree, listener_at, read};
 use crate::load::{Address, Expect, Target, Traffic};
 use crate::scenarios::{WAIT, probe, request};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -84,6 +89,14 @@ impl Work<'_> {
                 return;
             }
         };
+        let Address::Tcp(address) = target.address else { return };
+        let server = listener_at(address);
+        if let Some(id) = server {
+            let name = read(Path::new(&format!("/proc/{id}/comm")));
+            let name = name.trim();
+            self.note(format!("CPU and memory of {}: those of {name} (process {id})", foreign.url));
+        }
+        let (tree, others) = (server.map(Tree::of), Vec::from_iter(server));
         for connections in self.schedule.foreign_connections() {
             let mut gathered = Gathered::new(&foreign.url, "target", connections, 1);
             gathered.offered(options.mode);
@@ -97,7 +110,7 @@ impl Work<'_> {
                 }
                 self.say(&format!("target · {connections} · round {round}"));
                 let plan = self.plan(connections, round == 0);
-                let measured = measure::round(options.tool, &target, &plan, None, &[]);
+                let measured = measure::round(options.tool, &target, &plan, tree.as_ref(), &others);
                 self.take(measured, round == 0, &mut gathered);
                 self.pass(seconds);
             }

@@ -118,6 +118,7 @@ fn name(counted: Counted) -> &'static str {
     match counted {
         Counted::Tasks => "tasks",
         Counted::Group => "cgroup",
+        Counted::Told => "program",
         Counted::Ticks => TICKS,
     }
 }

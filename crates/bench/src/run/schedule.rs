@@ -141,6 +141,9 @@ fn check_tool(
     let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
     let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
     let is_ping = |case: &Case| matches!(case.serve, Serve::Ping { .. });
+    if cases().any(|case| case.kind == Kind::Program) {
+        return refuse("makes no load where nobody is asked");
+    }
     match tool {
         _ if mode != Mode::Closed => refuse("has no fixed rate"),
         Tool::RedisBenchmark if scenarios.is_empty() || !cases().all(is_ping) => {
@@ -227,12 +230,14 @@ fn chosen_peers(options: &Options) -> Result<Vec<&'static Peer>, Refused> {
 fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step> {
     let connections = match (case.kind, options.connections.as_slice()) {
         (Kind::Idle, _) => vec![options.idle],
+        (Kind::Program, _) => vec![1],
         (Kind::Load, []) if options.full => FULL_CONNECTIONS.to_vec(),
         (_, []) => DEFAULT_CONNECTIONS.to_vec(),
         (_, given) => given.to_vec(),
     };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
     let workers: Vec<u32> = match options.workers.as_slice() {
+        _ if case.kind == Kind::Program => vec![1],
         [] if options.full && case.serve == Serve::Hello && case.kind == Kind::Load => {
             std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n <= cores).collect()
         }

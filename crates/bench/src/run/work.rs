@@ -81,6 +81,10 @@ impl Work<'_> {
             self.done_seconds = begun_seconds;
             begun_seconds += step.seconds(self.schedule);
             self.name_scenario(step.case.name, step.case.about, step.case.replays);
+            if step.case.kind == Kind::Program {
+                self.programs(step);
+                continue;
+            }
             match Stage::set(step.case.serve, &self.schedule.options.finder, &self.place) {
                 Ok(stage) => self.step(step, &stage),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
@@ -167,7 +171,7 @@ impl Work<'_> {
         }
     }
 
-    fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
+    pub(super) fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
         let mut gathered = Gathered::new(name, step.case.name, connections, step.workers);
         gathered.offered(self.schedule.options.mode);
         gathered
@@ -212,13 +216,17 @@ impl Work<'_> {
     }
 
     fn note_configuration(&mut self, step: &Step, place: usize, running: &Running) {
+        self.note_run(step, place, &running.command, &running.configuration);
+    }
+
+    pub(super) fn note_run(&mut self, step: &Step, place: usize, command: &str, text: &str) {
         let scenario = step.case.name.to_owned();
-        let what = format!("{} in {scenario}", running.peer.name);
+        let what = format!("{} in {scenario}", self.schedule.found[place].peer.name);
         if self.data.commands.iter().any(|command| command.what == what) {
             return;
         }
-        self.data.commands.push(data::Command { what, line: running.command.clone() });
-        let (command, text) = (running.command.clone(), running.configuration.clone());
+        let (command, text) = (command.to_owned(), text.to_owned());
+        self.data.commands.push(data::Command { what, line: command.clone() });
         self.data.peers[place].configs.push(data::Config { scenario, command, text });
     }
 

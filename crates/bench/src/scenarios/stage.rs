@@ -56,7 +56,8 @@ impl Stage {
         }
         // Where there is no backend nobody asks for its address.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
-        Ok(Self { role: serve.role(address, root), ask: Ask::of(serve), backend })
+        let ask = Ask::of(serve).ok_or("nobody is asked anything")?;
+        Ok(Self { role: serve.role(address, root), ask, backend })
     }
 
     /// What the load asks of a server.
@@ -109,13 +110,14 @@ impl Stage {
 }
 
 impl Ask {
-    fn of(serve: Serve) -> Self {
+    /// `None` where nobody is asked.
+    fn of(serve: Serve) -> Option<Self> {
         let get = |path: &str, body: Vec<u8>| Self::Get {
             path: path.to_owned(),
             fields: String::new(),
             body: body.into(),
         };
-        match serve {
+        Some(match serve {
             Serve::Hello => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
@@ -126,6 +128,7 @@ impl Ask {
             },
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
-        }
+            Serve::Json { .. } => return None,
+        })
     }
 }

@@ -185,6 +185,7 @@ impl Exchange {
         let half_close = self.edge.half_close;
         let route = self.request.route.clone()?;
         let mut run = pin!(route.run_on(&mut self.request, &mut self.progress));
+        let mut failed = pin!(wire.stream.failed());
         poll_fn(|cx| {
             if let Poll::Ready(outcome) = run.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
@@ -193,9 +194,10 @@ impl Exchange {
             if !wire.out.borrow().is_empty() && matches!(wire.poll_flush(cx), Poll::Ready(Err(_))) {
                 return Poll::Ready(None);
             }
-            // While a body is being read, its reader finds the end of the stream.
+            // While a body is being read, its reader finds the end of the stream; where it reads no
+            // further, because nobody takes what it has, a reset is all that can be known.
             if wire.is_reading_body() {
-                return Poll::Pending;
+                return failed.as_mut().poll(cx).map(|()| None);
             }
             wire.poll_gone(cx, half_close).map(|()| None)
         })

@@ -1,6 +1,7 @@
 //! What is laid out, how long it is said to take, and what is refused.
 
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
+use crate::load::tools::Tool;
 use crate::peers::{ALL, Finder, Found};
 use crate::run::Foreign;
 use crate::scenarios;
@@ -67,6 +68,14 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     assert_eq!(said, "nothing to run: mio: not built: name it to have it built");
     let said = refused(|options| (options.pin, options.workers) = (true, vec![10_000]));
     assert!(said.contains("10000 workers"), "{said}");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["json".to_owned()]);
+    });
+    assert_eq!(said, "wrk makes no load where nobody is asked");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["ping".to_owned()]);
+    });
+    assert_eq!(said, "wrk does not speak RESP");
     let said = refused(|options| options.rounds = 0);
     assert!(said.contains("at least one round"), "{said}");
     let said = refused(|options| {
