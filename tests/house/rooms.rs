@@ -43,7 +43,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &[]),
     ("inotify", &["server"]),
     ("libc", &["net", "server", "tidegate", "bench"]),
-    ("mimalloc", &["tidegate"]),
+    ("libmimalloc-sys", &["net"]),
     ("mio", &[]),
     ("mlua", &["lua"]),
     ("native-tls", &[]),

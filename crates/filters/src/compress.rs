@@ -316,7 +316,7 @@ impl Filter for Life {
             return Step::Continue;
         }
         let Some(offer) = self.choose(&request.headers) else { return Step::Continue };
-        match std::mem::take(&mut response.body) {
+        match std::mem::take(&mut response.body).owned() {
             Body::Bytes(plain) if plain.len() <= ON_WORKER_BYTES => {
                 let coded = coding::encode_all(offer.coding, offer.level, &plain);
                 replace(response, offer, plain, coded.ok());

@@ -16,7 +16,8 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::outgoing::Outgoing;
-use crate::receive::{ROOM_MAX, receive};
+use crate::platform;
+use crate::receive::{Lent, ROOM_MAX, lend};
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -122,18 +123,27 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        let mut chunk = None;
+        self.read_once(at_most, |_| 0).map(|lent| lent.rest)
+    }
+
+    /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
+    /// them, from the front, it is done with. It must not receive itself.
+    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+        self.read_once(ROOM_MAX, borrower)
+    }
+
+    fn read_once(&self, at_most: usize, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+        let mut lent = None;
         let outcome = self.try_io(Interest::READABLE, || {
-            let received = receive(self.socket(), at_most)?;
-            chunk = Some(received.chunk);
-            if received.drained {
+            let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;
+            if drained {
                 // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (chunk, outcome) {
-            (Some(chunk), _) => Ok(chunk),
+        match (lent, outcome) {
+            (Some(lent), _) => Ok(lent),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -187,9 +197,7 @@ impl Stream {
         let mut taken = None;
         let outcome = self.try_io(Interest::WRITABLE, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
-            let sent = unsafe {
-                libc::send(self.socket(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-            };
+            let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
             taken = Some(sent);
             if sent < bytes.len() {
@@ -244,7 +252,7 @@ impl Stream {
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
-        crate::platform::unconfirmed(self.socket())
+        platform::unconfirmed(self.socket())
     }
 
     /// Says that we send nothing more; what was sent is still delivered.

@@ -27,6 +27,7 @@ impl Replay {
             Body::Empty => Replay::Empty,
             body if !again => Replay::Once(Some(body)),
             Body::Bytes(bytes) => Replay::Bytes(bytes),
+            Body::Kept(bytes) => Replay::Bytes(Bytes::copy_from_slice(&bytes)),
             Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(Tape {
                 length: source.length(),
                 source: Some(source),

@@ -102,6 +102,10 @@ impl Handler for Redirect {
         "redirect"
     }
 
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
         Some(Ok(self.response(request)))
     }

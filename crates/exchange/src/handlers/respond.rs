@@ -10,6 +10,7 @@ use std::time::Duration as Span;
 use bytes::Bytes;
 use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
 
+use crate::serve::COPIED_BYTES_MAX;
 use crate::{
     Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, LocalFuture, Outcome, Request,
     Response, WorkerContext, variables,
@@ -110,9 +111,10 @@ impl HandlerPlan for RespondPlan {
         }
         Rc::new(RespondHandler {
             status: self.status,
-            fixed: fixed.frozen(),
+            fixed,
             varying,
             body: self.body.clone(),
+            kept: (self.body.len() <= COPIED_BYTES_MAX).then(|| Rc::from(&*self.body)),
             delay: self.delay,
         })
     }
@@ -127,6 +129,8 @@ struct RespondHandler {
     fixed: Headers,
     varying: Vec<(HeaderName, Template)>,
     body: Bytes,
+    /// The same, where it is so short that it is copied behind the head.
+    kept: Option<Rc<[u8]>>,
     delay: Option<Span>,
 }
 
@@ -136,7 +140,10 @@ impl RespondHandler {
         for (name, value) in &self.varying {
             headers.append(name, variables::fill(value, request));
         }
-        let body = Body::from(self.body.clone());
+        let body = match &self.kept {
+            Some(kept) => Body::Kept(kept.clone()),
+            None => Body::from(self.body.clone()),
+        };
         Response { status: self.status, headers, body, takeover: None }
     }
 }
@@ -144,6 +151,10 @@ impl RespondHandler {
 impl Handler for RespondHandler {
     fn name(&self) -> &'static str {
         "respond"
+    }
+
+    fn is_instant(&self) -> bool {
+        self.delay.is_none()
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
