@@ -14,10 +14,11 @@ REFERENCE := docs/reference
 
 # What these are told, such as: make bench BENCH="hello --peers nginx --connections 1,100"
 BENCH ?=
-ROWS ?= --rows filters,routes,idle
+# Ours beside ours.
+ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run that docs/benchmarks.md is made of.
-REPORT ?= hello gateway files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
+REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
 # How long each fuzz target runs in `make test` and `make fuzz`.
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
@@ -25,7 +26,7 @@ FUZZ_SECONDS ?= 300
 .PHONY: help
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
-	  | awk -F'|' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+	  | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 .PHONY: run
 run: prepare-build ## build the release binary and start the demo
@@ -68,10 +69,14 @@ bench-peers: prepare-peers ## install the servers to compare with, those that co
 bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
 	cargo run --release --package bench --example generator -- $(GENERATOR)
 
+.PHONY: bench-generator-check
+bench-generator-check: prepare-bench ## the same, and fail when the figures differ by more than 5 %, or the cost is above 1.1 × wrk's
+	cargo run --release --package bench --example generator -- check $(GENERATOR)
+
 .PHONY: bench-rows
-bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tests/perf/measure)
-	cargo build --release --package tidegate --package bench
-	tests/perf/measure --tidegate $(RELEASE_BINARY) $(ROWS)
+bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tidegate bench)
+	cargo build --release --package tidegate
+	$(RELEASE_BINARY) bench $(ROWS) --out bench-results/rows
 
 .PHONY: soak
 soak: prepare-bench ## load and reloads for ten minutes: no error, no growth (SOAK="…" for tests/perf/soak)
@@ -123,10 +128,9 @@ lint:
 test-rust: build-debug
 	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace --no-fail-fast
 
-# Shows that the measuring works, not what it measures: a debug binary, one second a round.
+# Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
+# when a request did.
 .PHONY: perf-smoke
 perf-smoke: build-debug
-	@if command -v python3 >/dev/null; then \
-	  tests/perf/measure --tidegate $(DEBUG_BINARY) --rows hello,proxy,filters \
-	    --connections 16 --seconds 1 --rounds 2; \
-	else echo "perf-smoke: skipped, there is no python3"; fi
+	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy \
+	  --connections 16 --seconds 0.2 --rounds 2 --out target/perf-smoke

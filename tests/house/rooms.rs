@@ -44,7 +44,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &[]),
     ("inotify", &["server"]),
     ("libc", &["net", "lua", "server", "tidegate", "bench"]),
-    ("mimalloc", &["tidegate"]),
+    ("libmimalloc-sys", &["net"]),
     ("mio", &[]),
     ("mlua", &["lua"]),
     ("native-tls", &[]),

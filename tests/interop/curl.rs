@@ -83,26 +83,13 @@ fn measuring() -> Upstream {
             let length = head.split("content-length: ").nth(1);
             let body = match length.and_then(|text| text.lines().next()?.parse().ok()) {
                 Some(length) => peer.read_exactly(length),
-                None => read_chunks(peer),
+                None => peer.read_chunks(),
             };
             assert!(body.iter().all(|byte| *byte == b'x'));
             let text = body.len().to_string();
             peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{text}", text.len()));
         }
     })
-}
-
-fn read_chunks(peer: &mut scenarios::Connection) -> Vec<u8> {
-    let mut body = Vec::new();
-    loop {
-        let line = String::from_utf8(peer.read_until("\r\n")).expect("text");
-        let size = usize::from_str_radix(line.trim_end(), 16).expect("a chunk size");
-        body.extend(peer.read_exactly(size));
-        peer.expect("\r\n");
-        if size == 0 {
-            return body;
-        }
-    }
 }
 
 #[test]

@@ -1,17 +1,14 @@
-"""Load on one server, and what it cost that server.
+"""Load on one server by wrk: how many requests were answered, how many failed, and its memory.
 
-The figure is run time of the server's tasks (schedstat, ns) over the requests wrk saw
-answered: the load generator shares the cores, so requests a second mostly measure wrk.
+What a request costs is measured by `tidegate bench`.
 """
 
 import json
-import os
 import re
-import shutil
 import socket
 import subprocess
 
-from processes import pinned, write
+from processes import write
 
 # `done` runs once, after the load: it costs nothing a request.
 WRK_SCRIPT = """
@@ -30,16 +27,15 @@ TIMEOUT_EXTRA_SECONDS = 30
 
 
 class Failed(Exception):
-    """A server did not do what the row needs before any load was put on it."""
+    """A server does not answer rightly, or not any more."""
 
 
-def probe(server, path, body, headers=()):
-    """Checks one answer; returns how many bytes it has. Two requests, so keep-alive is seen."""
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n{lines}\r\n".encode()
+def probe(server, path, body):
+    """Checks two answers on one connection, so that keep-alive is seen."""
+    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
-        sizes = [_answer(server, connection, request, body) for _ in range(2)]
-    return sizes[-1]
+        for _ in range(2):
+            _answer(server, connection, request, body)
 
 
 def _answer(server, connection, request, body):
@@ -57,7 +53,6 @@ def _answer(server, connection, request, body):
         rest += _receive(server, connection, received)
     if rest != body.encode():
         raise Failed(f"{server.name}: a different body")
-    return len(head) + 4 + len(rest)
 
 
 def _receive(server, connection, before):
@@ -67,76 +62,21 @@ def _receive(server, connection, before):
     return received
 
 
-def wrk_missing():
-    return shutil.which("wrk") is None
-
-
-def run(server, path, connections, seconds, core=None, headers=()):
-    """One round: CPU a request in µs, requests a second, latencies, memory, errors."""
+def run(server, path, connections, seconds):
+    """One round: requests, errors, latencies, memory."""
     script = write("wrk.lua", WRK_SCRIPT)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script]
-    for name, value in headers:
-        command += ["-H", f"{name}: {value}"]
     command.append(f"http://127.0.0.1:{server.port}{path}")
-    before = server.tasks()
     result = subprocess.run(
-        pinned(command, core),
+        command,
         capture_output=True,
         text=True,
         check=False,
         timeout=seconds + TIMEOUT_EXTRA_SECONDS,
     )
-    after = server.tasks()
     match = re.search(r"^RESULT (\{.*\})$", result.stdout, re.MULTILINE)
     if match is None:
         raise Failed(f"wrk on {server.name}: {result.stdout}{result.stderr}\n{server.said()}")
-    round_ = json.loads(match[1])
     if not server.alive():
         raise Failed(f"{server.name} ended under load:\n{server.said()}")
-    spent_ns = sum(time - before.get(task, 0) for task, time in after.items())
-    requests = max(round_["requests"], 1)
-    round_["cpu_us"] = spent_ns / 1000 / requests
-    round_["per_second"] = requests / (round_["duration_us"] / 1e6)
-    round_["rss_bytes"] = server.rss_bytes()
-    # The time of a task that ended in between is lost, and the figure is then too low.
-    round_["tasks_lost"] = len(before.keys() - after.keys())
-    return round_
-
-
-def idle_bytes(server, path, count, settle):
-    """Resident memory that each of `count` idle kept-alive connections costs, in bytes."""
-    probe_request = f"GET {path} HTTP/1.1\r\nHost: idle\r\n\r\n".encode()
-    held = []
-    try:
-        # The first ones grow tables and pools that are no connection's own.
-        before = None
-        for number in range(count + 100):
-            if number == 100:
-                settle()
-                before = server.rss_bytes()
-            connection = socket.create_connection(("127.0.0.1", server.port), 10)
-            held.append(connection)
-            connection.sendall(probe_request)
-            if not connection.recv(4096).startswith(b"HTTP/1.1 200"):
-                raise Failed(f"{server.name}: connection {number} was not answered")
-        settle()
-        return (server.rss_bytes() - before) / count
-    finally:
-        for connection in held:
-            connection.close()
-
-
-def machine():
-    """What the figures were taken on."""
-    model = ""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                model = line.split(":", 1)[1].strip()
-                break
-    return {
-        "cpu": model,
-        "cores": os.cpu_count(),
-        "kernel": os.uname().release,
-        "load": os.getloadavg(),
-    }
+    return {**json.loads(match[1]), "rss_bytes": server.rss_bytes()}

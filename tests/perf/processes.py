@@ -45,21 +45,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def pinned(command, core):
-    """The command on one core, or as it was when `core` is None."""
-    return command if core is None else ["taskset", "-c", str(core), *command]
-
-
 class Server:
     """One server: a process group and the port it answers on."""
 
-    def __init__(self, name, command, port, core=None):
+    def __init__(self, name, command, port):
         self.name = name
         self.port = port
         self.log = os.path.join(folder(), f"{name}-{port}.log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                pinned(command, core),
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -89,16 +84,6 @@ class Server:
 
     def alive(self):
         return self.process.poll() is None
-
-    def tasks(self):
-        """Run time in ns of every task of the process tree, by (process, task)."""
-        times = {}
-        for pid in self.tree():
-            for task in _list(f"/proc/{pid}/task"):
-                text = _read(f"/proc/{pid}/task/{task}/schedstat")
-                if text:
-                    times[pid, task] = int(text.split()[0])
-        return times
 
     def tree(self):
         """The process and its descendants, as far as they still run."""

@@ -81,3 +81,22 @@ fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
     // The upstream closed each time; the client's connection is another matter.
     assert_eq!(upstream.accepted(), 2);
 }
+
+#[test]
+fn max_forwards_is_counted_down_and_ends_with_us() {
+    let upstream = Upstream::start(|peer| {
+        let head = peer.read_head().to_ascii_lowercase();
+        assert!(head.contains("\r\nmax-forwards: 4\r\n"), "{head}");
+        peer.send("HTTP/1.1 204 No Content\r\nx-from: upstream\r\n\r\n");
+        peer.at_end();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let ask = |forwards: u32| {
+        let request = format!("OPTIONS / HTTP/1.1\r\nhost: a\r\nmax-forwards: {forwards}\r\n\r\n");
+        let answer = server.exchange("web", request);
+        (answer.status, answer.header("x-from").is_some(), answer.header("allow").is_some())
+    };
+    assert_eq!(ask(5), (204, true, false));
+    assert_eq!(ask(0), (204, false, true));
+    assert_eq!(upstream.accepted(), 1);
+}

@@ -1,6 +1,7 @@
 //! Scenarios over real sockets: client bytes, upstream bytes, what must be seen. One page each.
 
 mod addresses;
+mod admin;
 mod chunked_request;
 mod date;
 mod descriptors;

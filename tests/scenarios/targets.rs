@@ -72,3 +72,50 @@ fn connect_is_refused_and_nothing_behind_it_is_a_request() {
         client.expect_closed();
     }
 }
+
+/// One listener for each reading of an encoded slash, before a protected folder.
+const SLASHES: &str = r#"
+workers: 1
+listeners:
+  keep: { bind: "127.0.0.1:0" }
+  decode: { bind: "127.0.0.1:0", encoded_slashes: decode }
+  refuse: { bind: "127.0.0.1:0", encoded_slashes: refuse }
+log: { access: { format: json, path: stderr } }
+upstreams: { app: { servers: ["UPSTREAM"] } }
+routes:
+  - match: { path: "/private/{*r}" }
+    handler: { respond: { status: 403, headers: { x-path: "{path}" }, body: private } }
+  - match: { path: "/{*r}" }
+    handler: { upstream: app }
+"#;
+
+#[test]
+fn an_encoded_slash_is_a_name_a_slash_or_refused() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let target = head.split(' ').nth(1).unwrap_or_default().to_owned();
+            peer.send(format!("HTTP/1.1 204 No Content\r\nx-target: {target}\r\n\r\n"));
+        }
+    });
+    let server = Tidegate::start(&SLASHES.replace("UPSTREAM", &upstream.address().to_string()));
+    let ask = |listener: &str, target: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
+        let answer = server.exchange(listener, request);
+        let seen = answer.header("x-target").or(answer.header("x-path")).unwrap_or_default();
+        (answer.status, seen.to_owned())
+    };
+    let raw = "/private%2Fx?y=%2F";
+    assert_eq!(ask("keep", raw), (204, raw.to_owned()));
+    assert_eq!(ask("decode", raw), (403, "/private/x".to_owned()));
+    assert_eq!(ask("refuse", raw), (400, String::new()));
+    server.wait_for_log("encoded_slash");
+    // As if it had been written so, for whoever is behind as well; once, and in any case.
+    assert_eq!(ask("decode", "/a%2f..%2Fprivate%2f/b"), (403, "/private/b".to_owned()));
+    assert_eq!(ask("decode", "/a%2Fb%252Fc?d=%2F"), (204, "/a/b%252Fc?d=%2F".to_owned()));
+    // The log names what the client wrote.
+    server.wait_for_log("/a%2Fb%252Fc");
+    for listener in ["keep", "decode", "refuse"] {
+        assert_eq!(ask(listener, "/a%252Fb"), (204, "/a%252Fb".to_owned()));
+    }
+}

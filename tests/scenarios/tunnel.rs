@@ -3,7 +3,7 @@
 
 use crate::setup::behind;
 use scenarios::{Connection, Tidegate, Upstream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\n\
                        upgrade: websocket\r\nsec-websocket-key: dGhlIHNhbXBsZQ==\r\n\r\n";
@@ -190,4 +190,49 @@ fn a_slow_tunnel_is_not_an_idle_one() {
         client.send("tick");
         client.expect("tick");
     }
+}
+
+#[test]
+fn a_tunnel_lives_until_the_time_to_drain_is_over() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        while !peer.at_end() {
+            let some = peer.read_exactly(peer.waiting());
+            peer.send(some);
+        }
+        // The end comes to this side too, and not as a reset.
+        peer.expect_closed();
+    });
+    let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 700ms }"));
+    let (mut busy, mut silent) = (upgrade(&server), upgrade(&server));
+    let begin = Instant::now();
+    server.signal("TERM");
+    server.wait_for_log("draining");
+    for _ in 0..3 {
+        busy.send("still here");
+        busy.expect("still here");
+        silent.expect_silence(Duration::from_millis(100));
+    }
+    busy.expect_closed();
+    silent.expect_closed();
+    assert!(begin.elapsed() >= Duration::from_millis(650), "{:?}", begin.elapsed());
+    let exit = server.wait();
+    assert_eq!(exit.code, Some(0));
+    assert!(exit.stderr.contains("cut off connections=2"), "{}", exit.stderr);
+}
+
+#[test]
+fn a_server_whose_tunnels_have_ended_does_not_wait_for_the_deadline() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.read_until_gone();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    server.signal("TERM");
+    server.wait_for_log("draining");
+    client.finish_sending();
+    client.expect_closed();
+    let exit = server.wait();
+    assert!(exit.stderr.contains("drained"), "{}", exit.stderr);
 }

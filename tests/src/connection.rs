@@ -78,6 +78,18 @@ impl Connection {
         self.stream.as_ref().write_all(bytes.as_ref()).is_ok()
     }
 
+    /// Sends until the peer has taken nothing for `time`, and says how many bytes went.
+    pub fn send_until_stuck(&mut self, time: Duration) -> usize {
+        self.stream.set_write_timeout(Some(time)).expect("a write time-out");
+        let piece = [b'x'; 16 * 1024];
+        let mut sent = 0;
+        while let Ok(count) = self.stream.as_ref().write(&piece) {
+            sent += count;
+        }
+        self.stream.set_write_timeout(Some(PATIENCE)).expect("a write time-out");
+        sent
+    }
+
     /// Sends `bytes` one write a byte, so that the peer sees them split.
     pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
         for byte in bytes.as_ref() {
@@ -131,6 +143,20 @@ impl Connection {
             }
         }
         self.take(count)
+    }
+
+    /// The body of a chunked message, in whatever pieces it comes.
+    pub fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8(self.read_until("\r\n")).expect("text");
+            let size = usize::from_str_radix(line.trim_end(), 16).expect("a chunk size");
+            body.extend(self.read_exactly(size));
+            self.expect("\r\n");
+            if size == 0 {
+                return body;
+            }
+        }
     }
 
     /// Reads one head, to its blank line.

@@ -179,7 +179,10 @@ pub enum Refusal {
     NoVersion,
     /// Another change is under way.
     Busy,
-    /// It is right, but could not be put into use: an address is taken, a disk is full.
+    /// It is right, but this machine does not have what it asks for: an address is taken, a log
+    /// cannot be written. Nothing has changed.
+    Unable(String),
+    /// It could not be put into use, by no fault of its own: a disk is full.
     Failed(String),
 }
 
@@ -189,7 +192,7 @@ impl Refusal {
         match self {
             Self::Mistakes(report) => report.one_line_each(),
             Self::Stale { current } => vec![format!("version {current} is in use")],
-            Self::ReadOnly(why) | Self::Failed(why) => vec![why.clone()],
+            Self::ReadOnly(why) | Self::Unable(why) | Self::Failed(why) => vec![why.clone()],
             Self::NoVersion => vec!["no such version".to_owned()],
             Self::Busy => vec!["another change is under way".to_owned()],
         }

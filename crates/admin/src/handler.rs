@@ -131,6 +131,8 @@ impl From<Refusal> for Problem {
                 .advice("GET /v1/config/history lists the versions"),
             Refusal::Busy => Problem::new(503, "another change is being put into use")
                 .field(Known::RetryAfter, "1"),
+            Refusal::Unable(why) => Problem::new(409, why)
+                .advice("nothing has changed; the configuration before it still serves"),
             Refusal::Failed(why) => {
                 Problem::new(500, why).advice("the configuration before it still serves")
             }

@@ -62,7 +62,7 @@ impl FakeServer {
             return Err(Refusal::Mistakes(Box::new(wrong(&text))));
         }
         if text.contains("taken") {
-            return Err(Refusal::Failed("cannot listen on 127.0.0.1:80: it is taken".to_owned()));
+            return Err(Refusal::Unable("cannot listen on 127.0.0.1:80: it is taken".to_owned()));
         }
         *self.text.borrow_mut() = text;
         self.version.set(self.version.get() + 1);

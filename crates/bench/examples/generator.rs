@@ -4,10 +4,12 @@
 //! each asks as fast as it can), and whether the figures agree (on a server whose latencies are
 //! its own, so that rate and percentiles do not depend on who asks). Rounds alternate A B B A;
 //! medians, and the ratio ours ÷ theirs with its bootstrap interval.
-//! Nothing here passes or fails. A tool that is not installed is a line.
+//! Nothing passes or fails, unless `check` is asked for: then the bounds are judged, with more
+//! turns while the interval lies on both sides of one, and the exit code is 1 when one does not
+//! hold or cannot be told. A tool that is not installed is a line.
 //!
-//! Usage: `generator [SECONDS [TURNS [cost|agreement]]]`, a turn being A B B A; run by
-//! `make bench-generator`.
+//! Usage: `generator [check] [SECONDS [TURNS [cost|agreement]]]`, a turn being A B B A; run by
+//! `make bench-generator` and `make bench-generator-check`.
 #![allow(clippy::print_stdout, reason = "printing is all it is for")]
 #![allow(clippy::disallowed_types, reason = "bench is outside the rule that only net has sockets")]
 
@@ -19,13 +21,33 @@ use std::time::Duration;
 
 use bench::load::tools::Tool;
 use bench::load::{self, Address, Expect, Outcome, Plan, Target, Traffic};
-use bench::stats::{bootstrap_ratio, median};
+use bench::stats::{Bound, Interval, Verdict, bootstrap_ratio, median};
 
 const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
 const SEED: u64 = 1;
+/// What a request costs ours beside the other.
+const COST: Bound = Bound::at_most(1.1);
+const SAME: Bound = Bound::within(0.05);
+/// Where the bar of the cost holds.
+const JUDGED_CONNECTIONS: [usize; 2] = [1, 512];
+/// A check gives up after so many times the turns it was asked for.
+const CHECKS_MAX: u64 = 4;
+
+/// What is asked of the rounds.
+struct Rounds {
+    time: Duration,
+    turns: u64,
+    is_check: bool,
+    /// Sentences about bounds that do not hold.
+    failed: Vec<String>,
+}
 
 fn main() -> io::Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_check = arguments.first().is_some_and(|word| word == "check");
+    if is_check {
+        arguments.remove(0);
+    }
     match arguments.first().map(String::as_str) {
         Some("floor") => return bench::floor::serve(&["hello".into(), "127.0.0.1:0".into()]),
         Some("paced") => return paced(),
@@ -35,25 +57,32 @@ fn main() -> io::Result<()> {
         arguments.get(index).and_then(|word| word.parse().ok()).unwrap_or(otherwise)
     };
     let (time, turns) = (Duration::from_secs(number(0, 2)), number(1, 3));
+    let mut rounds = Rounds { time, turns, is_check, failed: Vec::new() };
     let wanted = |part| arguments.get(2).is_none_or(|word| word == part);
     if wanted("cost") {
-        cost(time, turns)?;
+        cost(&mut rounds)?;
     }
     if wanted("agreement") {
-        agreement(time, turns)?;
+        agreement(&mut rounds)?;
     }
-    Ok(())
+    if rounds.failed.is_empty() {
+        return Ok(());
+    }
+    println!("\n{}", rounds.failed.join("\n"));
+    Err(io::Error::other("the generator is not what it is said to be, or the machine too busy"))
 }
 
 /// What a request costs the generator.
-fn cost(time: Duration, turns: u64) -> io::Result<()> {
+fn cost(rounds: &mut Rounds) -> io::Result<()> {
     println!("\nCPU of the generator, µs a request (bar: at most 1.10)\n");
     println!("{:34} {:>8} {:>8}  ratio", "", "ours", "theirs");
     let floor = Server::ours("floor")?;
     for connections in [1, 16, 100, 512] {
-        let plan = Plan { connections, duration: time, ..Plan::default() };
+        let plan = Plan { connections, duration: rounds.time, ..Plan::default() };
         let title = format!("floor-hello, wrk, {connections} connections");
-        compare(&title, Tool::Wrk, &http(floor.address), &plan, turns, &[("", cpu_us)])?;
+        let bound = JUDGED_CONNECTIONS.contains(&connections).then_some(COST);
+        let figures: &[(&str, Figure, _)] = &[("", cpu_us, bound)];
+        compare(&title, Tool::Wrk, &http(floor.address), &plan, rounds, figures)?;
     }
     let Some(redis) = Server::redis()? else {
         println!("redis-server is not installed");
@@ -61,31 +90,32 @@ fn cost(time: Duration, turns: u64) -> io::Result<()> {
     };
     for (command, name) in [(load::Command::Inline, "inline"), (load::Command::MultiBulk, "bulk")] {
         for (connections, pipeline) in [(1, 1), (100, 1), (512, 1), (100, 16)] {
-            let plan = Plan { connections, duration: time, ..Plan::default() };
+            let plan = Plan { connections, duration: rounds.time, ..Plan::default() };
             let traffic = Traffic::Resp { command, pipeline };
             let target = Target { address: Address::Tcp(redis.address), traffic };
             let title = format!("redis {name}, -c {connections} -P {pipeline}");
-            compare(&title, Tool::RedisBenchmark, &target, &plan, turns, &[("", cpu_us)])?;
+            let figures: &[(&str, Figure, _)] = &[("", cpu_us, None)];
+            compare(&title, Tool::RedisBenchmark, &target, &plan, rounds, figures)?;
         }
     }
     Ok(())
 }
 
 /// Whether both find the same.
-fn agreement(time: Duration, turns: u64) -> io::Result<()> {
+fn agreement(rounds: &mut Rounds) -> io::Result<()> {
     println!("\nThe same server, the same figures (bar: within 5 %)\n");
     println!("{:34} {:>8} {:>8}  ratio", "", "ours", "theirs");
     let paced = Server::ours("paced")?;
-    let plan = Plan { connections: 32, duration: time, ..Plan::default() };
-    let figures: [(&str, Figure); 3] = [
-        ("requests/s", Outcome::per_second),
-        ("p50 ms", |outcome| outcome.latency_ms(50.0)),
-        ("p99 ms", |outcome| outcome.latency_ms(99.0)),
+    let plan = Plan { connections: 32, duration: rounds.time, ..Plan::default() };
+    let figures: [(&str, Figure, _); 3] = [
+        ("requests/s", Outcome::per_second, Some(SAME)),
+        ("p50 ms", |outcome| outcome.latency_ms(50.0), Some(SAME)),
+        ("p99 ms", |outcome| outcome.latency_ms(99.0), Some(SAME)),
     ];
-    compare("paced, wrk", Tool::Wrk, &http(paced.address), &plan, turns, &figures)?;
+    compare("paced, wrk", Tool::Wrk, &http(paced.address), &plan, rounds, &figures)?;
     let traffic = Traffic::Resp { command: load::Command::Inline, pipeline: 1 };
     let target = Target { address: Address::Tcp(paced.address), traffic };
-    compare("paced, redis-benchmark", Tool::RedisBenchmark, &target, &plan, turns, &figures)
+    compare("paced, redis-benchmark", Tool::RedisBenchmark, &target, &plan, rounds, &figures)
 }
 
 type Figure = fn(&Outcome) -> f64;
@@ -94,46 +124,74 @@ fn cpu_us(outcome: &Outcome) -> f64 {
     outcome.client_cpu.as_secs_f64() * 1e6 / outcome.requests.max(1) as f64
 }
 
-/// One or more lines: ours, theirs, ratio, for each figure.
+/// One or more lines: ours, theirs, ratio, for each figure, and what a check says to it.
 fn compare(
     title: &str,
     tool: Tool,
     target: &Target,
     plan: &Plan,
-    turns: u64,
-    figures: &[(&str, Figure)],
+    rounds: &mut Rounds,
+    figures: &[(&str, Figure, Option<Bound>)],
 ) -> io::Result<()> {
     let Some(program) = tool.program() else {
         println!("{title:34} {} is not installed", tool.name());
         return Ok(());
     };
-    let mut ours = Vec::new();
-    let mut theirs = Vec::new();
-    for turn in 0..turns * 4 {
-        if matches!(turn % 4, 0 | 3) {
-            let outcome = load::run(target, plan)?;
-            ours.push(if tool == Tool::Wrk { as_wrk_says(outcome, plan) } else { outcome });
-        } else {
-            theirs.push(tool.run_with(&program, target, plan, |_| ())?);
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for check in 1..=CHECKS_MAX {
+        for turn in 0..rounds.turns * 4 {
+            if matches!(turn % 4, 0 | 3) {
+                let outcome = load::run(target, plan)?;
+                ours.push(if tool == Tool::Wrk { as_wrk_says(outcome, plan) } else { outcome });
+            } else {
+                theirs.push(tool.run_with(&program, target, plan, |_| ())?);
+            }
+        }
+        let undecided = figures.iter().any(|(_, figure, bound)| {
+            bound
+                .is_some_and(|bound| verdict(bound, *figure, &ours, &theirs) == Verdict::CannotTell)
+        });
+        if !rounds.is_check || !undecided || check == CHECKS_MAX {
+            break;
         }
     }
     for outcome in ours.iter().chain(&theirs).filter(|outcome| outcome.errors.total() > 0) {
         println!("{title:34} errors: {:?}", outcome.errors);
     }
-    for (name, figure) in figures {
-        let a: Vec<f64> = ours.iter().map(figure).collect();
-        let b: Vec<f64> = theirs.iter().map(figure).collect();
-        let (Some(ours), Some(theirs)) = (median(&a), median(&b)) else { continue };
+    for (name, figure, bound) in figures {
         let title = [title, name].join(" ");
-        match bootstrap_ratio(&a, &b, SEED) {
-            Some(found) => println!(
-                "{title:34} {ours:8.2} {theirs:8.2}  {:.3} [{:.3} {:.3}]",
-                found.ratio, found.low, found.high
-            ),
-            None => println!("{title:34} {ours:8.2} {theirs:8.2}  -"),
+        let said = line(&title, *figure, &ours, &theirs);
+        let verdict = bound.map(|bound| verdict(bound, *figure, &ours, &theirs));
+        let verdict = verdict.filter(|_| rounds.is_check);
+        println!("{said}{}", verdict.map(|it| format!("  {it:?}")).unwrap_or_default());
+        if verdict.is_some_and(|verdict| verdict != Verdict::Holds) {
+            rounds.failed.push(said);
         }
     }
     Ok(())
+}
+
+fn ratio(figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> Option<Interval> {
+    let of = |outcomes: &[Outcome]| outcomes.iter().map(figure).collect::<Vec<_>>();
+    bootstrap_ratio(&of(ours), &of(theirs), SEED)
+}
+
+fn verdict(bound: Bound, figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> Verdict {
+    let failed = ours.iter().chain(theirs).any(|outcome| outcome.errors.total() > 0);
+    match ratio(figure, ours, theirs) {
+        Some(found) if !failed => bound.judge(&found),
+        _ => Verdict::Broken,
+    }
+}
+
+fn line(title: &str, figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> String {
+    let of = |outcomes: &[Outcome]| median(&outcomes.iter().map(figure).collect::<Vec<_>>());
+    let (ours_is, theirs_is) = (of(ours).unwrap_or(f64::NAN), of(theirs).unwrap_or(f64::NAN));
+    let found = match ratio(figure, ours, theirs) {
+        Some(found) => format!("{:.3} [{:.3} {:.3}]", found.ratio, found.low, found.high),
+        None => "-".to_owned(),
+    };
+    format!("{title:34} {ours_is:8.2} {theirs_is:8.2}  {found}")
 }
 
 /// wrk adds latencies where one is above twice the mean interval; so do we, to compare.

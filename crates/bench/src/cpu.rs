@@ -1,10 +1,10 @@
 //! CPU time and memory of a whole process tree, from the outside.
 //!
 //! Owns reading `/proc` for a process, all that descend from it, and every task of them.
-//! Promises run time in nanoseconds of work done, not ticks: `schedstat` of every task, or the
-//! `cpu.stat` of a cgroup of its own where [`Tree::grouped`] could make one, which counts tasks
-//! that ended, too. Without it, when tasks ended between two samples, run time comes from the
-//! ticks of `/proc/PID/stat`, which keep threads that ended and children that were waited for.
+//! Promises run time of work done, not ticks: `schedstat` of every task, or the `cpu.stat` of a
+//! cgroup of its own where one could be made ([`Group`]), which counts tasks that ended, too.
+//! Without it, when tasks ended between two samples, run time comes from the ticks of
+//! `/proc/PID/stat`, which keep threads that ended and children that were waited for.
 //! The kernel makes user and system time add up to the run time of schedstat (cputime_adjust in
 //! kernel/sched/cputime.c), so that only the last 10 ms and the split between the two are rough.
 //! Never signals, traces or slows what it looks at.
@@ -12,13 +12,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+mod group;
+mod listening;
+
+use group::Usage;
+pub(crate) use group::{Entry, Group};
+pub(crate) use listening::listener_at;
 
 /// A process and its descendants.
 #[derive(Debug)]
 pub struct Tree {
     root: u32,
-    group: Option<Group>,
+    group: Option<Arc<Group>>,
 }
 
 /// What a tree had used when it was looked at.
@@ -31,7 +38,7 @@ pub struct Sample {
     tasks: BTreeMap<(u32, u64), u64>,
     /// By process and its start.
     ticks: BTreeMap<(u32, u64), Ticks>,
-    group_us: Option<u64>,
+    group: Option<Usage>,
 }
 
 /// What a process and its ended threads used, and children that it waited for.
@@ -40,6 +47,20 @@ struct Ticks {
     user: u64,
     system: u64,
     reaped: u64,
+}
+
+/// Where `run_ns` comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// `schedstat` of every task; none ended.
+    #[default]
+    Tasks,
+    /// A cgroup: whoever ended is counted, too.
+    Group,
+    /// A program said it of itself.
+    Told,
+    /// Tasks ended without a cgroup: ticks, which lack children that nobody of the tree waited for.
+    Ticks,
 }
 
 /// What a tree used between two samples.
@@ -51,11 +72,7 @@ pub struct Used {
     pub system_ticks: u64,
     /// Tasks that were there before and no longer are.
     pub ended_tasks: usize,
-    /// Whether the time of tasks that ended is in `run_ns` to the nanosecond.
-    pub includes_ended: bool,
-    /// Tasks ended without a cgroup to keep their time: `run_ns` is in ticks, and lacks children
-    /// that nobody of the tree waited for.
-    pub in_ticks: bool,
+    pub counted: Counted,
     /// At the later sample.
     pub rss_bytes: u64,
 }
@@ -65,19 +82,13 @@ impl Tree {
         Self { root: pid, group: None }
     }
 
-    /// The same in a cgroup (v2) of its own, below ours, if there may be one. To be called right
-    /// after the process was started: what it forked before stays outside. The group is removed
-    /// with the tree, whose processes must have ended by then.
-    pub fn grouped(pid: u32) -> Self {
-        Self { root: pid, group: Group::with(pid) }
-    }
-
-    pub fn is_grouped(&self) -> bool {
-        self.group.is_some()
+    /// The same, if `pid` entered that group before it started anybody.
+    pub(crate) fn grouped(pid: u32, group: Option<Arc<Group>>) -> Self {
+        Self { root: pid, group }
     }
 
     pub fn sample(&self) -> Sample {
-        let mut sample = Sample { group_us: self.usage_us(), ..Sample::default() };
+        let mut sample = Sample { group: self.usage(), ..Sample::default() };
         for pid in self.pids() {
             let folder = PathBuf::from(format!("/proc/{pid}"));
             let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
@@ -101,7 +112,7 @@ impl Tree {
         let mut found = BTreeSet::new();
         let mut left = vec![self.root];
         if let Some(group) = &self.group {
-            left.extend(parsed(&read(&group.folder.join("cgroup.procs"))));
+            left.extend(group.processes());
         }
         while let Some(pid) = left.pop() {
             let tasks = numbers(Path::new(&format!("/proc/{pid}/task")));
@@ -116,9 +127,8 @@ impl Tree {
         found
     }
 
-    fn usage_us(&self) -> Option<u64> {
-        let text = read(&self.group.as_ref()?.folder.join("cpu.stat"));
-        text.lines().find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok())
+    fn usage(&self) -> Option<Usage> {
+        self.group.as_ref()?.usage()
     }
 }
 
@@ -136,13 +146,16 @@ impl Sample {
         }
         used.ended_tasks =
             earlier.tasks.keys().filter(|task| !self.tasks.contains_key(task)).count();
-        if let (Some(now), Some(before)) = (self.group_us, earlier.group_us) {
-            used.run_ns = now.saturating_sub(before) * 1000;
-            used.includes_ended = true;
+        if let (Some(now), Some(before)) = (self.group, earlier.group) {
+            used.run_ns = now.run_us.saturating_sub(before.run_us) * 1000;
+            let ticks = |us: u64| us * ticks_per_second() / 1_000_000;
+            used.user_ticks = ticks(now.user_us.saturating_sub(before.user_us));
+            used.system_ticks = ticks(now.system_us.saturating_sub(before.system_us));
+            used.counted = Counted::Group;
         } else if used.ended_tasks > 0 || self.reaped() > earlier.reaped() {
             let ticks = self.all_ticks().saturating_sub(earlier.all_ticks());
             used.run_ns = used.run_ns.max(ticks * (1_000_000_000 / ticks_per_second()));
-            used.in_ticks = true;
+            used.counted = Counted::Ticks;
         }
         used
     }
@@ -163,48 +176,6 @@ pub fn ticks_per_second() -> u64 {
     // SAFETY: takes a number and returns one.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
-}
-
-/// A cgroup that exists for one tree.
-#[derive(Debug)]
-struct Group {
-    folder: PathBuf,
-}
-
-impl Group {
-    fn with(pid: u32) -> Option<Self> {
-        /// Tells trees of one process apart.
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidegate-bench-{}-{number}", std::process::id());
-        let folder = own_cgroup()?.join(name);
-        fs::create_dir(&folder).ok()?;
-        let group = Self { folder };
-        // Without `cpu.stat` the group is of no use.
-        fs::metadata(group.folder.join("cpu.stat")).ok()?;
-        fs::write(group.folder.join("cgroup.procs"), pid.to_string()).ok()?;
-        Some(group)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // Fails while a process is left in it; there is nothing better to do about that here.
-        let _ = fs::remove_dir(&self.folder);
-    }
-}
-
-/// The folder of the v2 cgroup that this process is in.
-fn own_cgroup() -> Option<PathBuf> {
-    let mounts = read(Path::new("/proc/self/mountinfo"));
-    // proc_pid_mountinfo(5): the mount point is the fifth field, the type follows " - ".
-    let mount = mounts.lines().find_map(|line| {
-        let (before, after) = line.split_once(" - ")?;
-        after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4)).flatten()
-    })?;
-    let groups = read(Path::new("/proc/self/cgroup"));
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    Some(Path::new(mount).join(own))
 }
 
 /// The fields of `/proc/.../stat` that we want.

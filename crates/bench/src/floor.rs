@@ -11,18 +11,21 @@ mod proxy;
 
 pub use backend::{Behaviour, body};
 
+use crate::peers::BACKLOG;
+use socket2::{Domain, Socket, Type};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 /// How the arguments of [`serve`] look.
-pub const USAGE: &str = "hello ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
+pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
                          backend ADDRESS BODY_BYTES DELAY_MS keep|close";
 
 /// What a floor process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
     Hello,
+    Ping,
     Proxy { upstream: SocketAddr, keep: bool },
     Backend(Behaviour),
 }
@@ -31,15 +34,27 @@ enum Floor {
 pub fn serve(arguments: &[String]) -> io::Result<()> {
     let (address, floor) = parse(arguments)
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, format!("usage: {USAGE}")))?;
-    let listener = TcpListener::bind(address)?;
+    let listener = listen(address)?;
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "listening {}", listener.local_addr()?)?;
     stdout.flush()?;
     match floor {
-        Floor::Hello => hello::serve(&listener),
+        Floor::Hello => hello::serve(&listener, &hello::HELLO),
+        Floor::Ping => hello::serve(&listener, &hello::PING),
         Floor::Proxy { upstream, keep } => proxy::serve(&listener, upstream, keep),
         Floor::Backend(behaviour) => backend::serve(&listener, behaviour),
     }
+}
+
+/// With the backlog that every peer has. std takes 128: when a proxy under 512 connections makes
+/// one to the backend for each request, the kernel drops what does not fit, and a client asks again
+/// only after a second (RFC 6298, section 2.1). Then the backend is measured, and not the proxy.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG as i32)?;
+    Ok(socket.into())
 }
 
 fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
@@ -51,6 +66,7 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
     };
     let (address, floor) = match words[..] {
         ["hello", address] => (address, Floor::Hello),
+        ["ping", address] => (address, Floor::Ping),
         ["proxy", address, upstream, kept] => {
             (address, Floor::Proxy { upstream: upstream.parse().ok()?, keep: keep(kept)? })
         }
@@ -66,8 +82,24 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Behaviour, Floor, parse};
+    use super::{Behaviour, Floor, listen, parse};
+    use crate::peers::BACKLOG;
+    use std::net::TcpStream;
     use std::time::Duration;
+
+    #[test]
+    fn connections_that_nobody_accepted_yet_are_made_all_the_same() {
+        // net.core.somaxconn of listen(2) cuts a backlog without a word.
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let waiting = most.trim().parse::<u32>().unwrap().min(BACKLOG).min(512);
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        // A second is when the kernel would ask again.
+        let made =
+            (0..waiting).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)));
+        let made: Vec<_> = made.collect();
+        assert!(made.iter().all(Result::is_ok), "{} of {waiting}", made.iter().flatten().count());
+    }
 
     #[test]
     fn arguments_name_one_of_three() {

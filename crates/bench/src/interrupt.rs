@@ -34,6 +34,11 @@ pub fn listen() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// Whether a first signal came.
+pub(crate) fn is_asked_to_end() -> bool {
+    STOP.get().is_some_and(|stop| stop.load(Ordering::SeqCst))
+}
+
 extern "C" fn on_signal(_signal: libc::c_int) {
     // `get` of a OnceLock that is set is one atomic load.
     let again = STOP.get().is_none_or(|stop| stop.swap(true, Ordering::SeqCst));

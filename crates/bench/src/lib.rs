@@ -8,6 +8,7 @@
     reason = "bench is outside the rule that only net opens sockets"
 )]
 
+pub(crate) mod cores;
 pub mod cpu;
 pub mod epoll;
 pub mod floor;

@@ -25,6 +25,7 @@ mod system;
 pub mod tools;
 mod worker;
 
+pub(crate) use resp::request as pings;
 pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;
 

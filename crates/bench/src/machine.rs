@@ -83,8 +83,16 @@ pub struct Disturbance {
 struct Process {
     name: String,
     parent: u32,
-    /// Its own and those of children it waited for: nothing is lost when a child ends.
     ticks: u64,
+    /// Of children that it waited for, in all their lives.
+    reaped_ticks: u64,
+}
+
+impl Process {
+    /// Nothing is lost when a child ends: what it had moves to its parent.
+    fn all_ticks(&self) -> u64 {
+        self.ticks + self.reaped_ticks
+    }
 }
 
 impl Watch {
@@ -100,16 +108,12 @@ impl Watch {
         let (busy, now) = (Busy::now(), processes());
         let seconds = (uptime_seconds() - self.uptime_seconds).max(0.01);
         let ours = ours(&self.roots, &self.processes, &now);
-        let (mut our_ticks, mut their_ticks, mut busiest) = (0, 0, (0, String::new()));
-        for (pid, process) in &now {
+        let our_ticks = grown(&self.processes, &now, |pid| ours.contains(&pid));
+        let mut their_ticks = grown(&self.processes, &now, |pid| !ours.contains(&pid));
+        let mut busiest = (0, String::new());
+        for (pid, process) in now.iter().filter(|(pid, _)| !ours.contains(pid)) {
             let before = self.processes.get(pid).map_or(0, |before| before.ticks);
-            let ticks = process.ticks.saturating_sub(before);
-            if ours.contains(pid) {
-                our_ticks += ticks;
-            } else {
-                their_ticks += ticks;
-                busiest = busiest.max((ticks, process.name.clone()));
-            }
+            busiest = busiest.max((process.ticks.saturating_sub(before), process.name.clone()));
         }
         let share = match (self.busy, busy) {
             (Some(before), Some(now)) => {
@@ -183,10 +187,24 @@ fn processes() -> BTreeMap<u32, Process> {
         let folder = format!("/proc/{pid}");
         let Some(stat) = Stat::read(&Path::new(&folder).join("stat")) else { continue };
         let name = text(&format!("{folder}/comm")).trim().to_owned();
-        let ticks = stat.user_ticks + stat.system_ticks + stat.reaped_ticks;
-        found.insert(pid, Process { name, parent: stat.parent, ticks });
+        let ticks = stat.user_ticks + stat.system_ticks;
+        let (parent, reaped_ticks) = (stat.parent, stat.reaped_ticks);
+        found.insert(pid, Process { name, parent, ticks, reaped_ticks });
     }
     found
+}
+
+/// What those processes used in between. Whoever ended is missing among them now, and what it had
+/// used before is in the sum of its parent, so it is taken off together with the rest.
+fn grown(
+    before: &BTreeMap<u32, Process>,
+    now: &BTreeMap<u32, Process>,
+    of: impl Fn(u32) -> bool,
+) -> u64 {
+    let sum = |processes: &BTreeMap<u32, Process>| -> u64 {
+        processes.iter().filter(|(pid, _)| of(**pid)).map(|(_, it)| it.all_ticks()).sum()
+    };
+    sum(now).saturating_sub(sum(before))
 }
 
 /// The roots and whatever descends, or descended before, from one of them.
@@ -196,10 +214,10 @@ fn ours(
     now: &BTreeMap<u32, Process>,
 ) -> BTreeSet<u32> {
     let mut found = BTreeSet::new();
-    for &pid in now.keys() {
+    for &pid in now.keys().chain(before.keys()) {
         let (mut at, mut steps) = (pid, 0);
         // A parent may change between two looks; the count ends a circle that cannot be.
-        while at > 1 && steps < now.len() {
+        while at > 1 && steps < now.len() + before.len() {
             if roots.contains(&at) {
                 found.insert(pid);
                 break;
@@ -235,7 +253,7 @@ fn field(text: &str, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Busy, Process, Watch, facts, field, judge, ours};
+    use super::{Busy, Process, Watch, facts, field, grown, judge, ours};
     use std::collections::BTreeMap;
 
     #[test]
@@ -274,9 +292,22 @@ mod tests {
         );
     }
 
+    fn process(parent: u32, ticks: u64, reaped_ticks: u64) -> Process {
+        Process { name: String::new(), parent, ticks, reaped_ticks }
+    }
+
+    #[test]
+    fn what_a_child_used_before_is_not_used_when_it_is_waited_for() {
+        // 6 has worked for long and ends after 3 more ticks; 5 waits for it.
+        let before = BTreeMap::from([(5, process(1, 10, 0)), (6, process(5, 2000, 0))]);
+        let now = BTreeMap::from([(5, process(1, 12, 2003))]);
+        assert_eq!(grown(&before, &now, |_| true), 5);
+        assert_eq!(grown(&before, &now, |pid| pid == 9), 0);
+    }
+
     #[test]
     fn descendants_of_a_root_are_ours() {
-        let process = |parent| Process { name: String::new(), parent, ticks: 0 };
+        let process = |parent| process(parent, 0, 0);
         let before = BTreeMap::from([(1, process(0)), (5, process(1)), (6, process(5))]);
         // 6 lost its parent since, 7 is new, 8 is somebody else's.
         let now = BTreeMap::from([

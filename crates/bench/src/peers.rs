@@ -6,6 +6,7 @@
 //! access log. A program that is missing is one line, not an error.
 //! Never measures.
 
+mod baseline;
 mod caddy;
 mod envoy;
 mod floor;
@@ -13,9 +14,12 @@ mod found;
 mod granian;
 mod gunicorn;
 mod haproxy;
+mod lua_cjson;
 mod nginx;
 mod process;
+mod redis;
 mod running;
+mod silly;
 mod sources;
 mod tidegate;
 mod tracer;
@@ -24,22 +28,34 @@ mod varnish;
 
 pub use found::{Finder, Found};
 pub use running::{Backend, Place, Running};
+pub(crate) use running::{Done, run_program};
 pub(crate) use tracer::Tracer;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What `hello` and `gateway` ask for.
 pub const HELLO_PATH: &str = "/ping";
 pub const HELLO_BODY: &str = "pong";
 pub const DOCUMENT_PATH: &str = "/document";
 
+/// What `filters` brings, and in which field.
+pub const KEY_FIELD: &str = "X-API-Key";
+pub const KEY: &str = "bench-key-0123456789abcdef";
+/// What `routes` asks for, among the others.
+pub const ROUTED_PATH: &str = "/api/v1/asked/items/42";
+/// Requests a second that one client may make: more than any can.
+const RATE_MAX: u32 = 10_000_000;
+/// And at once.
+const BURST_MAX: u32 = 1_000_000;
+
 /// More requests and seconds than any run has: what "without end" is in a configuration.
 const MANY: u32 = 1_000_000_000;
 /// Connections that a server must be able to hold at a time.
 const CONNECTIONS_MAX: u32 = 32_768;
 /// Connections that may wait to be accepted.
-const BACKLOG: u32 = 4096;
+pub(crate) const BACKLOG: u32 = 4096;
 
 /// One server that can be compared.
 #[derive(Debug)]
@@ -71,7 +87,8 @@ impl Program {
         match self {
             Self::Installed { names: [name, ..], .. } => name,
             Self::Floor => "tidegate bench floor",
-            _ => peer,
+            Self::Subject => "tidegate",
+            Self::Installed { .. } | Self::Built(_) => peer,
         }
     }
 }
@@ -83,8 +100,29 @@ pub enum Role {
     Hello,
     /// Passes everything on to one backend, keeping connections to it or closing each.
     Gateway { backend: SocketAddr, keep: bool },
+    /// The same, kept alive, for those who bring [`KEY`] and ask no more than so often.
+    Guarded { backend: SocketAddr },
+    /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of [`routed`].
+    Routes { count: usize },
+    /// Answers the PING of RESP, inline and as an array.
+    Ping,
+    /// Serves nobody: does that to a document for so long, and ends with a line that says how
+    /// often.
+    Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a folder.
     Files { root: PathBuf },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    Decode,
+    Encode,
+}
+
+/// The path of a route that nobody asks for, up to what a parameter stands for: services with
+/// versions, as a gateway has.
+fn routed(number: usize) -> String {
+    format!("/api/v{}/service-{number:05}/items/", number % 3)
 }
 
 impl Role {
@@ -93,6 +131,11 @@ impl Role {
             Self::Hello => "hello",
             Self::Gateway { keep: true, .. } => "gateway, kept-alive",
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
+            Self::Guarded { .. } => "gateway with a key and a rate limit",
+            Self::Routes { .. } => "many routes",
+            Self::Ping => "ping",
+            Self::Json { operation: Operation::Decode, .. } => "json, decoding",
+            Self::Json { operation: Operation::Encode, .. } => "json, encoding",
             Self::Files { .. } => "files",
         }
     }
@@ -164,6 +207,7 @@ impl Setup {
 pub const ALL: &[&Peer] = &[
     &tidegate::PEER,
     &floor::PEER,
+    &baseline::PEER,
     &nginx::PEER,
     &haproxy::PEER,
     &caddy::PEER,
@@ -172,10 +216,16 @@ pub const ALL: &[&Peer] = &[
     &granian::PEER,
     &uvicorn::PEER,
     &gunicorn::PEER,
+    &redis::PEER,
+    &silly::PEER,
+    &lua_cjson::PEER,
     &sources::GO_NET,
     &sources::LIBUV,
     &sources::MIO,
 ];
+
+/// The program under test.
+pub(crate) const SUBJECT: &Peer = &tidegate::PEER;
 
 /// The peer of that name.
 pub fn named(name: &str) -> Option<&'static Peer> {
@@ -201,6 +251,14 @@ impl Peer {
             Role::Hello,
             Role::Gateway { backend, keep: true },
             Role::Gateway { backend, keep: false },
+            Role::Guarded { backend },
+            Role::Routes { count: 5 },
+            Role::Ping,
+            Role::Json {
+                document: folder.join("records.json"),
+                operation: Operation::Decode,
+                time: Duration::from_secs(1),
+            },
             Role::Files { root: folder.join("files") },
         ];
         let mut text = String::new();

@@ -6,18 +6,29 @@
 //! Never measures: that is `run`.
 
 mod connections;
+mod documents;
 mod files;
+mod filters;
 mod gateway;
 mod hello;
+mod json;
+mod ping;
 mod probe;
 mod reload;
+mod routes;
 mod stage;
 
+pub(crate) use documents::Document;
+
 pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
-pub(crate) use probe::{probe, request};
+pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
+use crate::load::Command;
+use crate::peers::{Operation, Peer, Role, SUBJECT, Site};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A subject with all its cases.
@@ -49,7 +60,28 @@ pub struct Case {
 pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
+    Guarded,
+    Routes { count: usize },
+    Ping { command: Command, pipeline: u32 },
+    Json { document: Document, operation: Operation },
     File { name: &'static str, bytes: usize },
+}
+
+impl Serve {
+    /// What a server has to be for that, with this backend and these files, if it has any.
+    pub(crate) fn role(self, backend: SocketAddr, root: PathBuf) -> Role {
+        match self {
+            Self::Hello => Role::Hello,
+            Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
+            Self::Guarded => Role::Guarded { backend },
+            Self::Routes { count } => Role::Routes { count },
+            Self::Ping { .. } => Role::Ping,
+            Self::Json { operation, .. } => {
+                Role::Json { document: root, operation, time: Duration::ZERO }
+            }
+            Self::File { .. } => Role::Files { root },
+        }
+    }
 }
 
 /// What is done to a server in a case.
@@ -60,12 +92,35 @@ pub(crate) enum Kind {
     Reload,
     /// Load beside many idle connections.
     Idle,
+    /// No load: a program that does something over and over, and says how often.
+    Program,
+}
+
+impl Case {
+    /// Whether the peer can be measured in it.
+    pub(crate) fn is_for(&self, peer: &Peer, workers: u32) -> bool {
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let role = self.serve.role(address, PathBuf::new());
+        let reloads = self.kind == Kind::Reload;
+        let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
+        peer.can(&site)
+    }
+}
+
+/// Those that the program under test can do: the others wait for it.
+pub fn listed() -> impl Iterator<Item = &'static Scenario> {
+    let can = |scenario: &&Scenario| scenario.cases.iter().all(|case| case.is_for(SUBJECT, 1));
+    ALL.iter().copied().filter(can)
 }
 
 /// Every scenario there is.
 pub const ALL: &[&Scenario] = &[
+    &ping::SCENARIO,
+    &json::SCENARIO,
     &hello::SCENARIO,
     &gateway::SCENARIO,
+    &filters::SCENARIO,
+    &routes::SCENARIO,
     &files::SCENARIO,
     &reload::SCENARIO,
     &connections::SCENARIO,
@@ -78,7 +133,14 @@ pub fn named(name: &str) -> Option<&'static Scenario> {
 
 #[cfg(test)]
 mod tests {
-    use super::ALL;
+    use super::{ALL, listed};
+
+    #[test]
+    fn what_the_program_under_test_cannot_do_is_not_listed() {
+        let names: Vec<_> = listed().map(|scenario| scenario.name).collect();
+        let all: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names[..], all[2..], "Lua programs are on their way");
+    }
 
     #[test]
     fn cases_are_told_apart_and_begin_with_their_scenario() {

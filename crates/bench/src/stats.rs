@@ -32,6 +32,42 @@ impl Interval {
     }
 }
 
+/// Where a ratio has to lie.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bound {
+    pub low: f64,
+    pub high: f64,
+}
+
+/// What the rounds say about a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Holds,
+    Broken,
+    /// The interval lies on both sides: more rounds are needed, or a quieter machine.
+    CannotTell,
+}
+
+impl Bound {
+    /// Two figures that are the same but for that share: 0.05.
+    pub const fn within(share: f64) -> Self {
+        Self { low: 1.0 - share, high: 1.0 + share }
+    }
+
+    pub const fn at_most(high: f64) -> Self {
+        Self { low: 0.0, high }
+    }
+
+    /// Decided only when the whole interval is on one side.
+    pub fn judge(&self, found: &Interval) -> Verdict {
+        match found {
+            found if found.low >= self.low && found.high <= self.high => Verdict::Holds,
+            found if found.high < self.low || found.low > self.high => Verdict::Broken,
+            _ => Verdict::CannotTell,
+        }
+    }
+}
+
 /// The middle figure, or the mean of the two in the middle.
 pub fn median(figures: &[f64]) -> Option<f64> {
     let mut sorted = finite(figures);
@@ -112,7 +148,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
-    use super::{Interval, Random, Spread, bootstrap_ratio, median, spread};
+    use super::{Bound, Interval, Random, Spread, Verdict, bootstrap_ratio, median, spread};
 
     #[test]
     fn medians_of_known_figures() {
@@ -180,6 +216,24 @@ mod tests {
     fn the_same_seed_gives_the_same_interval() {
         let (a, b) = ([1.0, 2.0, 3.0, 5.0], [2.0, 3.0, 4.0, 9.0]);
         assert_eq!(bootstrap_ratio(&a, &b, 5), bootstrap_ratio(&a, &b, 5));
+    }
+
+    /// In the shape of what `make bench-generator` sees: rates that agree on a quiet machine, and a
+    /// p99 that says nothing on a busy one.
+    #[test]
+    fn a_bound_is_held_broken_or_cannot_be_told() {
+        let ours = [3672.0, 3691.5, 3668.3, 3702.2, 3685.1, 3679.9, 3690.4, 3676.0];
+        let wrks = [3650.7, 3668.8, 3645.2, 3671.1, 3660.3, 3655.4, 3663.9, 3649.6];
+        let rate = bootstrap_ratio(&ours, &wrks, 1).unwrap();
+        assert_eq!(Bound::within(0.05).judge(&rate), Verdict::Holds, "{rate:?}");
+        assert_eq!(Bound::within(0.001).judge(&rate), Verdict::Broken, "{rate:?}");
+        assert_eq!(Bound::at_most(1.1).judge(&rate), Verdict::Holds, "{rate:?}");
+        let slower = wrks.map(|rate| rate * 1.2);
+        let rate = bootstrap_ratio(&ours, &slower, 1).unwrap();
+        assert_eq!(Bound::within(0.05).judge(&rate), Verdict::Broken, "{rate:?}");
+        let busy = ([41.2, 58.9, 40.3, 73.0, 40.9, 49.1], [42.0, 40.8, 66.1, 41.1, 103.4, 44.7]);
+        let p99 = bootstrap_ratio(&busy.0, &busy.1, 1).unwrap();
+        assert_eq!(Bound::within(0.05).judge(&p99), Verdict::CannotTell, "{p99:?}");
     }
 
     #[test]

@@ -10,9 +10,10 @@
 
 use bench::floor::Behaviour;
 use bench::peers::{
-    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, Peer, Place, Role, Running,
-    Site,
+    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer,
+    Place, ROUTED_PATH, Role, Running, Site,
 };
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -30,15 +31,23 @@ fn finder() -> Finder {
     Finder {
         subject: vec![tidegate.display().to_string()],
         floor: vec![env!("CARGO_BIN_EXE_floor").to_owned()],
-        given: [].into(),
+        given: given(),
         cache: Some(std::env::temp_dir().join("tidegate-bench-test-peers")),
     }
+}
+
+/// `TIDEGATE_BENCH_PEERS=envoy=/opt/envoy,granian=…`: programs that are not on the PATH.
+fn given() -> BTreeMap<String, PathBuf> {
+    let named = std::env::var("TIDEGATE_BENCH_PEERS").unwrap_or_default();
+    let pairs = named.split(',').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, path)| (name.to_owned(), PathBuf::from(path))).collect()
 }
 
 fn ask(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    let key = format!("{KEY_FIELD}: {KEY}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{key}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
@@ -71,7 +80,7 @@ impl Around {
 
     fn place(&self) -> Place<'_> {
         let deadline = Instant::now() + Duration::from_secs(60);
-        Place { folder: self.folder.path().to_owned(), stop: &self.stop, deadline }
+        Place::new(self.folder.path().to_owned(), &self.stop, deadline)
     }
 }
 
@@ -91,6 +100,10 @@ fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
     }
     assert!(!server.ended(), "{name}: {}", server.said());
     let (address, id) = (server.address, server.id());
+    // The floor checks nothing, and the baseline is what lets everybody in.
+    if matches!(role, Role::Guarded { .. }) && !["floor", "baseline"].contains(&name) {
+        assert!(refuses_without_a_key(address, path), "{name}");
+    }
     drop(server);
     assert!(TcpStream::connect(address).is_err(), "{name} still accepts");
     assert!(!Path::new(&format!("/proc/{id}")).exists(), "{name} still runs");
@@ -110,6 +123,8 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
         (Role::Hello, HELLO_PATH, HELLO_BODY),
         (Role::Gateway { backend: kept.address, keep: true }, DOCUMENT_PATH, &document),
         (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
+        (Role::Routes { count: 50 }, ROUTED_PATH, HELLO_BODY),
+        (Role::Guarded { backend: kept.address }, DOCUMENT_PATH, &document),
         (Role::Files { root }, "/a.txt", "a file"),
     ];
     let mut checked = Vec::new();
@@ -129,6 +144,28 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
     }
     eprintln!("checked: {}", checked.join(", "));
     assert!(checked.iter().any(|one| one == "floor gateway, not kept-alive"), "{checked:?}");
+}
+
+/// Also those that answer each other's protocols: both forms of PING, two at a time.
+#[test]
+fn each_peer_that_answers_ping_does() {
+    let (finder, around) = (finder(), Around::new());
+    let mut checked = Vec::new();
+    for found in ALL.iter().filter(|peer| can(peer, &Role::Ping, false)) {
+        let Ok(found) = finder.find(found) else { continue };
+        let server = Running::start(&found, &Role::Ping, 1, false, &around.place()).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        for commands in ["PING\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n"] {
+            stream.write_all(commands.as_bytes()).unwrap();
+            let mut answer = [0; 14];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"+PONG\r\n+PONG\r\n", "{}", found.peer.name);
+        }
+        checked.push(found.peer.name);
+    }
+    eprintln!("checked: {checked:?}");
+    assert!(checked.contains(&"floor"));
 }
 
 #[test]
@@ -157,12 +194,20 @@ fn each_peer_that_can_reload_serves_the_new_configuration() {
 }
 
 fn answers_2xx(address: SocketAddr, path: &str) -> bool {
-    let Ok(mut stream) = TcpStream::connect(address) else { return false };
+    asked_once(address, path).is_some_and(|answer| answer.starts_with("HTTP/1.1 2"))
+}
+
+fn refuses_without_a_key(address: SocketAddr, path: &str) -> bool {
+    asked_once(address, path).is_some_and(|answer| answer.starts_with("HTTP/1.1 401 "))
+}
+
+/// Without a key.
+fn asked_once(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let mut answer = String::new();
-    let done =
-        stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer));
-    done.is_ok() && answer.starts_with("HTTP/1.1 2")
+    stream.write_all(request.as_bytes()).and_then(|()| stream.read_to_string(&mut answer)).ok()?;
+    Some(answer)
 }
 
 #[test]

@@ -60,6 +60,7 @@ fn a_run_measures_what_it_was_asked_for() {
         assert_eq!((record.server.as_str(), record.connections), ("floor", 4));
         assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
         assert!(record.requests_per_second > 0.0 && record.cpu_us_per_request > 0.0, "{record:?}");
+        assert!(["tasks", "cgroup"].contains(&record.cpu_from.as_deref().unwrap()), "{record:?}");
         assert!(record.rss_bytes > 0 && record.latency_ms.max >= record.latency_ms.p50);
         assert!(data.scenarios.iter().any(|one| one.name == scenario));
     }
@@ -74,11 +75,92 @@ fn a_run_measures_what_it_was_asked_for() {
 
 #[test]
 fn idle_connections_have_a_size() {
-    let data = run(with(&["connections"], &["floor"]));
+    let pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    let data = run(Options { pin, ..with(&["connections"], &["floor"]) });
+    assert_eq!(data.pinned.is_some(), pin, "{:?}", data.pinned);
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.connections, record.errors), (200, 0), "{record:?}");
     let each = record.rss_bytes_per_connection.unwrap();
     assert!((0.0..65_536.0).contains(&each), "{each}");
+}
+
+#[test]
+fn fewer_idle_connections_than_were_asked_for_are_a_line() {
+    let options = Options { idle: 10_000_000, ..with(&["connections"], &["floor"]) };
+    let lines = plan(options).unwrap().lines();
+    assert!(lines.iter().any(|line| line.contains("idle ones, not 10000000")), "{lines:?}");
+}
+
+/// It is not listed before Lua programs can be run, but all around it is there.
+#[test]
+fn pings_are_measured() {
+    let data = run(with(&["ping"], &["floor", "redis-server"]));
+    for scenario in ["ping-inline", "ping-bulk", "ping-inline-16", "ping-bulk-16"] {
+        let records: Vec<_> = data.of_scenario(scenario).collect();
+        assert!(records.iter().any(|record| record.server == "floor"), "{:?}", data.notes);
+        for record in records {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        }
+    }
+}
+
+/// Not listed either, for the same reason.
+#[test]
+fn documents_are_decoded_and_encoded() {
+    let Ok(schedule) = plan(with(&["json"], &["lua-cjson"])) else {
+        eprintln!("skipped: Lua is not installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(with(&["json"], &["lua-cjson"]));
+    if data.records.iter().any(|record| record.disturbed.as_deref().is_some_and(no_cjson)) {
+        eprintln!("skipped: lua-cjson is not installed");
+        return;
+    }
+    assert_eq!(data.records.len(), 9, "{:?}", data.notes);
+    for record in &data.records {
+        assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        assert_eq!(record.cpu_from.as_deref(), Some("program"));
+        assert!(record.cpu_us_per_request > 1.0 && record.bytes_per_second > 1e6, "{record:?}");
+    }
+}
+
+fn no_cjson(why: &str) -> bool {
+    why.contains("module 'cjson' not found")
+}
+
+#[test]
+fn what_a_scenario_adds_is_held_against_the_same_without() {
+    let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
+    for scenario in ["filters", "routes"] {
+        let records: Vec<_> = data.of_scenario(scenario).collect();
+        assert!(records.iter().any(|record| record.server == "floor"), "{records:?}");
+        for record in records {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
+        }
+    }
+    let caddy = data.peers.iter().find(|peer| peer.name == "caddy").unwrap();
+    assert_eq!(caddy.missing.as_deref(), Some("cannot do any of this"));
+}
+
+#[test]
+fn more_workers_are_a_chart_of_the_report() {
+    let cores = std::thread::available_parallelism().unwrap().get();
+    let options = Options { workers: vec![1, 2], ..with(&["hello"], &["floor", "nginx"]) };
+    let data = run(options);
+    let workers = |server: &str| -> Vec<u32> {
+        let records = data.records.iter().filter(|record| record.server == server);
+        records.map(|record| record.workers).collect()
+    };
+    // The floor has one loop.
+    assert_eq!(workers("floor"), [1]);
+    if workers("nginx").is_empty() {
+        eprintln!("skipped: nginx is not installed");
+        return;
+    }
+    assert_eq!(workers("nginx"), [1, 2], "on {cores} cores");
+    let page = bench::report::html::render(&data);
+    assert!(page.contains("requests a second, 2 workers"), "no chart of the scaling");
 }
 
 #[test]
@@ -108,6 +190,10 @@ fn a_server_of_somebody_else_is_loaded_where_it_is() {
     floor.end();
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
+    // Whoever listens there is found.
+    assert!(record.cpu_us_per_request > 0.0 && record.rss_bytes > 0, "{record:?}");
+    assert_eq!(record.cpu_from.as_deref(), Some("tasks"));
+    assert!(data.notes.iter().any(|note| note.contains("those of floor (process")), "{data:?}");
     assert!(record.requests_per_second > 0.0);
 }
 
@@ -185,7 +271,7 @@ fn child_that_is_deaf() {
     let options = options();
     let floor = options.finder.find(bench::peers::named("floor").unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let place = Place { folder, stop: &options.stop, deadline };
+    let place = Place::new(folder, &options.stop, deadline);
     let server = Running::start(&floor, &Role::Hello, 1, false, &place).unwrap();
     std::thread::sleep(Duration::from_secs(60));
     drop(server);
@@ -293,6 +379,26 @@ fn a_run_that_is_killed_leaves_no_process() {
     run.signal("KILL");
     assert!(!run.child.wait().unwrap().success());
     until("end of the servers", || run.servers().is_empty());
+}
+
+#[test]
+fn a_machine_that_is_slower_than_thought_gets_fewer_rounds_of_every_case() {
+    let mut options = with(&["hello", "gateway"], &["floor"]);
+    let floor = options.finder.floor[0].clone();
+    // Every server and backend comes up late, by more than the slack of the whole run.
+    let slow = format!("sleep 1.2; exec {floor} \"$@\"");
+    options.finder.floor = ["sh", "-c", &slow, "floor"].map(str::to_owned).to_vec();
+    (options.rounds, options.round) = (8, Duration::from_millis(300));
+    // `run` looks at the clock.
+    let data = run(options);
+    // On a machine busy beyond all measure even the first rounds do not fit.
+    if data.complete {
+        assert_eq!(data.records.len(), 5, "{:?}", data.records);
+        assert!(data.records.iter().all(|record| !record.rounds.is_empty()), "{data:?}");
+    }
+    let rounds: usize = data.records.iter().map(|record| record.rounds.len()).sum();
+    assert!(rounds < 5 * 8, "{rounds}");
+    assert!(data.notes.iter().any(|note| note.contains("fewer rounds, to end in the time told")));
 }
 
 #[test]

@@ -64,6 +64,7 @@ pub(crate) fn compile(
         log: settings.log,
         limits: settings.limits,
         timeouts: settings.timeouts,
+        parts: Vec::new(),
     })
 }
 

@@ -31,6 +31,7 @@ mod expand;
 mod kinds;
 pub mod limits;
 mod load;
+mod parts;
 mod plan;
 mod records;
 mod source;
@@ -40,11 +41,12 @@ pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{Loaded, document_json, load};
+pub use parts::Part;
 pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};
 pub use records::{
-    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, ErrorPageSettings,
-    ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings, ListenerTimeouts,
-    LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits, RouteSettings,
-    RouteTimeouts, Settings, Timeouts, Workers,
+    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
+    ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
+    ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
+    RouteSettings, RouteTimeouts, Settings, Timeouts, Workers,
 };
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

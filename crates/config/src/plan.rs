@@ -12,8 +12,10 @@ use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
 use upstream::UpstreamSettings;
 
+use crate::parts::Part;
 use crate::records::{
-    Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts, Workers,
+    EncodedSlashes, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts,
+    Workers,
 };
 
 /// The whole configuration.
@@ -34,6 +36,8 @@ pub struct Plan {
     pub limits: Limits,
     /// Of the server; a listener has its own.
     pub timeouts: Timeouts,
+    /// What it was made from, to be compared with the next one's.
+    pub parts: Vec<Part>,
 }
 
 impl Plan {
@@ -54,6 +58,7 @@ pub struct ListenerPlan {
     pub bind: Bind,
     pub options: ListenOptions,
     pub half_close: bool,
+    pub encoded_slashes: EncodedSlashes,
     /// The server's, but for what the listener says itself.
     pub limits: Limits,
     /// The server's, but for what the listener says itself.

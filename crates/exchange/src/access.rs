@@ -1,9 +1,10 @@
 //! The access log: one line per exchange, as JSON or in the combined format.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
-//! is another thread's. Secrets are masked: the fields in [`MASKED_QUERY`] of a query never appear,
-//! and no request field but User-Agent and Referer is logged at all.
+//! is another thread's. Secrets are masked: the values of [`MASKED_QUERY`] in a query, also that of
+//! Referer, never appear, and no request field but User-Agent and Referer is logged at all.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::io::Write;
 use std::sync::Arc;
@@ -129,10 +130,11 @@ fn json(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64, dur
     if let Some(fault) = request.notes.fault {
         object.text("fault", fault.as_bytes());
     }
-    for (name, field) in [("user_agent", Known::UserAgent), ("referer", Known::Referer)] {
-        if let Some(value) = request.headers.get(field) {
-            object.text(name, value);
-        }
+    if let Some(agent) = request.headers.get(Known::UserAgent) {
+        object.text("user_agent", agent);
+    }
+    if let Some(referer) = request.headers.get(Known::Referer) {
+        object.text("referer", &masked_url(referer));
     }
     object.end();
 }
@@ -151,10 +153,21 @@ fn combined(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64)
         escape_quoted(line, &masked(query));
     }
     write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
-    for field in [Known::Referer, Known::UserAgent] {
-        line.extend_from_slice(b" \"");
-        escape_quoted(line, request.headers.get(field).unwrap_or(b"-"));
-        line.push(b'"');
+    line.extend_from_slice(b" \"");
+    escape_quoted(line, &masked_url(request.headers.get(Known::Referer).unwrap_or(b"-")));
+    line.extend_from_slice(b"\" \"");
+    escape_quoted(line, request.headers.get(Known::UserAgent).unwrap_or(b"-"));
+    line.push(b'"');
+}
+
+/// A URL with its query [`masked`].
+fn masked_url(url: &[u8]) -> Cow<'_, [u8]> {
+    match url.iter().position(|byte| *byte == b'?') {
+        None => Cow::Borrowed(url),
+        Some(at) => {
+            let (before, query) = url.split_at(at + 1);
+            Cow::Owned([before, &masked(query)].concat())
+        }
     }
 }
 
@@ -166,9 +179,10 @@ fn masked(query: &[u8]) -> Vec<u8> {
             out.push(b'&');
         }
         let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-        let secret = name.len() < pair.len()
-            && MASKED_QUERY.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()));
-        if secret {
+        // Applications read `to%6Ben` as `token`.
+        let read = wire::target::decode(name).unwrap_or(Cow::Borrowed(name));
+        let is = |known: &&str| read.eq_ignore_ascii_case(known.as_bytes());
+        if name.len() < pair.len() && MASKED_QUERY.iter().any(is) {
             out.extend_from_slice(name);
             out.extend_from_slice(b"=***");
         } else {
@@ -250,6 +264,9 @@ mod tests {
     #[test]
     fn secrets_in_queries_are_masked() {
         assert_eq!(masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
+        assert_eq!(masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"), b"to%6Ben=***&%6Bey=***&k%zzey=1");
+        assert_eq!(&*masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
+        assert_eq!(&*masked_url(b"/token=c"), b"/token=c");
     }
 
     #[test]

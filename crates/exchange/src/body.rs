@@ -4,6 +4,7 @@
 //! end. It ends with `None`, or with trailers and then `None`, or with a [`Fault`].
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -17,6 +18,9 @@ pub enum Body {
     #[default]
     Empty,
     Bytes(Bytes),
+    /// Bytes that the worker keeps and sends again and again, such as those of its configuration:
+    /// they are counted without a locked instruction.
+    Kept(Rc<[u8]>),
     File(FileRange),
     Stream(Box<dyn BodyStream>),
 }
@@ -45,11 +49,20 @@ impl Body {
         Body::Stream(Box::new(stream))
     }
 
+    /// The same content, with what the worker keeps as bytes of its own.
+    pub fn owned(self) -> Body {
+        match self {
+            Body::Kept(bytes) => Body::from(Bytes::copy_from_slice(&bytes)),
+            other => other,
+        }
+    }
+
     /// Length of the content, `None` where only the end will tell.
     pub fn length(&self) -> Option<u64> {
         match self {
             Body::Empty => Some(0),
             Body::Bytes(bytes) => Some(bytes.len() as u64),
+            Body::Kept(bytes) => Some(bytes.len() as u64),
             Body::File(range) => Some(range.length),
             Body::Stream(stream) => stream.length(),
         }
@@ -59,6 +72,7 @@ impl Body {
         match self {
             Body::Empty => true,
             Body::Bytes(bytes) => bytes.is_empty(),
+            Body::Kept(bytes) => bytes.is_empty(),
             Body::File(range) => range.length == 0,
             Body::Stream(_) => false,
         }
@@ -68,7 +82,7 @@ impl Body {
     pub fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         match self {
             Body::Stream(stream) => stream.poll_frame(cx),
-            _ => Poll::Ready(match std::mem::take(self) {
+            _ => Poll::Ready(match std::mem::take(self).owned() {
                 Body::Bytes(bytes) if !bytes.is_empty() => Some(Ok(Frame::Data(bytes))),
                 Body::File(range) if range.length > 0 => Some(Ok(Frame::File(range))),
                 _ => None,
@@ -137,6 +151,7 @@ impl std::fmt::Debug for Body {
         match self {
             Body::Empty => f.write_str("Empty"),
             Body::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Body::Kept(bytes) => write!(f, "Kept({})", bytes.len()),
             Body::File(range) => write!(f, "File({})", range.length),
             Body::Stream(stream) => write!(f, "Stream({:?})", stream.length()),
         }
@@ -147,23 +162,13 @@ impl std::fmt::Debug for Body {
 mod tests {
     use super::*;
 
-    struct Pieces(Vec<Frame>);
-
-    impl BodyStream for Pieces {
-        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-            Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
-        }
-        fn length(&self) -> Option<u64> {
-            None
-        }
-    }
-
     fn pieces() -> Body {
-        Body::stream(Pieces(vec![
-            Frame::Data(Bytes::from_static(b"one")),
-            Frame::Data(Bytes::from_static(b"two")),
-            Frame::Trailers(Headers::new()),
-        ]))
+        let (mut writer, pieces) = crate::growing(1 << 20, None);
+        for piece in ["one", "two"] {
+            assert!(writer.push(Bytes::from_static(piece.as_bytes())).is_ok());
+        }
+        writer.finish(Some(Headers::new()));
+        pieces.body()
     }
 
     #[test]

@@ -76,6 +76,12 @@ pub trait Handler {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Whether [`Handler::answer`] does hardly anything: then the end of an exchange is told by a
+    /// clock that was read a few exchanges ago.
+    fn is_instant(&self) -> bool {
+        false
+    }
+
     /// The answer, where it needs no waiting. `None` asks for [`Handler::handle`]. A handler that
     /// answers here allocates no future.
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {

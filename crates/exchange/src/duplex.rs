@@ -22,8 +22,6 @@ pub enum Ending {
     OtherGone,
     /// Nothing moved for longer than allowed.
     Idle,
-    /// The server is going down.
-    Drain,
 }
 
 /// Both directions of an upgraded connection.
@@ -36,11 +34,6 @@ pub trait Duplex {
 
     /// Says that nothing more will be sent.
     fn finish(&mut self);
-
-    /// True once the server wants its connections to end.
-    fn is_draining(&self) -> bool {
-        false
-    }
 }
 
 /// What a handler does with the client's connection once its 101 is out.

@@ -118,7 +118,7 @@ impl GrowingWriter {
 
     /// Ends the body.
     pub fn finish(self, trailers: Option<Headers>) {
-        self.0.end(Ok(trailers.map(Headers::frozen)));
+        self.0.end(Ok(trailers));
     }
 
     /// Breaks the body off: readers get what there is, and then the fault.

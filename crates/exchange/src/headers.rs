@@ -1,25 +1,27 @@
 //! The one header type of the house (seam 5).
 //!
 //! Order and repeats are kept; names are compared without case (RFC 9110 5.1) and known names by
-//! id. A received section stays where it arrived: a field is two spans into the received head, and
-//! what we add lies in an arena behind it, so that forwarding a request copies nothing until it is
-//! written. Nobody above may rely on that: they see names and values as bytes.
+//! id. A received section is kept as it arrived, in one piece: a field is two spans into that text,
+//! and what we add is appended to it. One copy of a head is cheaper than counting who still holds
+//! the block it was received into, and pins no such block. Nobody above may rely on that: they see
+//! names and values as bytes.
+
+mod room;
 
 use std::fmt;
 use std::ops::Range;
 
-use bytes::{BufMut, Bytes};
+use bytes::BufMut;
 use wire::Known;
 use wire::h1::{FieldSpan, Span};
 
+use room::Room;
+
 /// Fields of a request, a response or a trailer section.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Headers {
-    /// The received head; empty when the section is our own.
-    head: Bytes,
-    /// Text of fields that we added. Spans at or past `head.len()` point here.
-    arena: Vec<u8>,
-    fields: Vec<FieldSpan>,
+    /// The received head, if any, then the lines that we added; nothing until there is one.
+    room: Option<Box<Room>>,
 }
 
 /// A field name to look up: by id, or as text that is compared without case.
@@ -83,34 +85,56 @@ impl Headers {
         Headers::default()
     }
 
-    /// The fields a parser found in `head`.
-    pub fn received(head: Bytes, fields: Vec<FieldSpan>) -> Headers {
-        Headers { head, arena: Vec::new(), fields }
+    /// The list for a parser to fill; then comes [`Headers::keep_head`].
+    pub(crate) fn spans(&mut self) -> &mut Vec<FieldSpan> {
+        &mut self.room().fields
     }
 
-    /// The same fields, cheap to clone: for what is made once and sent often.
-    pub fn frozen(mut self) -> Headers {
-        let mut whole = self.head.to_vec();
-        whole.append(&mut self.arena);
-        Headers { head: Bytes::from(whole), arena: Vec::new(), fields: self.fields }
+    /// Keeps the head in which a parser found the fields.
+    pub(crate) fn keep_head(&mut self, head: &[u8]) {
+        self.room().text.extend_from_slice(head);
+    }
+
+    /// The fields a parser found in `head`.
+    pub fn received(head: &[u8], fields: &[FieldSpan]) -> Headers {
+        let mut headers = Headers::new();
+        headers.spans().extend_from_slice(fields);
+        headers.keep_head(head);
+        headers
+    }
+
+    /// The head that was kept, in which the parser's spans lie.
+    #[inline]
+    pub(crate) fn text(&self) -> &[u8] {
+        self.room.as_ref().map_or(&[], |room| &room.text)
+    }
+
+    #[inline]
+    fn fields(&self) -> &[FieldSpan] {
+        self.room.as_ref().map_or(&[], |room| &room.fields)
+    }
+
+    #[inline]
+    fn room(&mut self) -> &mut Room {
+        self.room.get_or_insert_with(Room::take)
     }
 
     pub fn len(&self) -> usize {
-        self.fields.len()
+        self.fields().len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.fields().is_empty()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = Field<'_>> {
-        self.fields.iter().map(|field| self.view(field))
+        self.fields().iter().map(|field| self.view(field))
     }
 
     /// The first value of a name.
     pub fn get<'n>(&self, name: impl Into<Name<'n>>) -> Option<&[u8]> {
         let name = name.into();
-        self.fields
+        self.fields()
             .iter()
             .find(|field| self.matches(field, name))
             .map(|field| self.slice(field.value()))
@@ -124,7 +148,7 @@ impl Headers {
     /// Every value of a name, in order.
     pub fn get_all<'a>(&'a self, name: impl Into<Name<'a>>) -> impl Iterator<Item = &'a [u8]> {
         let name = name.into();
-        self.fields
+        self.fields()
             .iter()
             .filter(move |field| self.matches(field, name))
             .map(|field| self.slice(field.value()))
@@ -136,7 +160,7 @@ impl Headers {
 
     /// Whether there is a field of any of these names.
     pub fn contains_any(&self, names: &[Known]) -> bool {
-        self.fields.iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
+        self.fields().iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
     }
 
     /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
@@ -144,37 +168,37 @@ impl Headers {
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
         let name = name.into();
         let value = value.as_ref();
+        let Room { text, fields } = self.room();
         // As a whole line, so that it can be sent together with its neighbours.
-        self.arena.reserve(name.text().len() + value.len() + 4);
-        let name_span = self.keep(name.text());
-        self.arena.extend_from_slice(b": ");
-        let value_span = self.keep(value);
-        let from = self.arena.len() - value.len();
-        for byte in &mut self.arena[from..] {
+        text.reserve(name.text().len() + value.len() + 4);
+        let name_span = keep(text, name.text());
+        text.extend_from_slice(b": ");
+        let value_span = keep(text, value);
+        for byte in &mut text[value_span.range()] {
             if matches!(*byte, b'\r' | b'\n' | 0) {
                 *byte = b' ';
             }
         }
-        self.arena.extend_from_slice(b"\r\n");
+        text.extend_from_slice(b"\r\n");
         // A name too long for its span is no name anybody sends: it is left out.
-        self.fields.extend(FieldSpan::new(name_span, value_span, name.known()));
+        fields.extend(FieldSpan::new(name_span, value_span, name.known()));
     }
 
     /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that
     /// lie in memory the way they are sent are copied in one go.
     pub fn write_lines(&self, out: &mut impl BufMut, mut keep: impl FnMut(Field<'_>) -> bool) {
         let mut run = 0..0;
-        for field in &self.fields {
+        for field in self.fields() {
             if !keep(self.view(field)) {
                 continue;
             }
             let (name, value) = (field.name().range(), field.value().range());
-            if run.end == name.start && self.is_line(&run, value.end) {
+            if run.end == name.start && self.ends_line(value.end) {
                 run.end = value.end + 2;
                 continue;
             }
             self.write_run(out, &run);
-            if self.is_line(&name, value.end) {
+            if self.ends_line(value.end) {
                 run = name.start..value.end + 2;
             } else {
                 // White space before the end of the line: it is written anew.
@@ -187,21 +211,15 @@ impl Headers {
         self.write_run(out, &run);
     }
 
-    /// Whether a line that begins in the region of `before` ends with CRLF at `end`, in that
-    /// region.
-    fn is_line(&self, before: &Range<usize>, end: usize) -> bool {
-        let split = self.head.len();
-        let region: &[u8] = if before.start < split { &self.head } else { &self.arena };
-        let from = if before.start < split { 0 } else { split };
-        region.get(end.wrapping_sub(from)..).is_some_and(|rest| rest.starts_with(b"\r\n"))
+    /// Whether a value that ends at `end` is followed by the end of its line.
+    #[inline]
+    fn ends_line(&self, end: usize) -> bool {
+        self.text().get(end..end + 2) == Some(b"\r\n")
     }
 
     fn write_run(&self, out: &mut impl BufMut, run: &Range<usize>) {
-        let split = self.head.len();
-        if run.start < split {
-            out.put_slice(&self.head[run.clone()]);
-        } else if !run.is_empty() {
-            out.put_slice(&self.arena[run.start - split..run.end - split]);
+        if !run.is_empty() {
+            out.put_slice(&self.text()[run.clone()]);
         }
     }
 
@@ -215,22 +233,19 @@ impl Headers {
     /// Removes every field of a name; whether there was one.
     pub fn remove<'n>(&mut self, name: impl Into<Name<'n>>) -> bool {
         let name = name.into();
-        let before = self.fields.len();
-        let (head, arena) = (&self.head, &self.arena);
-        self.fields.retain(|field| !field_matches(head, arena, field, name));
-        self.fields.len() != before
+        let Some(room) = &mut self.room else { return false };
+        let Room { text, fields } = &mut **room;
+        let before = fields.len();
+        fields.retain(|field| !field_matches(text, field, name));
+        fields.len() != before
     }
 
     /// Keeps the fields that `keep` approves of.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
-        let (head, arena) = (&self.head, &self.arena);
-        self.fields.retain(|field| {
-            keep(Field {
-                known: field.known,
-                name: slice(head, arena, field.name()),
-                value: slice(head, arena, field.value()),
-            })
-        });
+        if let Some(room) = &mut self.room {
+            let Room { text, fields } = &mut **room;
+            fields.retain(|field| keep(view(text, field)));
+        }
     }
 
     /// Whether a list-valued field (RFC 9110 5.6.1) names `token`, compared without case.
@@ -240,42 +255,57 @@ impl Headers {
             .any(|item| item.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     }
 
-    fn keep(&mut self, text: &[u8]) -> Span {
-        let at = self.head.len() + self.arena.len();
-        self.arena.extend_from_slice(text);
-        Span { at: at as u32, len: text.len() as u32 }
+    #[inline]
+    fn view(&self, field: &FieldSpan) -> Field<'_> {
+        view(self.text(), field)
     }
 
-    fn view(&self, field: &FieldSpan) -> Field<'_> {
-        Field {
-            known: field.known,
-            name: self.slice(field.name()),
-            value: self.slice(field.value()),
+    #[inline]
+    fn slice(&self, span: Span) -> &[u8] {
+        span.of(self.text())
+    }
+
+    #[inline]
+    fn matches(&self, field: &FieldSpan, name: Name<'_>) -> bool {
+        field_matches(self.text(), field, name)
+    }
+}
+
+impl Drop for Headers {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(room) = self.room.take() {
+            room.leave();
         }
     }
+}
 
-    fn slice(&self, span: Span) -> &[u8] {
-        slice(&self.head, &self.arena, span)
-    }
-
-    fn matches(&self, field: &FieldSpan, name: Name<'_>) -> bool {
-        field_matches(&self.head, &self.arena, field, name)
+impl Clone for Headers {
+    fn clone(&self) -> Headers {
+        match self.is_empty() {
+            true => Headers::new(),
+            false => Headers::received(self.text(), self.fields()),
+        }
     }
 }
 
-fn slice<'a>(head: &'a [u8], arena: &'a [u8], span: Span) -> &'a [u8] {
-    let (at, length) = (span.at as usize, span.len as usize);
-    match at.checked_sub(head.len()) {
-        None => &head[at..at + length],
-        Some(at) => &arena[at..at + length],
-    }
+fn keep(text: &mut Vec<u8>, part: &[u8]) -> Span {
+    let at = text.len();
+    text.extend_from_slice(part);
+    Span { at: at as u32, len: part.len() as u32 }
 }
 
-fn field_matches(head: &[u8], arena: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
+#[inline]
+fn view<'a>(text: &'a [u8], field: &FieldSpan) -> Field<'a> {
+    Field { known: field.known, name: field.name().of(text), value: field.value().of(text) }
+}
+
+#[inline]
+fn field_matches(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
     match name {
         Name::Known(known) => field.known == Some(known),
-        Name::Other(text) => {
-            field.known.is_none() && slice(head, arena, field.name()).eq_ignore_ascii_case(text)
+        Name::Other(other) => {
+            field.known.is_none() && field.name().of(text).eq_ignore_ascii_case(other)
         }
     }
 }
@@ -318,11 +348,11 @@ mod tests {
 
     #[test]
     fn added_fields_stand_beside_received_ones() {
-        let head = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let mut fields = Vec::new();
         let limits = wire::h1::HeadLimits { request_line: 100, headers: 100, header_count: 8 };
-        wire::h1::parse_request(&head, &limits, &mut fields).unwrap().unwrap();
-        let mut headers = Headers::received(head, fields);
+        wire::h1::parse_request(head, &limits, &mut fields).unwrap().unwrap();
+        let mut headers = Headers::received(head, &fields);
         headers.append("x-added", "yes");
         assert_eq!(headers.get(Known::Host), Some(&b"a"[..]));
         assert_eq!(headers.get("X-Added"), Some(&b"yes"[..]));
@@ -337,21 +367,18 @@ mod tests {
     #[test]
     fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nskipped: 1\r\nB:  b\r\nC: c \t\r\nD:d\r\n\r\n";
-        let head = Bytes::from_static(head.as_bytes());
-        let mut fields = Vec::new();
-        wire::h1::parse_request(&head, &wire::h1::HeadLimits::default(), &mut fields).unwrap();
-        let mut headers = Headers::received(head, fields);
+        let limits = wire::h1::HeadLimits::default();
+        let mut headers = Headers::new();
+        wire::h1::parse_request(head.as_bytes(), &limits, headers.spans()).unwrap();
+        headers.keep_head(head.as_bytes());
         headers.append("E", "e");
         headers.append("skipped", "2");
         headers.append("F", "");
         assert_eq!(lines(&headers), "Host: a\r\nB:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\n");
-        let mut frozen = headers.frozen();
-        frozen.append("G", "g");
-        frozen.set("host", "other");
-        assert_eq!(
-            lines(&frozen),
-            "B:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\nG: g\r\nHost: other\r\n"
-        );
+        let mut copy = headers.clone();
+        copy.append("G", "g");
+        copy.set("host", "other");
+        assert_eq!(lines(&copy), "B:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\nG: g\r\nHost: other\r\n");
     }
 
     #[test]

@@ -8,11 +8,12 @@
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crossbeam_queue::ArrayQueue;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
+use telemetry::{SharedCounter, SharedGauge};
 
 /// Most shards: more than workers, so that two insertions seldom meet.
 const SHARDS_MAX: usize = 64;
@@ -32,12 +33,21 @@ pub struct KeyedLimits {
     pub changes: usize,
 }
 
+/// What a table counts. Written when an entry comes or goes, never by a hit.
+#[derive(Clone, Debug, Default)]
+pub struct KeyedMetrics {
+    /// Entries there are now.
+    pub entries: Arc<SharedGauge>,
+    /// Entries that had to go because the table was full.
+    pub evictions: Arc<SharedCounter>,
+}
+
 /// The table.
 pub struct Keyed<V> {
     shards: Box<[Padded<V>]>,
     hasher: RandomState,
     changes: Option<ArrayQueue<Box<[u8]>>>,
-    evicted: AtomicU64,
+    metrics: KeyedMetrics,
     unheard: AtomicU64,
 }
 
@@ -89,7 +99,7 @@ pub trait Remote<V>: Send + Sync {
 }
 
 impl<V> Keyed<V> {
-    pub fn new(limits: KeyedLimits) -> Keyed<V> {
+    pub fn new(limits: KeyedLimits, metrics: KeyedMetrics) -> Keyed<V> {
         let entries = limits.entries.max(1);
         let count = (entries / SHARD_ENTRIES_MIN).clamp(1, SHARDS_MAX);
         // Rounded down to a power of two, so that a mask picks the shard.
@@ -104,7 +114,7 @@ impl<V> Keyed<V> {
             shards: (0..count).map(|_| Padded(RwLock::new(shard()))).collect(),
             hasher: RandomState::default(),
             changes: (limits.changes > 0).then(|| ArrayQueue::new(limits.changes)),
-            evicted: AtomicU64::new(0),
+            metrics,
             unheard: AtomicU64::new(0),
         }
     }
@@ -143,6 +153,7 @@ impl<V> Keyed<V> {
         match shard.place(hash, key) {
             Some(at) => {
                 shard.remove(at);
+                self.metrics.entries.dec();
                 true
             }
             None => false,
@@ -158,11 +169,6 @@ impl<V> Keyed<V> {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Entries that had to go because the table was full.
-    pub fn evicted(&self) -> u64 {
-        self.evicted.load(Ordering::Relaxed)
     }
 
     /// Changes the remote side was not told of at once because too many waited. Each is told after
@@ -253,7 +259,9 @@ impl<V> Keyed<V> {
             None => {
                 if shard.slots.len() >= shard.limit {
                     shard.evict();
-                    self.evicted.fetch_add(1, Ordering::Relaxed);
+                    self.metrics.evictions.inc();
+                } else {
+                    self.metrics.entries.inc();
                 }
                 shard.insert(hash, key, make())
             }
@@ -272,6 +280,13 @@ impl<V> Keyed<V> {
 
     fn write(&self, hash: u64) -> RwLockWriteGuard<'_, Shard<V>> {
         self.shard(hash).write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Drop for Keyed<V> {
+    fn drop(&mut self) {
+        // Others may count under the same name.
+        self.metrics.entries.add(-i64::try_from(self.len()).unwrap_or(0));
     }
 }
 

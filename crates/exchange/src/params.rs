@@ -24,6 +24,11 @@ impl Params {
         params
     }
 
+    /// Forgets them; ranges without names say nothing.
+    pub(crate) fn clear(&mut self) {
+        self.names = None;
+    }
+
     /// The text a parameter matched in `path`, the path the route was chosen by.
     pub fn get<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
         let index = self.names.as_ref()?.iter().position(|known| **known == *name)?;

@@ -1,5 +1,6 @@
 //! One request in flight, as filters and handlers see it.
 
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -12,6 +13,16 @@ use crate::{Body, Fault, Headers, Marks, Params, Route, Target};
 /// Sends interim responses (1xx) before the head of the final one.
 pub trait Inform {
     fn inform(&self, status: u16, headers: &Headers);
+}
+
+/// Requests whose memory a worker keeps for the next ones.
+const SPARE_MAX: usize = 64;
+
+thread_local! {
+    #[allow(clippy::vec_box)] // a pointer goes in and out, the request stays where it is
+    static SPARE: RefCell<Vec<Box<Request>>> = const { RefCell::new(Vec::new()) };
+    /// The facts of no connection.
+    static NOBODY: Rc<ConnectionFacts> = Rc::new(ConnectionFacts::internal());
 }
 
 /// A request and what the house has found out about it.
@@ -57,12 +68,16 @@ pub struct Notes {
 impl Request {
     /// A request that no client sent: health checks, warm-up, mirrors, tests.
     pub fn made_up(method: Method, target: Target, headers: Headers) -> Request {
-        let facts = Rc::new(ConnectionFacts::internal());
+        Request { method, target, headers, ..Request::nothing() }
+    }
+
+    fn nothing() -> Request {
+        let facts = NOBODY.with(Rc::clone);
         Request {
-            method,
+            method: Method::Get,
             version: Version::Http11,
-            target,
-            headers,
+            target: Target::asterisk(),
+            headers: Headers::new(),
             body: Body::Empty,
             client_ip: facts.peer_ip(),
             scheme: facts.scheme(),
@@ -77,6 +92,34 @@ impl Request {
             marks: Marks::default(),
             informer: None,
         }
+    }
+
+    /// A request to be filled in, mostly in the memory of one that has been answered: it is large,
+    /// and moving it or asking for memory would cost more than answering a simple one.
+    pub(crate) fn blank() -> Box<Request> {
+        let spare = SPARE.with(|spare| spare.borrow_mut().pop());
+        spare.unwrap_or_else(|| Box::new(Request::nothing()))
+    }
+
+    /// Gives up what the request holds, and its memory to the next one.
+    pub(crate) fn retire(mut self: Box<Self>) {
+        self.method = Method::Get;
+        self.headers = Headers::new();
+        self.body = Body::Empty;
+        self.facts = NOBODY.with(Rc::clone);
+        self.route = None;
+        self.params.clear();
+        self.request_id = None;
+        self.consumer = None;
+        self.notes = Notes::default();
+        self.marks = Marks::default();
+        self.informer = None;
+        SPARE.with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(self);
+            }
+        });
     }
 
     /// The authority the client named: host and perhaps port. The serving loop has put an

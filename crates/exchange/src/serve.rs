@@ -16,3 +16,4 @@ mod wire;
 
 pub use connection::{refuse, serve};
 pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies};
+pub(crate) use respond::COPIED_BYTES_MAX;

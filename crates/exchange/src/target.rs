@@ -8,65 +8,116 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 
+/// Longest raw target that is kept in place.
+const SHORT_MAX: usize = 79;
+
 /// Path and query of a request.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// `/path?query` in origin-form, or `*`.
-    raw: Bytes,
+    raw: Raw,
     /// Length of the raw path, before any `?`.
-    path_length: usize,
+    path_length: u32,
+    /// What most targets have not.
+    other: Option<Box<Other>>,
+}
+
+/// `/path?query` in origin-form, or `*`.
+#[derive(Clone, Debug)]
+enum Raw {
+    Short { length: u8, text: [u8; SHORT_MAX] },
+    Long(Box<[u8]>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Other {
     /// The decoded, normalised path where it differs from the raw one.
     path: Option<Box<str>>,
     /// The first path, where another one has replaced it: parameters of the route are parts of it.
     routed: Option<Box<str>>,
     /// The first raw path, where another one has replaced it: what the log names.
-    received: Option<Bytes>,
+    received: Option<Box<[u8]>>,
 }
 
-/// The path cannot be read: an encoded NUL, broken percent-encoding, not UTF-8, or above the root.
+/// The path cannot be read: an encoded NUL, or percent-encoding that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPath;
+
+impl Raw {
+    #[inline]
+    fn assign(&mut self, target: &[u8]) {
+        if target.len() > SHORT_MAX {
+            *self = Raw::Long(target.into());
+            return;
+        }
+        if let Raw::Long(_) = self {
+            *self = Raw::Short { length: 0, text: [0; SHORT_MAX] };
+        }
+        if let Raw::Short { length, text } = self {
+            text[..target.len()].copy_from_slice(target);
+            *length = target.len() as u8;
+        }
+    }
+
+    #[inline]
+    fn get(&self) -> &[u8] {
+        match self {
+            Raw::Short { length, text } => &text[..usize::from(*length)],
+            Raw::Long(text) => text,
+        }
+    }
+}
 
 impl Target {
     /// From a raw origin-form target.
     pub fn new(raw: Bytes) -> Result<Target, BadPath> {
         let path_length = raw.iter().position(|byte| *byte == b'?').unwrap_or(raw.len());
-        Target::split_at(raw, path_length)
+        Target::split_at(&raw, path_length)
     }
 
     /// The target of `OPTIONS *` (RFC 9110 9.3.7).
     pub fn asterisk() -> Target {
-        let raw = Bytes::from_static(b"*");
-        Target { raw, path_length: 1, path: None, routed: None, received: None }
-    }
-
-    /// The same target in memory of its own: the received head is not kept for it.
-    pub(crate) fn detached(&self) -> Target {
-        Target {
-            raw: Bytes::copy_from_slice(&self.raw),
-            received: self.received.as_deref().map(Bytes::copy_from_slice),
-            ..self.clone()
-        }
+        let mut text = [0; SHORT_MAX];
+        text[0] = b'*';
+        Target { raw: Raw::Short { length: 1, text }, path_length: 1, other: None }
     }
 
     pub fn is_asterisk(&self) -> bool {
-        &self.raw[..] == b"*"
+        self.raw.get() == b"*"
     }
 
     /// From a raw target whose path is known to end at `path_length`.
-    pub fn split_at(raw: Bytes, path_length: usize) -> Result<Target, BadPath> {
-        let path = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
+    pub fn split_at(raw: &[u8], path_length: usize) -> Result<Target, BadPath> {
+        let mut target = Target::asterisk();
+        target.assign(raw, path_length)?;
+        Ok(target)
+    }
+
+    /// [`Target::split_at`] in place.
+    pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), BadPath> {
+        self.other = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
             Cow::Borrowed(same) if same.len() == path_length && same.is_ascii() => None,
             // A path need not be UTF-8. Routes and files see U+FFFD for what is not; an upstream is
             // sent the raw path.
-            other => Some(String::from_utf8_lossy(&other).into_owned().into_boxed_str()),
+            path => {
+                let path = Some(String::from_utf8_lossy(&path).into());
+                Some(Box::new(Other { path, ..Other::default() }))
+            }
         };
-        Ok(Target { raw, path_length, path, routed: None, received: None })
+        self.raw.assign(raw);
+        // A request line is far shorter than 4 GiB.
+        self.path_length = path_length as u32;
+        Ok(())
+    }
+
+    /// [`Target::path`] as bytes.
+    pub fn path_bytes(&self) -> &[u8] {
+        let path = self.other.as_ref().and_then(|other| other.path.as_ref());
+        path.map_or_else(|| self.raw_path(), |path| path.as_bytes())
     }
 
     /// The path that routes and files see: decoded, without dot segments, beginning with `/`.
     pub fn path(&self) -> &str {
-        match &self.path {
+        match self.other.as_ref().and_then(|other| other.path.as_ref()) {
             Some(path) => path,
             // Checked when the target was made: a raw path that needs no normalising is ASCII.
             None => std::str::from_utf8(self.raw_path()).unwrap_or("/"),
@@ -75,27 +126,29 @@ impl Target {
 
     /// The path that the route was chosen by, whatever has become of it since.
     pub fn routed_path(&self) -> &str {
-        self.routed.as_deref().unwrap_or_else(|| self.path())
+        let routed = self.other.as_ref().and_then(|other| other.routed.as_deref());
+        routed.unwrap_or_else(|| self.path())
     }
 
     /// The path as it is sent on: as the client wrote it, unless a filter has replaced it.
     pub fn raw_path(&self) -> &[u8] {
-        &self.raw[..self.path_length]
+        &self.raw.get()[..self.path_length as usize]
     }
 
     /// The path as the client wrote it, whatever has become of it since.
     pub fn received_path(&self) -> &[u8] {
-        self.received.as_deref().unwrap_or_else(|| self.raw_path())
+        let received = self.other.as_ref().and_then(|other| other.received.as_deref());
+        received.unwrap_or_else(|| self.raw_path())
     }
 
     /// The query without its `?`; `None` where there is no `?`.
     pub fn query(&self) -> Option<&[u8]> {
-        self.raw.get(self.path_length + 1..)
+        self.raw.get().get(self.path_length as usize + 1..)
     }
 
     /// Path and query as they are sent on.
-    pub fn raw(&self) -> &Bytes {
-        &self.raw
+    pub fn raw(&self) -> &[u8] {
+        self.raw.get()
     }
 
     /// Replaces path and query by another raw target.
@@ -106,19 +159,51 @@ impl Target {
 
     /// Replaces the raw path and keeps the query.
     pub fn replace_path(&mut self, raw_path: &[u8]) -> Result<(), BadPath> {
-        let mut raw = Vec::with_capacity(raw_path.len() + self.raw.len() - self.path_length);
-        raw.extend_from_slice(raw_path);
-        raw.extend_from_slice(&self.raw[self.path_length..]);
-        self.become_target(Target::split_at(Bytes::from(raw), raw_path.len())?);
+        let rest = &self.raw()[self.path_length as usize..];
+        let raw = [raw_path, rest].concat();
+        self.become_target(Target::split_at(&raw, raw_path.len())?);
         Ok(())
     }
 
-    fn become_target(&mut self, other: Target) {
-        let routed = self.routed.take().unwrap_or_else(|| self.path().into());
-        let first = || self.raw.slice(..self.path_length);
-        let received = self.received.take().unwrap_or_else(first);
-        *self = Target { routed: Some(routed), received: Some(received), ..other };
+    /// Whether the path holds a slash that is none: `%2F` (RFC 3986 2.2).
+    pub fn has_encoded_slash(&self) -> bool {
+        let mut escapes = memchr::memchr_iter(b'%', self.raw_path());
+        escapes.any(|at| is_encoded_slash(&self.raw_path()[at..]))
     }
+
+    /// Reads the path as if every `%2F` had been written as a slash. What was received is kept for
+    /// the log.
+    pub fn decode_slashes(&mut self) -> Result<(), BadPath> {
+        let mut raw = Vec::with_capacity(self.raw().len());
+        let mut rest = self.raw_path();
+        while let Some((&first, more)) = rest.split_first() {
+            let slash = is_encoded_slash(rest);
+            raw.push(if slash { b'/' } else { first });
+            rest = if slash { &rest[3..] } else { more };
+        }
+        let path_length = raw.len();
+        raw.extend_from_slice(&self.raw()[self.path_length as usize..]);
+        let read = Target::split_at(&raw, path_length)?;
+        let received = self.other.take().and_then(|first| first.received);
+        let received = received.unwrap_or_else(|| self.raw_path().into());
+        *self = read;
+        self.other.get_or_insert_default().received = Some(received);
+        Ok(())
+    }
+
+    fn become_target(&mut self, new: Target) {
+        let first = self.other.take().unwrap_or_default();
+        let path = || std::str::from_utf8(self.raw_path()).unwrap_or("/").into();
+        let routed = first.routed.or(first.path).unwrap_or_else(path);
+        let received = first.received.unwrap_or_else(|| self.raw_path().into());
+        *self = new;
+        let other = self.other.get_or_insert_default();
+        (other.routed, other.received) = (Some(routed), Some(received));
+    }
+}
+
+fn is_encoded_slash(text: &[u8]) -> bool {
+    text.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"))
 }
 
 #[cfg(test)]
@@ -130,21 +215,23 @@ mod tests {
         let target = Target::new(Bytes::from_static(b"/a/b?x=1")).unwrap();
         assert_eq!(target.path(), "/a/b");
         assert_eq!(target.query(), Some(&b"x=1"[..]));
-        assert!(target.path.is_none());
+        assert!(target.other.is_none());
+        let long = format!("/{}", "a".repeat(2 * SHORT_MAX));
+        let target = Target::new(Bytes::from(long.clone())).unwrap();
+        assert_eq!((target.path(), target.raw()), (&*long, long.as_bytes()));
     }
 
     #[test]
     fn routes_see_the_decoded_path_and_upstreams_the_raw_one() {
         let mut target = Target::new(Bytes::from_static(b"/a%20b/../c%2e?q")).unwrap();
         assert_eq!(target.path(), "/c.");
-        assert_eq!(&target.raw()[..], b"/a%20b/../c%2e?q");
+        assert_eq!(target.raw(), b"/a%20b/../c%2e?q");
         let received = &b"/a%20b/../c%2e"[..];
         target.replace_path(b"/new").unwrap();
-        assert_eq!(&target.raw()[..], b"/new?q");
+        assert_eq!(target.raw(), b"/new?q");
         assert_eq!(target.path(), "/new");
         target.replace(Bytes::from_static(b"/newer")).unwrap();
         assert_eq!((target.raw_path(), target.received_path()), (&b"/newer"[..], received));
-        assert_eq!(target.detached().received_path(), received);
         assert_eq!((target.path(), target.routed_path()), ("/newer", "/c."));
     }
 
@@ -152,5 +239,21 @@ mod tests {
     fn an_empty_query_is_not_no_query() {
         assert_eq!(Target::new(Bytes::from_static(b"/?")).unwrap().query(), Some(&b""[..]));
         assert_eq!(Target::new(Bytes::from_static(b"/")).unwrap().query(), None);
+    }
+
+    #[test]
+    fn encoded_slashes_become_slashes_when_asked() {
+        let raw = &b"/a%2fb%2F..%2Fc%252Fd?e%2Ff"[..];
+        let mut target = Target::new(Bytes::from_static(raw)).unwrap();
+        assert!(target.has_encoded_slash());
+        target.decode_slashes().unwrap();
+        assert_eq!(target.raw(), b"/a/b/../c%252Fd?e%2Ff");
+        assert_eq!((target.path(), target.routed_path()), ("/a/c%252Fd", "/a/c%252Fd"));
+        assert_eq!(target.received_path(), &raw[..raw.len() - 6]);
+        assert!(!target.has_encoded_slash());
+        for plain in ["/", "/a%20b%2", "/%252F", "/a?%2F"] {
+            let target = Target::new(Bytes::from_static(plain.as_bytes()));
+            assert!(target.is_err() || !target.unwrap().has_encoded_slash(), "{plain}");
+        }
     }
 }

@@ -16,6 +16,7 @@ use exchange::{
     WorkerContext,
 };
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Size};
+use telemetry::{Counter, Lane, families};
 use wire::{Known, Method, negotiate};
 
 mod coder;
@@ -35,9 +36,9 @@ settings::record! {
     ///
     /// Streams are compressed as they come, and what has come is sent on when the source pauses, so
     /// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
-    /// no-transform`, parts (206), answers to HEAD. `Vary: Accept-Encoding` is added and a strong
-    /// `ETag` becomes a weak one. Mind that compressing secrets next to text from the client lets
-    /// an attacker guess them (BREACH): leave such routes out.
+    /// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added
+    /// and a strong `ETag` becomes a weak one. Mind that compressing secrets next to text from the
+    /// client lets an attacker guess them (BREACH): leave such routes out.
     struct Compress {
         /// The codings to offer, the favourite first; the client's preferences come before ours.
         codings: Vec<Word> = ["zstd", "br", "gzip"],
@@ -184,8 +185,8 @@ impl FilterPlan for Plan {
         KIND.name
     }
 
-    fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(Life::new(self.0.clone())))
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(Life::new(self.0.clone(), worker)))
     }
 
     fn describe(&self) -> String {
@@ -196,19 +197,46 @@ impl FilterPlan for Plan {
 
 struct Life {
     settings: Arc<Compress>,
-    codings: Vec<Coding>,
+    codings: Vec<Offer>,
     tokens: Vec<&'static str>,
 }
 
+/// A coding that clients may have, its level, and what came of it so far.
+#[derive(Clone)]
+struct Offer {
+    coding: Coding,
+    level: u32,
+    before: Arc<Lane<Counter>>,
+    after: Arc<Lane<Counter>>,
+}
+
+impl Offer {
+    fn count(&self, before: usize, after: usize) {
+        self.before.add(before as u64);
+        self.after.add(after as u64);
+    }
+}
+
 impl Life {
-    fn new(settings: Arc<Compress>) -> Life {
-        let codings: Vec<_> = settings.codings.iter().map(Word::coding).collect();
-        let tokens = codings.iter().map(|coding| coding.token()).collect();
+    fn new(settings: Arc<Compress>, worker: &WorkerContext) -> Life {
+        let offer = |word: &Word| {
+            let coding = word.coding();
+            let counter =
+                |family| worker.telemetry.worker_counter(worker.index, family, &[coding.token()]);
+            Offer {
+                coding,
+                level: settings.levels.of(coding),
+                before: counter(&families::COMPRESS_IN),
+                after: counter(&families::COMPRESS_OUT),
+            }
+        };
+        let codings: Vec<_> = settings.codings.iter().map(offer).collect();
+        let tokens = codings.iter().map(|offer| offer.coding.token()).collect();
         Life { settings, codings, tokens }
     }
 
     /// Whether such a response is worth it, whoever asked.
-    fn is_eligible(&self, response: &Response) -> bool {
+    fn is_eligible(&self, response: &Response, to_head: bool) -> bool {
         let headers = &response.headers;
         let long_enough = |length: Option<u64>| {
             length.is_none_or(|length| length >= self.settings.min_size.bytes())
@@ -221,7 +249,7 @@ impl Life {
             && !headers.contains(Known::ContentRange)
             && headers.get(Known::ContentEncoding).is_none_or(|coding| coding == b"identity")
             && !headers.lists_token(Known::CacheControl, "no-transform")
-            && long_enough(length_of(response))
+            && long_enough(length_of(response, to_head))
             && headers.get(Known::ContentType).is_some_and(|value| self.is_listed(value))
     }
 
@@ -231,7 +259,7 @@ impl Life {
         self.settings.types.iter().any(|pattern| pattern.matches(media_type))
     }
 
-    fn choose(&self, headers: &Headers) -> Option<Coding> {
+    fn choose(&self, headers: &Headers) -> Option<&Offer> {
         let mut accepted: Option<Vec<u8>> = None;
         let mut values = headers.get_all(Known::AcceptEncoding);
         let first = values.next()?;
@@ -242,35 +270,32 @@ impl Life {
         }
         let accepted = accepted.as_deref().unwrap_or(first);
         match negotiate::choose_coding(Some(accepted), &self.tokens) {
-            negotiate::Coding::Offered(at) => Some(self.codings[at]),
+            negotiate::Coding::Offered(at) => self.codings.get(at),
             negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => None,
-        }
-    }
-
-    /// Codes a body in memory, where that makes it smaller.
-    fn replace(
-        &self,
-        response: &mut Response,
-        coding: Coding,
-        plain: Bytes,
-        coded: Option<Vec<u8>>,
-    ) {
-        match coded {
-            Some(coded) if coded.len() < plain.len() => {
-                mark(&mut response.headers, coding);
-                response.body = Body::Bytes(Bytes::from(coded));
-            }
-            _ => response.body = Body::Bytes(plain),
         }
     }
 }
 
-/// The length of the content, also where it is only announced, as to HEAD.
-fn length_of(response: &Response) -> Option<u64> {
-    match &response.body {
-        Body::Empty => {
-            response.headers.get(Known::ContentLength).map_or(Some(0), wire::token::decimal)
+/// Puts the coded form in the place of a body in memory, where that is smaller.
+fn replace(response: &mut Response, offer: &Offer, plain: Bytes, coded: Option<Vec<u8>>) {
+    match coded {
+        Some(coded) if coded.len() < plain.len() => {
+            offer.count(plain.len(), coded.len());
+            mark(&mut response.headers, offer.coding);
+            response.body = Body::Bytes(Bytes::from(coded));
         }
+        _ => response.body = Body::Bytes(plain),
+    }
+}
+
+/// The length of the content, also where it is only announced, as to HEAD.
+fn length_of(response: &Response, to_head: bool) -> Option<u64> {
+    match &response.body {
+        // What is not announced to HEAD is sent to GET in chunks.
+        Body::Empty => response
+            .headers
+            .get(Known::ContentLength)
+            .map_or((!to_head).then_some(0), wire::token::decimal),
         body => body.length(),
     }
 }
@@ -282,31 +307,37 @@ impl Filter for Life {
 
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
         let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
-        if !self.is_eligible(response) {
+        let to_head = request.method == Method::Head;
+        if !self.is_eligible(response, to_head) {
             return Step::Continue;
         }
         vary(&mut response.headers);
-        if request.method == Method::Head || asked_not_to() {
+        if asked_not_to() {
             return Step::Continue;
         }
-        let Some(coding) = self.choose(&request.headers) else { return Step::Continue };
-        match std::mem::take(&mut response.body) {
+        let Some(offer) = self.choose(&request.headers) else { return Step::Continue };
+        match std::mem::take(&mut response.body).owned() {
             Body::Bytes(plain) if plain.len() <= ON_WORKER_BYTES => {
-                let coded = coding::encode_all(coding, self.settings.levels.of(coding), &plain);
-                self.replace(response, coding, plain, coded.ok());
+                let coded = coding::encode_all(offer.coding, offer.level, &plain);
+                replace(response, offer, plain, coded.ok());
                 Step::Continue
             }
             Body::Bytes(plain) if plain.len() <= AS_WHOLE_BYTES => {
                 response.body = Body::Bytes(plain);
                 Step::Wait
             }
+            // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length
+            // than the one announced, which nobody knows yet.
+            Body::Empty | Body::Stream(_) | Body::File(_) if to_head => {
+                mark(&mut response.headers, offer.coding);
+                Step::Continue
+            }
             Body::Empty => Step::Continue,
             body => {
-                let level = self.settings.levels.of(coding);
-                match coding::Encoder::sized(coding, level, body.length()) {
+                match coding::Encoder::sized(offer.coding, offer.level, body.length()) {
                     Ok(encoder) => {
-                        mark(&mut response.headers, coding);
-                        response.body = Body::stream(Coder::new(body, encoder));
+                        mark(&mut response.headers, offer.coding);
+                        response.body = Body::stream(Coder::new(body, encoder, offer.clone()));
                     }
                     // Memory is short: the plain form is as good an answer.
                     Err(_) => response.body = body,
@@ -322,14 +353,14 @@ impl Filter for Life {
         response: &'a mut Response,
     ) -> LocalFuture<'a, Step> {
         Box::pin(async move {
-            if let (Some(coding), Body::Bytes(plain)) =
+            if let (Some(offer), Body::Bytes(plain)) =
                 (self.choose(&request.headers), &response.body)
             {
-                let (plain, level) = (plain.clone(), self.settings.levels.of(coding));
+                let (plain, coding, level) = (plain.clone(), offer.coding, offer.level);
                 let input = plain.clone();
                 let coded = net::blocking(move || coding::encode_all(coding, level, &input).ok());
                 let coded = coded.await.unwrap_or_default();
-                self.replace(response, coding, plain, coded);
+                replace(response, offer, plain, coded);
             }
             Step::Continue
         })

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, Request, Response, Stage,
-    Step, WorkerContext, variables,
+    Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, KeyedMetrics, Request,
+    Response, Stage, Step, WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
@@ -104,7 +104,11 @@ impl FilterPlan for Plan {
         let RateLimit { rate, .. } = self.0;
         let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
         Stage::Filter(Rc::new(Life {
-            cells: worker.shared.get(&self.identity(), || Keyed::new(limits)),
+            cells: worker.shared.get(&self.identity(), || {
+                let entries = worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]);
+                let evictions = worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]);
+                Keyed::new(limits, KeyedMetrics { entries, evictions })
+            }),
             gcra: Gcra::new(rate, self.burst()),
             key: (!by_address).then(|| self.0.key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),

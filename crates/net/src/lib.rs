@@ -3,8 +3,9 @@
 //! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names.
 //! Promises that a dropped receive loses nothing, that an idle connection holds no buffer, and that
 //! nothing here takes a lock another worker may hold while a request runs. Knows no protocol above
-//! TCP.
+//! TCP. The process's allocator is here as well, because its few lines are `unsafe`.
 
+mod allocator;
 mod blocking;
 pub mod clock;
 mod datagram;
@@ -22,6 +23,7 @@ mod stream;
 pub mod timer;
 pub mod worker;
 
+pub use allocator::Allocator;
 pub use blocking::{Blocking, blocking};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
@@ -32,7 +34,7 @@ pub use listener::{
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use process::{raise_descriptor_limit, user_id};
-pub use receive::detach;
+pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Nudge, Timer};

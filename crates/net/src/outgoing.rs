@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ use crate::platform::{self, MSG_MORE, send_file};
 
 /// Chunks handed to the kernel at once.
 const BATCH: usize = 32;
+/// Chunks that are no longer than this together are copied into one: sending a list costs the
+/// kernel more than that copy does.
+const JOINED_MAX: usize = 4096;
 /// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for
 /// others.
 const FILE_STEP: u64 = 512 * 1024;
@@ -91,23 +95,34 @@ impl Outgoing {
             self.consume(taken);
             return Ok(Sent { taken, full });
         }
-        let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; BATCH];
+        if self.length <= JOINED_MAX as u64
+            && let Some(taken) = self.send_joined(socket)
+        {
+            let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+            let full = (taken as u64) < self.length;
+            self.consume(taken);
+            return Ok(Sent { taken, full });
+        }
+        // Most lists have two or three parts: the rest of the array is never touched.
+        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut count = 0;
         let mut offered = 0;
-        for piece in self.pieces.iter().take(BATCH) {
+        for (piece, part) in self.pieces.iter().zip(&mut parts) {
             let Piece::Chunk(chunk) = piece else { break };
-            parts[count] =
-                libc::iovec { iov_base: chunk.as_ptr().cast_mut().cast(), iov_len: chunk.len() };
+            part.write(libc::iovec {
+                iov_base: chunk.as_ptr().cast_mut().cast(),
+                iov_len: chunk.len(),
+            });
             offered += chunk.len();
             count += 1;
         }
         // A file comes next: let the kernel hold the last short packet until its first bytes.
         let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
-        // SAFETY: `parts` points at chunks owned by the queue, which live across the call; the
-        // kernel only reads them. A zeroed msghdr is valid.
+        // SAFETY: the first `count` parts were written above and point at chunks owned by the
+        // queue, which live across the call; the kernel only reads them. A zeroed msghdr is valid.
         let taken = unsafe {
             let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = parts.as_mut_ptr();
+            message.msg_iov = parts.as_mut_ptr().cast();
             message.msg_iovlen = count as _;
             platform::send_message(socket, &raw const message, libc::MSG_NOSIGNAL | more)
         };
@@ -116,7 +131,25 @@ impl Outgoing {
         Ok(Sent { taken, full: taken < offered })
     }
 
+    /// Sends all that waits, at most [`JOINED_MAX`] bytes, in one piece; what the system said.
+    /// `None` if a file is among it.
+    fn send_joined(&self, socket: RawFd) -> Option<isize> {
+        let mut joined = [const { MaybeUninit::<u8>::uninit() }; JOINED_MAX];
+        let mut end = 0;
+        for piece in &self.pieces {
+            let Piece::Chunk(chunk) = piece else { return None };
+            joined.get_mut(end..end + chunk.len())?.write_copy_of_slice(chunk);
+            end += chunk.len();
+        }
+        // SAFETY: the first `end` bytes were written above, and the call only reads them.
+        Some(unsafe { platform::send(socket, joined.as_ptr().cast(), end) })
+    }
+
     fn consume(&mut self, mut taken: usize) {
+        if taken as u64 == self.length {
+            self.clear();
+            return;
+        }
         self.length -= taken as u64;
         while taken > 0 {
             let Some(Piece::Chunk(chunk)) = self.pieces.front_mut() else { break };

@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use crate::platform;
 use socket2::SockRef;
@@ -29,16 +29,24 @@ thread_local! {
 }
 
 /// What one read gave.
-pub(crate) struct Received {
-    /// The bytes; empty at the end of the stream.
-    pub(crate) chunk: Bytes,
+pub struct Lent {
+    /// How many bytes were read; none is the end of the stream.
+    pub length: usize,
+    /// Those that the borrower was not done with.
+    pub rest: Bytes,
     /// The read took less than it was offered: the socket has no more for now, and asking again
     /// would only be told so.
-    pub(crate) drained: bool,
+    pub drained: bool,
 }
 
-/// Reads once from a socket into the worker's block.
-pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
+/// Reads once from a socket into the worker's block, and lends `borrower` the bytes, which says how
+/// many from the front it is done with. Where that is all of them, nothing is counted and nothing
+/// is kept: the next read finds the block as this one did.
+pub(crate) fn lend(
+    socket: RawFd,
+    at_most: usize,
+    borrower: impl FnOnce(&[u8]) -> usize,
+) -> io::Result<Lent> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < ROOM_MIN {
@@ -52,7 +60,15 @@ pub(crate) fn receive(socket: RawFd, at_most: usize) -> io::Result<Received> {
         let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
         // SAFETY: the kernel has just initialised `taken` bytes after the current length.
         unsafe { room.set_len(taken) };
-        Ok(Received { chunk: room.split().freeze(), drained: 0 < taken && taken < offered })
+        let drained = 0 < taken && taken < offered;
+        let done = borrower(&room);
+        if done >= taken {
+            room.clear();
+            return Ok(Lent { length: taken, rest: Bytes::new(), drained });
+        }
+        let mut rest = room.split().freeze();
+        rest.advance(done);
+        Ok(Lent { length: taken, rest, drained })
     })
 }
 

@@ -16,7 +16,8 @@ use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::outgoing::Outgoing;
-use crate::receive::{ROOM_MAX, receive};
+use crate::platform;
+use crate::receive::{Lent, ROOM_MAX, lend};
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +110,16 @@ impl Stream {
         }
     }
 
+    /// Ends once the connection has failed (a reset, a peer that cannot be reached any more),
+    /// however much there is to be read of it. Others may wait for its directions meanwhile.
+    pub async fn failed(&self) {
+        // An error of the call means that the event loop ends.
+        let _ = match &self.io {
+            Io::Tcp(stream) => stream.ready(Interest::ERROR).await,
+            Io::Unix(stream) => stream.ready(Interest::ERROR).await,
+        };
+    }
+
     /// Ready when the stream may take bytes.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.io {
@@ -124,18 +135,27 @@ impl Stream {
 
     /// [`Stream::try_receive`] with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        let mut chunk = None;
+        self.read_once(at_most, |_| 0).map(|lent| lent.rest)
+    }
+
+    /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
+    /// them, from the front, it is done with. It must not receive itself.
+    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+        self.read_once(ROOM_MAX, borrower)
+    }
+
+    fn read_once(&self, at_most: usize, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+        let mut lent = None;
         let outcome = self.try_io(Interest::READABLE, || {
-            let received = receive(self.socket(), at_most)?;
-            chunk = Some(received.chunk);
-            if received.drained {
+            let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;
+            if drained {
                 // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (chunk, outcome) {
-            (Some(chunk), _) => Ok(chunk),
+        match (lent, outcome) {
+            (Some(lent), _) => Ok(lent),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
@@ -214,9 +234,7 @@ impl Stream {
         let mut taken = None;
         let outcome = self.try_io(Interest::WRITABLE, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
-            let sent = unsafe {
-                libc::send(self.socket(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL)
-            };
+            let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
             taken = Some(sent);
             if sent < bytes.len() {
@@ -271,7 +289,7 @@ impl Stream {
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
-        crate::platform::unconfirmed(self.socket())
+        platform::unconfirmed(self.socket())
     }
 
     /// Says that we send nothing more; what was sent is still delivered.
@@ -362,6 +380,35 @@ mod tests {
             assert!(other.is_quiet());
             one.finish();
             assert!(other.receive().await.unwrap().is_empty());
+        });
+    }
+
+    #[test]
+    fn a_reset_is_known_though_nobody_reads() {
+        block_on_local(async {
+            let bind = crate::Bind::Tcp("127.0.0.1:0".parse().unwrap());
+            let options = crate::ListenOptions::default();
+            let listening = crate::Listening::bind(&bind, 1, &options).unwrap();
+            let crate::Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
+            let listener = listening.into_sockets().remove(0).adopt().unwrap();
+            for resets in [false, true] {
+                let client = Stream::connect_tcp(address).await.unwrap();
+                let server = listener.accept().await.unwrap().stream;
+                let mut outgoing = Outgoing::default();
+                outgoing.push(Bytes::from_static(b"never read"));
+                client.send_all(&mut outgoing).await.unwrap();
+                poll_fn(|cx| server.poll_readable(cx)).await.unwrap();
+                let short = std::time::Duration::from_millis(20);
+                assert!(crate::timer::within(short, server.failed()).await.is_none());
+                if resets {
+                    client.abort();
+                    server.failed().await;
+                } else {
+                    // An end behind bytes may be that of a client that waits for its answer.
+                    drop(client);
+                    assert!(crate::timer::within(short, server.failed()).await.is_none());
+                }
+            }
         });
     }
 

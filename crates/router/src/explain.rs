@@ -107,7 +107,7 @@ impl Router {
     /// The account of a lookup. Takes time in the number of routes: not for every request.
     pub fn explain(&self, input: &Input<'_>) -> Explanation {
         let mut buffer = [0; HOST_BYTES];
-        let host = host::normal(input.host, &mut buffer).unwrap_or(input.host);
+        let host = host::normal(input.host(), &mut buffer).unwrap_or(input.host());
         let found = self.find(input);
         let chosen = match &found {
             Found::Route(route, _) => self.chosen_rank(input, host, *route),
@@ -118,7 +118,7 @@ impl Router {
             Found::Route(route, params) => {
                 let rank = chosen.unwrap_or_default();
                 let value =
-                    |name: &str| params.get(input.path, name).unwrap_or_default().to_owned();
+                    |name: &str| params.get(input.path(), name).unwrap_or_default().to_owned();
                 let when = self.table.rules[route.index()].matches.when.as_ref();
                 Verdict::Route(Chosen {
                     route,
@@ -132,10 +132,10 @@ impl Router {
             Found::NotFound => Verdict::NotFound,
         };
         Explanation {
-            method: input.method.as_str().to_owned(),
+            method: input.method().as_str().to_owned(),
             host: String::from_utf8_lossy(host).into_owned(),
-            path: input.path.to_owned(),
-            listener: input.listener.to_owned(),
+            path: input.path().to_owned(),
+            listener: input.listener().to_owned(),
             verdict,
             others,
             left_out,
@@ -193,7 +193,7 @@ impl Router {
         let entry = &table.entries[rank as usize];
         let written = &table.rules[entry.rule as usize].matches;
         let mut listeners = table.listeners.iter();
-        let listener = listeners.position(|name| **name == *input.listener);
+        let listener = listeners.position(|name| **name == *input.listener());
         if entry.listeners & (1 << listener.unwrap_or(LISTENERS_MAX)) == 0 {
             let names: Vec<_> = written.listener.iter().map(|name| name.value.as_str()).collect();
             return Some(Why::Listener(names.join(", ")));
@@ -204,14 +204,14 @@ impl Router {
             return Some(Why::Host(pattern.to_string()));
         }
         let differs = match self.path(rank) {
-            Some(pattern) => compare(pattern, input.path).err(),
-            None if input.path.starts_with('/') => None,
+            Some(pattern) => compare(pattern, input.path()).err(),
+            None if input.path().starts_with('/') => None,
             None => Some(PathDiffers { segment: 1, wanted: Some("/".to_owned()), found: None }),
         };
         if let Some(differs) = differs {
             return Some(Why::Path(differs));
         }
-        if entry.methods & table.methods.bit(input.method) == 0 {
+        if entry.methods & table.methods.bit(input.method()) == 0 {
             return Some(Why::Method(table.methods.list(entry.methods)));
         }
         let condition = self.conditions.get(entry.condition as usize)?;

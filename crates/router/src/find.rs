@@ -18,14 +18,6 @@ use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
 /// What a route is looked up by.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
-    /// The name of the listener the request came to.
-    pub listener: &'a str,
-    /// The host the client named, perhaps with its port.
-    pub host: &'a [u8],
-    /// The path in its normal form.
-    pub path: &'a str,
-    pub method: &'a Method,
-    /// For the conditions.
     pub request: &'a Request,
     /// The time for conditions on it, in seconds since 1970; `None` is now.
     pub unix_secs: Option<u64>,
@@ -33,14 +25,28 @@ pub struct Input<'a> {
 
 impl<'a> From<&'a Request> for Input<'a> {
     fn from(request: &'a Request) -> Self {
-        Input {
-            listener: &request.facts.listener,
-            host: request.authority(),
-            path: request.target.path(),
-            method: &request.method,
-            request,
-            unix_secs: None,
-        }
+        Input { request, unix_secs: None }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// The name of the listener the request came to.
+    pub fn listener(&self) -> &'a str {
+        &self.request.facts.listener
+    }
+
+    /// The host the client named, perhaps with its port. It is looked for only where a route asks.
+    pub fn host(&self) -> &'a [u8] {
+        self.request.authority()
+    }
+
+    /// The path in its normal form.
+    pub fn path(&self) -> &'a str {
+        self.request.target.path()
+    }
+
+    pub fn method(&self) -> &'a Method {
+        &self.request.method
     }
 }
 
@@ -84,7 +90,7 @@ impl Router {
         };
         if let Some(PathPattern::Regex(regex)) = self.patterns.get(entry.pattern as usize) {
             let mut groups = regex.capture_locations();
-            regex.captures_read(&mut groups, input.path);
+            regex.captures_read(&mut groups, input.path());
             let mut ranges = Ranges::default();
             let named = regex.capture_names().enumerate().filter(|(_, name)| name.is_some());
             for (range, (group, _)) in ranges.iter_mut().zip(named) {
@@ -117,12 +123,12 @@ impl<'r, 'i> Walk<'r, 'i> {
     #[inline]
     fn new(router: &'r Router, input: &'i Input<'i>) -> Self {
         let mut named = router.table.listeners.iter();
-        let listener = named.position(|name| **name == *input.listener).unwrap_or(LISTENERS_MAX);
+        let listener = named.position(|name| **name == *input.listener()).unwrap_or(LISTENERS_MAX);
         Walk {
             router,
             input,
-            path: input.path.as_bytes(),
-            method: router.table.methods.bit(input.method),
+            path: input.request.target.path_bytes(),
+            method: router.table.methods.bit(input.method()),
             listener: 1 << listener,
             ranges: Ranges::default(),
             best: NONE,
@@ -147,7 +153,7 @@ impl<'r, 'i> Walk<'r, 'i> {
     }
 
     fn named_hosts(&mut self) {
-        let Some(host) = host::trimmed(self.input.host) else { return };
+        let Some(host) = host::trimmed(self.input.host()) else { return };
         let mut buffer;
         let host = match host::is_lower(host) {
             true => host,
@@ -243,7 +249,9 @@ impl<'r, 'i> Walk<'r, 'i> {
             }
             if self.fits(&router.table.entries[rank as usize]) {
                 self.best = rank;
-                self.best_ranges[..count].copy_from_slice(&self.ranges[..count]);
+                if count > 0 {
+                    self.best_ranges[..count].copy_from_slice(&self.ranges[..count]);
+                }
                 return;
             }
         }
@@ -265,8 +273,8 @@ impl<'r, 'i> Walk<'r, 'i> {
             *list = &list[1..];
             let entry = &self.router.table.entries[rank as usize];
             let matches = match &self.router.patterns[entry.pattern as usize] {
-                PathPattern::Ant(ant) => ant.is_match(self.input.path),
-                PathPattern::Regex(regex) => regex.is_match(self.input.path),
+                PathPattern::Ant(ant) => ant.is_match(self.input.path()),
+                PathPattern::Regex(regex) => regex.is_match(self.input.path()),
                 PathPattern::Segments(_) => false,
             };
             if matches && self.fits(entry) {

@@ -46,7 +46,17 @@ pub(crate) struct Door {
     pub(crate) service: Rc<Service>,
     /// Seats of this listener and of the whole server.
     pub(crate) seats: [Arc<Seats>; 2],
+    pub(crate) reserve: Option<Reserve>,
     pub(crate) stop: Rc<Stop>,
+}
+
+/// What a connection holds: in the reserve it is one seat.
+type Taken = (Seat, Option<Seat>);
+
+/// Where connections sit for which there is no seat, and on which terms.
+pub(crate) struct Reserve {
+    pub(crate) service: Rc<Service>,
+    pub(crate) seats: Arc<Seats>,
 }
 
 /// Accepts until it is stopped; then takes what is queued and closes the listener.
@@ -99,10 +109,18 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
 }
 
 impl Door {
-    fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {
+    /// A seat of the listener and of the server, or one in the reserve.
+    fn seat(&self) -> Option<(Rc<Service>, Taken)> {
         let [own, all] = &self.seats;
-        let seats: Option<(Seat, Seat)> = own.take().and_then(|own| Some((own, all.take()?)));
-        let Some(seats) = seats else {
+        if let Some(seats) = own.take().and_then(|own| Some((own, Some(all.take()?)))) {
+            return Some((self.service.clone(), seats));
+        }
+        let reserve = self.reserve.as_ref()?;
+        Some((reserve.service.clone(), (reserve.seats.take()?, None)))
+    }
+
+    fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {
+        let Some((service, seats)) = self.seat() else {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
             self.service.metrics.answered(503);
@@ -123,7 +141,6 @@ impl Door {
             protocol: Protocol::Http1,
             tls: None,
         };
-        let service = self.service.clone();
         tokio::task::spawn_local(async move {
             serve(accepted, service, facts).await;
             drop(seats);

@@ -1,57 +1,41 @@
 //! What a new Plan changes, for the log and for whoever asked for the change.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
-use config::Plan;
-use router::RouteId;
+use config::{Part, Plan};
 
-/// One line per thing that came, went or is another: `route "shop" added`.
+/// One line per thing that came, went or is another: `route "shop" added`, `timeouts changed`. None
+/// where the texts differ in nothing but their layout.
 pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
+    let (old, new) = (named(before), named(after));
     let mut lines = Vec::new();
-    if before.version == after.version {
-        return lines;
-    }
-    let listeners = |plan: &Plan| -> BTreeMap<String, String> {
-        let named = plan.listeners.iter().map(|l| (l.name.clone(), format!("{l:?}")));
-        named.collect()
-    };
-    compare("listener", &listeners(before), &listeners(after), &mut lines);
-    let upstreams = |plan: &Plan| -> BTreeMap<String, String> {
-        let named = plan.upstreams.iter().map(|(name, u)| (name.clone(), format!("{u:?}")));
-        named.collect()
-    };
-    compare("upstream", &upstreams(before), &upstreams(after), &mut lines);
-    compare("route", &routes(before), &routes(after), &mut lines);
-    lines
-}
-
-/// Routes by name, with what `explain` would say of them.
-fn routes(plan: &Plan) -> BTreeMap<String, String> {
-    let described = plan.routes.iter().enumerate().map(|(index, route)| {
-        let filters: Vec<String> =
-            route.filters.iter().map(|f| format!("{} {}", f.name(), f.describe())).collect();
-        let rule = plan.router.describe(RouteId(index as u32));
-        let handler = format!("{} {}", route.handler.name(), route.handler.describe());
-        (route.name.clone(), format!("{rule} {filters:?} {handler}"))
-    });
-    described.collect()
-}
-
-fn compare(
-    kind: &str,
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
-    lines: &mut Vec<String>,
-) {
-    for (name, text) in after {
-        match before.get(name) {
-            None => lines.push(format!("{kind} \"{name}\" added")),
-            Some(old) if old != text => lines.push(format!("{kind} \"{name}\" changed")),
+    for part in &after.parts {
+        match old.get(&part.identity()) {
+            None => lines.push(format!("{part} added")),
+            Some(old) if *old != part => lines.push(format!("{part} changed")),
             Some(_) => {}
         }
     }
-    let gone = before.keys().filter(|name| !after.contains_key(*name));
-    lines.extend(gone.map(|name| format!("{kind} \"{name}\" removed")));
+    let gone = before.parts.iter().filter(|part| !new.contains_key(&part.identity()));
+    lines.extend(gone.map(|part| format!("{part} removed")));
+    // Of two routes that match alike the first one wins.
+    if kept_routes(before, &new).ne(kept_routes(after, &old)) {
+        lines.push("routes stand in another order".to_owned());
+    }
+    lines
+}
+
+type Named<'p> = HashMap<(&'p str, Option<&'p str>), &'p Part>;
+
+fn named(plan: &Plan) -> Named<'_> {
+    plan.parts.iter().map(|part| (part.identity(), part)).collect()
+}
+
+/// The routes that the other Plan has as well, in this one's order.
+fn kept_routes<'p>(plan: &'p Plan, other: &Named<'p>) -> impl Iterator<Item = Option<&'p str>> {
+    let routes = plan.parts.iter().filter(|part| part.kind == "route");
+    let both = routes.filter(|part| other.contains_key(&part.identity()));
+    both.map(|part| part.name.as_deref())
 }
 
 /// A Plan of no importance, shared by tests of this room.
@@ -87,5 +71,54 @@ routes:
             ["route \"new\" added", "route \"other\" changed", "route \"gone\" removed"]
         );
         assert!(changes(&plan_of(BEFORE), &plan_of(BEFORE)).is_empty());
+    }
+
+    #[test]
+    fn nothing_is_changed_in_silence() {
+        let chained = format!(
+            "{}\nchains: {{ public: [{{ compress: {{ min_size: 1KiB }} }}] }}\n\
+             defaults: {{ filters: [{{ chain: public }}] }}\n\
+             timeouts: {{ idle: 70s }}\nadmin: {{ token: one }}\nlog: {{ level: info }}\n",
+            BEFORE.trim_end()
+        );
+        let before = plan_of(&chained);
+        for (old, new, said) in [
+            // What no description shows.
+            ("body: c", "body: d", "route \"other\" changed"),
+            ("min_size: 1KiB", "min_size: 2KiB", "chain \"public\" changed"),
+            ("idle: 70s", "idle: 71s", "timeouts changed"),
+            ("token: one", "token: two", "admin changed"),
+            ("level: info", "level: warn", "log changed"),
+            ("log: { level: info }", "", "log removed"),
+            ("listeners:", "workers: 3\nlisteners:", "workers added"),
+            ("127.0.0.1:0", "127.0.0.1:1", "listener \"web\" changed"),
+        ] {
+            let after = chained.replacen(old, new, 1);
+            assert_ne!(after, chained, "{old}");
+            assert_eq!(changes(&before, &plan_of(&after)), [said], "{old}");
+        }
+        let laid_out =
+            chained.replace("body: c", "\"body\":   'c'").replace("routes:", "routes: # as before");
+        assert!(changes(&before, &plan_of(&laid_out)).is_empty());
+        let line = |name: &str| {
+            let at = format!("  - {{ name: {name}");
+            chained.lines().find(|line| line.starts_with(&at)).expect("a route").to_owned()
+        };
+        let (gone, other) = (line("gone"), line("other"));
+        let both = |first: &str, second: &str| format!("{first}\n{second}");
+        let swapped = chained.replace(&both(&gone, &other), &both(&other, &gone));
+        assert_eq!(changes(&before, &plan_of(&swapped)), ["routes stand in another order"]);
+    }
+
+    #[test]
+    fn a_file_that_is_another_is_named() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let admin = format!("{BEFORE}admin: {{ token: {{ file: {:?} }} }}\n", file.path());
+        std::fs::write(file.path(), "one").expect("written");
+        let before = plan_of(&admin);
+        std::fs::write(file.path(), "two").expect("written");
+        let after = plan_of(&admin);
+        let said = format!("file \"{}\" changed", file.path().display());
+        assert_eq!(changes(&before, &after), [said]);
     }
 }

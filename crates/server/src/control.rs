@@ -19,10 +19,11 @@ use telemetry::{Telemetry, event, families};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
+use crate::admin_sockets::AdminSockets;
 use crate::changes::changes;
 use crate::fleet::Fleet;
 use crate::history::History;
-use crate::listeners::Listeners;
+use crate::listeners::{Fresh, Listeners};
 use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
 use crate::seats::Seats;
@@ -32,6 +33,12 @@ use crate::upstreams::Background;
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long a change waits for those ahead of it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a Plan needs of this machine, in our hands before anything else happens.
+struct Prepared {
+    listeners: Fresh,
+    admin: AdminSockets,
+}
 
 /// The server, seen from its control thread.
 pub(crate) struct Control {
@@ -47,6 +54,8 @@ pub(crate) struct Control {
     pub(crate) all_seats: Arc<Seats>,
     plan: RefCell<Arc<Plan>>,
     listeners: RefCell<Listeners>,
+    /// Bound for the Plan in use and not yet taken by the reception.
+    pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
     /// Held while a change of the Plan is under way.
     changing: Mutex<()>,
@@ -90,6 +99,7 @@ impl Control {
             all_seats: Seats::new(plan.limits.connections as usize),
             plan: RefCell::new(plan.clone()),
             listeners: RefCell::new(Listeners::inheriting(inherited)),
+            admin_sockets: RefCell::default(),
             logs: RefCell::default(),
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
@@ -100,7 +110,8 @@ impl Control {
             watched,
         });
         control.upkeep.replace(Some(Background::start(&control.upstreams)));
-        control.put_into_use(plan).await.map_err(Failure::Start)?;
+        let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
+        control.put_into_use(plan, prepared).await.map_err(Failure::Start)?;
         // A counter is there from the start, or its first step is no increase to whoever reads it.
         for family in [&families::CONFIG_RELOADS, &families::CONFIG_RELOAD_FAILURES] {
             control.telemetry.counter(family, &[]);
@@ -140,7 +151,10 @@ impl Control {
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
         let result = match load(&*self.source) {
-            Ok(loaded) => self.replace(loaded).await,
+            Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
+                Ok(prepared) => self.replace(loaded, prepared).await,
+                Err(why) => Err(Refusal::Unable(why)),
+            },
             Err(report) => Err(Refusal::Mistakes(Box::new(report))),
         };
         self.note_reload(&result);
@@ -172,8 +186,9 @@ impl Control {
         let replaced = Replaced { source: &*self.source, text };
         let loaded = load(&replaced).map_err(|report| Refusal::Mistakes(Box::new(report)))?;
         let text = replaced.text;
+        let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
         self.write(text.clone()).await?;
-        match self.replace(loaded).await {
+        match self.replace(loaded, prepared).await {
             Ok(applied) => {
                 self.keep_history(current, before.text, text).await;
                 Ok(applied)
@@ -217,17 +232,24 @@ impl Control {
         }
     }
 
-    async fn replace(&self, loaded: Loaded) -> Result<Applied, Refusal> {
+    async fn replace(&self, loaded: Loaded, prepared: Prepared) -> Result<Applied, Refusal> {
         let plan = loaded.plan.clone();
         let changes = changes(&self.plan.borrow(), &plan);
         let version = plan.version.clone();
-        self.put_into_use(plan).await.map_err(Refusal::Failed)?;
+        self.put_into_use(plan, prepared).await.map_err(Refusal::Failed)?;
         *self.watched.borrow_mut() = watched(&*self.source, &loaded);
         Ok(Applied { version, changes })
     }
 
-    async fn put_into_use(&self, plan: Arc<Plan>) -> Result<(), String> {
-        let fresh = self.listeners.borrow().bind(&plan, self.fleet.len())?;
+    /// Gets what a Plan needs of this machine; on failure nothing has changed.
+    fn prepare(&self, plan: &Plan, before: Option<&Plan>) -> Result<Prepared, String> {
+        let listeners = self.listeners.borrow().bind(plan, self.fleet.len())?;
+        let admin = AdminSockets::bind(&plan.admin, before.map(|before| &before.admin))?;
+        self.logs.borrow().check(&plan.log)?;
+        Ok(Prepared { listeners, admin })
+    }
+
+    async fn put_into_use(&self, plan: Arc<Plan>, prepared: Prepared) -> Result<(), String> {
         self.logs.borrow_mut().apply(&plan.log, &self.telemetry)?;
         let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
         self.upstreams.apply(upstreams, &self.telemetry);
@@ -237,10 +259,14 @@ impl Control {
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
-        let served = self.fleet.serve(&plan, &mut listeners, fresh, &self.all_seats, &logs).await;
+        let served = self
+            .fleet
+            .serve(&plan, &mut listeners, prepared.listeners, &self.all_seats, &logs)
+            .await;
         self.listeners.replace(listeners);
         self.logs.replace(logs);
         served?;
+        self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
         self.plan_changed.notify_waiters();
         Ok(())

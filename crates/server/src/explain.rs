@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use admin::{Explanation, Question};
 use bytes::Bytes;
-use config::{ListenerPlan, Plan, RoutePlan};
+use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
 use router::{Input, Verdict};
@@ -18,7 +18,11 @@ use wire::{Known, Method};
 
 /// The way a request would go; the error says what is wrong with the question.
 pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> {
-    let request = request(plan, question)?;
+    let mut request = request(plan, question)?;
+    let slashes = slashes(plan, &mut request);
+    if let Some(Slashes { refused: true, said }) = slashes {
+        return Ok(refused(&request, &said));
+    }
     let routed = plan.router.explain(&Input::from(&request));
     let chosen = match &routed.verdict {
         Verdict::Route(chosen) => Some((chosen, plan.route(chosen.route))),
@@ -27,6 +31,9 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
     let mut text = routed.to_string();
     if let Some((_, route)) = chosen {
         describe(&mut text, route);
+    }
+    if let Some(Slashes { said, .. }) = &slashes {
+        let _ = write!(text, "\n{said}");
     }
     let verdict = match &routed.verdict {
         Verdict::Route(_) => json!({ "status": "routed" }),
@@ -63,8 +70,50 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         })),
         "others": others,
         "left_out": routed.left_out,
+        "encoded_slashes": slashes.map(|slashes| slashes.said),
     });
     Ok(Explanation { text, json })
+}
+
+/// What became of a path with encoded slashes.
+struct Slashes {
+    refused: bool,
+    said: String,
+}
+
+/// Reads the path as the listener does; `None` where there is nothing to read otherwise.
+fn slashes(plan: &Plan, request: &mut Request) -> Option<Slashes> {
+    if !request.target.has_encoded_slash() {
+        return None;
+    }
+    let listener = plan.listener(&request.facts.listener)?;
+    let rule = listener.encoded_slashes;
+    let before = String::from_utf8_lossy(request.target.raw_path()).into_owned();
+    let refused = crate::slashes::apply(rule, &mut request.target).is_err();
+    let (word, what) = match rule {
+        EncodedSlashes::Keep => ("keep", "is matched as it stands: an encoded slash is none"),
+        EncodedSlashes::Decode => ("decode", "is read with slashes"),
+        EncodedSlashes::Refuse => ("refuse", "is answered 400"),
+    };
+    let name = &listener.name;
+    let said = format!("{before:?} {what} (encoded_slashes: {word} of listener {name})");
+    Some(Slashes { refused, said })
+}
+
+fn refused(request: &Request, said: &str) -> Explanation {
+    let text = format!("{} {said}", request.method.as_str());
+    let json = json!({
+        "method": request.method.as_str(),
+        "host": String::from_utf8_lossy(request.host()),
+        "path": request.target.path(),
+        "listener": &*request.facts.listener,
+        "verdict": { "status": 400 },
+        "route": null,
+        "others": [],
+        "left_out": 0,
+        "encoded_slashes": said,
+    });
+    Explanation { text, json }
 }
 
 fn describe(text: &mut String, route: &RoutePlan) {
@@ -198,6 +247,33 @@ routes:
         assert_eq!(explanation.json["route"]["params"]["id"], "7");
         assert!(explanation.text.contains("handler: respond"), "{}", explanation.text);
         assert!(explanation.text.contains("rest"), "{}", explanation.text);
+    }
+
+    #[test]
+    fn encoded_slashes_are_read_as_the_listener_reads_them() {
+        let asked = |rule: &str| {
+            let listener = format!("bind: \"127.0.0.1:0\", encoded_slashes: {rule}");
+            let plan = plan_of(&PLAN.replace("bind: \"127.0.0.1:0\"", &listener));
+            let question = Question {
+                method: "GET".to_owned(),
+                url: "http://shop.example/item%2F7".to_owned(),
+                headers: Vec::new(),
+                client_ip: None,
+                listener: None,
+            };
+            explain(&plan, &question).unwrap()
+        };
+        for (rule, route, said) in [
+            ("keep", json!("rest"), "\"/item%2F7\" is matched as it stands"),
+            ("decode", json!("item"), "\"/item%2F7\" is read with slashes"),
+            ("refuse", Value::Null, "\"/item%2F7\" is answered 400"),
+        ] {
+            let Explanation { text, json } = asked(rule);
+            assert_eq!(json["route"].get("name").cloned().unwrap_or_default(), route, "{rule}");
+            assert!(text.contains(said), "{text}");
+            assert!(json["encoded_slashes"].as_str().unwrap().contains(rule));
+        }
+        assert!(ask("GET", "/item/7").unwrap().json["encoded_slashes"].is_null());
     }
 
     #[test]

@@ -13,6 +13,8 @@ use router::{Found, Input, Router};
 use settings::Cidr;
 use wire::h1::HeadLimits;
 
+use crate::slashes;
+
 /// The routes of a Plan as one worker runs them.
 pub(crate) struct Instance {
     plan: Arc<Plan>,
@@ -37,7 +39,7 @@ impl Instance {
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
         let limits = &listener.limits;
         Edge {
-            dispatch: self.clone(),
+            dispatch: slashes::ruled(listener.encoded_slashes, self.clone()),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {

@@ -10,6 +10,7 @@
 //! never closed; nothing that runs is cut off by a reload.
 
 mod accept;
+mod admin_sockets;
 mod api;
 mod changes;
 mod control;
@@ -24,11 +25,12 @@ mod reception;
 mod run;
 mod seats;
 mod signals;
+mod slashes;
 mod upstreams;
 mod watch;
 mod worker;
 
+pub use admin_sockets::admin_socket_dir;
 pub use explain::explain;
 pub use options::{Bound, Failure, OnReady, Options};
-pub use reception::admin_socket_dir;
 pub use run::run;

@@ -25,13 +25,13 @@ struct Open {
 }
 
 /// The file of a Unix socket that we made; removed with this.
-struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
 }
 
 impl SocketFile {
-    fn of(local: &Bind) -> Option<SocketFile> {
+    pub(crate) fn of(local: &Bind) -> Option<SocketFile> {
         let Bind::Unix(path) = local else { return None };
         let made = std::fs::symlink_metadata(path).ok()?;
         Some(SocketFile { path: path.clone(), identity: (made.dev(), made.ino()) })

@@ -22,6 +22,19 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
+    /// Whether what the settings name can be written, before anything is changed.
+    pub(crate) fn check(&self, settings: &LogSettings) -> Result<(), String> {
+        match settings.access.as_ref().map(|access| &access.path) {
+            Some(target @ LogTarget::File(path)) if self.target.as_ref() != Some(target) => {
+                let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+                opened
+                    .map(drop)
+                    .map_err(|error| unwritable(&format!("{}: {error}", path.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Opens what the settings name, so that a path that cannot be written is a mistake of the
     /// configuration and not a silent loss.
     pub(crate) fn apply(
@@ -48,7 +61,7 @@ impl Logs {
                 LogWriter::start("access", sink, telemetry).map(|writer| self.writer = Some(writer))
             }
         };
-        opened.map_err(|error| format!("the access log cannot be written: {error}"))?;
+        opened.map_err(|error| unwritable(&error))?;
         self.target = Some(access.path.clone());
         Ok(())
     }
@@ -69,4 +82,8 @@ impl Logs {
             event!(Level::Error, "the access log cannot be opened again", error = error);
         }
     }
+}
+
+fn unwritable(error: &dyn std::fmt::Display) -> String {
+    format!("the access log cannot be written: {error}")
 }

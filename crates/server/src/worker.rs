@@ -124,7 +124,13 @@ impl Worker {
         let service = Service::new(edge, self.metrics.clone());
         let stop = Rc::new(Stop::default());
         let name = Rc::new(RefCell::new(name));
-        let door = Door { name: name.clone(), service: service.clone(), seats, stop: stop.clone() };
+        let door = Door {
+            name: name.clone(),
+            service: service.clone(),
+            seats,
+            reserve: None,
+            stop: stop.clone(),
+        };
         tokio::task::spawn_local(accept(listener, door));
         self.doors.insert(key, Open { name, service, stop });
     }

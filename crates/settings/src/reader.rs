@@ -4,6 +4,7 @@
 //! Promises: reading never stops at the first mistake; a `None` from a reader means that a mistake
 //! was reported.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -18,12 +19,14 @@ pub const SETTING_FILE_BYTES: u64 = 1 << 20;
 pub struct Reader<'a> {
     report: &'a mut Report,
     path_variables: Vec<Spanned<String>>,
-    files: Vec<PathBuf>,
+    /// With a digest of what was in it.
+    contents: Vec<(PathBuf, u64)>,
+    others: Vec<PathBuf>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(report: &'a mut Report) -> Self {
-        Reader { report, path_variables: Vec::new(), files: Vec::new() }
+        Reader { report, path_variables: Vec::new(), contents: Vec::new(), others: Vec::new() }
     }
 
     pub fn report(&mut self) -> &mut Report {
@@ -85,7 +88,8 @@ impl<'a> Reader<'a> {
     /// that wrote them.
     pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
         match self.report.dir(span) {
-            Some(dir) if path.is_relative() => dir.join(path),
+            // Without the `.` of `./public`: it is shown to people.
+            Some(dir) if path.is_relative() => dir.join(path).components().collect(),
             _ => path.to_owned(),
         }
     }
@@ -104,7 +108,9 @@ impl<'a> Reader<'a> {
                     _ => std::fs::read(&full).map_err(|e| e.to_string()),
                 }
             });
-        self.files.push(full.clone());
+        let mut digest = DefaultHasher::new();
+        content.as_deref().unwrap_or_default().hash(&mut digest);
+        self.contents.push((full.clone(), digest.finish()));
         match content {
             Ok(bytes) => Some(bytes),
             Err(why) => {
@@ -117,12 +123,19 @@ impl<'a> Reader<'a> {
     /// Notes that something other than configuration was read from this file, so that a watcher may
     /// watch it.
     pub fn depends_on(&mut self, path: PathBuf) {
-        self.files.push(path);
+        self.others.push(path);
     }
 
-    /// Every file that settings were read from so far.
-    pub fn files(&self) -> &[PathBuf] {
-        &self.files
+    /// Every file that something was read from so far.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let contents = self.contents.iter().map(|(path, _)| path);
+        contents.chain(&self.others).cloned().collect()
+    }
+
+    /// Every file that settings were read from so far, with a digest of what was in it: the same
+    /// within a process for the same content.
+    pub fn contents(&self) -> &[(PathBuf, u64)] {
+        &self.contents
     }
 
     pub(crate) fn uses_path_variable(&mut self, name: &str, span: Span) {

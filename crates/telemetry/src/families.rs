@@ -138,13 +138,13 @@ families! {
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
         "Requests refused by a rate limit.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
-        "Keys held by rate limits and the like.";
+        "Keys remembered now, by the name of the rate limit that does.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],
-        "Keys pushed out because the state was full.";
+        "Keys that had to be forgotten because as many as `entries` allows were remembered.";
     COMPRESS_IN = "tidegate_compress_input_bytes_total", Counter, Bytes, ["coding"],
-        "Bytes handed to the compress filter.";
+        "Bytes of answers that the compress filter coded, before.";
     COMPRESS_OUT = "tidegate_compress_output_bytes_total", Counter, Bytes, ["coding"],
-        "Bytes the compress filter made of them.";
+        "Bytes of answers that the compress filter coded, after.";
 
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations put into use since the start.";

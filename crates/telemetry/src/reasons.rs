@@ -73,7 +73,6 @@ table! {
         ClientClosed, "client_closed", Normal, "the client closed between requests";
         CloseRequested, "close_requested", Normal, "the client asked for it, or spoke HTTP/1.0";
         CloseByAnswer, "close_by_answer", Normal, "the answer could only end with the connection";
-        MaxRequests, "max_requests", Normal, "the connection served as many requests as it may";
         IdleTimeout, "idle_timeout", Normal, "no new request came within `idle`";
         Drain, "drain", Normal, "the server or its listener is draining";
         UpgradeFinished, "upgrade_finished", Normal, "the tunnel ended";
@@ -87,16 +86,12 @@ table! {
         HeadersTooLarge, "headers_too_large", Client, "the header fields were too large or many";
         BodyTooLarge, "body_too_large", Client, "the request body was above the limit";
         BodyUnread, "body_unread", Client, "too much of a refused body was left to be read";
-        ProxyHeaderInvalid, "proxy_header_invalid", Client, "the PROXY header was missing or wrong";
         ClientReset, "client_reset", Client, "the client reset the connection";
         ClientGone, "client_gone", Client, "the client went away in the middle of an exchange";
         ConnectionLimit, "connection_limit", Ours, "as many connections as allowed were open";
         UpstreamAborted, "upstream_aborted", Upstream, "the upstream broke off after the head";
         ResponseAborted, "response_aborted", Ours, "the handler broke off after the head";
-        DrainDeadline, "drain_deadline", Ours, "still busy when the time to drain ran out";
-        Stopped, "stopped", Ours, "the server stopped without draining";
         WriteFailed, "write_failed", Client, "the answer could not be written";
-        ReadFailed, "read_failed", Client, "reading failed";
         InternalError, "internal_error", Ours, "a fault of the server itself";
     }
 }
@@ -117,7 +112,6 @@ table! {
         Connections, "connections", Ours, "more connections than `limits.connections` (503)";
         Rate, "rate", Client, "refused by a rate limit (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
-        Drain, "drain", Ours, "`timeouts.drain` ran out";
         SlowUpstream, "slow_upstream", Upstream, "an upstream's time-out ran out (504)";
         UpstreamHeaders, "upstream_headers", Upstream, "an upstream's head was too large (502)";
         UpstreamConnections, "upstream_connections", Upstream, "no connection to spare (503)";

@@ -14,9 +14,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Short-lived allocations of many sizes on a few threads: what mimalloc is good at.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: net::Allocator = net::Allocator;
 
 fn main() -> ExitCode {
     match commands::Tidegate::parse().command.run() {

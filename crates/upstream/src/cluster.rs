@@ -215,12 +215,10 @@ impl Cluster {
         }
         if healthy {
             standing.returned_ms.store(now_ms, Ordering::Relaxed);
-            self.say(Level::Info, "a server is healthy again", member, why);
+            self.tell(&inside, member, Level::Info, "a server is healthy again", why);
         } else {
-            self.say(Level::Warn, "a server is unhealthy", member, why);
+            self.tell(&inside, member, Level::Warn, "a server is unhealthy", why);
         }
-        show(&inside, member);
-        self.changed();
     }
 
     /// Counts a failure of a server; takes it out of rotation when they are too many in a row,
@@ -248,9 +246,7 @@ impl Cluster {
         standing.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
         standing.failures.store(0, Ordering::Relaxed);
         self.ejections(member).inc();
-        self.say(Level::Warn, "a server is ejected for its failures", member, "");
-        show(&inside, member);
-        self.changed();
+        self.tell(&inside, member, Level::Warn, "a server is ejected for its failures", "");
     }
 
     /// Counts a success, which ends a row of failures and, on trial, the time out.
@@ -275,22 +271,23 @@ impl Cluster {
         let inside = self.inside();
         standing.ejected_until_ms.store(0, Ordering::Relaxed);
         standing.returned_ms.store(now_ms, Ordering::Relaxed);
-        self.say(Level::Info, "an ejected server is back", member, "");
-        show(&inside, member);
-        self.changed();
+        self.tell(&inside, member, Level::Info, "an ejected server is back", "");
     }
 
     fn ejections(&self, member: &Member) -> Arc<SharedCounter> {
         self.telemetry.counter(&families::UPSTREAM_EJECTIONS, &[&self.name, &member.name])
     }
 
-    fn say(&self, level: Level, message: &str, member: &Member, why: &str) {
+    /// Says in the log, in the metrics and to the workers how a server stands now.
+    fn tell(&self, inside: &Inside, member: &Member, level: Level, message: &str, why: &str) {
         let (upstream, server) = (&*self.name, &*member.name);
         if why.is_empty() {
             telemetry::event!(level, message, upstream = upstream, server = server);
         } else {
             telemetry::event!(level, message, upstream = upstream, server = server, why = why);
         }
+        show(inside, member);
+        self.changed();
     }
 
     pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {

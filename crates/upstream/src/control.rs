@@ -6,6 +6,7 @@
 //! on a worker, and a worker waits for nothing here.
 
 mod check;
+mod family;
 mod resolve;
 
 use std::collections::HashMap;

@@ -19,6 +19,7 @@ use telemetry::class_index;
 
 use crate::balance::Choice;
 use crate::local::LocalCluster;
+use crate::max_forwards;
 use crate::replay::Replay;
 use crate::upstreams::Upstreams;
 use crate::view::{CLASS_ERROR, Peer, View, connect_within, host_of};
@@ -88,6 +89,9 @@ impl Drop for Trial<'_> {
 }
 
 async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
+    if let Some(answer) = max_forwards::count_down(request) {
+        return Ok(answer);
+    }
     let view = local.view(clock::now().as_ms());
     let retries = &view.settings.retries;
     local.budget.deposit(retries.budget.fraction());
@@ -104,8 +108,8 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
         let trial = on_trial.map(|peer| Trial(peer));
         request.notes.upstream = Some(peer.name.clone());
         request.notes.upstream_attempts += 1;
-        let outcome = attempt(&view, peer, request, &mut body).await;
-        let outcome = settle(local, &view, peer, trial.is_some(), now_us, outcome);
+        let mut outcome = attempt(&view, peer, request, &mut body).await;
+        settle(local, &view, peer, trial.is_some(), now_us, &mut outcome);
         drop(trial);
         let last = request.notes.upstream_attempts as u32 >= retries.attempts;
         if last || !may_try_again(&view, request, &body, &outcome) {
@@ -138,7 +142,8 @@ async fn attempt(
     loop {
         let lease = match kept.take() {
             Some(lease) => lease,
-            None => peer.stats.pool.connect(connect_within(&view.settings)).await?,
+            // Boxed: it is large and rare, and the future of every request would be as large.
+            None => Box::pin(peer.stats.pool.connect(connect_within(&view.settings))).await?,
         };
         let reused = lease.is_reused();
         let outcome = exchange(lease, request, body.play(), &call).await;
@@ -174,14 +179,15 @@ fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcom
 }
 
 /// Draws the lessons of a try: latency, standing, counters.
+#[inline(never)]
 fn settle(
     local: &LocalCluster,
     view: &View,
     peer: &Peer,
     was_trial: bool,
     began_us: u64,
-    outcome: Outcome,
-) -> Outcome {
+    outcome: &mut Outcome,
+) {
     let now_us = clock::now_us();
     let latency_us = now_us.saturating_sub(began_us);
     let ejection = &view.settings.ejection;
@@ -195,18 +201,16 @@ fn settle(
             } else {
                 local.cluster.succeeded(&peer.member, ejection, was_trial, now_us / 1000);
             }
-            Ok(response)
         }
         // The client's body failed, or we did: that says nothing of the server.
-        Err(fault) if fault.side != Side::Upstream => Err(fault),
-        Err(mut fault) => {
+        Err(fault) if fault.side != Side::Upstream => {}
+        Err(fault) => {
             peer.stats.measure_failure(latency_us, now_us);
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
             local.hit(fault.slug);
             // The name of the configuration: which address failed is for the log, not for clients.
             fault.next_hop = Some(Box::from(&*local.cluster.name));
-            Err(fault)
         }
     }
 }

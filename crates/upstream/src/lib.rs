@@ -14,6 +14,7 @@ mod dice;
 mod handler;
 mod limits;
 mod local;
+mod max_forwards;
 mod member;
 mod replay;
 mod ring;

@@ -14,8 +14,9 @@ pub(crate) const RETRIES_SAVED: f64 = 100.0;
 pub(crate) const RING_POINTS: usize = 128;
 /// ... and in all.
 pub(crate) const RING_POINTS_MAX: usize = 65_536;
-/// Time after which a measured latency counts half.
-pub(crate) const LATENCY_HALF_LIFE: Duration = Duration::from_secs(10);
+/// Time in which a measured latency fades to 1/e of itself: what was a hundred times as slow as the
+/// others counts like them after five times that.
+pub(crate) const LATENCY_FADES: Duration = Duration::from_secs(5);
 /// Latencies whose ratio is below this count as the same...
 pub(crate) const LATENCY_NEAR: f64 = 1.5;
 /// ... after this was added to both: microseconds say nothing.
@@ -28,6 +29,12 @@ pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
 pub(crate) const EJECTION_FACTOR_MAX: u32 = 10;
 /// Addresses of one name that become members.
 pub(crate) const ADDRESSES_PER_NAME: usize = 64;
+/// Where a name has IPv4 and IPv6 addresses: how many of each are tried...
+pub(crate) const FAMILY_PROBES: usize = 3;
+/// ... for how long ...
+pub(crate) const FAMILY_WITHIN: Duration = Duration::from_secs(1);
+/// ... and how long the result holds.
+pub(crate) const FAMILY_HOLDS: Duration = Duration::from_secs(20);
 /// When a check's result speaks against what is believed, the next one follows within this time.
 pub(crate) const CHECK_DOUBT: Duration = Duration::from_secs(1);
 /// Bytes of an answer a health check reads.

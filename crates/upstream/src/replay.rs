@@ -27,6 +27,7 @@ impl Replay {
             Body::Empty => Replay::Empty,
             body if !again => Replay::Once(Some(body)),
             Body::Bytes(bytes) => Replay::Bytes(bytes),
+            Body::Kept(bytes) => Replay::Bytes(Bytes::copy_from_slice(&bytes)),
             Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(Tape {
                 length: source.length(),
                 source: Some(source),
@@ -148,26 +149,19 @@ impl BodyStream for Player {
 mod tests {
     use super::*;
 
-    struct Pieces(Vec<Frame>);
-
-    impl BodyStream for Pieces {
-        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-            Poll::Ready((!self.0.is_empty()).then(|| Ok(self.0.remove(0))))
+    fn pieces(pieces: &[&'static [u8]], trailers: Option<Headers>) -> Body {
+        let (mut writer, body) = exchange::growing(u64::MAX, None);
+        for piece in pieces {
+            assert!(writer.push(Bytes::from_static(piece)).is_ok());
         }
-        fn length(&self) -> Option<u64> {
-            None
-        }
-    }
-
-    fn pieces(pieces: &[&'static [u8]]) -> Body {
-        let data = pieces.iter().map(|piece| Frame::Data(Bytes::from_static(piece)));
-        Body::stream(Pieces(data.collect()))
+        writer.finish(trailers);
+        body.body()
     }
 
     #[test]
     fn a_stream_is_played_again_from_its_beginning() {
         net::worker::block_on_local(async {
-            let mut replay = Replay::new(pieces(&[b"one ", b"two ", b"three"]), true);
+            let mut replay = Replay::new(pieces(&[b"one ", b"two ", b"three"], None), true);
             let mut first = replay.play();
             assert!(matches!(first.frame().await, Some(Ok(Frame::Data(data))) if data == "one "));
             drop(first);
@@ -182,8 +176,7 @@ mod tests {
         net::worker::block_on_local(async {
             let mut trailers = Headers::new();
             trailers.append("x-sum", "1");
-            let frames = vec![Frame::Data(Bytes::from_static(b"a")), Frame::Trailers(trailers)];
-            let mut replay = Replay::new(Body::stream(Pieces(frames)), true);
+            let mut replay = Replay::new(pieces(&[b"a"], Some(trailers)), true);
             for _ in 0..2 {
                 let mut body = replay.play();
                 assert!(matches!(body.frame().await, Some(Ok(Frame::Data(_)))));
@@ -197,7 +190,7 @@ mod tests {
     fn a_long_stream_cannot_be_played_again() {
         static LONG: [u8; REPLAY_BYTES + 1] = [b'x'; REPLAY_BYTES + 1];
         net::worker::block_on_local(async {
-            let mut replay = Replay::new(pieces(&[&LONG, b"end"]), true);
+            let mut replay = Replay::new(pieces(&[&LONG, b"end"], None), true);
             let length = replay.play().collect(u64::MAX).await.unwrap().len();
             assert_eq!(length, REPLAY_BYTES + 4);
             assert!(!replay.is_playable());

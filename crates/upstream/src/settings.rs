@@ -53,7 +53,8 @@ settings::record! {
     /// One server of an upstream.
     pub struct ServerSettings {
         /// Where it is. Names are resolved, and resolved again when their time is up; every address
-        /// counts as a server.
+        /// counts as a server. Of a name with IPv4 and IPv6 addresses one kind is used: IPv4,
+        /// unless only IPv6 takes connections.
         pub address: Address { example "127.0.0.1:9001", example "unix:/run/app.sock" },
         /// Its share of the requests, compared to the other servers.
         pub weight: u32 = 1 { in 1..=1000 },

@@ -15,7 +15,7 @@ use telemetry::{Counter, Lane, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
-use crate::limits::{FAILURE_LATENCY_US, LATENCY_HALF_LIFE, LATENCY_NEAR, LATENCY_SLACK_US};
+use crate::limits::{FAILURE_LATENCY_US, LATENCY_FADES, LATENCY_NEAR, LATENCY_SLACK_US};
 use crate::member::{Member, State};
 use crate::settings::{HostSettings, UpstreamSettings};
 
@@ -66,10 +66,15 @@ impl Stats {
     }
 
     /// The average as it counts now: old measurements fade, so that a server that was slow once is
-    /// tried again.
+    /// tried again. As finagle's and linkerd's do: by a power of the time, so that even the slowest
+    /// answer is forgotten within the minute.
     pub(crate) fn latency_at(&self, now_us: u64) -> f64 {
-        let age_us = now_us.saturating_sub(self.measured_us.get()) as f64;
-        self.latency_us.get() / (1.0 + age_us / LATENCY_HALF_LIFE.as_micros() as f64)
+        let age_us = now_us.saturating_sub(self.measured_us.get());
+        // What was measured within the last thousandth is not worth an exponential.
+        if age_us < LATENCY_FADES.as_micros() as u64 / 1000 {
+            return self.latency_us.get();
+        }
+        self.latency_us.get() * (-(age_us as f64) / LATENCY_FADES.as_micros() as f64).exp()
     }
 
     /// Takes a failure into the average: failing is often fast, and must not look good.

@@ -6,6 +6,8 @@
 
 use std::net::Ipv6Addr;
 
+use crate::token::is_host_byte;
+
 /// A validated authority, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a> {
@@ -46,18 +48,13 @@ impl<'a> Authority<'a> {
 #[inline]
 pub fn is_valid(text: &[u8]) -> bool {
     // The common case first: a plain name or IPv4 address, perhaps with a port.
-    let plain = text.iter().position(|&b| !is_plain(b)).unwrap_or(text.len());
+    let plain = text.iter().position(|&b| !is_host_byte(b)).unwrap_or(text.len());
     match &text[plain..] {
         _ if plain == 0 => Authority::parse(text).is_some(),
         [] => true,
         [b':', digits @ ..] if !digits.is_empty() => port(digits).is_some(),
         _ => Authority::parse(text).is_some(),
     }
-}
-
-#[inline]
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-'
 }
 
 fn host_end(text: &[u8]) -> Option<usize> {
@@ -88,7 +85,7 @@ fn host_end(text: &[u8]) -> Option<usize> {
 
 /// unreserved / sub-delims (RFC 3986 2.2, 2.3).
 fn is_reg_name(byte: u8) -> bool {
-    is_plain(byte)
+    is_host_byte(byte)
         || matches!(byte, b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+')
         || matches!(byte, b',' | b';' | b'=')
 }

@@ -23,6 +23,14 @@ macro_rules! known {
 }
 
 known! {
+    // What frames a message stands first, so that one comparison tells it from the rest.
+    Connection = "Connection",
+    ContentLength = "Content-Length",
+    Expect = "Expect",
+    Host = "Host",
+    TransferEncoding = "Transfer-Encoding",
+    Upgrade = "Upgrade",
+    // The rest by the alphabet.
     Accept = "Accept",
     AcceptCh = "Accept-CH",
     AcceptCharset = "Accept-Charset",
@@ -50,12 +58,10 @@ known! {
     CacheTag = "Cache-Tag",
     CdnCacheControl = "CDN-Cache-Control",
     ClearSiteData = "Clear-Site-Data",
-    Connection = "Connection",
     ContentDigest = "Content-Digest",
     ContentDisposition = "Content-Disposition",
     ContentEncoding = "Content-Encoding",
     ContentLanguage = "Content-Language",
-    ContentLength = "Content-Length",
     ContentLocation = "Content-Location",
     ContentMd5 = "Content-MD5",
     ContentRange = "Content-Range",
@@ -71,11 +77,9 @@ known! {
     Dnt = "DNT",
     EarlyData = "Early-Data",
     Etag = "ETag",
-    Expect = "Expect",
     Expires = "Expires",
     Forwarded = "Forwarded",
     From = "From",
-    Host = "Host",
     Http2Settings = "HTTP2-Settings",
     IfMatch = "If-Match",
     IfModifiedSince = "If-Modified-Since",
@@ -139,8 +143,6 @@ known! {
     Traceparent = "Traceparent",
     Tracestate = "Tracestate",
     Trailer = "Trailer",
-    TransferEncoding = "Transfer-Encoding",
-    Upgrade = "Upgrade",
     UpgradeInsecureRequests = "Upgrade-Insecure-Requests",
     UserAgent = "User-Agent",
     Vary = "Vary",
@@ -172,44 +174,111 @@ known! {
 const SLOT_BITS: u32 = 10;
 // Found by search: no two of the names above share a slot. `SLOTS` fails to compile if one does;
 // after adding a name, try other odd numbers here.
-const MULTIPLIER: u32 = 0x4e87_d73b;
-const LONGEST: usize = longest();
+const MULTIPLIER: u64 = 0xec68_1de1_71a7_d345;
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 
-/// The names in lower case, as clients that also speak HTTP/2 send them.
-static LOWER: [[u8; LONGEST]; Known::COUNT] = lower();
+/// What a name is compared with.
+static PATTERNS: [Pattern; Known::COUNT] = patterns();
 
-const fn lower() -> [[u8; LONGEST]; Known::COUNT] {
-    let mut table = [[0; LONGEST]; Known::COUNT];
+/// The case bit of every letter in a word.
+const CASE: u64 = 0x2020_2020_2020_2020;
+
+/// The first and the last bytes of a name as words, which overlap if it is shorter than two: all of
+/// a name of up to sixteen bytes.
+#[derive(Clone, Copy)]
+struct Ends {
+    first: u64,
+    last: u64,
+    len: usize,
+}
+
+impl Ends {
+    /// `None` for names too short to be known.
+    #[inline(always)]
+    const fn of(name: &[u8]) -> Option<Ends> {
+        let len = name.len();
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+            return Some(Ends { first, last, len });
+        }
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            return Some(Ends { first: first as u64, last: last as u64, len });
+        }
+        if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
+            let (first, last) = (u16::from_le_bytes(*first), u16::from_le_bytes(*last));
+            return Some(Ends { first: first as u64, last: last as u64, len });
+        }
+        None
+    }
+
+    /// Where a name with these ends is looked for. Whole bytes are rotated, so that the case of
+    /// letters stays in the bits of `CASE`.
+    #[inline(always)]
+    const fn slot(self) -> usize {
+        let key = (self.first ^ self.last.rotate_left(24)) | CASE;
+        let mixed = key.wrapping_add(self.len as u64).wrapping_mul(MULTIPLIER);
+        (mixed >> (64 - SLOT_BITS)) as usize
+    }
+}
+
+/// The ends of a known name in lower case, and the case bits of the letters in them.
+#[derive(Clone, Copy)]
+struct Pattern {
+    lower: Ends,
+    first_case: u64,
+    last_case: u64,
+}
+
+impl Pattern {
+    /// Whether these are the ends of the name, in any case. Other bytes than letters must be equal
+    /// in all their bits.
+    #[inline(always)]
+    fn fits(&self, ends: Ends) -> bool {
+        let first = (ends.first | self.first_case) ^ self.lower.first;
+        let last = (ends.last | self.last_case) ^ self.lower.last;
+        first | last | (ends.len ^ self.lower.len) as u64 == 0
+    }
+}
+
+const fn patterns() -> [Pattern; Known::COUNT] {
+    let empty = Ends { first: 0, last: 0, len: 0 };
+    let mut table = [Pattern { lower: empty, first_case: 0, last_case: 0 }; Known::COUNT];
     let mut i = 0;
     while i < TEXT.len() {
-        let text = TEXT[i].as_bytes();
+        let mut text = [0; 64];
+        let name = text.split_at_mut(TEXT[i].len()).0;
+        name.copy_from_slice(TEXT[i].as_bytes());
+        name.make_ascii_lowercase();
         let mut at = 0;
-        while at < text.len() {
-            table[i][at] = text[at].to_ascii_lowercase();
+        while at < name.len() {
+            assert!(matches!(name[at], b'a'..=b'z' | b'0'..=b'9' | b'-'), "see `letters`");
             at += 1;
+        }
+        match Ends::of(name) {
+            Some(lower) => {
+                let (first_case, last_case) = (letters(lower.first), letters(lower.last));
+                table[i] = Pattern { lower, first_case, last_case };
+            }
+            None => panic!("a known name has two bytes at least"),
         }
         i += 1;
     }
     table
 }
 
-const fn longest() -> usize {
-    let (mut i, mut most) = (0, 0);
-    while i < TEXT.len() {
-        if TEXT[i].len() > most {
-            most = TEXT[i].len();
-        }
-        i += 1;
-    }
-    most
+/// The case bits of the letters among bytes of known names in lower case: the bit above tells
+/// letters from digits and hyphens.
+const fn letters(word: u64) -> u64 {
+    (word & (CASE << 1)) >> 1
 }
 
 const fn slots() -> [Option<Known>; 1 << SLOT_BITS] {
     let mut table = [None; 1 << SLOT_BITS];
+    let patterns = patterns();
     let mut i = 0;
-    while i < TEXT.len() {
-        let slot = slot_of(TEXT[i].as_bytes());
+    while i < patterns.len() {
+        let slot = patterns[i].lower.slot();
         assert!(table[slot].is_none(), "two known names share a slot: choose another MULTIPLIER");
         table[slot] = Some(Known::ALL[i]);
         i += 1;
@@ -217,31 +286,14 @@ const fn slots() -> [Option<Known>; 1 << SLOT_BITS] {
     table
 }
 
-/// First, middle and last-but-one byte without their case bit, and the length, mixed by one
-/// product.
-#[inline]
-const fn slot_of(name: &[u8]) -> usize {
-    let n = name.len();
-    let key = (name[0] | 0x20) as u32
-        | ((name[n - 2] | 0x20) as u32) << 8
-        | ((name[n / 2] | 0x20) as u32) << 16
-        | (n as u32) << 24;
-    (key.wrapping_mul(MULTIPLIER) >> (32 - SLOT_BITS)) as usize
-}
-
 impl Known {
     /// The known name with this spelling in any case.
     #[inline]
     pub fn from_bytes(name: &[u8]) -> Option<Known> {
-        if name.len() < 2 || name.len() > LONGEST {
-            return None;
-        }
-        let candidate = SLOTS[slot_of(name)]?;
-        let text = candidate.as_str().as_bytes();
-        // Nearly all senders use one of two spellings, and comparing memory is the cheaper test.
-        let same = text == name
-            || LOWER[candidate.index()][..text.len()] == *name
-            || text.eq_ignore_ascii_case(name);
+        let ends = Ends::of(name)?;
+        let candidate = SLOTS[ends.slot()]?;
+        let same = PATTERNS[candidate.index()].fits(ends)
+            && (name.len() <= 16 || name.eq_ignore_ascii_case(candidate.as_str().as_bytes()));
         same.then_some(candidate)
     }
 
@@ -337,8 +389,13 @@ mod tests {
             assert_eq!(Known::from_bytes(name.to_ascii_uppercase().as_bytes()), Some(known));
             for at in 0..name.len() {
                 let mut near = name.as_bytes().to_vec();
-                near[at] = b'_';
-                assert_eq!(Known::from_bytes(&near), None, "{name} with _ at {at}");
+                for byte in 0..=255u8 {
+                    near[at] = byte;
+                    let same = near.eq_ignore_ascii_case(name.as_bytes());
+                    let found = Known::from_bytes(&near);
+                    assert!(found != Some(known) || same, "{name} with {byte:#x} at {at}");
+                    assert!(found.is_none_or(|found| found.as_str().len() == near.len()));
+                }
             }
             assert_eq!(Known::from_bytes(format!("{name}x").as_bytes()), None);
         }

@@ -6,6 +6,7 @@
 const TCHAR: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
+const HOST: u8 = 8;
 
 static CLASS: [u8; 256] = classes();
 
@@ -22,6 +23,9 @@ const fn classes() -> [u8; 256] {
             || matches!(byte, b'`' | b'|' | b'~')
         {
             table[b] |= TCHAR;
+        }
+        if byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-' {
+            table[b] |= HOST;
         }
         if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) {
             table[b] |= VALUE;
@@ -62,6 +66,12 @@ pub fn is_field_value(value: &[u8]) -> bool {
 #[inline]
 pub(crate) fn is_target_byte(byte: u8) -> bool {
     CLASS[byte as usize] & TARGET != 0
+}
+
+/// A byte of a plain host: a name of letters, digits and hyphens, or an IPv4 address.
+#[inline]
+pub(crate) fn is_host_byte(byte: u8) -> bool {
+    CLASS[byte as usize] & HOST != 0
 }
 
 #[inline]
@@ -127,11 +137,11 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     }
     let mut value = 0u64;
     for &byte in text {
-        let digit = byte.wrapping_sub(b'0');
+        let digit = u64::from(byte ^ b'0');
         if digit > 9 {
             return None;
         }
-        value = value * 10 + u64::from(digit);
+        value = value * 10 + digit;
     }
     (value <= i64::MAX as u64).then_some(value)
 }

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 use wire::h1::{
-    ChunkDecoder, ChunkEvent, FieldSpan, HeadLimits, Span, chunk_head, parse_request,
-    parse_response,
+    ChunkDecoder, ChunkEvent, FieldSpan, HeadLimits, RequestHead, ResponseHead, Span, chunk_head,
+    parse_request, parse_response,
 };
-use wire::{Reject, target, token};
+use wire::{Reject, Version, target, token};
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
 
@@ -25,6 +25,7 @@ pub fn request_head(data: &[u8]) {
                 let target = head.target.of(input);
                 assert!(target.iter().all(|&b| b > b' ' && b < 0x7f && b != b'#'));
                 assert!(!head.path_bytes(input).is_empty());
+                agree_on_request(input, &head, &fields);
                 (head.len, format!("{head:?} {fields:?}"))
             }))
         };
@@ -42,11 +43,45 @@ pub fn response_head(data: &[u8]) {
             Ok(head.map(|head| {
                 assert!((100..600).contains(&head.status));
                 check_head(&input[..head.len], [head.reason].into_iter(), &fields);
+                agree_on_response(input, &head, &fields);
                 (head.len, format!("{head:?} {fields:?}"))
             }))
         };
         check_verdict(data, parse);
     }
+}
+
+/// Somebody else's parser understands an accepted head alike. It knows the minor versions 0 and 1.
+fn agree_on_request(input: &[u8], head: &RequestHead, fields: &[FieldSpan]) {
+    let line_end = input[2..].iter().position(|&b| b == b'\n').expect("a line") + 2;
+    if !matches!(input[line_end - 2], b'0' | b'1') {
+        return;
+    }
+    let mut slots = [httparse::EMPTY_HEADER; 128];
+    let mut other = httparse::Request::new(&mut slots);
+    assert_eq!(other.parse(input), Ok(httparse::Status::Complete(head.len)));
+    assert_eq!(other.method, Some(head.method.as_str()));
+    assert_eq!(other.path.map(str::as_bytes), Some(head.target.of(input)));
+    assert_eq!(other.version == Some(1), head.version == Version::Http11);
+    agree_on_fields(input, fields, other.headers);
+}
+
+fn agree_on_response(input: &[u8], head: &ResponseHead, fields: &[FieldSpan]) {
+    if !matches!(input[7], b'0' | b'1') {
+        return;
+    }
+    let mut slots = [httparse::EMPTY_HEADER; 128];
+    let mut other = httparse::Response::new(&mut slots);
+    assert_eq!(other.parse(input), Ok(httparse::Status::Complete(head.len)));
+    assert_eq!(other.code, Some(head.status));
+    assert_eq!(other.version == Some(1), head.version == Version::Http11);
+    agree_on_fields(input, fields, other.headers);
+}
+
+fn agree_on_fields(input: &[u8], fields: &[FieldSpan], others: &[httparse::Header<'_>]) {
+    let ours = fields.iter().map(|field| (field.name().of(input), field.value().of(input)));
+    let theirs = others.iter().map(|other| (other.name.as_bytes(), other.value));
+    assert!(ours.eq(theirs), "the fields differ");
 }
 
 /// Spans lie within the head; CR and LF stand at line ends only, as pairs; names and values are
@@ -70,8 +105,8 @@ fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpa
     }
 }
 
-/// The verdict depends neither on what follows nor on where the bytes were cut, and the fast parser
-/// agrees with the strict one, which a later minor version summons.
+/// The verdict depends neither on what follows nor on where the bytes were cut, and the quick
+/// parser agrees with the strict one, which a later minor version summons.
 fn check_verdict(data: &[u8], parse: impl Fn(&[u8]) -> Verdict) {
     let verdict = parse(data);
     if verdict != Ok(None) {

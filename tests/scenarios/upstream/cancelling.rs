@@ -5,6 +5,7 @@ use scenarios::{Tidegate, Upstream};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// Says `words` to every request and reports when the gateway has hung up.
 fn reporting(words: &'static str) -> (Upstream, Receiver<()>) {
@@ -80,6 +81,41 @@ fn within_the_request() {
         gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
         settle_without_connections(&server);
         assert_eq!(upstream.accepted(), 1, "nobody is asked again for a client that is gone");
+    }
+}
+
+#[test]
+fn a_reset_while_the_server_takes_nothing_of_the_request() {
+    // Before any answer, and in the middle of one.
+    for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"] {
+        let (sender, wait) = channel::<()>();
+        let wait = Mutex::new(wait);
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            peer.send(answer);
+            // Reads nothing more until the test has seen what it came for.
+            let _ = wait.lock().expect("no panic").recv();
+            peer.read_until_gone();
+        });
+        // Dropped before the upstream, which waits for its script, if anything panics here.
+        let let_go = sender;
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 60000000\r\n\r\n");
+        let sent = client.send_until_stuck(Duration::from_millis(500));
+        assert!(sent < 60_000_000, "{sent}");
+        wait_for_request(&server);
+        if !answer.is_empty() {
+            client.read_until("half");
+        }
+        // There is more to be read of it, which nobody does: only the reset tells.
+        client.reset();
+        closed(&server, "client_gone");
+        wait_until(&server, "no request under way", |metrics| {
+            metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 0.0
+        });
+        let_go.send(()).expect("the script waits");
+        settle_without_connections(&server);
     }
 }
 

@@ -207,7 +207,7 @@ fn refusals_say_why_and_change_nothing() {
     assert!(problem["text"].as_str().unwrap().contains("--> tidegate.yaml:1:1"));
 
     let taken = put("taken\n");
-    assert_eq!(taken.status, 500);
+    assert_eq!(taken.status, 409);
     assert!(taken.json()["detail"].as_str().unwrap().contains("127.0.0.1:80"));
     bench.server.read_only.set(true);
     assert_eq!(put("workers: 2\n").status, 409);

@@ -35,7 +35,11 @@ fn main() -> io::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     let mut clients: Vec<Option<Client>> = Vec::new();
     loop {
-        poll.poll(&mut events, None)?;
+        match poll.poll(&mut events, None) {
+            // Being traced, or stopped and continued, interrupts.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            polled => polled?,
+        }
         for event in &events {
             if event.token() == LISTENER {
                 accept(&poll, &listener, &mut clients)?;

@@ -1,8 +1,11 @@
 //! Trees of real processes that work, fork and end when they are told to.
 
-use super::{Sample, Stat, Tree, own_cgroup};
+use super::{Counted, Group, Sample, Stat, Tree};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A shell that does what it is told, line by line, and is ended with the test.
@@ -13,8 +16,24 @@ struct Shell {
 
 impl Shell {
     fn start() -> Self {
-        let mut child =
-            Command::new("sh").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        Self::with(&mut Command::new("sh"))
+    }
+
+    #[allow(unsafe_code, reason = "std has no other way to do something between fork and exec")]
+    fn start_in(group: &Group) -> Self {
+        let entry = group.entry();
+        let enter = move || {
+            entry.enter();
+            Ok(())
+        };
+        let mut command = Command::new("sh");
+        // SAFETY: `enter` may be called after fork.
+        unsafe { command.pre_exec(enter) };
+        Self::with(&mut command)
+    }
+
+    fn with(command: &mut Command) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let answers = BufReader::new(child.stdout.take().unwrap());
         Self { child, answers }
     }
@@ -53,7 +72,7 @@ fn work_of_the_process_and_its_children_is_counted() {
     assert!(used.run_ns > 5_000_000, "{used:?}");
     assert!(Duration::from_nanos(used.run_ns) <= at_most + Duration::from_millis(20), "{used:?}");
     assert!(used.rss_bytes > 100_000, "{used:?}");
-    assert!(!used.includes_ended);
+    assert_eq!(used.counted, Counted::Tasks);
 
     // `sleep` with a long time stands for a worker; it ends with the shell's `kill`.
     shell.run("sleep 1000 & worker=$!");
@@ -74,35 +93,69 @@ fn a_child_that_ended_is_counted_by_its_parent() {
     shell.run(&format!("( {COUNT}; {COUNT}; {COUNT}; {COUNT} )"));
     let at_most = started.elapsed();
     let used = tree.sample().since(&before);
-    assert!(used.in_ticks && !used.includes_ended);
+    assert_eq!(used.counted, Counted::Ticks);
     assert!(used.run_ns > 20_000_000, "{used:?}");
     assert!(Duration::from_nanos(used.run_ns) <= at_most + Duration::from_millis(40), "{used:?}");
 }
 
+/// A group, or a line that there may be none.
+fn group() -> Option<Group> {
+    let group = Group::new();
+    if group.is_none() {
+        println!("skipped: no cgroup v2 that we may make a group in");
+    }
+    group
+}
+
 #[test]
 fn a_group_counts_children_that_ended() {
-    let mut shell = Shell::start();
-    let tree = Tree::grouped(shell.child.id());
-    if !tree.is_grouped() {
-        println!("skipped: no cgroup v2 that we may make a group in");
-        return;
-    }
-    let folder = tree.group.as_ref().unwrap().folder.clone();
+    let Some(group) = group() else { return };
+    let mut shell = Shell::start_in(&group);
+    assert!(group.holds(shell.child.id()));
+    let folder = group.folder().to_owned();
+    let tree = Tree::grouped(shell.child.id(), Some(Arc::new(group)));
     let before = tree.sample();
     shell.run(&format!("( {COUNT} )"));
     let after = tree.sample();
     let used = after.since(&before);
-    assert!(used.includes_ended);
+    assert_eq!(used.counted, Counted::Group);
     assert!(used.run_ns > 5_000_000, "{used:?}");
     // Without the group the child is counted by its parent, in ticks.
-    let alone = |sample: &Sample| Sample { group_us: None, ..sample.clone() };
+    let alone = |sample: &Sample| Sample { group: None, ..sample.clone() };
     let in_ticks = alone(&after).since(&alone(&before));
-    assert!(in_ticks.in_ticks && !used.in_ticks);
+    assert_eq!(in_ticks.counted, Counted::Ticks);
     assert!(in_ticks.run_ns.abs_diff(used.run_ns) < 40_000_000 + used.run_ns / 20, "{in_ticks:?}");
     drop(shell);
     drop(tree);
     assert!(!folder.exists());
-    assert!(own_cgroup().unwrap().exists());
+}
+
+/// As a daemon does, or the workers of a master that is replaced: nobody of the tree waits for it.
+#[test]
+fn a_group_counts_whoever_left_its_parent_and_ends_it() {
+    let Some(group) = group() else { return };
+    let mut shell = Shell::start_in(&group);
+    let tree = Tree::grouped(shell.child.id(), Some(Arc::new(group)));
+    let before = tree.sample();
+    shell.run(&format!("( setsid sh -c '{COUNT}; exec sleep 600' & )"));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let left = loop {
+        let members = tree.pids();
+        let asleep = |pid: &&u32| super::read(Path::new(&format!("/proc/{pid}/comm"))) == "sleep\n";
+        if let Some(left) = members.iter().find(asleep) {
+            break *left;
+        }
+        assert!(Instant::now() < deadline, "{members:?}");
+        std::thread::yield_now();
+    };
+    let used = tree.sample().since(&before);
+    assert_eq!(used.counted, Counted::Group);
+    assert!(used.run_ns > 5_000_000, "{used:?}");
+    drop(shell);
+    drop(tree);
+    // What is left of it is for whoever adopted it to reap.
+    let state = super::read(Path::new(&format!("/proc/{left}/stat")));
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The floor under `hello`: an epoll loop that reads once and writes a canned answer.
+//! The floor under `hello` and `ping`: an epoll loop that reads once and writes a canned answer.
 //!
-//! Promises one answer for each blank line that ends a request head, pipelined ones included,
-//! with the bytes our own `respond` would send for the same route.
+//! Promises one answer for each blank line that ends a request head, or for each PING, pipelined
+//! ones included; in `hello` with the bytes our own `respond` would send for the same route.
 //! Never parses, checks or times anything, and drops a client that sends more than it reads:
 //! it is a yardstick, not a server.
 
@@ -13,6 +13,15 @@ use std::os::fd::AsRawFd;
 /// As long as what `respond` sends for `{ headers: { content-type: text/plain }, body: "pong" }`.
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
 date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 4\r\n\r\npong";
+
+/// What is answered, and how the requests of a read are counted.
+pub(super) struct Canned {
+    answer: &'static [u8],
+    count: fn(&[u8], &mut usize) -> usize,
+}
+
+pub(super) const HELLO: Canned = Canned { answer: ANSWER, count: count_heads };
+pub(super) const PING: Canned = Canned { answer: b"+PONG\r\n", count: count_pings };
 
 /// The most requests of one read that are answered in one write.
 const PIPELINE_MAX: usize = 64;
@@ -26,9 +35,9 @@ struct Client {
 }
 
 /// Serves until the process ends.
-pub(super) fn serve(listener: &TcpListener) -> io::Result<()> {
+pub(super) fn serve(listener: &TcpListener, canned: &Canned) -> io::Result<()> {
     listener.set_nonblocking(true)?;
-    let answers = ANSWER.repeat(PIPELINE_MAX);
+    let answers = canned.answer.repeat(PIPELINE_MAX);
     let mut buffer = vec![0; READ_BYTES];
     let mut clients: Vec<Option<Client>> = Vec::new();
     let mut epoll = Epoll::new()?;
@@ -40,7 +49,7 @@ pub(super) fn serve(listener: &TcpListener) -> io::Result<()> {
                 accept(listener, &epoll, &mut clients)?;
             } else if let Some(slot) = clients.get_mut(event.fd as usize)
                 && let Some(client) = slot
-                && answer(client, event, &mut buffer, &answers).is_err()
+                && answer(client, event, &mut buffer, (canned, &answers)).is_err()
             {
                 *slot = None;
             }
@@ -71,7 +80,12 @@ fn accept(
 }
 
 /// Answers what can be read now; an error means that the client is to be dropped.
-fn answer(client: &mut Client, event: Event, buffer: &mut [u8], answers: &[u8]) -> io::Result<()> {
+fn answer(
+    client: &mut Client,
+    event: Event,
+    buffer: &mut [u8],
+    (canned, answers): (&Canned, &[u8]),
+) -> io::Result<()> {
     loop {
         let count = match client.stream.read(buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -79,11 +93,11 @@ fn answer(client: &mut Client, event: Event, buffer: &mut [u8], answers: &[u8]) 
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
-        let mut heads = count_heads(&buffer[..count], &mut client.matched);
-        while heads > 0 {
-            let batch = heads.min(PIPELINE_MAX);
-            client.stream.write_all(&answers[..batch * ANSWER.len()])?;
-            heads -= batch;
+        let mut requests = (canned.count)(&buffer[..count], &mut client.matched);
+        while requests > 0 {
+            let batch = requests.min(PIPELINE_MAX);
+            client.stream.write_all(&answers[..batch * canned.answer.len()])?;
+            requests -= batch;
         }
         if count < buffer.len() && !event.ended {
             return Ok(());
@@ -109,9 +123,34 @@ pub(super) fn count_heads(bytes: &[u8], matched: &mut usize) -> usize {
     heads
 }
 
+/// Counts the commands, which end alike inline and in an array; `matched` as above.
+fn count_pings(bytes: &[u8], matched: &mut usize) -> usize {
+    const END: &[u8] = b"PING\r\n";
+    let mut pings = 0;
+    for &byte in bytes {
+        // It repeats only from its first byte.
+        *matched = if byte == END[*matched] { *matched + 1 } else { usize::from(byte == END[0]) };
+        if *matched == END.len() {
+            pings += 1;
+            *matched = 0;
+        }
+    }
+    pings
+}
+
 #[cfg(test)]
 mod tests {
-    use super::count_heads;
+    use super::{count_heads, count_pings};
+
+    #[test]
+    fn pings_are_counted_wherever_they_are_split() {
+        let bytes = b"PING\r\nPIPING\r\n*1\r\n$4\r\nPING\r\nPIN";
+        for cut in 0..=bytes.len() {
+            let mut matched = 0;
+            let first = count_pings(&bytes[..cut], &mut matched);
+            assert_eq!(first + count_pings(&bytes[cut..], &mut matched), 3, "cut at {cut}");
+        }
+    }
 
     #[test]
     fn heads_are_counted_wherever_they_are_split() {

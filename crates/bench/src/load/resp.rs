@@ -21,7 +21,7 @@ impl Rules {
 }
 
 /// The commands of one write.
-pub(super) fn request(command: Command, pipeline: u32) -> Vec<u8> {
+pub(crate) fn request(command: Command, pipeline: u32) -> Vec<u8> {
     let one: &[u8] = match command {
         Command::Inline => b"PING\r\n",
         Command::MultiBulk => b"*1\r\n$4\r\nPING\r\n",

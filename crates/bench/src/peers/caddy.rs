@@ -23,6 +23,9 @@ fn setup(site: &Site) -> Option<Setup> {
              respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
         ),
         Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Guarded { .. } | Role::Routes { .. } | Role::Ping | Role::Json { .. } => {
+            return None;
+        }
         Role::Files { root } => format!(
             "  # https://caddyserver.com/docs/caddyfile/directives/file_server\n  \
              root * {}\n  file_server\n",

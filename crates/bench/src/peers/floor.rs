@@ -11,11 +11,15 @@ fn setup(site: &Site) -> Option<Setup> {
     }
     let address = site.address.to_string();
     match &site.role {
-        Role::Hello => Some(Setup::new(&["hello", &address])),
+        Role::Hello | Role::Routes { .. } => Some(Setup::new(&["hello", &address])),
         Role::Gateway { backend, keep } => {
             let keep = if *keep { "keep" } else { "close" };
             Some(Setup::new(&["proxy", &address, &backend.to_string(), keep]))
         }
-        Role::Files { .. } => None,
+        Role::Guarded { backend } => {
+            Some(Setup::new(&["proxy", &address, &backend.to_string(), "keep"]))
+        }
+        Role::Ping => Some(Setup::new(&["ping", &address])),
+        Role::Json { .. } | Role::Files { .. } => None,
     }
 }

@@ -92,7 +92,10 @@ fn told_version(program: &[String], argument: &str) -> Result<String, String> {
     let words = program.iter().cloned().chain([argument.to_owned()]).collect();
     let said = run_to_end(words, &env::temp_dir(), VERSION_WAIT)
         .map_err(|why| format!("cannot be run: {why}"))?;
-    Ok(said.lines().find(|line| !line.trim().is_empty()).unwrap_or("unknown").trim().to_owned())
+    let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
+    // Some begin with how they were called.
+    let called = program.first().map_or("", String::as_str);
+    Ok(line.strip_prefix(called).unwrap_or(line).trim().to_owned())
 }
 
 /// What the command wrote; an error when it failed or did not end in time.
@@ -135,6 +138,7 @@ pub(super) fn is_root() -> bool {
 mod tests {
     use super::{Finder, on_path};
     use crate::peers::named;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
     fn finder(given: &str) -> Finder {
@@ -158,6 +162,16 @@ mod tests {
         let missing = finder("").find(named("mio").unwrap()).unwrap_err();
         assert_eq!(missing, "not built: name it to have it built");
         assert_eq!(on_path(&["no-such-program-anywhere"]), None);
+    }
+
+    #[test]
+    fn a_version_does_not_begin_with_where_the_program_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nginx");
+        std::fs::write(&path, "#!/bin/sh\necho; echo \"$0  version: 1.2/RELEASE\"\n").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let found = finder(path.to_str().unwrap()).find(named("nginx").unwrap()).unwrap();
+        assert_eq!(found.version, "version: 1.2/RELEASE");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! HAProxy: one thread, server connections shared by all clients.
 
-use super::{HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+use super::{
+    HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX, Reload, Role, Setup, Site,
+};
 
 pub(super) const PEER: Peer = Peer {
     name: "haproxy",
@@ -18,7 +20,13 @@ fn setup(site: &Site) -> Option<Setup> {
     let (rules, backend) = match &site.role {
         Role::Hello => (hello(), String::new()),
         Role::Gateway { backend, keep } => gateway(*backend, *keep),
-        Role::Files { .. } => return None,
+        Role::Guarded { backend } => {
+            let (rules, backend) = gateway(*backend, true);
+            (guard() + &rules, backend)
+        }
+        Role::Routes { .. } | Role::Ping | Role::Json { .. } | Role::Files { .. } => {
+            return None;
+        }
     };
     let text = format!(
         "\
@@ -27,7 +35,7 @@ global
   nbthread {workers}  # 3.1 nbthread
   # No maxconn: as many as there are descriptors, 3.2 maxconn
 defaults
-  # No `log` line, so nothing is logged: 8.1
+  # No `log` line, so nothing is logged: 4.2 log
   mode http  # 4.2 mode
   timeout client 1h  # 4.2 timeout client
   timeout server 1h
@@ -51,6 +59,18 @@ fn hello() -> String {
     format!(
         "  http-request return status 200 content-type text/plain string \"{HELLO_BODY}\" \
          if {{ path {HELLO_PATH} }}\n"
+    )
+}
+
+fn guard() -> String {
+    let field = KEY_FIELD.to_ascii_lowercase();
+    format!(
+        "  # 4.2 http-request deny, http-request track-sc0, stick-table; 7.3.3 sc_http_req_rate
+  http-request deny deny_status 401 unless {{ req.hdr({field}) -m str {KEY} }}
+  stick-table type ip size 100k expire 10s store http_req_rate(1s)
+  http-request track-sc0 src
+  http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt {RATE_MAX} }}
+"
     )
 }
 

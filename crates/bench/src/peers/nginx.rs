@@ -1,6 +1,10 @@
 //! nginx, kept alive to the upstream as its documentation says.
 
-use super::{BACKLOG, CONNECTIONS_MAX, HELLO_BODY, MANY, Peer, Program, Reload, Role, Setup, Site};
+use super::{
+    BACKLOG, BURST_MAX, CONNECTIONS_MAX, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer, Program, RATE_MAX,
+    Reload, Role, Setup, Site, routed,
+};
+use std::fmt::Write as _;
 
 pub(super) const PEER: Peer = Peer {
     name: "nginx",
@@ -18,7 +22,13 @@ fn setup(site: &Site) -> Option<Setup> {
     let folder = site.folder.display();
     let (upstream, location) = match &site.role {
         Role::Hello => (String::new(), hello()),
-        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Gateway { backend, keep } => gateway(*backend, *keep, ""),
+        Role::Guarded { backend } => {
+            let (upstream, location) = gateway(*backend, true, &guard());
+            (guard_zones() + &upstream, location)
+        }
+        Role::Routes { count } => (String::new(), routes(*count)),
+        Role::Ping | Role::Json { .. } => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
     let text = format!(
@@ -61,7 +71,36 @@ fn hello() -> String {
     )
 }
 
-fn gateway(backend: std::net::SocketAddr, keep: bool) -> (String, String) {
+fn guard_zones() -> String {
+    let variable = format!("$http_{}", KEY_FIELD.to_ascii_lowercase().replace('-', "_"));
+    format!(
+        "  # https://nginx.org/en/docs/http/ngx_http_map_module.html#map
+  map {variable} $consumer {{ default \"\"; \"{KEY}\" bench; }}
+  # https://nginx.org/en/docs/http/ngx_http_limit_req_module.html#limit_req_zone
+  limit_req_zone $binary_remote_addr zone=clients:10m rate={RATE_MAX}r/s;
+"
+    )
+}
+
+fn guard() -> String {
+    format!(
+        "if ($consumer = \"\") {{ return 401; }} limit_req zone=clients burst={BURST_MAX} nodelay; "
+    )
+}
+
+/// A parameter at the end of a path is the rest of a prefix here.
+fn routes(count: usize) -> String {
+    let answer = format!("default_type text/plain; return 200 \"{HELLO_BODY}\";");
+    let asked = "/api/v1/asked/items/".to_owned();
+    let mut text =
+        "    # https://nginx.org/en/docs/http/ngx_http_core_module.html#location\n".to_owned();
+    for path in (1..count).map(routed).chain([asked]) {
+        let _ = writeln!(text, "    location {path} {{ {answer} }}");
+    }
+    text
+}
+
+fn gateway(backend: std::net::SocketAddr, keep: bool, guard: &str) -> (String, String) {
     let pool = format!(
         "    # https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive\n    \
          keepalive 1024;\n    \
@@ -74,7 +113,7 @@ fn gateway(backend: std::net::SocketAddr, keep: bool) -> (String, String) {
     let upstream = format!("  upstream backend {{\n    server {backend};\n{pool}  }}\n");
     let location = format!(
         "    # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_http_version\n    \
-         location / {{ proxy_pass http://backend; {kept}}}\n"
+         location / {{ {guard}proxy_pass http://backend; {kept}}}\n"
     );
     (upstream, location)
 }

@@ -6,6 +6,8 @@
 //! Never reads what the process serves; what it wrote is kept in a file for error messages.
 #![allow(unsafe_code, reason = "process groups and death signals; each block says why")]
 
+use crate::cores::Cores;
+use crate::cpu::Entry;
 use crate::interrupt;
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 const STOP_WAIT: Duration = Duration::from_secs(3);
 /// How often a process that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// What it gets even when there is no time left.
+const STOP_WAIT_MIN: Duration = Duration::from_millis(200);
 /// How much of what a process wrote goes into a message.
 const SAID_BYTES_MAX: usize = 2000;
 
@@ -37,20 +41,37 @@ impl Line {
         settings.chain(self.words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, seat: Seat) -> Command {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command.args(words).stdin(Stdio::null()).process_group(0);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        // SAFETY: prctl(2) only sets a number of the child, and may be called after fork.
+        let parent = std::process::id() as i32;
+        // SAFETY: prctl(2) only sets a number of the child, getppid(2) only tells one, and both
+        // may be called after fork; so may what both `enter` do.
         unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                seat.group.into_iter().for_each(Entry::enter);
+                seat.cores.map_or(Ok(()), |cores| cores.enter())?;
+                // We may have vanished before the kernel was told to say so: prctl(2).
+                match libc::getppid() == parent {
+                    true => Ok(()),
+                    false => Err(io::ErrorKind::Interrupted.into()),
+                }
             });
         }
         command
     }
+}
+
+/// Where a process is put before it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seat {
+    pub group: Option<Entry>,
+    pub cores: Option<Cores>,
 }
 
 fn quoted(word: &str) -> String {
@@ -65,15 +86,22 @@ pub(crate) struct Process {
     child: Child,
     log: PathBuf,
     ended: bool,
+    /// When it has to be gone.
+    until: Option<Instant>,
 }
 
 impl Process {
     /// Starts it in `folder`; what it writes goes to the file `log`.
     pub(crate) fn start(line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
+        Self::start_in(Seat::default(), line, folder, log)
+    }
+
+    /// The same, with all it will start in that seat.
+    pub(crate) fn start_in(seat: Seat, line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
         let output = File::create(log)?;
         let errors = output.try_clone()?;
-        let child = line.command().current_dir(folder).stdout(output).stderr(errors).spawn()?;
-        let process = Self { child, log: log.to_owned(), ended: false };
+        let child = line.command(seat).current_dir(folder).stdout(output).stderr(errors).spawn()?;
+        let process = Self { child, log: log.to_owned(), ended: false, until: None };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;
         Ok(process)
@@ -85,6 +113,11 @@ impl Process {
 
     fn group(&self) -> i32 {
         self.child.id() as i32
+    }
+
+    /// It may take less time to end when that is near.
+    pub(crate) fn until(&mut self, deadline: Instant) {
+        self.until = Some(deadline);
     }
 
     pub(crate) fn ended(&mut self) -> bool {
@@ -106,14 +139,14 @@ impl Process {
         String::from_utf8_lossy(&text[start..]).trim().to_owned()
     }
 
-    /// Waits until it ends by itself; `None` when it did not within `longest`.
+    /// Waits until it ends by itself; `None` when it did not within `longest`, or before ctrl-C.
     pub(crate) fn wait(&mut self, longest: Duration) -> io::Result<Option<ExitStatus>> {
         let deadline = Instant::now() + longest;
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(Some(status));
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= deadline || interrupt::is_asked_to_end() {
                 return Ok(None);
             }
             std::thread::sleep(LOOK_EVERY);
@@ -133,7 +166,9 @@ impl Process {
                 // SAFETY: numbers only, and the start time says that it is still the same process.
                 unsafe { libc::kill(member.id, signal) };
             }
-            let deadline = Instant::now() + STOP_WAIT;
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            let wait = left.unwrap_or(STOP_WAIT).clamp(STOP_WAIT_MIN, STOP_WAIT);
+            let deadline = Instant::now() + wait;
             loop {
                 let child_ended = self.ended();
                 if child_ended && !descendants.iter().any(Member::runs) && !group_runs(group) {
@@ -217,7 +252,7 @@ fn descendants(root: u32) -> Vec<Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Member, Process, descendants};
+    use super::{Cores, Line, Member, Process, Seat, descendants};
     use std::time::{Duration, Instant};
 
     fn shell(script: &str) -> Line {
@@ -258,6 +293,22 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         assert_eq!(process.said(), "no such thing");
         assert!(process.ended());
+    }
+
+    #[test]
+    fn a_process_and_what_it_starts_is_where_it_was_put() {
+        let all = Cores::allowed().unwrap();
+        let Some((_, last)) = all.split(all.numbers().len() - 1) else {
+            eprintln!("skipped: there is one core");
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let line = shell("sh -c 'grep Cpus_allowed_list /proc/self/status'");
+        let seat = Seat { group: None, cores: Some(last) };
+        let log = folder.path().join("log");
+        let mut process = Process::start_in(seat, &line, folder.path(), &log).unwrap();
+        process.wait(Duration::from_secs(10)).unwrap().unwrap();
+        assert_eq!(process.said(), format!("Cpus_allowed_list:\t{last}"));
     }
 
     #[test]

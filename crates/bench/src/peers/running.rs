@@ -4,13 +4,16 @@
 //! connections at `address`, and that nothing of it is left when it is dropped.
 //! Never checks what it answers: see `probe` in `scenarios`.
 
-use super::process::{Line, Process};
+use super::process::{Line, Process, Seat};
 use super::{Finder, Found, Peer, Reload, Role, Setup, Site};
+use crate::cores::Cores;
+use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,9 +34,20 @@ pub struct Place<'a> {
     pub stop: &'a AtomicBool,
     /// Nothing is waited for beyond it.
     pub deadline: Instant,
+    /// Where servers run, if they are pinned.
+    cores: Option<Cores>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    pub fn new(folder: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
+        Self { folder, stop, deadline, cores: None }
+    }
+
+    pub(crate) fn pinned(mut self, cores: Option<Cores>) -> Self {
+        self.cores = cores;
+        self
+    }
+
     fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
@@ -47,7 +61,10 @@ pub struct Running {
     pub configuration: String,
     found: Found,
     site: Site,
+    deadline: Instant,
     process: Process,
+    /// After the process, which has to end first.
+    group: Option<Arc<Group>>,
 }
 
 impl Running {
@@ -82,8 +99,13 @@ impl Running {
         fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
-        let mut process = Process::start(&line, &site.folder, &site.folder.join("log"))
+        let group = Group::new();
+        let cores = place.cores.map(|cores| cores.first(site.workers as usize));
+        let seat = Seat { group: group.as_ref().map(Group::entry), cores };
+        let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        process.until(place.deadline);
+        let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
         wait_until_it_accepts(&mut process, name, site.address, place)?;
         Ok(Self {
             peer: found.peer,
@@ -92,7 +114,9 @@ impl Running {
             configuration: setup.text(),
             found: found.clone(),
             site,
+            deadline: place.deadline,
             process,
+            group,
         })
     }
 
@@ -112,7 +136,8 @@ impl Running {
                 let log = self.site.folder.join("reload.log");
                 let mut process = Process::start(&line, &self.site.folder, &log)
                     .map_err(|why| format!("{name}: {why}"))?;
-                match process.wait(RELOAD_WAIT) {
+                let left = self.deadline.saturating_duration_since(Instant::now());
+                match process.wait(RELOAD_WAIT.min(left)) {
                     Ok(Some(status)) if status.success() => {}
                     _ => return Err(format!("{name} did not reload: {}", process.said())),
                 }
@@ -130,13 +155,57 @@ impl Running {
         self.process.id()
     }
 
+    /// What it uses.
+    pub fn tree(&self) -> Tree {
+        Tree::grouped(self.id(), self.group.clone())
+    }
+
     pub fn ended(&mut self) -> bool {
         self.process.ended()
+    }
+
+    /// Nothing is waited for beyond it.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
     }
 
     /// The end of what it wrote.
     pub fn said(&self) -> String {
         self.process.said()
+    }
+}
+
+/// What a program that serves nobody said.
+pub(crate) struct Done {
+    pub said: String,
+    pub command: String,
+    pub configuration: String,
+}
+
+/// Runs the peer to its end in a role that serves nobody; the error is a sentence.
+pub(crate) fn run_program(found: &Found, role: &Role, place: &Place<'_>) -> Result<Done, String> {
+    let name = found.peer.name;
+    let folder = place.folder.join(format!("{name}-program"));
+    let address = SocketAddr::from(([127, 0, 0, 1], 0));
+    let site =
+        Site { role: role.clone(), address, folder, workers: 1, revision: 0, reloads: false };
+    let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
+    fs::create_dir_all(&site.folder)
+        .and_then(|()| write_files(&site, &setup))
+        .map_err(|why| format!("{name}: {why}"))?;
+    let line = setup.line(&found.program);
+    let seat = Seat { group: None, cores: place.cores.map(|cores| cores.first(1)) };
+    let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
+        .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+    process.until(place.deadline);
+    let left = place.deadline.saturating_duration_since(Instant::now());
+    match process.wait(left) {
+        Ok(Some(status)) if status.success() => {
+            Ok(Done { said: process.said(), command: line.typed(), configuration: setup.text() })
+        }
+        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
+        Ok(None) => Err(format!("{name} did not end in time: {}", process.said())),
+        Err(why) => Err(format!("{name}: {why}")),
     }
 }
 

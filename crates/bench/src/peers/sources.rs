@@ -84,11 +84,16 @@ pub(super) const MIO: Peer = Peer {
 };
 
 fn setup(site: &Site) -> Option<Setup> {
-    if site.role != Role::Hello || site.workers > 1 {
+    let what = match site.role {
+        Role::Hello => "hello",
+        Role::Ping => "ping",
+        _ => return None,
+    };
+    if site.workers > 1 {
         return None;
     }
     // Only Go's runtime reads it: https://pkg.go.dev/runtime#hdr-Environment_Variables
-    Some(Setup::new(&["hello", &site.address.to_string()]).environment("GOMAXPROCS", site.workers))
+    Some(Setup::new(&[what, &site.address.to_string()]).environment("GOMAXPROCS", site.workers))
 }
 
 impl Source {

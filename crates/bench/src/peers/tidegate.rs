@@ -2,12 +2,16 @@
 //!
 //! Settings: docs/reference/configuration.md
 
-use super::{HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+use super::{
+    BURST_MAX, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX, Reload, Role,
+    Setup, Site, routed,
+};
+use std::fmt::Write as _;
 
 pub(super) const PEER: Peer =
     Peer { name: "tidegate", program: Program::Subject, start_seconds: 0.2, setup };
 
-fn setup(site: &Site) -> Option<Setup> {
+pub(super) fn setup(site: &Site) -> Option<Setup> {
     let respond = format!(
         r#"{{ respond: {{ headers: {{ content-type: text/plain }}, body: "{HELLO_BODY}" }} }}"#
     );
@@ -17,13 +21,20 @@ fn setup(site: &Site) -> Option<Setup> {
     let mut routes = match &site.role {
         Role::Hello => route(HELLO_PATH, &respond),
         Role::Gateway { .. } => route("/{*rest}", "{ upstream: backend }"),
+        Role::Guarded { .. } => {
+            route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
+        }
+        Role::Routes { count } => routes(*count, &respond),
+        // Once Lua programs can be run: `run ping.lua --listen=ADDRESS` with silly::PING, and
+        // `run json.lua --module=… ` with lua_cjson::PROGRAM and its other options.
+        Role::Ping | Role::Json { .. } => return None,
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
     };
     if site.revision > 0 {
         routes += &route(&format!("/revision-{}", site.revision), &respond);
     }
     let upstreams = match &site.role {
-        Role::Gateway { backend, keep: true } => {
+        Role::Gateway { backend, keep: true } | Role::Guarded { backend } => {
             format!("upstreams: {{ backend: {{ servers: [\"{backend}\"] }} }}\n")
         }
         Role::Gateway { backend, keep: false } => format!(
@@ -40,4 +51,23 @@ fn setup(site: &Site) -> Option<Setup> {
     );
     let setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
     Some(setup.reload(Reload::Signal(libc::SIGHUP)))
+}
+
+fn filters() -> String {
+    let field = KEY_FIELD.to_ascii_lowercase();
+    let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
+    format!(
+        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, \
+         {{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}]"
+    )
+}
+
+/// The one that is asked for is the last.
+fn routes(count: usize, handler: &str) -> String {
+    let others = (1..count).map(routed);
+    let asked = "/api/v1/asked/items/".to_owned();
+    others.chain([asked]).fold(String::new(), |mut text, path| {
+        let _ = writeln!(text, "  - {{ match: {{ path: \"{path}{{id}}\" }}, handler: {handler} }}");
+        text
+    })
 }

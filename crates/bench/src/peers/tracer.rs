@@ -18,7 +18,11 @@ pub(crate) struct Tracer {
 
 impl Tracer {
     /// Returns once every process is traced.
-    pub(crate) fn attach(processes: &BTreeSet<u32>, folder: &Path) -> Result<Self, String> {
+    pub(crate) fn attach(
+        processes: &BTreeSet<u32>,
+        folder: &Path,
+        until: Instant,
+    ) -> Result<Self, String> {
         let program = on_path(&["strace"]).ok_or("strace is not installed")?;
         let mut words = vec![program.display().to_string(), "-c".to_owned(), "-f".to_owned()];
         words.extend(processes.iter().flat_map(|id| ["-p".to_owned(), id.to_string()]));
@@ -26,7 +30,7 @@ impl Tracer {
         let process = Process::start(&line, folder, &folder.join("strace.log"))
             .map_err(|why| why.to_string())?;
         let mut tracer = Self { process };
-        let deadline = Instant::now() + WAIT;
+        let deadline = (Instant::now() + WAIT).min(until);
         while tracer.attached() < processes.len() {
             if tracer.process.ended() || Instant::now() >= deadline {
                 return Err(format!("strace cannot attach: {}", tracer.process.said()));

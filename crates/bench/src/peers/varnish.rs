@@ -27,7 +27,11 @@ sub vcl_recv {{ return (pass); }}
             backend.ip(),
             backend.port()
         ),
-        Role::Files { .. } => return None,
+        Role::Guarded { .. }
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => return None,
     };
     let parameters = [
         format!("thread_pools={}", site.workers),
@@ -48,8 +52,7 @@ sub vcl_recv {{ return (pass); }}
     Some(
         setup
             .note("-F -j none -n -a -f -s", page)
-            .note("thread_pools", "https://varnish-cache.org/docs/7.1/users-guide/params.html")
-            .note("timeout_idle, listen_depth", page),
+            .note("thread_pools, timeout_idle, listen_depth: list of parameters", page),
     )
 }
 

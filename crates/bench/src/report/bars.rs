@@ -5,7 +5,7 @@
 
 use crate::stats::{self, Interval};
 
-use super::data::{Data, FLOOR, OURS, Record};
+use super::data::{BASELINE, Data, FLOOR, OURS, Record};
 
 /// Where the bars hold.
 pub(crate) const CONNECTIONS: u32 = 100;
@@ -31,6 +31,8 @@ pub(crate) const BARS: &[Bar] = &[
     bar("hello", "nginx", 0.90, 0.72),
     bar("gateway", "nginx", 0.90, 0.75),
     bar("gateway", "haproxy", 0.86, 0.70),
+    bar("filters", BASELINE, 1.05, 1.02),
+    bar("routes", BASELINE, 1.05, 1.0),
 ];
 
 /// Resident memory that an idle kept-alive connection may take: the bar, and the moonshot.

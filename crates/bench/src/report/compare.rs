@@ -218,6 +218,10 @@ fn conditions(before: &Data, after: &Data) -> Vec<String> {
     } else if old.kernel != new.kernel {
         beware.push(format!("two kernels: {} and {}", old.kernel, new.kernel));
     }
+    if before.pinned != after.pinned {
+        let said = |data: &Data| data.pinned.clone().unwrap_or_else(|| "not pinned".to_owned());
+        beware.push(format!("two ways: {}; {}", said(before), said(after)));
+    }
     for peer in after.peers.iter().filter(|peer| peer.name != OURS && peer.version.is_some()) {
         let other = before.peers.iter().find(|other| other.name == peer.name);
         let old = other.and_then(|other| other.version.as_deref());

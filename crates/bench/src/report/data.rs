@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Grows when a field changes its meaning or goes away; a new field alone is no new version.
 pub const VERSION: u32 = 1;
@@ -22,6 +22,11 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 pub const OURS: &str = "tidegate";
 /// What the bare epoll servers are called in `server`, whichever the scenario.
 pub const FLOOR: &str = "floor";
+/// Our own server without what a scenario adds.
+pub const BASELINE: &str = "baseline";
+
+/// What `cpu_from` says where the figure is rough.
+pub(crate) const TICKS: &str = "ticks";
 
 /// One run: what was measured, where, with what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +41,8 @@ pub struct Data {
     pub elapsed_seconds: f64,
     /// False when the run was stopped early: what was measured until then is here.
     pub complete: bool,
+    /// Which cores servers and load had, where they were kept apart.
+    pub pinned: Option<String>,
     /// What else is to be known: a scenario that was left out to end in time.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -118,9 +125,12 @@ pub struct Record {
     /// Requests a second it was offered, in the open loop; `None` in the closed one.
     #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
-    /// Median of the rounds, over the server's whole process tree.
-    #[serde(serialize_with = "figure")]
+    /// Median of the rounds, over the server's whole process tree. NaN, and null in the file, where
+    /// nothing was answered or nobody can see it: a server of somebody else.
+    #[serde(serialize_with = "seen", deserialize_with = "or_unseen")]
     pub cpu_us_per_request: f64,
+    /// Where it comes from: `tasks`, `cgroup`, or `ticks`, which are rough; `None` when not seen.
+    pub cpu_from: Option<String>,
     /// The share of it in the kernel, 0 to 1, from ticks: information, not a figure.
     #[serde(serialize_with = "known_figure")]
     pub system_share: Option<f64>,
@@ -172,7 +182,7 @@ pub struct Round {
     pub requests: u64,
     #[serde(serialize_with = "figure")]
     pub seconds: f64,
-    #[serde(serialize_with = "figure")]
+    #[serde(serialize_with = "seen", deserialize_with = "or_unseen")]
     pub cpu_us_per_request: f64,
     #[serde(serialize_with = "figure")]
     pub requests_per_second: f64,
@@ -207,6 +217,15 @@ fn figure<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
 fn rounded(value: f64) -> f64 {
     let digits = format!("{value:.5e}").parse().unwrap_or(0.0);
     if value.is_finite() { digits } else { 0.0 }
+}
+
+/// What nobody could see is null.
+fn seen<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
+    if value.is_nan() { to.serialize_none() } else { figure(value, to) }
+}
+
+fn or_unseen<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
 /// The percentiles stay as they are: 99.999999 is not 100.
@@ -347,6 +366,18 @@ mod tests {
         let read = Data::from_json(&data.to_json()).expect("read");
         let found = &read.records[0];
         assert_eq!((found.cpu_us_per_request, found.requests_per_second), (5.12346, 0.0));
+    }
+
+    #[test]
+    fn what_could_not_be_seen_is_null_and_not_free() {
+        let mut data = sample::data();
+        data.records[0].cpu_us_per_request = f64::NAN;
+        data.records[0].rounds[0].cpu_us_per_request = f64::NAN;
+        let text = data.to_json();
+        assert_eq!(text.matches("\"cpu_us_per_request\": null").count(), 2);
+        let read = Data::from_json(&text).expect("read");
+        assert!(read.records[0].cpu_us_per_request.is_nan());
+        assert!(read.records[0].rounds[0].cpu_us_per_request.is_nan());
     }
 
     #[test]

@@ -293,7 +293,7 @@ fn place(record: &Record) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::Data;
+    use super::super::data::{Data, Record};
     use super::super::sample;
     use super::{escape, render, short_version};
 
@@ -344,6 +344,24 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_failed_is_not_a_cheap_one() {
+        let mut data = sample::data();
+        let of =
+            |name| move |record: &&mut Record| (&*record.server, record.connections) == (name, 1);
+        for record in data.records.iter_mut().filter(of("nginx")) {
+            record.errors = 12;
+        }
+        for record in data.records.iter_mut().filter(of("haproxy")) {
+            record.cpu_us_per_request = f64::NAN;
+            record.errors = 3;
+        }
+        let page = render(&data).replace('\u{a0}', " ");
+        assert_eq!(page.matches("<span class=\"small\">12 errors</span>").count(), 2);
+        assert_eq!(page.matches("<div class=\"bar ").count(), 2 * 3 * 4 - 2);
+        assert!(!page.contains("NaN"), "a figure that is none");
+    }
+
+    #[test]
     fn versions_are_found_in_what_programs_say() {
         let told = ["nginx version: nginx/1.22.1", "HAProxy version 2.6.12-1+deb12u2 2024/01/01"];
         assert_eq!(told.map(short_version), ["1.22.1", "2.6.12"]);
@@ -360,7 +378,8 @@ mod tests {
         for record in &mut data.records {
             record.rounds.clear();
             record.latency_curve.clear();
-            record.cpu_us_per_request = 0.0;
+            let is_target = record.server == "nginx";
+            record.cpu_us_per_request = if is_target { f64::NAN } else { 0.0 };
             record.requests_per_second = 0.0;
         }
         let page = render(&data);

@@ -3,7 +3,7 @@
 use crate::stats::Interval;
 
 use super::bars::{self, BARS, IDLE_BYTES, Outcome};
-use super::data::{Data, FLOOR, Key, OURS, Record};
+use super::data::{Data, FLOOR, Key, OURS, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
@@ -66,9 +66,10 @@ impl Columns {
         let mut cells = vec![record.connections.to_string(), record.server.clone()];
         cells.extend(self.workers.then(|| record.workers.to_string()));
         cells.extend(self.offered.then(|| record.offered_per_second.map_or_else(none, grouped)));
+        let range = if low.is_nan() { none() } else { format!("{}–{}", us(low), us(high)) };
         cells.extend([
             us(record.cpu_us_per_request),
-            format!("{}–{}", us(low), us(high)),
+            range,
             times_floor(data, record).map_or_else(none, |times| format!("{times:.2}")),
             grouped(record.requests_per_second),
             ms(record.latency_ms.p50),
@@ -208,6 +209,8 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
         ));
     }
     notes.extend(disturbed(data));
+    notes.extend(unseen(data));
+    notes.extend(rough(data));
     notes.extend(data.notes.iter().cloned());
     for peer in &data.peers {
         if let Some(missing) = &peer.missing {
@@ -215,6 +218,26 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
         }
     }
     notes
+}
+
+fn unseen(data: &Data) -> Option<String> {
+    let unseen = |record: &&Record| record.cpu_from.is_none() && !record.rounds.is_empty();
+    let record = data.records.iter().find(unseen)?;
+    Some(format!("CPU of {}: n/a, no process that serves it can be seen from here.", record.server))
+}
+
+fn rough(data: &Data) -> Option<String> {
+    let rough = data.records.iter().filter(|record| record.cpu_from.as_deref() == Some(TICKS));
+    let mut places: Vec<_> =
+        rough.map(|record| format!("{} in {}", record.server, record.scenario)).collect();
+    places.dedup();
+    (!places.is_empty()).then(|| {
+        format!(
+            "Processes ended during a round, and there was no cgroup to count them: the CPU of {} \
+             is rough, to 10 ms a process, and lacks those that nobody waited for.",
+            places.join(", ")
+        )
+    })
 }
 
 /// How many measurements are doubtful, and why the first of them is; the tables mark each.
@@ -247,6 +270,7 @@ pub(crate) fn machine(data: &Data) -> String {
     parts.extend(machine.virtualization.clone());
     parts.extend(machine.steal_share.map(|share| format!("steal {}", percent(share))));
     parts.extend(machine.load.map(|load| format!("load {load:.2}")));
+    parts.extend(data.pinned.clone());
     parts.join(", ")
 }
 
@@ -282,11 +306,16 @@ mod tests {
         data.records[0].errors_by_kind.insert("timeout".to_owned(), 3);
         data.records[1].disturbed = Some("steal of 4 %".to_owned());
         data.records[2].disturbed = Some("a busy neighbour".to_owned());
+        data.records[3].cpu_us_per_request = f64::NAN;
+        data.records[3].cpu_from = None;
+        data.records[4].cpu_from = Some("ticks".to_owned());
         let text = notes(&data).join("\n").replace('\u{a0}', " ");
         assert!(of_scenario(&data, "hello", Room::Terminal).text().contains("  yes"), "marked");
         for part in [
             "stopped early",
             "3 errors (3 timeout)",
+            "CPU of haproxy: n/a",
+            "the CPU of floor in gateway is rough",
             "2 of 26 measurements disturbed, the first of them (tidegate in hello at 1 conn",
         ] {
             assert!(text.contains(part), "{part}: {text}");

@@ -35,6 +35,7 @@ pub(crate) fn data() -> Data {
         planned_seconds: 200.0,
         elapsed_seconds: 196.4,
         complete: true,
+        pinned: None,
         notes: Vec::new(),
         machine: machine(),
         commands: vec![Command {
@@ -48,6 +49,31 @@ pub(crate) fn data() -> Data {
         peers: peers(),
         records,
     }
+}
+
+/// The same with as many servers as there are, one that failed, and a scenario of a foreign server.
+pub(crate) fn crowded() -> Data {
+    let mut data = data();
+    let template = data.peers.iter().find(|peer| peer.name == "nginx").cloned();
+    for at in 0..10 {
+        let name = format!("another-server-{at}");
+        let us = 20.0 * 1.6f64.powi(at);
+        data.records.push(record(&name, "hello", 100, us));
+        data.peers.extend(template.clone().map(|peer| Peer { name, ..peer }));
+    }
+    for failed in data.records.iter_mut().filter(|it| it.server == "another-server-3") {
+        failed.errors = 12_345;
+        failed.errors_by_kind.insert("timeout".to_owned(), 12_345);
+    }
+    let url = "http://127.0.0.1:8080/a/rather/long/path/of/a/server?that=somebody&else=started";
+    let mut foreign = record(url, "target", 100, f64::NAN);
+    foreign.rounds.iter_mut().for_each(|round| round.cpu_us_per_request = f64::NAN);
+    foreign.requests_per_second = 100_000.0;
+    foreign.cpu_from = None;
+    data.records.push(foreign);
+    data.scenarios.push(scenario("target", "GET of somebody else's."));
+    data.notes.push(format!("FAILED {url}: {}", "a sentence that goes on and on ".repeat(8)));
+    data
 }
 
 pub(crate) fn record(server: &str, scenario: &str, connections: u32, us: f64) -> Record {
@@ -70,6 +96,7 @@ pub(crate) fn record(server: &str, scenario: &str, connections: u32, us: f64) ->
         connections,
         workers: 1,
         cpu_us_per_request: us,
+        cpu_from: Some("cgroup".to_owned()),
         system_share: Some(0.8),
         requests_per_second: per_second,
         bytes_per_second: per_second * 150.0,

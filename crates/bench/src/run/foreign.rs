@@ -1,10 +1,19 @@
 //! Loading a server that somebody else started: only on this machine, unless it is the user's own.
+//!
+//! Promises its CPU where one process of this machine listens there, and says which; elsewhere
+//! there is no figure.
 
 use super::Foreign;
+use super::measure;
+use super::record::Gathered;
+use super::work::Work;
+use crate::cpu::{Tree, listener_at, read};
 use crate::load::{Address, Expect, Target, Traffic};
-use crate::scenarios::{probe, request};
+use crate::scenarios::{WAIT, probe, request};
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Where a URL points.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +62,7 @@ impl Place {
     /// Asks twice and takes what comes, if it is the same both times, as the right answer.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let request = request(&self.host, &self.path);
-        let answer = probe(self.address, &request)?;
+        let answer = probe(self.address, &request, Instant::now() + WAIT)?;
         let expect = Expect {
             status: answer.status,
             length: Some(answer.body.len() as u64),
@@ -62,6 +71,51 @@ impl Place {
         };
         let traffic = Traffic::Http { request, expect, keep_alive: true };
         Ok(Target { address: Address::Tcp(self.address), traffic })
+    }
+}
+
+impl Work<'_> {
+    pub(super) fn foreign(&mut self) {
+        let options = &self.schedule.options;
+        let Some(foreign) = &options.foreign else { return };
+        self.name_scenario("target", &format!("GET {}", foreign.url), None);
+        let target = match foreign.place().and_then(|place| place.target()) {
+            Ok(target) => target,
+            Err(why) => {
+                let mut gathered = Gathered::new(&foreign.url, "target", 0, 1);
+                gathered.fail("start", &why);
+                self.note(format!("FAILED {}: {why}", foreign.url));
+                self.data.records.push(gathered.finish());
+                return;
+            }
+        };
+        let Address::Tcp(address) = target.address else { return };
+        let server = listener_at(address);
+        if let Some(id) = server {
+            let name = read(Path::new(&format!("/proc/{id}/comm")));
+            let name = name.trim();
+            self.note(format!("CPU and memory of {}: those of {name} (process {id})", foreign.url));
+        }
+        let (tree, others) = (server.map(Tree::of), Vec::from_iter(server));
+        for connections in self.schedule.foreign_connections() {
+            let mut gathered = Gathered::new(&foreign.url, "target", connections, 1);
+            gathered.offered(options.mode);
+            for round in 0..=options.rounds {
+                let seconds = self.schedule.foreign_round_seconds(round == 0);
+                if self.skips(round, seconds, "target", connections) {
+                    continue;
+                }
+                if self.over(seconds) {
+                    break;
+                }
+                self.say(&format!("target · {connections} · round {round}"));
+                let plan = self.plan(connections, round == 0);
+                let measured = measure::round(options.tool, &target, &plan, tree.as_ref(), &others);
+                self.take(measured, round == 0, &mut gathered);
+                self.pass(seconds);
+            }
+            self.keep(gathered);
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! One round: load on one server, and what it cost that server.
 
-use crate::cpu::{Sample, Tree};
+use crate::cpu::{Counted, Sample, Tree};
 use crate::load::tools::Tool;
 use crate::load::{self, Moment, Outcome, Plan, Target};
 use crate::machine::Watch;
@@ -12,6 +12,8 @@ use std::io;
 pub(crate) struct Measured {
     pub round: Round,
     pub outcome: Outcome,
+    /// How the CPU of the server was counted; `None` when nobody could see it.
+    pub counted: Option<Counted>,
     pub rss_bytes: u64,
     pub user_ticks: u64,
     pub system_ticks: u64,
@@ -52,7 +54,10 @@ pub(crate) fn round(
     let round = Round {
         requests: outcome.requests,
         seconds,
-        cpu_us_per_request: used.run_ns as f64 / 1e3 / requests,
+        cpu_us_per_request: match tree {
+            Some(_) if outcome.requests > 0 => used.run_ns as f64 / 1e3 / requests,
+            _ => f64::NAN,
+        },
         requests_per_second: if seconds > 0.0 { outcome.requests as f64 / seconds } else { 0.0 },
         client_us_per_request: outcome.client_cpu.as_secs_f64() * 1e6 / requests,
         p50_ms: ms(0.5),
@@ -62,7 +67,8 @@ pub(crate) fn round(
     };
     let rss_bytes = used.rss_bytes.max(before.rss_bytes);
     let (user_ticks, system_ticks) = (used.user_ticks, used.system_ticks);
-    Ok(Measured { round, outcome, rss_bytes, user_ticks, system_ticks })
+    let counted = tree.map(|_| used.counted);
+    Ok(Measured { round, outcome, counted, rss_bytes, user_ticks, system_ticks })
 }
 
 /// The kinds under the names of data.json.

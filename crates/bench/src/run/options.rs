@@ -28,6 +28,8 @@ pub struct Options {
     pub mode: Mode,
     /// What makes the load instead of our own generator.
     pub tool: Option<Tool>,
+    /// Servers on the first cores, as many as they have workers, and the load on the others.
+    pub pin: bool,
     /// Compare every body.
     pub verify: bool,
     /// Idle connections of the scenario `connections`.
@@ -63,6 +65,7 @@ impl Options {
             threads: 1,
             mode: Mode::Closed,
             tool: None,
+            pin: false,
             verify: false,
             idle: 10_000,
             finder,

@@ -1,8 +1,9 @@
 //! Rounds of one server in one case, gathered into a record.
 
 use super::measure::{Measured, errors_by_kind};
+use crate::cpu::Counted;
 use crate::load::Mode;
-use crate::report::data::{Latency, Record};
+use crate::report::data::{Latency, Record, TICKS};
 use crate::stats;
 use hdrhistogram::Histogram;
 
@@ -55,6 +56,12 @@ impl Gathered {
             }
         }
         record.rss_bytes = record.rss_bytes.max(measured.rss_bytes);
+        // The roughest of the rounds is what the record is.
+        if let Some(counted) = measured.counted
+            && record.cpu_from.as_deref() != Some(TICKS)
+        {
+            record.cpu_from = Some(name(counted).to_owned());
+        }
         if record.disturbed.is_none() {
             record.disturbed.clone_from(&measured.round.disturbed);
         }
@@ -87,11 +94,11 @@ impl Gathered {
     pub(crate) fn finish(self) -> Record {
         let mut record = self.record;
         let median = |figures: Vec<f64>| stats::median(&figures).unwrap_or(0.0);
-        let of = |figure: fn(&crate::report::data::Round) -> f64| {
-            median(record.rounds.iter().map(figure).collect())
-        };
-        let cpu_us_per_request = of(|round| round.cpu_us_per_request);
-        let requests_per_second = of(|round| round.requests_per_second);
+        let rates = record.rounds.iter().map(|round| round.requests_per_second).collect();
+        let requests_per_second = median(rates);
+        // With rounds but no figure in them nobody could see it.
+        let nothing = if record.rounds.is_empty() { 0.0 } else { f64::NAN };
+        let cpu_us_per_request = stats::median(&record.cpu_of_rounds()).unwrap_or(nothing);
         record.cpu_us_per_request = cpu_us_per_request;
         record.requests_per_second = requests_per_second;
         record.bytes_per_second = median(self.bytes_per_second);
@@ -107,9 +114,19 @@ impl Gathered {
     }
 }
 
+fn name(counted: Counted) -> &'static str {
+    match counted {
+        Counted::Tasks => "tasks",
+        Counted::Group => "cgroup",
+        Counted::Told => "program",
+        Counted::Ticks => TICKS,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Gathered;
+    use crate::cpu::Counted;
     use crate::load::{Errors, Outcome};
     use crate::report::data::Round;
     use crate::run::measure::Measured;
@@ -130,7 +147,9 @@ mod tests {
             unsent: 0,
         };
         let round = Round { cpu_us_per_request: cpu_us, ..Round::default() };
-        Measured { round, outcome, rss_bytes: latency_ms, user_ticks: 1, system_ticks: 3 }
+        let counted = Some(if timeouts == 1 { Counted::Ticks } else { Counted::Tasks });
+        let counted = counted.filter(|_| !cpu_us.is_nan());
+        Measured { round, outcome, counted, rss_bytes: latency_ms, user_ticks: 1, system_ticks: 3 }
     }
 
     #[test]
@@ -143,10 +162,19 @@ mod tests {
         assert_eq!(record.cpu_us_per_request, 8.0);
         assert_eq!((record.errors, record.errors_by_kind["timeout"]), (3, 3));
         assert_eq!((record.rss_bytes, record.system_share), (3, Some(0.75)));
+        assert_eq!(record.cpu_from.as_deref(), Some("ticks"), "the roughest of the rounds");
         assert_eq!(record.bytes_per_second, 2000.0);
         assert!((record.latency_ms.max - 3.0).abs() < 0.01, "{:?}", record.latency_ms);
         assert!((record.latency_ms.p50 - 2.0).abs() < 0.01, "{:?}", record.latency_ms);
         assert!(record.latency_curve.windows(2).all(|two| two[0].1 <= two[1].1));
+    }
+
+    #[test]
+    fn a_server_whose_processes_nobody_sees_has_no_cost() {
+        let mut gathered = Gathered::new("http://192.0.2.1/", "target", 100, 1);
+        gathered.add(measured(f64::NAN, 1, 0));
+        let record = gathered.finish();
+        assert!(record.cpu_us_per_request.is_nan() && record.cpu_from.is_none(), "{record:?}");
     }
 
     #[test]

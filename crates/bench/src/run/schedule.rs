@@ -4,12 +4,12 @@
 //! not fit are left out from the end, with a line that says so.
 
 use super::{Options, system_calls};
+use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, Found, Peer, Role, Site};
+use crate::peers::{self, Found, Peer};
+use crate::report::data::{BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct Schedule {
     pub(crate) steps: Vec<Step>,
     /// What was left out, and why.
     pub(crate) notes: Vec<String>,
+    /// Those of the servers and of the load, if they are pinned.
+    pub(crate) cores: Option<(Cores, Cores)>,
 }
 
 /// A case for servers that run side by side.
@@ -69,11 +71,15 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         options.warm_up = whole_seconds(options.warm_up);
     }
     let scenarios = chosen_scenarios(&options)?;
-    let (found, missing) = find(&options)?;
+    if let Some(tool) = options.tool {
+        check_tool(tool, options.mode, &scenarios)?;
+    }
+    let (found, missing) = find(&options, &scenarios)?;
     let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
     // Servers inherit the limit. Where it cannot be raised there are fewer idle connections.
     let _ = crate::load::allow_descriptors(needed);
-    options.idle = scenarios::room_for(options.idle);
+    let wanted = options.idle;
+    options.idle = scenarios::room_for(wanted);
     let mut notes = Vec::new();
     let steps: Vec<Step> = scenarios
         .iter()
@@ -81,11 +87,18 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
         .flat_map(|case| steps_of(case, &options, &found))
         .filter(|step| !step.servers.is_empty())
         .collect();
+    if options.idle < wanted && steps.iter().any(|step| step.case.kind == Kind::Idle) {
+        let room = options.idle;
+        notes.push(format!(
+            "connections: room for {room} idle ones, not {wanted} (ulimit -n, ports)"
+        ));
+    }
     if options.foreign.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
+    let cores = if options.pin { Some(split_cores(&steps)?) } else { None };
     let is_default = options.scenarios.is_empty() && !options.full;
-    let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new() };
+    let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new(), cores };
     while is_default && schedule.seconds() > DEFAULT_SECONDS_MAX && schedule.steps.len() > 1 {
         if let Some(step) = schedule.steps.pop() {
             notes.push(format!("left out to end in time: {}", step.case.name));
@@ -103,22 +116,45 @@ fn check(options: &Options) -> Result<(), Refused> {
     if options.connections.contains(&0) || options.workers.contains(&0) || options.threads == 0 {
         return refuse("connections, workers and threads are at least 1");
     }
-    if let Some(tool) = options.tool {
-        check_tool(tool, options.mode)?;
-    }
     match &options.foreign {
         Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
         None => Ok(()),
     }
 }
 
-fn check_tool(tool: Tool, mode: Mode) -> Result<(), Refused> {
+fn split_cores(steps: &[Step]) -> Result<(Cores, Cores), Refused> {
+    let workers = steps.iter().map(|step| step.workers as usize).max().unwrap_or(1);
+    let allowed = Cores::allowed().map_err(|why| Refused(format!("--pin: {why}")))?;
+    let count = allowed.numbers().len();
+    let few = || {
+        let all = "a core for each of the workers and one for the load";
+        Refused(format!("--pin takes {all}: {workers} workers, {count} cores"))
+    };
+    allowed.split(workers).ok_or_else(few)
+}
+
+fn check_tool(
+    tool: Tool,
+    mode: Mode,
+    scenarios: &[&'static scenarios::Scenario],
+) -> Result<(), Refused> {
     let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
+    let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
+    let is_ping = |case: &Case| matches!(case.serve, Serve::Ping { .. });
+    if cases().any(|case| case.kind == Kind::Program) {
+        return refuse("makes no load where nobody is asked");
+    }
     match tool {
-        Tool::RedisBenchmark => refuse("does not speak HTTP, as every scenario does so far"),
-        Tool::Wrk if mode != Mode::Closed => refuse("has no fixed rate"),
+        _ if mode != Mode::Closed => refuse("has no fixed rate"),
+        Tool::RedisBenchmark if scenarios.is_empty() || !cases().all(is_ping) => {
+            refuse("does not speak HTTP")
+        }
+        Tool::Wrk if cases().any(is_ping) => refuse("does not speak RESP"),
         Tool::Wrk if tool.program().is_none() => refuse("is not installed: apt-get install wrk"),
-        Tool::Wrk => Ok(()),
+        Tool::RedisBenchmark if tool.program().is_none() => {
+            refuse("is not installed: apt-get install redis-tools")
+        }
+        Tool::Wrk | Tool::RedisBenchmark => Ok(()),
     }
 }
 
@@ -131,10 +167,10 @@ fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenari
         return Ok(Vec::new());
     }
     if options.scenarios.is_empty() {
-        let all = scenarios::ALL.iter().copied();
-        return Ok(all.filter(|scenario| options.full || scenario.by_default).collect());
+        let listed = scenarios::listed();
+        return Ok(listed.filter(|scenario| options.full || scenario.by_default).collect());
     }
-    let names: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+    let names: Vec<&str> = scenarios::listed().map(|scenario| scenario.name).collect();
     let chosen = options.scenarios.iter().map(|name| {
         scenarios::named(name)
             .ok_or_else(|| Refused(format!("no scenario {name:?}: there are {}", names.join(", "))))
@@ -144,7 +180,11 @@ fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenari
 
 type Missing = Vec<(&'static str, String)>;
 
-fn find(options: &Options) -> Result<(Vec<Found>, Missing), Refused> {
+/// Programs that have no part in what is run are not even asked for their version.
+fn find(
+    options: &Options,
+    scenarios: &[&'static scenarios::Scenario],
+) -> Result<(Vec<Found>, Missing), Refused> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if options.foreign.is_some() {
         return Ok((found, missing));
@@ -153,7 +193,15 @@ fn find(options: &Options) -> Result<(Vec<Found>, Missing), Refused> {
     if options.peers.is_none() && !options.full {
         finder.cache = None;
     }
+    let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
+    let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
+        if !cases().any(|case| case.is_for(peer, workers)) {
+            if options.peers.is_some() && peer.name != BASELINE && peer.name != FLOOR {
+                missing.push((peer.name, "cannot do any of this".to_owned()));
+            }
+            continue;
+        }
         match finder.find(peer) {
             Ok(one) => found.push(one),
             Err(why) => missing.push((peer.name, why)),
@@ -182,12 +230,14 @@ fn chosen_peers(options: &Options) -> Result<Vec<&'static Peer>, Refused> {
 fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step> {
     let connections = match (case.kind, options.connections.as_slice()) {
         (Kind::Idle, _) => vec![options.idle],
+        (Kind::Program, _) => vec![1],
         (Kind::Load, []) if options.full => FULL_CONNECTIONS.to_vec(),
         (_, []) => DEFAULT_CONNECTIONS.to_vec(),
         (_, given) => given.to_vec(),
     };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
     let workers: Vec<u32> = match options.workers.as_slice() {
+        _ if case.kind == Kind::Program => vec![1],
         [] if options.full && case.serve == Serve::Hello && case.kind == Kind::Load => {
             std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n <= cores).collect()
         }
@@ -202,15 +252,7 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
 }
 
 fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
-    let address = SocketAddr::from(([127, 0, 0, 1], 1));
-    let role = match case.serve {
-        Serve::Hello => Role::Hello,
-        Serve::Gateway { keep, .. } => Role::Gateway { backend: address, keep },
-        Serve::File { .. } => Role::Files { root: PathBuf::new() },
-    };
-    let reloads = case.kind == Kind::Reload;
-    let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
-    (0..found.len()).filter(|&place| found[place].peer.can(&site)).collect()
+    (0..found.len()).filter(|&place| case.is_for(found[place].peer, workers)).collect()
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {
@@ -234,7 +276,7 @@ impl Step {
         }
     }
 
-    fn seconds(&self, schedule: &Schedule) -> f64 {
+    pub(crate) fn seconds(&self, schedule: &Schedule) -> f64 {
         let options = &schedule.options;
         let started = self
             .servers
@@ -256,17 +298,23 @@ impl Step {
 }
 
 impl Schedule {
+    /// On a machine that is as fast as expected.
+    pub(crate) fn work_seconds(&self) -> f64 {
+        if self.options.foreign.is_none() {
+            return self.steps.iter().map(|step| step.seconds(self)).sum();
+        }
+        let rounds = f64::from(self.options.rounds);
+        let all = self.foreign_round_seconds(false) * rounds + self.foreign_round_seconds(true);
+        all * self.foreign_connections().len() as f64
+    }
+
     fn seconds(&self) -> f64 {
-        let steps: f64 = match self.options.foreign {
-            Some(_) => {
-                let rounds = f64::from(self.options.rounds);
-                let round = self.options.round.as_secs_f64() + ROUND_EXTRA_SECONDS;
-                let times = self.foreign_connections().len() as f64;
-                (round * rounds + self.options.warm_up.as_secs_f64()) * times
-            }
-            None => self.steps.iter().map(|step| step.seconds(self)).sum(),
-        };
-        steps * SLACK + SLACK_SECONDS
+        self.work_seconds() * SLACK + SLACK_SECONDS
+    }
+
+    pub(crate) fn foreign_round_seconds(&self, warm: bool) -> f64 {
+        let time = if warm { self.options.warm_up } else { self.options.round };
+        time.as_secs_f64() + ROUND_EXTRA_SECONDS
     }
 
     /// How long the run takes at most.

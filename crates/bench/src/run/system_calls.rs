@@ -7,7 +7,7 @@ use crate::cpu::Tree;
 use crate::load::{self, Moment, Plan, Target};
 use crate::peers::Tracer;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long calls are counted.
 pub(crate) const ROUND: Duration = Duration::from_millis(300);
@@ -22,10 +22,11 @@ pub(crate) fn per_request(
     plan: &Plan,
     tree: &Tree,
     folder: &Path,
+    until: Instant,
 ) -> Result<Option<f64>, String> {
     let mut tracer = None;
     let outcome = load::run_with(target, plan, |moment| match moment {
-        Moment::Begin => tracer = Some(Tracer::attach(&tree.pids(), folder)),
+        Moment::Begin => tracer = Some(Tracer::attach(&tree.pids(), folder, until)),
         Moment::End => {
             if let Some(Ok(tracer)) = &mut tracer {
                 tracer.let_go();

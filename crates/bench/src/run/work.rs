@@ -2,43 +2,36 @@
 
 use super::measure::{self, Measured};
 use super::record::Gathered;
-use super::schedule::{BESIDE_IDLE, Schedule, Step, said};
+use super::schedule::{Schedule, Step, said};
 use super::system_calls;
+use crate::cores::Moved;
 use crate::cpu::Tree;
 use crate::live::Live;
 use crate::load::Plan;
 use crate::machine;
 use crate::peers::{Place, Running};
 use crate::report::data;
-use crate::scenarios::{Idle, Kind, Stage, reloading};
+use crate::scenarios::{Kind, Stage, reloading};
 use std::time::{Duration, Instant};
 
-/// Idle connections before the memory of the others is counted: the first ones grow tables and
-/// pools that are no connection's own.
-const IDLE_BEFORE: usize = 100;
-/// Memory is at rest when it changes by less than this share between two looks.
-const AT_REST: f64 = 0.002;
-const SETTLE_EVERY: Duration = Duration::from_millis(150);
-const SETTLE_MAX: Duration = Duration::from_millis(1200);
-
 /// A server of the step, and what was found of it.
-struct Server {
-    running: Running,
-    tree: Tree,
-    gathered: Gathered,
+pub(super) struct Server {
+    pub(super) running: Running,
+    pub(super) tree: Tree,
+    pub(super) gathered: Gathered,
     /// Configurations it took.
     reloads: u32,
 }
 
-struct Work<'a> {
-    schedule: &'a Schedule,
+pub(super) struct Work<'a> {
+    pub(super) schedule: &'a Schedule,
     live: &'a Live,
-    place: Place<'a>,
-    /// Of the time that was told.
-    done: Duration,
+    pub(super) place: Place<'a>,
+    /// What is done of what was laid out, in the time that was expected for it.
+    done_seconds: f64,
     /// System calls can be counted here, as far as is known.
     counts_calls: bool,
-    data: data::Data,
+    pub(super) data: data::Data,
 }
 
 impl Schedule {
@@ -51,14 +44,18 @@ impl Schedule {
         let began = Instant::now();
         let told = self.told();
         let deadline = began + told;
-        let folder_path = folder.path().to_owned();
+        let place = Place::new(folder.path().to_owned(), &self.options.stop, deadline);
+        let data = self.nothing_yet();
+        // The generator's threads and the backend are where this thread is.
+        let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
+        let _moved = moved.map_err(|why| format!("--pin: {why}"))?;
         let mut work = Work {
             schedule: self,
             live,
-            place: Place { folder: folder_path, stop: &self.options.stop, deadline },
-            done: Duration::ZERO,
+            place: place.pinned(self.cores.map(|(servers, _)| servers)),
+            done_seconds: 0.0,
             counts_calls: true,
-            data: self.nothing_yet(),
+            data,
         };
         work.everything();
         let mut data = work.data;
@@ -75,19 +72,27 @@ impl Work<'_> {
         if self.schedule.options.foreign.is_some() {
             self.foreign();
         }
+        let mut begun_seconds = 0.0;
         for step in &self.schedule.steps {
             if self.over(0.0) {
                 return;
             }
+            // Whatever became of the steps before.
+            self.done_seconds = begun_seconds;
+            begun_seconds += step.seconds(self.schedule);
             self.name_scenario(step.case.name, step.case.about, step.case.replays);
-            match Stage::set(step.case, &self.schedule.options.finder, &self.place) {
+            if step.case.kind == Kind::Program {
+                self.programs(step);
+                continue;
+            }
+            match Stage::set(step.case.serve, &self.schedule.options.finder, &self.place) {
                 Ok(stage) => self.step(step, &stage),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }
         }
     }
 
-    fn name_scenario(&mut self, name: &str, about: &str, replays: Option<&str>) {
+    pub(super) fn name_scenario(&mut self, name: &str, about: &str, replays: Option<&str>) {
         if !self.data.scenarios.iter().any(|scenario| scenario.name == name) {
             self.data.scenarios.push(data::Scenario {
                 name: name.to_owned(),
@@ -98,13 +103,39 @@ impl Work<'_> {
     }
 
     /// Whether the run has to end before something that takes so long.
-    fn over(&mut self, seconds: f64) -> bool {
+    pub(super) fn over(&mut self, seconds: f64) -> bool {
         let over = self.schedule.stopped()
             || Instant::now() + Duration::from_secs_f64(seconds) > self.place.deadline;
         if over {
             self.data.complete = false;
         }
         over
+    }
+
+    /// Whether to leave this round out, because at this pace there would be no time for the last
+    /// cases: rather fewer rounds of each. The first round of every case is tried.
+    pub(super) fn skips(
+        &mut self,
+        round: u32,
+        seconds: f64,
+        case: &str,
+        connections: usize,
+    ) -> bool {
+        if round < 2 || !self.is_late() || self.schedule.stopped() {
+            return false;
+        }
+        self.pass(seconds);
+        let said = format!("{case} at {connections}: fewer rounds, to end in the time told");
+        if !self.data.notes.contains(&said) {
+            self.note(said);
+        }
+        true
+    }
+
+    /// Whether what is left takes longer than there is time.
+    fn is_late(&self) -> bool {
+        let left = self.schedule.work_seconds() - self.done_seconds;
+        Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.place.deadline
     }
 
     fn step(&mut self, step: &Step, stage: &Stage) {
@@ -140,7 +171,7 @@ impl Work<'_> {
         }
     }
 
-    fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
+    pub(super) fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
         let mut gathered = Gathered::new(name, step.case.name, connections, step.workers);
         gathered.offered(self.schedule.options.mode);
         gathered
@@ -160,7 +191,9 @@ impl Work<'_> {
             let reloads = step.case.kind == Kind::Reload;
             let started = Running::start(found, &stage.role, step.workers, reloads, &self.place);
             let checked = started.and_then(|running| {
-                stage.check(running.address).map_err(|why| format!("{name} {why}"))?;
+                stage
+                    .check(running.address, self.place.deadline)
+                    .map_err(|why| format!("{name} {why}"))?;
                 Ok(running)
             });
             self.pass(found.peer.start_seconds);
@@ -168,7 +201,7 @@ impl Work<'_> {
             match checked {
                 Ok(running) => {
                     self.note_configuration(step, place, &running);
-                    let tree = Tree::of(running.id());
+                    let tree = running.tree();
                     servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
                 Err(_) if self.schedule.stopped() => break,
@@ -183,13 +216,17 @@ impl Work<'_> {
     }
 
     fn note_configuration(&mut self, step: &Step, place: usize, running: &Running) {
+        self.note_run(step, place, &running.command, &running.configuration);
+    }
+
+    pub(super) fn note_run(&mut self, step: &Step, place: usize, command: &str, text: &str) {
         let scenario = step.case.name.to_owned();
-        let what = format!("{} in {scenario}", running.peer.name);
+        let what = format!("{} in {scenario}", self.schedule.found[place].peer.name);
         if self.data.commands.iter().any(|command| command.what == what) {
             return;
         }
-        self.data.commands.push(data::Command { what, line: running.command.clone() });
-        let (command, text) = (running.command.clone(), running.configuration.clone());
+        let (command, text) = (command.to_owned(), text.to_owned());
+        self.data.commands.push(data::Command { what, line: command.clone() });
         self.data.peers[place].configs.push(data::Config { scenario, command, text });
     }
 
@@ -201,6 +238,10 @@ impl Work<'_> {
         for round in 0..=options.rounds {
             let warm = round == 0;
             let seconds = step.round_seconds(options, connections, warm);
+            let of_all = seconds * servers.len() as f64;
+            if self.skips(round, of_all, step.case.name, connections) {
+                continue;
+            }
             let mut order: Vec<usize> = (0..servers.len()).collect();
             if round % 2 == 0 {
                 order.reverse();
@@ -235,15 +276,16 @@ impl Work<'_> {
             return;
         }
         for server in servers {
-            if !self.counts_calls || self.over(system_calls::ROUND_SECONDS) {
+            let skips = !self.counts_calls || self.is_late();
+            if skips || self.over(system_calls::ROUND_SECONDS) {
                 return;
             }
             let name = server.running.peer.name;
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
             let plan = Plan { duration: system_calls::ROUND, ..self.plan(connections, false) };
             let target = stage.target(server.running.address);
-            let folder = &self.place.folder;
-            match system_calls::per_request(&target, &plan, &server.tree, folder) {
+            let (folder, until) = (&self.place.folder, self.place.deadline);
+            match system_calls::per_request(&target, &plan, &server.tree, folder, until) {
                 Ok(Some(calls)) => server.gathered.system_calls(calls),
                 Ok(None) => {}
                 Err(why) => {
@@ -255,7 +297,7 @@ impl Work<'_> {
         }
     }
 
-    fn round(
+    pub(super) fn round(
         &self,
         step: &Step,
         stage: &Stage,
@@ -287,7 +329,7 @@ impl Work<'_> {
         }
     }
 
-    fn plan(&self, connections: usize, warm: bool) -> Plan {
+    pub(super) fn plan(&self, connections: usize, warm: bool) -> Plan {
         let options = &self.schedule.options;
         Plan {
             connections,
@@ -301,7 +343,12 @@ impl Work<'_> {
     }
 
     /// A round that was stopped on its way, or only warmed up, is no round.
-    fn take(&self, measured: std::io::Result<Measured>, warm: bool, gathered: &mut Gathered) {
+    pub(super) fn take(
+        &self,
+        measured: std::io::Result<Measured>,
+        warm: bool,
+        gathered: &mut Gathered,
+    ) {
         match measured {
             Ok(measured) if !warm && !self.schedule.stopped() => gathered.add(measured),
             Ok(_) => {}
@@ -309,73 +356,7 @@ impl Work<'_> {
         }
     }
 
-    /// Memory of idle connections, and load beside them.
-    fn idle(&mut self, step: &Step, stage: &Stage, server: &mut Server) {
-        let (Some(&count), name) = (step.connections.first(), server.running.peer.name) else {
-            return;
-        };
-        let options = &self.schedule.options;
-        let mut idle = Idle::new(server.running.address, stage.request(server.running.address));
-        self.say(&format!("{} · {name} · opening {count}", step.case.name));
-        let before = idle.grow(IDLE_BEFORE.min(count)).map(|()| settled_rss(&server.tree));
-        let after = before.and_then(|before| {
-            idle.grow(count)?;
-            Ok((before, settled_rss(&server.tree)))
-        });
-        match after {
-            Ok((before, after)) if count > IDLE_BEFORE => {
-                let grown = after as f64 - before as f64;
-                server.gathered.idle_bytes(grown / (count - IDLE_BEFORE) as f64);
-            }
-            Ok(_) => {}
-            Err(why) => server.gathered.fail("connect", &format!("{name}: {why}")),
-        }
-        let others = [server.running.id()];
-        for round in 0..=options.rounds {
-            let seconds = step.round_seconds(options, count, round == 0);
-            if self.over(seconds) {
-                break;
-            }
-            self.say(&format!("{} · {name} · {count} idle · round {round}", step.case.name));
-            self.round(step, stage, server, BESIDE_IDLE, round == 0, &others);
-            self.pass(seconds);
-        }
-        self.pass(step.idle_seconds(count));
-    }
-
-    fn foreign(&mut self) {
-        let options = &self.schedule.options;
-        let Some(foreign) = &options.foreign else { return };
-        self.name_scenario("target", &format!("GET {}", foreign.url), None);
-        let target = match foreign.place().and_then(|place| place.target()) {
-            Ok(target) => target,
-            Err(why) => {
-                let mut gathered = Gathered::new(&foreign.url, "target", 0, 1);
-                gathered.fail("start", &why);
-                self.note(format!("FAILED {}: {why}", foreign.url));
-                self.data.records.push(gathered.finish());
-                return;
-            }
-        };
-        for connections in self.schedule.foreign_connections() {
-            let mut gathered = Gathered::new(&foreign.url, "target", connections, 1);
-            gathered.offered(options.mode);
-            for round in 0..=options.rounds {
-                let seconds = if round == 0 { options.warm_up } else { options.round };
-                if self.over(seconds.as_secs_f64()) {
-                    break;
-                }
-                self.say(&format!("target · {connections} · round {round}"));
-                let plan = self.plan(connections, round == 0);
-                let measured = measure::round(options.tool, &target, &plan, None, &[]);
-                self.take(measured, round == 0, &mut gathered);
-                self.pass(seconds.as_secs_f64());
-            }
-            self.keep(gathered);
-        }
-    }
-
-    fn keep(&mut self, gathered: Gathered) {
+    pub(super) fn keep(&mut self, gathered: Gathered) {
         if gathered.is_empty() {
             return;
         }
@@ -385,17 +366,17 @@ impl Work<'_> {
     }
 
     /// A line that is also in the results.
-    fn note(&mut self, text: String) {
+    pub(super) fn note(&mut self, text: String) {
         self.live.line(text.as_str());
         self.data.notes.push(text);
     }
 
-    fn say(&self, what: &str) {
-        self.live.step(what, self.done);
+    pub(super) fn say(&self, what: &str) {
+        self.live.step(what, Duration::from_secs_f64(self.done_seconds));
     }
 
-    fn pass(&mut self, seconds: f64) {
-        self.done += Duration::from_secs_f64(seconds);
+    pub(super) fn pass(&mut self, seconds: f64) {
+        self.done_seconds += seconds;
     }
 }
 
@@ -407,28 +388,17 @@ fn line(record: &data::Record) -> String {
         0 => String::new(),
         count => format!("  {count} ERRORS"),
     };
+    let cost = match record.cpu_us_per_request {
+        cost if cost.is_nan() => "CPU n/a".to_owned(),
+        cost => format!("{cost:>8.2} µs ({low:.2}–{high:.2})"),
+    };
     format!(
-        "{:<18} {:<10} {:>5}  {:>8.2} µs ({low:.2}–{high:.2})  {:>7.0}/s  p99 {:.2} ms{}{errors}",
+        "{:<18} {:<10} {:>5}  {cost}  {:>7.0}/s  p99 {:.2} ms{}{errors}",
         record.scenario,
         record.server,
         record.connections,
-        record.cpu_us_per_request,
         record.requests_per_second,
         record.latency_ms.p99,
         idle.unwrap_or_default(),
     )
-}
-
-/// Resident memory once it no longer changes.
-fn settled_rss(tree: &Tree) -> u64 {
-    let began = Instant::now();
-    let mut last = tree.sample().rss_bytes;
-    loop {
-        std::thread::sleep(SETTLE_EVERY);
-        let now = tree.sample().rss_bytes;
-        if now.abs_diff(last) as f64 <= last as f64 * AT_REST || began.elapsed() > SETTLE_MAX {
-            return now;
-        }
-        last = now;
-    }
 }

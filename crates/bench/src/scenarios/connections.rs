@@ -4,12 +4,12 @@
 //! Promises that every idle connection was answered once before it counts, and that all of them
 //! are closed when the `Idle` is dropped.
 
-use super::probe::ask;
+use super::probe::{ask, connect};
 use super::{Case, Kind, Scenario, Serve};
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::Instant;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "connections",
@@ -28,8 +28,6 @@ pub(super) const SCENARIO: Scenario = Scenario {
 pub(crate) const DESCRIPTORS_KEPT: usize = 1024;
 /// Ports that are left for everything else.
 const PORTS_KEPT: usize = 4096;
-/// How long one connection may take to be made and answered.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
 /// Connections that were answered once and now say nothing.
 #[derive(Debug)]
@@ -45,12 +43,11 @@ impl Idle {
         Self { streams: Vec::new(), address, request }
     }
 
-    /// Opens connections until there are `count`.
-    pub(crate) fn grow(&mut self, count: usize) -> io::Result<()> {
+    /// Opens connections until there are `count`, or an error says that there is no time.
+    pub(crate) fn grow(&mut self, count: usize, deadline: Instant) -> io::Result<()> {
         while self.streams.len() < count {
-            let mut stream = TcpStream::connect_timeout(&self.address, ANSWER_WAIT)?;
-            stream.set_read_timeout(Some(ANSWER_WAIT))?;
-            ask(&mut stream, &self.request)?;
+            let mut stream = connect(self.address, deadline)?;
+            ask(&mut stream, &self.request, deadline)?;
             self.streams.push(stream);
         }
         Ok(())

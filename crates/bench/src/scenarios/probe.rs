@@ -1,14 +1,16 @@
 //! One careful look at what a server answers, before any load.
 //!
 //! Promises two requests on one connection, both answered whole and alike in status, length and
-//! body, so that keep-alive is seen. Never used under load.
+//! body, so that keep-alive is seen; and an end at the time it is told, also with a server that
+//! sends a byte now and then. Never used under load.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-const WAIT: Duration = Duration::from_secs(10);
+/// How long a server may take for one look, if there is as much time.
+pub(crate) const WAIT: Duration = Duration::from_secs(10);
 /// The largest answer that is looked at.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -21,26 +23,80 @@ pub(crate) struct Answer {
 
 /// What is sent.
 pub(crate) fn request(host: impl Display, path: &str) -> Vec<u8> {
-    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes()
+    request_with(host, path, "")
 }
 
-/// Asks twice; the error is half a sentence.
-pub(crate) fn probe(address: SocketAddr, request: &[u8]) -> Result<Answer, String> {
-    let mut stream = TcpStream::connect_timeout(&address, WAIT)
-        .map_err(|why| format!("cannot be connected to: {why}"))?;
-    let asked = stream.set_read_timeout(Some(WAIT)).and_then(|()| {
-        let first = ask(&mut stream, request)?;
-        Ok((first, ask(&mut stream, request)?))
-    });
-    let (first, second) = asked.map_err(|why| format!("does not answer rightly: {why}"))?;
+/// The same with further field lines, each with its end.
+pub(super) fn request_with(host: impl Display, path: &str, fields: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n").into_bytes()
+}
+
+/// Asks twice until then; the error is half a sentence.
+pub(crate) fn probe(
+    address: SocketAddr,
+    request: &[u8],
+    deadline: Instant,
+) -> Result<Answer, String> {
+    let mut stream =
+        connect(address, deadline).map_err(|why| format!("cannot be connected to: {why}"))?;
+    let mut asked =
+        || Ok((ask(&mut stream, request, deadline)?, ask(&mut stream, request, deadline)?));
+    let (first, second) =
+        asked().map_err(|why: io::Error| format!("does not answer rightly: {why}"))?;
     if (first.status, &first.body) != (second.status, &second.body) {
         return Err("answers the same request in two ways".to_owned());
     }
     Ok(second)
 }
 
+/// Sends the commands twice; each is to be answered by `+PONG`. The error is half a sentence.
+pub(super) fn probe_pings(
+    address: SocketAddr,
+    commands: &[u8],
+    count: u32,
+    deadline: Instant,
+) -> Result<(), String> {
+    let right = b"+PONG\r\n".repeat(count as usize);
+    let asked = || -> io::Result<Vec<u8>> {
+        let mut stream = connect(address, deadline)?;
+        let mut received = Vec::new();
+        for turn in 1..=2 {
+            stream.write_all(commands)?;
+            while received.len() < right.len() * turn {
+                stream.set_read_timeout(Some(left_until(deadline)?))?;
+                let mut buffer = [0; 1024];
+                match stream.read(&mut buffer)? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    read => received.extend_from_slice(&buffer[..read]),
+                }
+            }
+        }
+        Ok(received)
+    };
+    match asked() {
+        Ok(received) if received == right.repeat(2) => Ok(()),
+        Ok(received) => {
+            let said = String::from_utf8_lossy(&received[..received.len().min(100)]).into_owned();
+            Err(format!("answers {said:?}"))
+        }
+        Err(why) => Err(format!("does not answer rightly: {why}")),
+    }
+}
+
+pub(super) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect_timeout(&address, left_until(deadline)?)?;
+    stream.set_write_timeout(Some(WAIT))?;
+    Ok(stream)
+}
+
+/// What is left; never zero, which would mean without end.
+fn left_until(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now()).min(WAIT);
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
 /// One request and its whole answer.
-pub(super) fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<Answer> {
+pub(super) fn ask(stream: &mut TcpStream, request: &[u8], deadline: Instant) -> io::Result<Answer> {
     stream.write_all(request)?;
     let mut received = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -54,6 +110,7 @@ pub(super) fn ask(stream: &mut TcpStream, request: &[u8]) -> io::Result<Answer> 
                 return Ok(Answer { status, head_bytes, body: received.split_off(head_bytes) });
             }
         }
+        stream.set_read_timeout(Some(left_until(deadline)?))?;
         let count = stream.read(&mut buffer)?;
         if count == 0 || received.len() > ANSWER_BYTES_MAX {
             let said = String::from_utf8_lossy(&received[..received.len().min(200)]).into_owned();
@@ -86,9 +143,10 @@ fn head(received: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{head, probe, request};
+    use super::{WAIT, head, probe, probe_pings, request};
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::time::{Duration, Instant};
 
     /// Answers the requests of one connection with these texts.
     fn answering(answers: &'static [&'static [u8]]) -> Result<super::Answer, String> {
@@ -101,9 +159,49 @@ mod tests {
                 stream.write_all(answer).unwrap();
             }
         });
-        let found = probe(address, &request(address, "/"));
+        let found = probe(address, &request(address, "/"), Instant::now() + WAIT);
         server.join().unwrap();
         found
+    }
+
+    #[test]
+    fn pongs_are_counted() {
+        let asked = |answer: &'static [u8]| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            let server = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                while stream.read(&mut [0; 1000]).is_ok_and(|read| read > 0) {
+                    stream.write_all(answer).unwrap();
+                }
+            });
+            let found = probe_pings(address, b"PING\r\nPING\r\n", 2, Instant::now() + WAIT);
+            server.join().unwrap();
+            found
+        };
+        assert_eq!(asked(b"+PONG\r\n+PONG\r\n"), Ok(()));
+        assert_eq!(
+            asked(b"-ERR no\r\n-ERR\n"),
+            Err(r#"answers "-ERR no\r\n-ERR\n-ERR no\r\n-ERR\n""#.into())
+        );
+    }
+
+    #[test]
+    fn a_server_that_drips_is_left_at_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"H").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        let why = probe(address, &request(address, "/"), began + Duration::from_millis(300));
+        assert!(why.unwrap_err().contains("does not answer rightly"));
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(300) && took < WAIT, "{took:?}");
+        server.join().unwrap();
     }
 
     #[test]

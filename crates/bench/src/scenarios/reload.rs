@@ -78,8 +78,9 @@ fn reload(server: &mut Running) -> Result<(), String> {
     for _ in 0..TOLD_MAX {
         server.reload()?;
         let told = Instant::now();
-        while told.elapsed() < SEEN_WAIT {
-            if is_seen(server) {
+        let until = (told + SEEN_WAIT).min(server.deadline());
+        while Instant::now() < until {
+            if is_seen(server, until) {
                 return Ok(());
             }
             thread::sleep(LOOK_EVERY);
@@ -89,7 +90,8 @@ fn reload(server: &mut Running) -> Result<(), String> {
 }
 
 /// Whether the path that only the last configuration has is answered.
-fn is_seen(server: &Running) -> bool {
-    let answer = probe(server.address, &request(server.address, &server.revision_path()));
+fn is_seen(server: &Running, deadline: Instant) -> bool {
+    let request = request(server.address, &server.revision_path());
+    let answer = probe(server.address, &request, deadline);
     answer.is_ok_and(|answer| (200..300).contains(&answer.status))
 }

@@ -1,78 +1,103 @@
 //! What stands around the servers of a case: backend, files, request and right answer.
 
-use super::probe::{probe, request};
-use super::{Case, Serve};
+use super::Serve;
+use super::probe::{probe, probe_pings, request_with};
 use crate::floor::{self, Behaviour};
-use crate::load::{Address, Expect, Target, Traffic};
-use crate::peers::{Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, Place, Role};
+use crate::load::{Address, Command, Expect, Target, Traffic, pings};
+use crate::peers::{
+    Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Place, ROUTED_PATH,
+    Role,
+};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 /// The body of the mock backend.
 const DOCUMENT_BYTES: usize = 2048;
 
 /// Ready for servers to be started in this role.
 pub(crate) struct Stage {
     pub role: Role,
-    path: String,
-    body: Arc<[u8]>,
+    ask: Ask,
     /// Ends when the stage does.
     backend: Option<Backend>,
 }
 
+/// What is asked of a server, and answered.
+enum Ask {
+    Get {
+        path: String,
+        /// Whole lines.
+        fields: String,
+        body: Arc<[u8]>,
+    },
+    Ping {
+        command: Command,
+        pipeline: u32,
+    },
+}
+
 impl Stage {
-    pub(crate) fn set(case: &Case, finder: &Finder, place: &Place<'_>) -> Result<Self, String> {
-        match case.serve {
-            Serve::Hello => Ok(Self {
-                role: Role::Hello,
-                path: HELLO_PATH.to_owned(),
-                body: HELLO_BODY.as_bytes().into(),
-                backend: None,
-            }),
-            Serve::Gateway { delay, keep } => {
-                let behaviour = Behaviour { body_bytes: DOCUMENT_BYTES, delay, keep };
-                let backend = Backend::start(finder, behaviour, place)?;
-                Ok(Self {
-                    role: Role::Gateway { backend: backend.address, keep },
-                    path: DOCUMENT_PATH.to_owned(),
-                    body: floor::body(DOCUMENT_BYTES).into(),
-                    backend: Some(backend),
-                })
-            }
-            Serve::File { name, bytes } => {
-                let root = place.folder.join("files");
-                let body = floor::body(bytes);
-                fs::create_dir_all(&root)
-                    .and_then(|()| fs::write(root.join(name), &body))
-                    .map_err(|why| format!("{}: {why}", root.display()))?;
-                let role = Role::Files { root };
-                Ok(Self { role, path: format!("/{name}"), body: body.into(), backend: None })
-            }
+    pub(crate) fn set(serve: Serve, finder: &Finder, place: &Place<'_>) -> Result<Self, String> {
+        let behaviour = |delay, keep| Behaviour { body_bytes: DOCUMENT_BYTES, delay, keep };
+        let behaviour = match serve {
+            Serve::Gateway { delay, keep } => Some(behaviour(delay, keep)),
+            Serve::Guarded => Some(behaviour(Duration::ZERO, true)),
+            _ => None,
+        };
+        let backend = behaviour.map(|it| Backend::start(finder, it, place)).transpose()?;
+        let root = place.folder.join("files");
+        if let Serve::File { name, bytes } = serve {
+            fs::create_dir_all(&root)
+                .and_then(|()| fs::write(root.join(name), floor::body(bytes)))
+                .map_err(|why| format!("{}: {why}", root.display()))?;
         }
+        // Where there is no backend nobody asks for its address.
+        let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
+        let ask = Ask::of(serve).ok_or("nobody is asked anything")?;
+        Ok(Self { role: serve.role(address, root), ask, backend })
     }
 
     /// What the load asks of a server.
     pub(crate) fn target(&self, address: SocketAddr) -> Target {
-        let expect = Expect {
-            status: 200,
-            length: Some(self.body.len() as u64),
-            body: Some(Arc::clone(&self.body)),
-            headers: Vec::new(),
+        let traffic = match &self.ask {
+            Ask::Get { body, .. } => {
+                let expect = Expect {
+                    status: 200,
+                    length: Some(body.len() as u64),
+                    body: Some(Arc::clone(body)),
+                    headers: Vec::new(),
+                };
+                Traffic::Http { request: self.request(address), expect, keep_alive: true }
+            }
+            Ask::Ping { command, pipeline } => {
+                Traffic::Resp { command: *command, pipeline: *pipeline }
+            }
         };
-        let traffic = Traffic::Http { request: self.request(address), expect, keep_alive: true };
         Target { address: Address::Tcp(address), traffic }
     }
 
     pub(crate) fn request(&self, address: SocketAddr) -> Vec<u8> {
-        request(address, &self.path)
+        match &self.ask {
+            Ask::Get { path, fields, .. } => request_with(address, path, fields),
+            Ask::Ping { command, pipeline } => pings(*command, *pipeline),
+        }
     }
 
     /// Whether the server answers rightly when there is no load; the error is half a sentence.
-    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), String> {
-        let answer = probe(address, &self.request(address))?;
+    pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
+        let request = self.request(address);
+        let body = match &self.ask {
+            Ask::Get { body, .. } => body,
+            Ask::Ping { pipeline, .. } => {
+                return probe_pings(address, &request, *pipeline, deadline);
+            }
+        };
+        let answer = probe(address, &request, deadline)?;
         match answer.status {
-            200 if *answer.body == *self.body => Ok(()),
+            200 if *answer.body == **body => Ok(()),
             200 => Err(format!("answers {} bytes that are not right", answer.body.len())),
             status => Err(format!("answers {status}")),
         }
@@ -81,5 +106,29 @@ impl Stage {
     /// Processes that are part of the load.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.backend.iter().map(Backend::id).collect()
+    }
+}
+
+impl Ask {
+    /// `None` where nobody is asked.
+    fn of(serve: Serve) -> Option<Self> {
+        let get = |path: &str, body: Vec<u8>| Self::Get {
+            path: path.to_owned(),
+            fields: String::new(),
+            body: body.into(),
+        };
+        Some(match serve {
+            Serve::Hello => get(HELLO_PATH, HELLO_BODY.into()),
+            Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
+            Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
+            Serve::Guarded => Self::Get {
+                path: DOCUMENT_PATH.to_owned(),
+                fields: format!("{KEY_FIELD}: {KEY}\r\n"),
+                body: floor::body(DOCUMENT_BYTES).into(),
+            },
+            Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
+            Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
+            Serve::Json { .. } => return None,
+        })
     }
 }

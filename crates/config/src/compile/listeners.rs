@@ -62,6 +62,7 @@ fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings
             keepalive: listener.keepalive.map(settings::Duration::get),
         },
         half_close: listener.half_close,
+        encoded_slashes: listener.encoded_slashes,
         limits: settings.limits.for_listener(&listener.limits),
         timeouts: settings.timeouts.for_listener(&listener.timeouts),
     }

@@ -13,7 +13,8 @@ settings::record! {
         pub token: Option<Secret> = null,
         /// Who may read `/metrics` over TCP.
         pub metrics: MetricsAccess = "open",
-        /// Path of the Unix socket; by default one in the run-time folder of the user.
+        /// Path of the Unix socket: a server that cannot have it does not start. Without a path it
+        /// is one in the run-time folder of the user, and where there is none only a warning.
         pub socket: Option<FilePath> = null { example "/run/tidegate/admin.sock" },
     }
 }

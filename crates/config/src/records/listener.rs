@@ -13,6 +13,8 @@ settings::record! {
         /// A client whose connection ends after a whole request still gets its answer, instead of
         /// counting as gone.
         pub half_close: bool = false,
+        /// What `%2F` in a path is. Many applications take it for a slash, which routes do not.
+        pub encoded_slashes: EncodedSlashes = "keep",
         /// Connections the kernel may hold before they are accepted.
         pub backlog: u32 = 4096 { in 1..=65535 },
         /// Send small packets at once (TCP_NODELAY).
@@ -26,6 +28,20 @@ settings::record! {
     }
     later: tls, proxy_protocol;
 }
+
+settings::choice! {
+    /// What to do with `%2F` in a path.
+    pub enum EncodedSlashes {
+        /// Part of a name, as RFC 3986 has it: routes see `%2F`, and an upstream is sent it.
+        Keep = "keep",
+        /// A slash, as if it had been written so: for routes, files and upstreams alike.
+        Decode = "decode",
+        /// Answered with 400.
+        Refuse = "refuse",
+    }
+}
+
+impl Copy for EncodedSlashes {}
 
 #[cfg(test)]
 mod tests {

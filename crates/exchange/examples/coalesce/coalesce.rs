@@ -105,7 +105,7 @@ impl Coalesce {
         // Twice, for what it takes to keep small pieces.
         let (writer, content) = growing(self.bytes_max * 2, length);
         let mut body = std::mem::replace(&mut response.body, content.body());
-        let (status, headers) = (response.status, response.headers.clone().frozen());
+        let (status, headers) = (response.status, response.headers.clone());
         flight.news.send_replace(Some(Landing::Shared { status, headers, content }));
         let filling = async move {
             // Readers see how it ended; there is nobody else to tell.

@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
-use wire::h1::{self, ResponseFraming, ResponseHead};
-use wire::{Known, Method};
+use bytes::{Buf, Bytes, BytesMut};
+use wire::h1::{self, FieldSpan, ResponseFraming, ResponseHead};
+use wire::{Known, Method, token};
 
 use super::body::{AnswerBody, whole_chunked};
 use super::connection::Connection;
@@ -32,19 +32,76 @@ thread_local! {
 
 /// Sends a request with `body` and gives the answer. The request's own body is left alone; dropping
 /// the future closes the connection.
-pub async fn exchange(
+///
+/// Not an `async fn`: that would hold the arguments beside what is made of them. And the steps are
+/// kept out of the caller's function, where the compiler would take answers apart to single words
+/// and carry each through every branch.
+pub fn exchange(
     lease: Lease,
     request: &Request,
     body: Body,
     call: &Call<'_>,
-) -> Result<Response, Fault> {
-    let mut link = Link::begin(lease, request, body, call);
-    match poll_fn(|cx| link.poll_head(cx, request)).await {
-        Ok((head, headers)) => link.answer(head, headers, request),
+) -> impl Future<Output = Result<Response, Fault>> {
+    let mut link = Some(Link::begin(lease, request, body, call));
+    poll_fn(move |cx| poll_answer(&mut link, cx, request))
+}
+
+#[inline(never)]
+fn poll_answer(
+    exchange: &mut Option<Link>,
+    cx: &mut Context<'_>,
+    request: &Request,
+) -> Poll<Result<Response, Fault>> {
+    let Some(link) = exchange else {
+        return Poll::Ready(Err(Fault::internal("an exchange was polled after its end")));
+    };
+    Poll::Ready(match ready!(link.poll_head(cx, request)) {
+        Ok((head, headers)) => answer(exchange, head, headers, request),
         // The client has been sent hints of an answer that will not come: it shall not get another.
         Err(fault) if link.informed => Err(Fault { retry: Retry::Never, ..fault }),
         Err(fault) => Err(fault),
+    })
+}
+
+/// The answer whose head has arrived. The exchange goes along with a body that has not.
+fn answer(
+    exchange: &mut Option<Link>,
+    head: ResponseHead,
+    headers: Headers,
+    request: &Request,
+) -> Result<Response, Fault> {
+    let mut response = Response { status: head.status, headers, ..Response::default() };
+    let Some(link) = exchange else { return Ok(response) };
+    link.waits(Wait::Nothing);
+    if head.upgrade {
+        if !request.upgrade || !link.is_sent() {
+            return Err(faults::protocol("the server switched protocols unasked"));
+        }
+        if let Some(Link { lease, received, options, .. }) = exchange.take() {
+            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
+        }
+        return Ok(response);
     }
+    link.reusable = head.keep_alive;
+    // An early answer that is final for the request: the rest of it would be read by nobody.
+    if !link.is_sent() && (head.status >= 300 || !head.keep_alive) {
+        link.stop_sending();
+    }
+    let whole = match head.framing {
+        ResponseFraming::None => Some(Bytes::new()),
+        ResponseFraming::Length(length) if length <= link.received.len() as u64 => {
+            Some(link.received.split_to(length as usize))
+        }
+        ResponseFraming::Chunked => whole_chunked(&mut link.received),
+        _ => None,
+    };
+    if let Some(body) = whole {
+        link.finish();
+        response.body = Body::from(body);
+    } else if let Some(link) = exchange.take() {
+        response.body = Body::stream(AnswerBody::new(link, head.framing));
+    }
+    Ok(response)
 }
 
 /// A connection with the exchange it carries.
@@ -55,6 +112,8 @@ pub(super) struct Link {
     wait: Wait,
     /// Whether the server took any byte of the request.
     sent: bool,
+    /// Whether the answer has been looked for.
+    looked: bool,
     /// Interim responses so far, and whether one was passed on.
     interim: u32,
     informed: bool,
@@ -68,6 +127,7 @@ pub(super) struct Link {
 
 impl Link {
     /// Writes the head, and a small body with it, and sends what the socket takes.
+    #[inline(never)]
     fn begin(lease: Lease, request: &Request, body: Body, call: &Call<'_>) -> Link {
         let framing = RequestFraming::of(request, &body);
         let mut link = Link {
@@ -76,6 +136,7 @@ impl Link {
             options: call.options.clone(),
             wait: Wait::Nothing,
             sent: false,
+            looked: false,
             interim: 0,
             informed: false,
             partial: BytesMut::new(),
@@ -88,6 +149,9 @@ impl Link {
             write_head(&mut scratch, request, framing, call);
             match body {
                 Body::Empty => {}
+                Body::Kept(bytes) if bytes.len() <= INLINE_BODY => {
+                    scratch.extend_from_slice(&bytes)
+                }
                 Body::Bytes(bytes) if bytes.len() <= INLINE_BODY => {
                     scratch.extend_from_slice(&bytes);
                 }
@@ -166,7 +230,7 @@ impl Link {
             Err(fault) => return Poll::Ready(Err(fault)),
         };
         loop {
-            match self.connection().stream.poll_receive(cx) {
+            match self.poll_chunk(cx) {
                 Poll::Ready(Ok(chunk)) if !chunk.is_empty() => {
                     match self.take_head(chunk, request) {
                         Ok(Some(found)) => return Poll::Ready(Ok(found)),
@@ -188,6 +252,16 @@ impl Link {
             Poll::Ready(()) => Poll::Ready(Err(faults::timeout(self.wait))),
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Bytes of the answer. The first look comes right after the request has left and finds
+    /// nothing as a rule: it asks the event loop alone.
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let stream = &self.lease.connection().stream;
+        if !std::mem::replace(&mut self.looked, true) {
+            ready!(stream.poll_readable(cx))?;
+        }
+        stream.poll_receive(cx)
     }
 
     /// The connection ended before the head of an answer was whole.
@@ -220,9 +294,9 @@ impl Link {
             self.received = std::mem::take(&mut self.partial).freeze();
         }
         while !self.received.is_empty() {
-            let mut fields = Vec::with_capacity(16);
             let to_head = request.method == Method::Head;
-            let head = h1::parse_response(&self.received, &limits, &mut fields, to_head)
+            let mut headers = Headers::new();
+            let head = h1::parse_response(&self.received, &limits, headers.spans(), to_head)
                 .map_err(faults::bad_head)?;
             let Some(head) = head else {
                 // Kept apart from the worker's block, which a slow server must not pin.
@@ -230,7 +304,10 @@ impl Link {
                 self.received = Bytes::new();
                 return Ok(None);
             };
-            let headers = Headers::received(self.received.split_to(head.len), fields);
+            let bytes = &self.received[..head.len];
+            strip(bytes, headers.spans(), head.upgrade);
+            headers.keep_head(bytes);
+            self.received.advance(head.len);
             if !head.is_interim() {
                 return Ok(Some((head, headers)));
             }
@@ -240,58 +317,11 @@ impl Link {
             }
             // 100 answers an expectation that we did not pass on; 102 says nothing.
             if head.status == 103 {
-                let mut hints = headers;
-                strip(&mut hints, false);
-                request.inform(103, &hints);
+                request.inform(103, &headers);
                 self.informed = true;
             }
         }
         Ok(None)
-    }
-
-    /// The answer whose head has arrived.
-    fn answer(
-        mut self,
-        head: ResponseHead,
-        mut headers: Headers,
-        request: &Request,
-    ) -> Result<Response, Fault> {
-        self.waits(Wait::Nothing);
-        strip(&mut headers, head.upgrade);
-        let mut response = Response { status: head.status, headers, ..Response::default() };
-        if head.upgrade {
-            if !request.upgrade || !self.is_sent() {
-                return Err(faults::protocol("the server switched protocols unasked"));
-            }
-            let Link { lease, received, options, .. } = self;
-            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
-            return Ok(response);
-        }
-        self.reusable = head.keep_alive;
-        // An early answer that is final for the request: the rest of it would be read by nobody.
-        if !self.is_sent() && (head.status >= 300 || !head.keep_alive) {
-            self.stop_sending();
-        }
-        response.body = match head.framing {
-            ResponseFraming::None => {
-                self.finish();
-                Body::Empty
-            }
-            ResponseFraming::Length(length) if length <= self.received.len() as u64 => {
-                let body = self.received.split_to(length as usize);
-                self.finish();
-                Body::from(body)
-            }
-            ResponseFraming::Chunked => match whole_chunked(&mut self.received) {
-                Some(body) => {
-                    self.finish();
-                    Body::from(body)
-                }
-                None => Body::stream(AnswerBody::new(self, head.framing)),
-            },
-            framing => Body::stream(AnswerBody::new(self, framing)),
-        };
-        Ok(response)
     }
 
     fn stop_sending(&mut self) {
@@ -302,7 +332,7 @@ impl Link {
 
     /// The answer is whole: the connection goes back to its pool, or ends if there is any doubt: an
     /// unfinished request, bytes that nobody asked for.
-    pub(super) fn finish(self) {
+    pub(super) fn finish(&mut self) {
         if self.reusable && self.received.is_empty() && self.is_sent() {
             self.lease.give_back();
         }
@@ -331,42 +361,37 @@ impl Link {
 }
 
 /// Removes what concerns the server's connection alone (RFC 9110 7.6.1). What frames the body
-/// stays: the serving loop reads the length of a HEAD's answer and writes its own framing.
-fn strip(headers: &mut Headers, upgrade: bool) {
-    let mut named = false;
-    let mut foreign = false;
-    for field in headers.iter() {
-        match field.known {
-            Some(Known::Connection) => {
-                named |= wire::token::list(field.value).any(|option| {
-                    !option.eq_ignore_ascii_case(b"keep-alive")
-                        && !option.eq_ignore_ascii_case(b"close")
-                        && !option.eq_ignore_ascii_case(b"upgrade")
-                });
-                foreign = true;
+/// stays: the serving loop reads the length of a HEAD's answer and writes its own framing. Works on
+/// the spans of `head`, in one pass as a rule: this happens to every answer.
+fn strip(head: &[u8], fields: &mut Vec<FieldSpan>, upgrade: bool) {
+    // Allocates nothing while it is empty, as it is unless Connection names a field.
+    let mut named: Vec<&[u8]> = Vec::new();
+    fields.retain(|field| match field.known {
+        None => true,
+        Some(Known::Connection) => {
+            let value = field.value().of(head);
+            if !is_own_option(value) {
+                named.extend(token::list(value).filter(|option| !is_own_option(option)));
             }
-            Some(known) => foreign |= known.is_hop_by_hop(),
-            None => {}
+            false
         }
-    }
-    if !foreign {
-        return;
-    }
-    if named {
-        let options: Vec<Vec<u8>> = headers
-            .get_all(Known::Connection)
-            .flat_map(wire::token::list)
-            .map(<[u8]>::to_ascii_lowercase)
-            .collect();
-        headers.retain(|field| {
-            // Framing is not theirs to strip.
-            matches!(field.known, Some(Known::ContentLength | Known::Connection))
-                || !options.iter().any(|option| field.name.eq_ignore_ascii_case(option))
-        });
-    }
-    headers.retain(|field| match field.known {
         Some(Known::Upgrade) => upgrade,
         Some(known) => !known.is_hop_by_hop(),
-        None => true,
     });
+    if !named.is_empty() {
+        fields.retain(|field| {
+            // Framing is not theirs to strip.
+            field.known == Some(Known::ContentLength)
+                || !named.iter().any(|name| field.name().of(head).eq_ignore_ascii_case(name))
+        });
+    }
+}
+
+/// Options of Connection that name no field, or one that is dealt with by its name.
+fn is_own_option(option: &[u8]) -> bool {
+    // As nearly everybody writes it; comparing without case is many times slower.
+    option == b"keep-alive"
+        || option.eq_ignore_ascii_case(b"keep-alive")
+        || option.eq_ignore_ascii_case(b"close")
+        || option.eq_ignore_ascii_case(b"upgrade")
 }

@@ -38,7 +38,7 @@ impl AnswerBody {
     }
 
     fn finish(&mut self) {
-        if let Some(link) = self.link.take() {
+        if let Some(mut link) = self.link.take() {
             link.finish();
         }
     }
@@ -66,7 +66,7 @@ impl AnswerBody {
                 ChunkEvent::NeedMore => Ok(None),
                 ChunkEvent::End(trailers) => {
                     self.finish();
-                    let trailers = Headers::received(trailers.raw, trailers.fields);
+                    let trailers = Headers::received(&trailers.raw, &trailers.fields);
                     Ok((!trailers.is_empty()).then_some(Frame::Trailers(trailers)))
                 }
             },

@@ -4,13 +4,13 @@
 //! the framing fields are ours; Via and X-Forwarded-* are added to. What an inbound X-Forwarded-*
 //! of an unbelieved client said has been removed before (serving loop).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use wire::h1::HeadLimits;
 use wire::{Known, Version, token};
 
-use crate::facts::Protocol;
+use crate::facts::{Protocol, Scheme};
 use crate::{Body, Request};
 
 /// What Host says to the server.
@@ -70,18 +70,14 @@ pub(super) enum RequestFraming {
 
 impl RequestFraming {
     pub(super) fn of(request: &Request, body: &Body) -> RequestFraming {
+        use wire::Method::{Patch, Post, Put};
         match body.length() {
             // RFC 9110 8.6: no length where the method anticipates no content.
-            Some(0) if !anticipates_content(request) => RequestFraming::None,
+            Some(0) if !matches!(request.method, Post | Put | Patch) => RequestFraming::None,
             Some(length) => RequestFraming::Length(length),
             None => RequestFraming::Chunked,
         }
     }
-}
-
-fn anticipates_content(request: &Request) -> bool {
-    use wire::Method::{Patch, Post, Put};
-    matches!(request.method, Post | Put | Patch) || request.headers.contains(Known::ContentLength)
 }
 
 /// Appends the whole head.
@@ -91,19 +87,24 @@ pub(super) fn write_head(
     framing: RequestFraming,
     call: &Call<'_>,
 ) {
+    let authority = request.authority();
     out.extend_from_slice(request.method.as_bytes());
     out.push(b' ');
     out.extend_from_slice(request.target.raw());
     out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
     out.extend_from_slice(match call.host {
         HostField::Fixed(text) => text.as_bytes(),
-        HostField::Preserve if request.authority().is_empty() => call.server.as_bytes(),
-        HostField::Preserve => request.authority(),
+        HostField::Preserve if authority.is_empty() => call.server.as_bytes(),
+        HostField::Preserve => authority,
     });
     out.extend_from_slice(b"\r\n");
     let seen = copy_fields(out, request);
-    write_connection(out, request);
+    if seen.te || request.upgrade {
+        write_connection(out, request);
+    }
     match framing {
+        // The client found it worth saying.
+        RequestFraming::None if seen.length => out.extend_from_slice(b"Content-Length: 0\r\n"),
         RequestFraming::None => {}
         RequestFraming::Length(length) => {
             out.extend_from_slice(b"Content-Length: ");
@@ -118,14 +119,17 @@ pub(super) fn write_head(
         Version::Http11 => b"Via: 1.1 tidegate\r\n",
     });
     if request.facts.protocol != Protocol::Internal {
-        write_forwarded(out, request, &seen, call.options.forwarded);
+        write_forwarded(out, request, authority, &seen, call.options.forwarded);
     }
     out.extend_from_slice(b"\r\n");
 }
 
-/// Forwarding fields that were there already.
+/// Fields that decide about others.
 #[derive(Default)]
 struct Seen {
+    te: bool,
+    length: bool,
+    /// Forwarding fields that were there already.
     forwarded_for: bool,
     proto: bool,
     host: bool,
@@ -133,14 +137,23 @@ struct Seen {
 
 fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
     let mut seen = Seen::default();
-    let names = connection_names_fields(request);
+    // Asked when the first field is met that Connection could name.
+    let mut names = None;
     request.headers.write_lines(out, |field| {
         match field.known {
             // Ours to write. Expect is ours to answer: the body is asked for when the server is
             // ready for it.
-            Some(Known::Host | Known::ContentLength | Known::Expect) => return false,
+            Some(Known::Host | Known::Expect) => return false,
+            Some(Known::ContentLength) => {
+                seen.length = true;
+                return false;
+            }
             Some(Known::XForwardedFor) => {
                 seen.forwarded_for = true;
+                return false;
+            }
+            Some(Known::Te) => {
+                seen.te = true;
                 return false;
             }
             // Connection may not strip what says who the client is.
@@ -149,7 +162,9 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
             Some(Known::Forwarded) => {}
             Some(known) if known.is_hop_by_hop() => return false,
             None if is_forwarding_in_disguise(field.name) => return false,
-            _ if names => return !is_named_by_connection(request, field.name),
+            _ if *names.get_or_insert_with(|| connection_names_fields(request)) => {
+                return !is_named_by_connection(request, field.name);
+            }
             _ => {}
         }
         true
@@ -170,6 +185,7 @@ fn is_forwarding_in_disguise(name: &[u8]) -> bool {
             .any(same)
 }
 
+#[inline]
 fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -213,7 +229,13 @@ fn write_connection(out: &mut Vec<u8>, request: &Request) {
     });
 }
 
-fn write_forwarded(out: &mut Vec<u8>, request: &Request, seen: &Seen, forwarded: bool) {
+fn write_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request,
+    authority: &[u8],
+    seen: &Seen,
+    forwarded: bool,
+) {
     let peer = request.facts.peer_ip();
     out.extend_from_slice(b"X-Forwarded-For: ");
     if seen.forwarded_for {
@@ -223,12 +245,14 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request, seen: &Seen, forwarded:
         }
     }
     write_ip(out, peer);
-    out.extend_from_slice(b"\r\n");
-    if !seen.proto {
-        write_field(out, b"X-Forwarded-Proto", request.scheme.as_str().as_bytes());
+    // Whole lines that never change are one copy of a known length each.
+    match request.scheme {
+        _ if seen.proto => out.extend_from_slice(b"\r\n"),
+        Scheme::Http => out.extend_from_slice(b"\r\nX-Forwarded-Proto: http\r\n"),
+        Scheme::Https => out.extend_from_slice(b"\r\nX-Forwarded-Proto: https\r\n"),
     }
-    if !seen.host && !request.authority().is_empty() {
-        write_field(out, b"X-Forwarded-Host", request.authority());
+    if !seen.host && !authority.is_empty() {
+        write_field(out, b"X-Forwarded-Host", authority);
     }
     if forwarded {
         out.extend_from_slice(b"Forwarded: for=");
@@ -242,7 +266,7 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request, seen: &Seen, forwarded:
             }
         }
         out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(request.authority());
+        out.extend_from_slice(authority);
         out.extend_from_slice(b"\";proto=");
         out.extend_from_slice(request.scheme.as_str().as_bytes());
         out.extend_from_slice(b"\r\n");
@@ -251,19 +275,34 @@ fn write_forwarded(out: &mut Vec<u8>, request: &Request, seen: &Seen, forwarded:
 
 fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
     match ip {
-        IpAddr::V4(ip) => {
-            let mut digits = itoa::Buffer::new();
-            for (at, octet) in ip.octets().into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b'.');
-                }
-                out.extend_from_slice(digits.format(octet).as_bytes());
-            }
-        }
+        IpAddr::V4(ip) => write_ipv4(out, ip),
         IpAddr::V6(ip) => {
             use std::io::Write;
             // Writing into memory cannot fail.
             let _ = write!(out, "{ip}");
         }
     }
+}
+
+/// Digit by digit into a small array and from there in one copy: every request writes one, and a
+/// copy for each number and each dot costs three times as much.
+fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    // Room for a separator too many.
+    let mut text = [b'.'; 16];
+    let mut end = 0;
+    for octet in ip.octets() {
+        let (hundreds, tens, ones) = (octet / 100, octet / 10 % 10, octet % 10);
+        if octet >= 100 {
+            text[end] = b'0' + hundreds;
+            end += 1;
+        }
+        if octet >= 10 {
+            text[end] = b'0' + tens;
+            end += 1;
+        }
+        text[end] = b'0' + ones;
+        // The separator stands there already: digits never reach the place behind them.
+        end += 2;
+    }
+    out.extend_from_slice(&text[..end - 1]);
 }

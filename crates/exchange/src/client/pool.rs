@@ -268,8 +268,9 @@ impl Pool {
         let now = clock::now();
         connection.idle_since = now;
         connection.idle_until = now.after(self.jittered(limits.idle));
-        let share = (limits.max_idle / self.workers).max(1);
-        if self.idle.borrow().len() < share {
+        // At least one, and at most this worker's share: without a division.
+        let kept = self.idle.borrow().len();
+        if kept == 0 || (kept + 1) * self.workers <= limits.max_idle {
             self.idle.borrow_mut().push(connection);
             self.count_idle(1);
         } else if self.workers > 1 {
@@ -315,13 +316,15 @@ impl Pool {
 
     /// A span shortened by up to an eighth.
     fn jittered(&self, span: Duration) -> Duration {
+        // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
         // Xorshift (Marsaglia 2003): enough to spread deadlines.
         let mut dice = self.dice.get();
         dice ^= dice << 13;
         dice ^= dice >> 7;
         dice ^= dice << 17;
         self.dice.set(dice);
-        span.saturating_sub((span / 2048) * (dice as u32 & 255))
+        Duration::from_millis(span_ms - span_ms * (dice & 255) / 2048)
     }
 }
 
@@ -374,7 +377,7 @@ impl Lease {
     }
 
     /// Gives the connection back for the next request.
-    pub(super) fn give_back(mut self) {
+    pub(super) fn give_back(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.keep(connection);
         }

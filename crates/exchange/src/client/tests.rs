@@ -38,9 +38,30 @@ impl Server {
         self.listener.accept().await.unwrap().stream
     }
 
+    /// Takes a connection, reads the head of a request and sends `answer`; the connection, still
+    /// open.
+    async fn answer(&self, answer: impl AsRef<[u8]>) -> Stream {
+        let stream = self.accept().await;
+        read_head(&stream).await;
+        send(&stream, answer).await;
+        stream
+    }
+
+    /// The same, and then waits for the client to close; what else it sent.
+    async fn answer_to_the_end(&self, answer: impl AsRef<[u8]>) -> Vec<u8> {
+        read_end(&self.answer(answer).await).await
+    }
+
     fn pool(&self, context: &WorkerContext) -> Rc<Pool> {
         Pool::of(context, "test", &self.destination, PoolLimits::default())
     }
+}
+
+/// A server and the pool of a gateway that knows no other.
+fn alone() -> (Server, Rc<Pool>) {
+    let server = Server::start();
+    let pool = server.pool(&context());
+    (server, pool)
 }
 
 async fn send(stream: &Stream, bytes: impl AsRef<[u8]>) {
@@ -128,14 +149,8 @@ async fn get(pool: &Rc<Pool>) -> Result<Response, Fault> {
 
 /// What a GET gets from a server that sends `answer` and closes; the whole body, if there is one.
 async fn get_answered(answer: impl AsRef<[u8]>) -> (Result<Response, Fault>, Result<Bytes, Fault>) {
-    let server = Server::start();
-    let context = context();
-    let pool = server.pool(&context);
-    let serve = async {
-        let stream = server.accept().await;
-        read_head(&stream).await;
-        send(&stream, answer).await;
-    };
+    let (server, pool) = alone();
+    let serve = async { drop(server.answer(answer).await) };
     let ask = async {
         let mut outcome = get(&pool).await;
         let body = match &mut outcome {

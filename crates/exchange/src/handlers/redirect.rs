@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use settings::{Node, Reader, Setting, Template};
+use settings::{Node, Part, Reader, Setting, Template, Variable};
 use wire::Known;
 
 use crate::{
@@ -19,7 +19,8 @@ settings::record! {
     ///
     /// `handler: { redirect: { to: "/new/{path.id}", status: 308 } }`
     pub struct Redirect {
-        /// Where to: a path or a whole URL. What variables hold is percent-encoded.
+        /// Where to: a path from the root or a whole URL, so it begins with `/`, a scheme,
+        /// `{path}` or `{scheme}:`. What variables hold is percent-encoded.
         to: Template { example "https://{host}{path}" },
         /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308
         /// keep the method.
@@ -36,6 +37,30 @@ fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
         let status = redirect.status;
         reader.mistake(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
     }
+    if !leads_somewhere(&redirect.to) {
+        let at = node.get("to").unwrap_or(node).span;
+        let why = "a redirect needs a path from the root or a whole URL: what begins otherwise \
+                   leads to another place from each page";
+        reader.mistake(at, why).help("begin with /, https:// or {path}");
+    }
+}
+
+/// Whether it is a URL whatever the variables hold, and not relative to the page one comes from.
+fn leads_somewhere(to: &Template) -> bool {
+    match to.parts.as_slice() {
+        [Part::Text(text), ..] => text.starts_with('/') || begins_with_scheme(text),
+        [Part::Var(Variable::Path), ..] => true,
+        [Part::Var(Variable::Scheme), Part::Text(rest), ..] => rest.starts_with(':'),
+        _ => false,
+    }
+}
+
+/// RFC 3986 3.1.
+fn begins_with_scheme(text: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(part)
+    })
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
@@ -77,6 +102,10 @@ impl Handler for Redirect {
         "redirect"
     }
 
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
         Some(Ok(self.response(request)))
     }
@@ -107,6 +136,35 @@ mod tests {
     fn the_query_goes_along_unless_the_new_place_has_one() {
         assert_eq!(location("/new{path}", "/a?b=c"), "/new/a?b=c");
         assert_eq!(location("/new?x=1", "/a?b=c"), "/new?x=1");
+    }
+
+    #[test]
+    fn it_leads_to_a_path_from_the_root_or_a_whole_url() {
+        let read = |to: &str| settings::read::<Redirect>(&settings::node!({ "to": to }));
+        for good in [
+            "/",
+            "/a/{query.x}",
+            "{path}/",
+            "//cdn.example.com/",
+            "https://{host}/",
+            "{scheme}://{host}{path}",
+            "mailto:ann@example.com",
+        ] {
+            assert!(read(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "new",
+            "{host}/new",
+            "{query.next}",
+            "{scheme}/x",
+            "{path.id}",
+            "?a=b",
+            "1http://x",
+            ":x",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

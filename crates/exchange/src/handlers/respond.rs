@@ -10,15 +10,13 @@ use std::time::Duration as Span;
 use bytes::Bytes;
 use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
 
+use crate::serve::COPIED_BYTES_MAX;
 use crate::{
     Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, LocalFuture, Outcome, Request,
     Response, WorkerContext, variables,
 };
 
 pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Respond::schema, read };
-
-/// The largest body that is made up: it is held in memory.
-const BODY_SIZE_MAX: u64 = 64 * 1024 * 1024;
 
 settings::record! {
     /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
@@ -35,7 +33,7 @@ settings::record! {
         /// A file whose content is the body, read when the configuration is.
         file: Option<FilePath>,
         /// Makes up a body of this size instead: for mocks.
-        body_size: Option<Size> { example "2KiB" },
+        body_size: Option<Size> { in "0B"..="64MiB", example "2KiB" },
         /// Waits before it answers: for mocks.
         delay: Option<Duration> { example "20ms" },
     }
@@ -46,9 +44,6 @@ fn check(respond: &Respond, node: &Node, reader: &mut Reader<'_>) {
     let sources = [respond.body.is_some(), respond.file.is_some(), respond.body_size.is_some()];
     if sources.iter().filter(|given| **given).count() > 1 {
         reader.mistake(node.span, "only one of `body`, `file` and `body_size` can be the content");
-    }
-    if respond.body_size.is_some_and(|size| size.bytes() > BODY_SIZE_MAX) {
-        reader.mistake(node.span, "`body_size` is at most 64MiB");
     }
     for (name, _) in respond.headers.iter().flat_map(|headers| &headers.entries) {
         if let Err(error) = name.value.parse::<HeaderName>() {
@@ -76,7 +71,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
             }
         }
     } else if let Some(size) = settings.body_size {
-        made_up(size.bytes().min(BODY_SIZE_MAX))
+        made_up(size.bytes())
     } else {
         Bytes::from(settings.body.unwrap_or_default())
     };
@@ -116,9 +111,10 @@ impl HandlerPlan for RespondPlan {
         }
         Rc::new(RespondHandler {
             status: self.status,
-            fixed: fixed.frozen(),
+            fixed,
             varying,
             body: self.body.clone(),
+            kept: (self.body.len() <= COPIED_BYTES_MAX).then(|| Rc::from(&*self.body)),
             delay: self.delay,
         })
     }
@@ -133,6 +129,8 @@ struct RespondHandler {
     fixed: Headers,
     varying: Vec<(HeaderName, Template)>,
     body: Bytes,
+    /// The same, where it is so short that it is copied behind the head.
+    kept: Option<Rc<[u8]>>,
     delay: Option<Span>,
 }
 
@@ -142,7 +140,10 @@ impl RespondHandler {
         for (name, value) in &self.varying {
             headers.append(name, variables::fill(value, request));
         }
-        let body = Body::from(self.body.clone());
+        let body = match &self.kept {
+            Some(kept) => Body::Kept(kept.clone()),
+            None => Body::from(self.body.clone()),
+        };
         Response { status: self.status, headers, body, takeover: None }
     }
 }
@@ -150,6 +151,10 @@ impl RespondHandler {
 impl Handler for RespondHandler {
     fn name(&self) -> &'static str {
         "respond"
+    }
+
+    fn is_instant(&self) -> bool {
+        self.delay.is_none()
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
@@ -180,6 +185,12 @@ mod tests {
         let node = settings::node!({ "body": "a", "body_size": "1KiB" });
         let mistakes = settings::read::<Respond>(&node).unwrap_err();
         assert!(mistakes.contains("only one of"), "{mistakes}");
+    }
+
+    #[test]
+    fn a_made_up_body_is_bounded() {
+        let mistakes = settings::read::<Respond>(&settings::node!({ "body_size": "65MiB" }));
+        assert!(mistakes.unwrap_err().contains("64MiB"));
     }
 
     #[test]

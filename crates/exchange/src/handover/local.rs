@@ -146,7 +146,6 @@ impl Sides {
 fn owned(frame: Frame) -> Frame {
     match frame {
         Frame::Data(data) => Frame::Data(kept(data)),
-        Frame::Trailers(trailers) => Frame::Trailers(trailers.frozen()),
         file => file,
     }
 }

@@ -98,7 +98,7 @@ fn the_head_leaves_by_value() {
     is_send(&handed);
     let HandedOver { head, mut body, answer } = handed;
     assert_eq!((head.method, head.target.path()), (Method::Post, "/a b/42"));
-    assert_eq!(&head.target.raw()[..], b"/a%20b/42?q=1");
+    assert_eq!(head.target.raw(), b"/a%20b/42?q=1");
     assert_eq!(head.headers.get("x-own"), Some(&b"1"[..]));
     assert_eq!(head.params, [(Box::from("id"), Box::from("42"))]);
     assert_eq!((head.consumer.as_deref(), &*head.listener), (Some("somebody"), "internal"));

@@ -5,11 +5,11 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Keyed, KeyedLimits, NEWS_BATCH, Remote};
+use super::{Keyed, KeyedLimits, KeyedMetrics, NEWS_BATCH, Remote};
 use crate::Shared;
 
 fn table(entries: usize, changes: usize) -> Keyed<AtomicU64> {
-    Keyed::new(KeyedLimits { entries, changes })
+    Keyed::new(KeyedLimits { entries, changes }, KeyedMetrics::default())
 }
 
 fn zero() -> AtomicU64 {
@@ -41,8 +41,26 @@ fn a_full_table_forgets_what_nobody_asks_for() {
         bump(&table, b"regular");
     }
     assert_eq!(table.len(), 64);
-    assert_eq!(table.evicted(), 10_000 + 1 - 64);
+    assert_eq!(table.metrics.evictions.get(), 10_000 + 1 - 64);
     assert_eq!(bump(&table, b"regular"), 10_003, "a key that comes back is kept");
+}
+
+#[test]
+fn what_comes_and_goes_is_counted_also_under_a_shared_name() {
+    let metrics = KeyedMetrics::default();
+    let limits = KeyedLimits { entries: 64, changes: 0 };
+    let (first, second) = (Keyed::new(limits, metrics.clone()), table(64, 0));
+    let third = Keyed::new(limits, metrics.clone());
+    for key in 0..100u32 {
+        bump(&first, &key.to_be_bytes());
+        bump(&second, &key.to_be_bytes());
+    }
+    bump(&third, b"one");
+    assert_eq!((metrics.entries.get(), metrics.evictions.get()), (65, 36));
+    assert!(third.remove(b"one") && first.remove(&99u32.to_be_bytes()));
+    assert_eq!(metrics.entries.get(), 63);
+    drop(first);
+    assert_eq!((metrics.entries.get(), metrics.evictions.get()), (0, 36));
 }
 
 #[test]

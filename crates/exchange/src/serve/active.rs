@@ -44,6 +44,7 @@ pub(super) enum Step {
 /// Serves what is there, as far as is possible without waiting.
 pub(super) fn at_once(connection: &Connection) -> Step {
     let wire = &connection.wire;
+    wire.drained.set(false);
     for _ in 0..REQUESTS_AT_ONCE {
         let edge = connection.service.edge();
         match read::take(wire, &edge) {
@@ -52,14 +53,16 @@ pub(super) fn at_once(connection: &Connection) -> Step {
             Taken::Part => return Step::Waits(Rest::Head),
             Taken::Malformed(reject) => return Step::Waits(Rest::Refusal(Fault::rejected(reject))),
             Taken::Ended(reason) => return Step::Ended(After::Close(reason)),
-            Taken::Head(head, bytes, fields) => {
+            Taken::Head(head, headers) => {
                 let framing = (head.framing, head.expect_continue, head.keep_alive);
-                match arrive::request(bytes, head, fields, &connection.facts, &edge) {
+                match arrive::request(head, headers, &connection.facts, &edge) {
                     Err(fault) => return Step::Waits(Rest::Refusal(fault)),
                     Ok(request) => {
                         let mut exchange = Exchange::begin(connection, edge, request, framing);
                         match exchange.at_once(connection) {
-                            Some(After::Idle) => {}
+                            Some(After::Idle) => {
+                                exchange.retire();
+                            }
                             Some(ended) => return Step::Ended(ended),
                             None => return Step::Waits(Rest::Exchange(Box::new(exchange))),
                         }
@@ -79,7 +82,8 @@ pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
                 tokio::task::yield_now().await;
                 After::Idle
             }
-            Rest::Head => finish_head(connection).await,
+            // Rare, and large: it must not make every wait larger.
+            Rest::Head => Box::pin(finish_head(connection)).await,
             Rest::Exchange(exchange) => exchange.go_on(connection).await,
             Rest::Refusal(fault) => {
                 let edge = connection.service.edge();
@@ -106,9 +110,9 @@ pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
 async fn finish_head(connection: &Connection) -> After {
     let edge = connection.service.edge();
     match read::wait(&connection.wire, &edge).await {
-        Waited::Head(head, bytes, fields) => {
+        Waited::Head(head, headers) => {
             let framing = (head.framing, head.expect_continue, head.keep_alive);
-            match arrive::request(bytes, head, fields, &connection.facts, &edge) {
+            match arrive::request(head, headers, &connection.facts, &edge) {
                 Ok(request) => {
                     let exchange = Exchange::begin(connection, edge, request, framing);
                     Box::new(exchange).go_on(connection).await
@@ -143,6 +147,7 @@ async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
         persistence: Persistence::Close,
         write_pause: edge.bounds.write_pause,
         half_close: true,
+        at_once: true,
     };
     // A rendered fault is no stream: it is queued whole.
     respond::queue(wire, response, &plan);

@@ -3,17 +3,16 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use bytes::{BufMut, Bytes, BytesMut};
 use wire::Known;
 use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
-use wire::h1::{ChunkDecoder, FieldSpan, Framing, RequestHead, TargetForm};
+use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
 use wire::token;
 
 use super::body::{BodyBounds, Decoder, RequestBody};
 use super::edge::{Edge, TrustedProxies};
 use super::wire::Wire;
 use crate::facts::{ConnectionFacts, Scheme};
-use crate::{Body, Fault, Headers, Marks, Notes, Params, Request, Target};
+use crate::{Body, Fault, Headers, Request, Target};
 
 /// Fields that only a trusted proxy may send: from anybody else they are removed.
 const FORWARDING: [Known; 5] = [
@@ -24,23 +23,22 @@ const FORWARDING: [Known; 5] = [
     Known::XForwardedProto,
 ];
 
-/// Makes the request whose head was parsed from `bytes`. Its body comes later, with
-/// [`attach_body`]: its bounds are the route's.
+/// Makes the request whose head was parsed. Its body comes later, with [`attach_body`]: its bounds
+/// are the route's.
 pub(super) fn request(
-    bytes: Bytes,
     head: RequestHead,
-    fields: Vec<FieldSpan>,
+    mut headers: Headers,
     facts: &Rc<ConnectionFacts>,
     edge: &Edge,
-) -> Result<Request, Fault> {
-    let target = target(&bytes, &head).map_err(|_| {
+) -> Result<Box<Request>, Fault> {
+    let mut request = Request::blank();
+    target(headers.text(), &head, &mut request.target).map_err(|_| {
         Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
     })?;
     let authority = match head.form {
-        TargetForm::Absolute => head.authority.map(|span| bytes.slice(span.range())),
+        TargetForm::Absolute => head.authority.map(|span| span.of(headers.text()).to_vec()),
         _ => None,
     };
-    let mut headers = Headers::received(bytes, fields);
     if let Some(authority) = authority {
         // RFC 9112 3.2.2: the target's authority replaces the received Host.
         headers.set(Known::Host, &authority);
@@ -58,25 +56,15 @@ pub(super) fn request(
             headers.retain(|field| !field.known.is_some_and(|known| FORWARDING.contains(&known)));
         }
     }
-    Ok(Request {
-        method: head.method,
-        version: head.version,
-        target,
-        headers,
-        body: Body::Empty,
-        facts: facts.clone(),
-        client_ip,
-        scheme,
-        upgrade: head.upgrade,
-        began_us: net::clock::now_us(),
-        route: None,
-        params: Params::default(),
-        request_id: None,
-        consumer: None,
-        notes: Notes::default(),
-        marks: Marks::default(),
-        informer: None,
-    })
+    request.method = head.method;
+    request.version = head.version;
+    request.headers = headers;
+    request.facts = facts.clone();
+    request.client_ip = client_ip;
+    request.scheme = scheme;
+    request.upgrade = head.upgrade;
+    request.began_us = net::clock::now_us();
+    Ok(request)
 }
 
 /// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
@@ -105,21 +93,22 @@ fn drop_named_by_connection(headers: &mut Headers) {
     }
 }
 
-fn target(bytes: &Bytes, head: &RequestHead) -> Result<Target, crate::BadPath> {
+fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), crate::BadPath> {
     match head.form {
-        TargetForm::Origin => {
-            Target::split_at(bytes.slice(head.target.range()), head.path.len as usize)
+        TargetForm::Origin => target.assign(head.target.of(bytes), head.path.len as usize),
+        TargetForm::Asterisk => {
+            *target = Target::asterisk();
+            Ok(())
         }
-        TargetForm::Asterisk => Ok(Target::asterisk()),
         TargetForm::Absolute => {
             let path = head.path_bytes(bytes);
-            let mut raw = BytesMut::with_capacity(head.target.len as usize + 1);
-            raw.put_slice(path);
+            let mut raw = Vec::with_capacity(head.target.len as usize + 1);
+            raw.extend_from_slice(path);
             if let Some(query) = head.query {
-                raw.put_u8(b'?');
-                raw.put_slice(query.of(bytes));
+                raw.push(b'?');
+                raw.extend_from_slice(query.of(bytes));
             }
-            Target::split_at(raw.freeze(), path.len())
+            target.assign(&raw, path.len())
         }
     }
 }

@@ -154,7 +154,7 @@ impl BodyStream for RequestBody {
                             if trailers.fields.is_empty() {
                                 return Poll::Ready(None);
                             }
-                            let trailers = Headers::received(trailers.raw, trailers.fields);
+                            let trailers = Headers::received(&trailers.raw, &trailers.fields);
                             return Poll::Ready(Some(Ok(Frame::Trailers(trailers))));
                         }
                     }

@@ -34,9 +34,9 @@ const GATHER_BYTES_MAX: u64 = 64 * 1024;
 /// An exchange under way.
 pub(super) struct Exchange {
     edge: Rc<Edge>,
-    request: Request,
+    request: Box<Request>,
     /// What came of it before any filter saw it: no route, `OPTIONS *`, a body above the limit.
-    early: Option<Outcome>,
+    early: Option<Box<Outcome>>,
     progress: Progress,
     keep_alive: bool,
     answer: Option<Answer>,
@@ -61,7 +61,7 @@ impl Exchange {
     pub(super) fn begin(
         connection: &Connection,
         edge: Rc<Edge>,
-        request: Request,
+        request: Box<Request>,
         (framing, expects, keep_alive): (Framing, bool, bool),
     ) -> Exchange {
         let wire = &connection.wire;
@@ -72,7 +72,7 @@ impl Exchange {
             Exchange { edge, request, early: None, progress, keep_alive, answer: None };
         exchange.early = exchange
             .dispatch(connection, framing, expects)
-            .map_or_else(|fault| Some(Err(fault)), |early| early.map(Ok));
+            .map_or_else(|fault| Some(Box::new(Err(fault))), |early| early.map(Ok).map(Box::new));
         if let Some(route) = &exchange.request.route {
             route.metrics.in_flight.add(1);
         }
@@ -118,7 +118,7 @@ impl Exchange {
     /// Goes as far as is possible without waiting; `None` where it has to.
     pub(super) fn at_once(&mut self, connection: &Connection) -> Option<After> {
         let outcome = match self.early.take() {
-            Some(outcome) => outcome,
+            Some(outcome) => *outcome,
             None => match self.request.route.clone() {
                 None => Err(Fault::internal("a request without a route went on")),
                 Some(route) => match route.advance(&mut self.request, &mut self.progress) {
@@ -136,9 +136,10 @@ impl Exchange {
         {
             return None;
         }
-        if closes || must_flush(connection) {
+        let waits = || !wire.out.borrow().is_empty();
+        if waits() && (closes || must_flush(connection)) {
             wire.push_out();
-            if !wire.out.borrow().is_empty() {
+            if waits() {
                 return None;
             }
         }
@@ -161,21 +162,30 @@ impl Exchange {
         {
             return self.hand_over(connection, takeover).await;
         }
-        match self.conclude(connection, sent) {
+        let after = self.conclude(connection, sent);
+        let edge = self.retire();
+        match after {
             Some(after) => after,
-            None => settle::rest_of_body(&connection.wire, &self.edge, &connection.service).await,
+            None => settle::rest_of_body(&connection.wire, &edge, &connection.service).await,
         }
+    }
+
+    /// Leaves the request's memory to the next one of the worker.
+    pub(super) fn retire(self) -> Rc<Edge> {
+        self.request.retire();
+        self.edge
     }
 
     /// What comes of the request; `None` if the client has gone and nobody is left to answer.
     async fn outcome(&mut self, connection: &Connection) -> Option<Outcome> {
         if let Some(early) = self.early.take() {
-            return Some(early);
+            return Some(*early);
         }
         let wire = &connection.wire;
         let half_close = self.edge.half_close;
         let route = self.request.route.clone()?;
         let mut run = pin!(route.run_on(&mut self.request, &mut self.progress));
+        let mut failed = pin!(wire.stream.failed());
         poll_fn(|cx| {
             if let Poll::Ready(outcome) = run.as_mut().poll(cx) {
                 return Poll::Ready(Some(outcome));
@@ -184,9 +194,10 @@ impl Exchange {
             if !wire.out.borrow().is_empty() && matches!(wire.poll_flush(cx), Poll::Ready(Err(_))) {
                 return Poll::Ready(None);
             }
-            // While a body is being read, its reader finds the end of the stream.
+            // While a body is being read, its reader finds the end of the stream; where it reads no
+            // further, because nobody takes what it has, a reset is all that can be known.
             if wire.is_reading_body() {
-                return Poll::Pending;
+                return failed.as_mut().poll(cx).map(|()| None);
             }
             wire.poll_gone(cx, half_close).map(|()| None)
         })
@@ -229,6 +240,7 @@ impl Exchange {
             persistence,
             write_pause: own_pause.unwrap_or(self.edge.bounds.write_pause),
             half_close: self.edge.half_close,
+            at_once: takeover.is_none() && wire.input.borrow().is_empty(),
         };
         wire.answering.set(true);
         let status = response.status;
@@ -304,8 +316,7 @@ impl Exchange {
         let wire = connection.wire.clone();
         // From here on the tunnel holds neither route nor Plan.
         drop(self);
-        let service = connection.service.clone();
-        let duplex = ClientDuplex { wire: wire.clone(), service };
+        let duplex = ClientDuplex { wire: wire.clone() };
         wire.metrics.tunnels_active.add(1);
         let ending = takeover(Box::new(duplex)).await;
         wire.metrics.tunnels_active.add(-1);
@@ -313,7 +324,6 @@ impl Exchange {
             Ending::Finished | Ending::OtherGone => CloseReason::UpgradeFinished,
             Ending::ClientGone => CloseReason::ClientGone,
             Ending::Idle => CloseReason::TunnelIdle,
-            Ending::Drain => CloseReason::Drain,
         })
     }
 
@@ -329,7 +339,9 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let duration_us = net::clock::precise_us().saturating_sub(self.request.began_us);
+        let instant = self.request.route.as_ref().is_some_and(|route| route.handler.is_instant());
+        let now_us = if instant { net::clock::recent_us() } else { net::clock::precise_us() };
+        let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {
             route.metrics.in_flight.add(-1);
             route.metrics.finished(status, duration_us);

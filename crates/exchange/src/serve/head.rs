@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use wire::h1::status_line;
 use wire::{Known, Version};
 
@@ -48,12 +48,28 @@ pub(crate) enum Persistence {
 
 /// Runs `write` on a buffer of the worker and gives what it wrote.
 pub(crate) fn compose(room_min: usize, write: impl FnOnce(&mut BytesMut)) -> Bytes {
+    compose_and_send(room_min, write, |_| 0)
+}
+
+/// Runs `write` on a buffer of the worker, and gives `send` what it wrote, which says how many
+/// bytes of it are gone; the others. Where all are gone nothing is counted and nothing is kept.
+pub(crate) fn compose_and_send(
+    room_min: usize,
+    write: impl FnOnce(&mut BytesMut),
+    send: impl FnOnce(&[u8]) -> usize,
+) -> Bytes {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < room_min.max(512) {
             room.reserve(room_min.max(BLOCK));
         }
         write(&mut room);
+        let gone = send(&room);
+        if gone == room.len() {
+            room.clear();
+            return Bytes::new();
+        }
+        room.advance(gone);
         room.split().freeze()
     })
 }

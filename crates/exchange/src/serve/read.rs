@@ -4,21 +4,19 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
-use bytes::Bytes;
+use bytes::Buf;
 use telemetry::CloseReason;
 use wire::Reject;
-use wire::h1::{FieldSpan, RequestHead, parse_request};
+use wire::h1::{RequestHead, parse_request};
 
 use super::edge::Edge;
 use super::respond;
 use super::wire::Wire;
-
-/// Fields a request has room for before its list grows.
-const FIELDS_USUAL: usize = 16;
+use crate::Headers;
 
 /// What taking a head came to.
 pub(super) enum Taken {
-    Head(RequestHead, Bytes, Vec<FieldSpan>),
+    Head(RequestHead, Headers),
     /// Nothing is there.
     Nothing,
     /// A part of a head is there; it is back in the input.
@@ -29,38 +27,57 @@ pub(super) enum Taken {
 
 /// Takes a head that is there in full.
 pub(super) fn take(wire: &Wire, edge: &Edge) -> Taken {
+    let mut taken = Taken::Nothing;
     let mut input = wire.input.take();
-    if input.is_empty() {
-        match wire.try_input() {
-            Ok(chunk) if chunk.is_empty() => return Taken::Ended(CloseReason::ClientClosed),
-            Ok(chunk) => input = chunk,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Taken::Nothing,
-            Err(_) => return Taken::Ended(CloseReason::ClientReset),
-        }
+    if !input.is_empty() {
+        let done = parse(&input, edge, &mut taken);
+        input.advance(done);
+        wire.unread(input);
+        return taken;
     }
-    let mut fields = Vec::with_capacity(FIELDS_USUAL);
-    match parse_request(&input, &edge.head_limits, &mut fields) {
-        Ok(Some(head)) => {
-            let bytes = split(&mut input, head.len);
-            wire.unread(input);
-            Taken::Head(head, bytes, fields)
-        }
-        Ok(None) => {
-            wire.unread(input);
-            Taken::Part
-        }
-        Err(reject) => Taken::Malformed(reject),
+    if wire.drained.take() {
+        return taken;
     }
+    match wire.stream.try_lend(|bytes| parse(bytes, edge, &mut taken)) {
+        Ok(lent) if lent.length == 0 => return Taken::Ended(CloseReason::ClientClosed),
+        Ok(lent) => {
+            wire.metrics.bytes_received.add(lent.length as u64);
+            if lent.rest.is_empty() {
+                wire.drained.set(lent.drained);
+            } else {
+                wire.unread(lent.rest);
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        Err(_) => return Taken::Ended(CloseReason::ClientReset),
+    }
+    taken
 }
 
-/// The first bytes; mostly they are all.
-fn split(input: &mut Bytes, length: usize) -> Bytes {
-    if length == input.len() { std::mem::take(input) } else { input.split_to(length) }
+/// Reads a head from the start of `bytes`; how many of them are done with.
+fn parse(bytes: &[u8], edge: &Edge, taken: &mut Taken) -> usize {
+    let mut headers = Headers::new();
+    match parse_request(bytes, &edge.head_limits, headers.spans()) {
+        Ok(Some(head)) => {
+            let length = head.len;
+            headers.keep_head(&bytes[..length]);
+            *taken = Taken::Head(head, headers);
+            length
+        }
+        Ok(None) => {
+            *taken = Taken::Part;
+            0
+        }
+        Err(reject) => {
+            *taken = Taken::Malformed(reject);
+            bytes.len()
+        }
+    }
 }
 
 /// What waiting for the rest of a head came to.
 pub(super) enum Waited {
-    Head(RequestHead, Bytes, Vec<FieldSpan>),
+    Head(RequestHead, Headers),
     Malformed(Reject),
     TimedOut,
     Ended(CloseReason),
@@ -73,7 +90,6 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
     if let Err(broken) = respond::flush(wire, edge.bounds.write_pause).await {
         return Waited::Ended(broken.reason());
     }
-    let mut fields = Vec::with_capacity(FIELDS_USUAL);
     wire.read_timer.set(edge.timeouts.head);
     loop {
         let received = poll_fn(|cx| match wire.stream.poll_receive(cx) {
@@ -94,15 +110,16 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
         if !chunk.contains(&b'\n') && partial.len() <= edge.head_limits.request_line {
             continue;
         }
-        match parse_request(&partial, &edge.head_limits, &mut fields) {
-            Ok(Some(head)) => {
-                let mut input = partial.freeze();
-                let bytes = split(&mut input, head.len);
-                wire.unread(input);
-                return Waited::Head(head, bytes, fields);
+        let mut taken = Taken::Part;
+        let done = parse(&partial, edge, &mut taken);
+        match taken {
+            Taken::Head(head, headers) => {
+                partial.advance(done);
+                wire.unread(partial.freeze());
+                return Waited::Head(head, headers);
             }
-            Err(reject) => return Waited::Malformed(reject),
-            Ok(None) => {}
+            Taken::Malformed(reject) => return Waited::Malformed(reject),
+            _ => {}
         }
     }
 }

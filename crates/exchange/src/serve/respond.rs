@@ -5,10 +5,11 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes};
+use bytes::{BufMut, Bytes, BytesMut};
 use net::FileRange;
 use telemetry::{CloseReason, LimitHit};
 use wire::Version;
@@ -30,6 +31,8 @@ pub(super) struct Plan {
     pub(super) persistence: Persistence,
     pub(super) write_pause: Duration,
     pub(super) half_close: bool,
+    /// Nothing else is there to be answered first: no reason to gather.
+    pub(super) at_once: bool,
 }
 
 /// A response in the queue.
@@ -88,15 +91,20 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
     let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let copied: &[u8] = match &response.body {
         Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
+        Body::Kept(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
-    let head = head::compose(1024 + copied.len(), |out| {
-        head::write(out, &response, framing, persistence);
-        out.put_slice(copied);
-    });
-    let mut body_bytes = copied.len() as u64;
     let mut out = wire.out.borrow_mut();
-    out.push(head);
+    // Where nothing waits and nothing follows, it leaves from where it was written.
+    let whole = !with_body || response.body.is_empty() || !copied.is_empty();
+    let at_once = plan.at_once && whole && out.is_empty();
+    let write = |room: &mut BytesMut| {
+        head::write(room, &response, framing, persistence);
+        room.put_slice(copied);
+    };
+    let send = |bytes: &[u8]| if at_once { wire.send_now(bytes) } else { 0 };
+    out.push(head::compose_and_send(1024 + copied.len(), write, send));
+    let mut body_bytes = copied.len() as u64;
     let mut stream = None;
     if with_body && body_bytes == 0 {
         match response.body {
@@ -104,6 +112,10 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
             Body::Bytes(bytes) => {
                 body_bytes = bytes.len() as u64;
                 out.push(bytes);
+            }
+            Body::Kept(bytes) => {
+                body_bytes = bytes.len() as u64;
+                out.push(Bytes::copy_from_slice(&bytes));
             }
             Body::File(range) => {
                 body_bytes = range.length;
@@ -118,7 +130,7 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
 }
 
 /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
-const COPIED_BYTES_MAX: usize = 1024;
+pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, within `pause` for each step forward.
 pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
@@ -182,7 +194,8 @@ impl Streaming {
     /// Sends the body to its end.
     pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
         let mut progress = Progress::new(plan.write_pause);
-        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress)).await
+        let mut failed = pin!(wire.stream.failed());
+        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress, failed.as_mut())).await
     }
 
     fn poll(
@@ -191,6 +204,7 @@ impl Streaming {
         wire: &Wire,
         half_close: bool,
         progress: &mut Progress,
+        failed: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<(), Broken>> {
         loop {
             let flushed = match wire.poll_flush(cx) {
@@ -215,7 +229,10 @@ impl Streaming {
                     }
                 }
                 Poll::Pending if !flushed => return progress.poll(wire, cx).map(Err),
-                Poll::Pending if wire.is_reading_body() => return Poll::Pending,
+                // Whoever reads the body finds its end, but reads no further where nobody takes it.
+                Poll::Pending if wire.is_reading_body() => {
+                    return failed.poll(cx).map(|()| Err(Broken::ClientGone));
+                }
                 Poll::Pending => {
                     return wire.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
                 }

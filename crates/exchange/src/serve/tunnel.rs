@@ -6,14 +6,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::edge::Service;
 use super::wire::Wire;
 use crate::Duplex;
 
-/// Holds the connection and its service, but not the Plan: a tunnel outlives reloads.
+/// Holds the connection, but not the Plan: a tunnel outlives reloads.
 pub(super) struct ClientDuplex {
     pub(super) wire: Rc<Wire>,
-    pub(super) service: Rc<Service>,
 }
 
 impl Duplex for ClientDuplex {
@@ -30,9 +28,5 @@ impl Duplex for ClientDuplex {
 
     fn finish(&mut self) {
         self.wire.stream.finish();
-    }
-
-    fn is_draining(&self) -> bool {
-        self.service.is_draining()
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Wire {
     pub(crate) stream: Stream,
     /// Received and not yet used.
     pub(crate) input: RefCell<Bytes>,
+    /// The socket was read empty in this active period: asking it again would find nothing.
+    pub(crate) drained: Cell<bool>,
     pub(crate) out: RefCell<Outgoing>,
     /// Bytes the kernel has taken since the connection began.
     pub(crate) sent: Cell<u64>,
@@ -46,6 +48,7 @@ impl Wire {
         Rc::new(Wire {
             stream,
             input: RefCell::new(Bytes::new()),
+            drained: Cell::new(false),
             out: RefCell::new(Outgoing::default()),
             sent: Cell::new(0),
             read_timer: Timer::new(),
@@ -65,13 +68,6 @@ impl Wire {
         let chunk = ready!(self.stream.poll_receive(cx))?;
         self.metrics.bytes_received.add(chunk.len() as u64);
         Poll::Ready(Ok(chunk))
-    }
-
-    /// Bytes that are there now.
-    pub(crate) fn try_input(&self) -> io::Result<Bytes> {
-        let chunk = self.stream.try_receive()?;
-        self.metrics.bytes_received.add(chunk.len() as u64);
-        Ok(chunk)
     }
 
     /// Tells a client that waits for it to send its body (RFC 9110 10.1.1).
@@ -104,6 +100,14 @@ impl Wire {
         }
     }
 
+    /// Sends what the socket takes now of bytes ahead of which nothing waits; how many it took. A
+    /// failure shows at the next flush.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> usize {
+        let sent = self.stream.try_send_slice(bytes).unwrap_or(0);
+        self.note_sent(sent as u64);
+        sent
+    }
+
     fn note_sent(&self, sent: u64) {
         self.sent.set(self.sent.get() + sent);
         self.metrics.bytes_sent.add(sent);
@@ -120,6 +124,10 @@ impl Wire {
         loop {
             let buffered = self.input.borrow().len();
             if buffered >= PIPELINE_BYTES_MAX {
+                return Poll::Pending;
+            }
+            // Mostly there is nothing: the event loop knows without being asked twice.
+            if self.stream.poll_readable(cx).is_pending() {
                 return Poll::Pending;
             }
             match self.stream.poll_receive(cx) {

@@ -15,7 +15,7 @@ use coding::Encoder;
 use exchange::{Body, BodyStream, Fault, Frame, Headers};
 use net::{Blocking, FileRange};
 
-use super::ON_WORKER_BYTES;
+use super::{ON_WORKER_BYTES, Offer};
 
 /// Input gathered before it is coded, where the source has more at hand.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -38,6 +38,8 @@ pub(super) struct Coder {
     /// Nobody may be waiting for a part: the source said how long it is.
     flushes: bool,
     trailers: Option<Headers>,
+    /// Where what comes of it is counted.
+    offer: Offer,
 }
 
 enum State {
@@ -57,6 +59,7 @@ enum Goal {
 
 struct Done {
     encoder: Box<Encoder>,
+    taken: usize,
     out: Vec<u8>,
 }
 
@@ -68,7 +71,7 @@ enum Found {
 }
 
 impl Coder {
-    pub(super) fn new(source: Body, encoder: Encoder) -> Coder {
+    pub(super) fn new(source: Body, encoder: Encoder, offer: Offer) -> Coder {
         Coder {
             flushes: source.length().is_none(),
             source,
@@ -78,6 +81,7 @@ impl Coder {
             unflushed: 0,
             on_worker_left: ON_WORKER_BYTES,
             trailers: None,
+            offer,
         }
     }
 
@@ -115,6 +119,7 @@ impl Coder {
         if part.is_none() && (pending <= LITTLE_BYTES || pending <= self.on_worker_left) {
             self.on_worker_left = self.on_worker_left.saturating_sub(taken);
             let out = code(&mut encoder, &batch, goal)?;
+            self.offer.count(taken, out.len());
             self.settle(encoder, goal);
             return Ok(Some(out));
         }
@@ -126,7 +131,7 @@ impl Coder {
                 part.file.read_exact_at(&mut input[from..], part.offset)?;
             }
             let out = code(&mut encoder, &input, goal)?;
-            Ok(Done { encoder, out })
+            Ok(Done { encoder, taken, out })
         };
         self.state = State::Working(net::blocking(job), goal);
         Ok(None)
@@ -176,6 +181,7 @@ impl BodyStream for Coder {
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(Ok(done))) => {
+                        self.offer.count(done.taken, done.out.len());
                         self.settle(done.encoder, goal);
                         Some(done.out)
                     }

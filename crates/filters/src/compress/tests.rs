@@ -10,7 +10,7 @@ use net::FileRange;
 use settings::{Node, node};
 
 use super::*;
-use crate::testing::{filter, get, mistakes, passed, plan};
+use crate::testing::{context, filter, filter_in, get, mistakes, passed, plan};
 
 const LIMIT: Decode = Decode { output_bytes: 64 << 20, ratio: 100_000 };
 
@@ -155,18 +155,37 @@ fn what_must_not_be_coded_is_left_alone() {
 }
 
 #[test]
-fn head_says_only_that_it_depends() {
+fn head_says_what_get_would() {
     let compress = filter(&KIND, &node!({}));
+    let fields = |response: &Response| {
+        let field = |name| response.headers.get_str(name).unwrap_or("").to_owned();
+        [Known::ContentEncoding, Known::Etag, Known::ContentLength, Known::Vary].map(field)
+    };
     test(async {
+        // As an upstream answers it, with a length and without; as `files` and others do.
+        for (body, length) in [
+            (Body::Empty, Some("5000")),
+            (Body::Empty, None),
+            (Body::stream(Source::new(vec![Some("never read")])), None),
+            (Body::from(text(5000)), None),
+        ] {
+            let mut request = get("/", &[("accept-encoding", "gzip")]);
+            request.method = Method::Head;
+            let mut response = html(body);
+            response.headers.append(Known::Etag, "\"x\"");
+            if let Some(length) = length {
+                response.headers.append(Known::ContentLength, length);
+            }
+            run(&*compress, &mut request, &mut response).await;
+            assert_eq!(fields(&response), ["gzip", "W/\"x\"", "", "Accept-Encoding"]);
+        }
+        // Too short to be compressed for GET, so the length stands.
         let mut request = get("/", &[("accept-encoding", "gzip")]);
         request.method = Method::Head;
         let mut response = html(Body::Empty);
-        response.headers.append(Known::ContentLength, "5000");
+        response.headers.append(Known::ContentLength, "500");
         run(&*compress, &mut request, &mut response).await;
-        assert_eq!(
-            (coding_of(&response), response.headers.get_str(Known::Vary)),
-            ("", Some("Accept-Encoding"))
-        );
+        assert_eq!(fields(&response), ["", "", "500", ""]);
     });
 }
 
@@ -433,6 +452,35 @@ fn files_are_read_and_coded_elsewhere() {
             last = response.body.frame().await;
         }
         assert!(last.unwrap().unwrap_err().detail.contains("cannot be compressed"));
+    });
+}
+
+#[test]
+fn what_was_coded_is_counted_before_and_after() {
+    let context = context();
+    let compress = filter_in(&KIND, &node!({}), &context);
+    test(async {
+        let mut sent = 0;
+        let bodies = [
+            // At once, elsewhere, as a stream, from a file.
+            html(text(5_000)),
+            html(text(200_000)),
+            html(Body::stream(Source::new(vec![Some(&text(3_000)), None, Some(&text(4_000))]))),
+        ];
+        for body in bodies {
+            let mut response = answered(&*compress, "gzip", body).await;
+            assert_eq!(coding_of(&response), "gzip");
+            sent += self::content(&mut response).await.len();
+        }
+        // Too small, and unwanted: neither is counted.
+        answered(&*compress, "gzip", html(text(10))).await;
+        answered(&*compress, "identity", html(text(5_000))).await;
+        let counted = |family, coding| {
+            context.telemetry.worker_counter(context.index, family, &[coding]).get()
+        };
+        assert_eq!(counted(&families::COMPRESS_IN, "gzip"), 212_000);
+        assert_eq!(counted(&families::COMPRESS_OUT, "gzip"), sent as u64);
+        assert_eq!(counted(&families::COMPRESS_OUT, "br"), 0);
     });
 }
 

@@ -77,7 +77,7 @@ fn from_says_where_the_key_stands() {
     ] {
         let mut request = get(target, &[headers]);
         passed(keys.on_request(&mut request)).unwrap();
-        assert_eq!(&request.target.raw()[..], b"/a");
+        assert_eq!(request.target.raw(), b"/a");
     }
     for (target, headers) in [
         ("/a?key=abc&key=abc", ("x", "y")),
@@ -108,7 +108,7 @@ fn a_query_keeps_its_other_pairs() {
     ] {
         let mut request = get(before, &[]);
         passed(keys.on_request(&mut request)).unwrap();
-        assert_eq!(request.target.raw(), after);
+        assert_eq!(request.target.raw(), after.as_bytes());
     }
 }
 

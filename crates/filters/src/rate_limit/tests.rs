@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use exchange::{Filter, Response};
 use settings::{Rate, node};
+use telemetry::families;
 use wire::Known;
 
 use super::{Gcra, KIND, Quota, Verdict};
@@ -205,10 +206,15 @@ fn a_reload_forgives_nobody_and_names_keep_limits_apart() {
 
 #[test]
 fn entries_bound_what_is_remembered() {
-    let limit = filter(&KIND, &node!({ "rate": "1/h", "key": "header.x-user", "entries": 1 }));
+    let context = context();
+    let settings = node!({ "rate": "1/h", "key": "header.x-user", "entries": 1, "name": "users" });
+    let limit = filter_in(&KIND, &settings, &context);
     assert_eq!(passes(&*limit, ("x-user", "ann"), "10.0.0.1"), 1);
     assert_eq!(passes(&*limit, ("x-user", "bob"), "10.0.0.1"), 1);
     assert_eq!(passes(&*limit, ("x-user", "ann"), "10.0.0.1"), 1, "she was forgotten");
+    let counted = |family| context.telemetry.counter(family, &["users"]).get();
+    assert_eq!(counted(&families::STATE_EVICTIONS), 2);
+    assert_eq!(context.telemetry.gauge(&families::STATE_ENTRIES, &["users"]).get(), 1);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use bench::live::Live;
 use bench::load::Mode;
 use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
-use bench::report::data::{Data, FLOOR, OURS};
+use bench::report::data::{BASELINE, Data, FLOOR, OURS};
 use bench::report::{compare, html, page, terminal};
 use bench::run::{self, Foreign, Options};
 use bench::{floor, interrupt, scenarios};
@@ -131,6 +131,10 @@ struct Run {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     idle: usize,
 
+    /// Keep servers and load apart: the first cores for workers, the others for the load
+    #[arg(long)]
+    pin: bool,
+
     /// Compare the body of every response, instead of one in sixteen
     #[arg(long)]
     verify: bool,
@@ -205,7 +209,7 @@ impl Run {
         let mut options = Options::new(finder(&self.peer)?);
         options.scenarios.clone_from(&self.scenarios);
         options.peers = self.peers.clone().map(|mut named| {
-            named.extend([OURS, FLOOR].map(str::to_owned));
+            named.extend([OURS, FLOOR, BASELINE].map(str::to_owned));
             named
         });
         options.full = self.full;
@@ -216,6 +220,7 @@ impl Run {
         options.threads = self.threads;
         options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
         options.tool = self.tool.as_deref().and_then(Tool::by_name);
+        options.pin = self.pin;
         options.verify = self.verify;
         options.idle = self.idle;
         let is_own = self.i_own_this_target;
@@ -286,7 +291,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 fn scenario_names() -> impl TypedValueParser<Value = String> {
-    let names = scenarios::ALL.iter();
+    let names = scenarios::listed();
     PossibleValuesParser::new(names.map(|it| PossibleValue::new(it.name).help(it.about)))
 }
 

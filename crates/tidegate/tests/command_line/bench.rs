@@ -1,11 +1,13 @@
 //! `tidegate bench`: a small run, what it writes, and what `compare` says about it.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Ended, run, run_in};
+use crate::process::{Ended, run, run_in, tidegate};
 
 /// As short as it can be with enough rounds to compare. A debug binary measures nobody: that it
 /// measures is what is tested.
@@ -96,6 +98,47 @@ fn a_page_is_made_of_a_run_and_keeps_what_people_wrote() {
     run_in(folder.path(), &again).said();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), page.replace(mark, "Because."));
     assert!(folder.path().join("again/report.html").exists());
+}
+
+/// Processes that run in a folder below this one.
+fn running_below(folder: &Path) -> Vec<u32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let below = |id: &u32| {
+        let at = std::fs::read_link(format!("/proc/{id}/cwd")).unwrap_or_default();
+        at.starts_with(folder) && at != folder
+    };
+    ids.filter(below).collect()
+}
+
+#[test]
+fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
+    let folder = TempDir::new().unwrap();
+    let words = ["bench", "hello", "--peers", "nginx", "--seconds", "2", "--rounds", "50"];
+    let mut child = tidegate(folder.path(), &words)
+        .args(["--connections", "4", "--out", "out"])
+        .env("TMPDIR", folder.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while running_below(folder.path()).is_empty() {
+        assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "no servers");
+        std::thread::yield_now();
+    }
+    let interrupted = Instant::now();
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+    // A run of its length would have taken minutes.
+    assert!(interrupted.elapsed() < Duration::from_secs(20), "{:?}", interrupted.elapsed());
+    assert!(running_below(folder.path()).is_empty());
+    assert_eq!(read(&folder.path().join("out/data.json"))["complete"], false);
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    assert!(page.contains("The run was stopped early"));
+    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+    assert_eq!(left.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["out"]);
 }
 
 #[test]

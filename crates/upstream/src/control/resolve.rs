@@ -7,17 +7,20 @@ use net::{Names, NoAddress};
 use settings::{Address, Host};
 use telemetry::log::Level;
 
+use super::family::{Chosen, Family};
 use crate::cluster::Cluster;
+use crate::limits::CHECK_DOUBT;
 
 /// Keeps the addresses of one name.
 pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Names>) {
     let Address::Tcp { host: Host::Name(host), port } = &server else { return };
+    let mut family = Family::default();
     loop {
         let valid_for = match names.resolve(host, *port).await {
             Ok(answer) => {
-                let addresses = answer.addresses.into_iter().map(Destination::Tcp).collect();
-                cluster.resolve(&server, addresses);
-                answer.valid_for
+                let Chosen { addresses, is_sure } = family.choose(answer.addresses).await;
+                cluster.resolve(&server, addresses.into_iter().map(Destination::Tcp).collect());
+                if is_sure { answer.valid_for } else { answer.valid_for.min(CHECK_DOUBT) }
             }
             Err(error) => {
                 telemetry::event_limited!(

@@ -114,6 +114,24 @@ fn p2c_prefers_the_faster_server_and_forgets_with_time() {
 }
 
 #[test]
+fn one_slow_answer_is_forgotten_within_seconds() {
+    block_on_local(async {
+        for (slow_us, within_s) in [(100_000, 20), (1_000_000, 32), (30_000_000, 50)] {
+            let table = Table::new(&[1, 1], node!({}));
+            let view = table.local.view(1_000);
+            view.peers[0].stats.measure(slow_us, 1_000_000);
+            let later_us = 1_000_000 + within_s * 1_000_000;
+            view.peers[1].stats.measure(1_000, later_us);
+            let shares = table.shares(later_us);
+            assert!(shares[0] > 0.4, "{slow_us}: {shares:?}");
+            // While it is measured on, it is what it is.
+            view.peers[0].stats.measure(slow_us, later_us);
+            assert_near(&table.shares(later_us), &[0.0, 1.0], 0.0);
+        }
+    });
+}
+
+#[test]
 fn p2c_prefers_the_server_with_fewer_requests_under_way() {
     block_on_local(async {
         let server = Server::start(Does::Hang);

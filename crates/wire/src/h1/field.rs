@@ -6,8 +6,7 @@
 
 use crate::{Known, Reject, token};
 
-/// The most fields a head may have, whatever the configuration says: it is the size of an array on
-/// the stack.
+/// The most fields a head may have, whatever the configuration says.
 pub const MAX_HEADER_COUNT: usize = 256;
 
 /// A run of bytes within a head.
@@ -50,13 +49,14 @@ impl FieldSpan {
     /// `None` if the name is longer than its length can say.
     #[inline]
     pub fn new(name: Span, value: Span, known: Option<Known>) -> Option<FieldSpan> {
-        Some(FieldSpan {
-            name_at: name.at,
-            value_at: value.at,
-            value_len: value.len,
-            name_len: u16::try_from(name.len).ok()?,
-            known,
-        })
+        let name_len = u16::try_from(name.len).ok()?;
+        Some(FieldSpan::with_name(name.at, name_len, value, known))
+    }
+
+    /// The same for a name whose length has been looked at.
+    #[inline]
+    pub(super) fn with_name(at: u32, len: u16, value: Span, known: Option<Known>) -> FieldSpan {
+        FieldSpan { name_at: at, value_at: value.at, value_len: value.len, name_len: len, known }
     }
 
     #[inline]
@@ -94,12 +94,6 @@ impl HeadLimits {
         self.header_count.min(MAX_HEADER_COUNT)
     }
 
-    /// Whether an unfinished head of this length may still be within the limits.
-    #[inline]
-    pub(crate) fn may_grow(&self, len: usize) -> bool {
-        len < self.request_line.min(self.headers)
-    }
-
     /// Whether a finished head is within the limits.
     #[inline]
     pub(crate) fn admit(&self, line: usize, headers: usize) -> bool {
@@ -133,31 +127,36 @@ pub(crate) enum Expectation {
 
 impl Facts {
     /// Takes note of one field.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note(&mut self, known: Known, value: &[u8], at: Span) {
         match known {
             Known::Host => self.host(at),
             Known::ContentLength => self.length(value),
-            Known::TransferEncoding => self.coding(value),
             Known::Connection => self.connection(value),
+            Known::TransferEncoding => self.coding(value),
             Known::Upgrade => self.has_upgrade = true,
-            Known::Expect => {
-                let continues = value.eq_ignore_ascii_case(b"100-continue");
-                self.expect = match self.expect {
-                    Expectation::None | Expectation::Continue if continues => Expectation::Continue,
-                    _ => Expectation::Unknown,
-                };
-            }
+            Known::Expect => self.expect(value),
             _ => {}
         }
     }
 
+    fn expect(&mut self, value: &[u8]) {
+        let continues = value.eq_ignore_ascii_case(b"100-continue");
+        self.expect = match self.expect {
+            Expectation::None | Expectation::Continue if continues => Expectation::Continue,
+            _ => Expectation::Unknown,
+        };
+    }
+
+    #[inline(always)]
     fn host(&mut self, at: Span) {
         if self.host.replace(at).is_some() {
             self.blame(Reject::RepeatedHost);
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn blame(&mut self, reject: Reject) {
         self.fault = self.fault.or(Some(reject));
     }
@@ -175,6 +174,7 @@ impl Facts {
     }
 
     /// Chunked alone is understood; what else it was only matters to the reader of the log.
+    #[inline(never)]
     fn coding(&mut self, value: &[u8]) {
         if value == b"chunked" && !self.chunked {
             self.chunked = true;
@@ -192,13 +192,16 @@ impl Facts {
     /// RFC 9110 7.6.1: a list of options, of which three concern us here.
     #[inline]
     fn connection(&mut self, value: &[u8]) {
-        match value {
-            b"keep-alive" | b"Keep-Alive" => self.keep_alive = true,
-            b"close" => self.close = true,
-            _ => self.connection_options(value),
+        if value == b"keep-alive" {
+            self.keep_alive = true;
+        } else if value == b"close" {
+            self.close = true;
+        } else {
+            self.connection_options(value);
         }
     }
 
+    #[inline(never)]
     fn connection_options(&mut self, value: &[u8]) {
         for option in token::list(value) {
             if option.eq_ignore_ascii_case(b"keep-alive") {

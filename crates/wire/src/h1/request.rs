@@ -3,14 +3,13 @@
 //! Promises that an accepted head has one valid Host (or none in HTTP/1.0), a target in a form that
 //! its method allows, at most one way to frame its body, and no CR or LF but at line ends.
 
-use std::mem::MaybeUninit;
-
-use super::field::{Expectation, Facts, FieldSpan, HeadLimits, MAX_HEADER_COUNT, Span};
-use super::strict;
-use crate::{Known, Method, Reject, Version, authority};
+use super::field::{Expectation, Facts, FieldSpan, HeadLimits, Span};
+use super::quick;
+use super::strict::{self, RequestLine};
+use crate::{Method, Reject, Version, authority};
 
 /// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be answered with 501).
-const MAX_METHOD_LEN: usize = 24;
+pub(super) const MAX_METHOD_LEN: usize = 24;
 
 /// How the target was written (RFC 9112 3.2). Authority-form belongs to CONNECT, which is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,32 +72,34 @@ pub fn parse_request(
         Some(skip) => skip,
         None => return Ok(None),
     };
-    let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_HEADER_COUNT];
-    let mut raw = httparse::Request::new(&mut []);
-    match raw.parse_with_uninit_headers(&buf[skip..], &mut slots[..limits.count()]) {
-        Ok(httparse::Status::Complete(len)) => {
-            let end = skip + len;
-            let mut facts = Facts::default();
-            if let (Some(method), Some(target), Some(minor)) = (raw.method, raw.path, raw.version)
-                && let Some(line_end) = take_fields(buf, end, raw.headers, fields, &mut facts)
-                && limits.admit(line_end - skip, end - line_end)
-                && line_end == skip + method.len() + target.len() + " HTTP/1.1 \r\n".len()
-            {
-                let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-                let target = Span::new(skip + method.len() + 1, target.len());
-                return finish(buf, method.as_bytes(), target, version, &facts, end);
-            }
-        }
-        Ok(httparse::Status::Partial) if limits.may_grow(buf.len() - skip) => return Ok(None),
-        Ok(httparse::Status::Partial) | Err(_) => {}
+    let mut facts = Facts::default();
+    match hot(buf, skip, limits, fields, &mut facts) {
+        Some((method, line, end)) => finish(buf, method, &line, &facts, end),
+        None => by_the_law(buf, skip, limits, fields),
     }
-    by_the_law(buf, skip, limits, fields)
+}
+
+/// A head that is as it should be, and where it ends; `None` leaves it to the law.
+#[inline(always)]
+fn hot(
+    buf: &[u8],
+    skip: usize,
+    limits: &HeadLimits,
+    fields: &mut Vec<FieldSpan>,
+    facts: &mut Facts,
+) -> Option<(Method, RequestLine, usize)> {
+    let (method, line) = quick::request_line(buf.get(skip..)?, skip)?;
+    let at = skip + line.len;
+    let end = quick::field_section(buf, at, limits.count(), fields, facts)?;
+    limits.admit(line.len, end - at).then_some((method, line, end))
 }
 
 /// RFC 9112 2.2: one empty line before the request line is forgiven.
 #[inline]
 fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
     match buf {
+        // Nearly always, so it is asked first.
+        [b'!'..=0xff, ..] => Ok(Some(0)),
         [] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
         [b'\r', b'\n', b'\r' | b'\n', ..] => Err(Reject::EmptyLine),
         [b'\r', b'\n', ..] => Ok(Some(2)),
@@ -108,52 +109,9 @@ fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
     }
 }
 
-/// Turns what `httparse` found into spans and facts, and finds the end of the start line. `None` if
-/// a line does not end with CRLF or a name is too long: the law decides.
-#[inline]
-pub(super) fn take_fields(
-    buf: &[u8],
-    end: usize,
-    found: &[httparse::Header<'_>],
-    fields: &mut Vec<FieldSpan>,
-    facts: &mut Facts,
-) -> Option<usize> {
-    let origin = buf.as_ptr() as usize;
-    let mut line_end = 0;
-    fields.reserve(found.len());
-    for header in found {
-        let name = header.name.as_bytes();
-        let at = name.as_ptr() as usize - origin;
-        // httparse takes LF alone for a line end, so look at what stands before each line.
-        if !ends_line(buf, at) {
-            return None;
-        }
-        if line_end == 0 {
-            line_end = at;
-        }
-        let known = Known::from_bytes(name);
-        let value = Span::new(header.value.as_ptr() as usize - origin, header.value.len());
-        fields.push(FieldSpan::new(Span::new(at, name.len()), value, known)?);
-        if let Some(known) = known {
-            facts.note(known, header.value, value);
-        }
-    }
-    if !ends_line(buf, end) || !ends_line(buf, end - 2) {
-        return None;
-    }
-    if line_end == 0 {
-        line_end = end - 2;
-    }
-    Some(line_end)
-}
-
-#[inline]
-fn ends_line(buf: &[u8], at: usize) -> bool {
-    at >= 2 && buf[at - 2..at] == *b"\r\n"
-}
-
 /// The strict parser's verdict, within the limits: each limit cuts what it may look at.
 #[cold]
+#[inline(never)]
 fn by_the_law(
     buf: &[u8],
     skip: usize,
@@ -161,7 +119,8 @@ fn by_the_law(
     fields: &mut Vec<FieldSpan>,
 ) -> Result<Option<RequestHead>, Reject> {
     let head = &buf[skip..];
-    let Some(line) = strict::request_line(&head[..head.len().min(limits.request_line)])? else {
+    let window = &head[..head.len().min(limits.request_line)];
+    let Some(line) = strict::request_line(window, skip)? else {
         let full = head.len() >= limits.request_line;
         return if full { Err(Reject::RequestLineTooLong) } else { Ok(None) };
     };
@@ -170,9 +129,11 @@ fn by_the_law(
     let Some(end) = law_fields(buf, at, limits, fields, &mut facts)? else {
         return Ok(None);
     };
-    let method = &head[line.method.range()];
-    let target = Span::new(skip + line.target.at as usize, line.target.len as usize);
-    finish(buf, method, target, line.version, &facts, end)
+    if line.method.len as usize > MAX_METHOD_LEN {
+        return Err(Reject::MethodTooLong);
+    }
+    let method = Method::from_bytes(line.method.of(buf));
+    finish(buf, method, &line, &facts, end)
 }
 
 /// The field section at `at` by the strict parser, and what it says.
@@ -198,57 +159,27 @@ pub(super) fn law_fields(
 }
 
 /// The meaning of a head whose syntax is in order.
-#[inline]
+#[inline(always)]
 fn finish(
     buf: &[u8],
-    method: &[u8],
-    target: Span,
-    version: Version,
+    method: Method,
+    line: &RequestLine,
     facts: &Facts,
     end: usize,
 ) -> Result<Option<RequestHead>, Reject> {
-    let text = target.of(buf);
-    // httparse refuses controls and spaces, but lets bytes above ASCII and `#` pass. That is
-    // syntax, so it comes before any offence of meaning.
-    if !text.is_ascii() || memchr::memchr(b'#', text).is_some() {
-        return Err(Reject::InvalidTarget);
-    }
-    if method.len() > MAX_METHOD_LEN {
-        return Err(Reject::MethodTooLong);
-    }
-    let method = Method::from_bytes(method);
+    let RequestLine { target, path_len, version, .. } = *line;
     facts.check(version)?;
     if method == Method::Connect {
         return Err(Reject::ConnectRefused);
     }
-    // Put together once per branch: passing the parts on through memory costs a fifth of the parse.
-    if text[0] == b'/' {
-        let (path, query) = split_query(text, target.at as usize);
-        let parts = TargetParts { form: TargetForm::Origin, authority: None, path, query };
-        assemble(buf, method, target, version, facts, end, parts)
-    } else {
-        let parts = other_parts(text, &method, target)?;
-        assemble(buf, method, target, version, facts, end, parts)
-    }
-}
-
-struct TargetParts {
-    form: TargetForm,
-    authority: Option<Span>,
-    path: Span,
-    query: Option<Span>,
-}
-
-#[inline(always)]
-fn assemble(
-    buf: &[u8],
-    method: Method,
-    target: Span,
-    version: Version,
-    facts: &Facts,
-    end: usize,
-    parts: TargetParts,
-) -> Result<Option<RequestHead>, Reject> {
+    let text = target.of(buf);
+    let parts = match text {
+        [b'/', ..] => {
+            let (path, query) = split_query(target, path_len);
+            TargetParts { form: TargetForm::Origin, authority: None, path, query }
+        }
+        _ => other_parts(text, &method, target)?,
+    };
     check_host(buf, version, facts.host)?;
     let framing = match facts.content_length {
         _ if facts.chunked => Framing::Chunked,
@@ -277,9 +208,16 @@ fn assemble(
     }))
 }
 
+struct TargetParts {
+    form: TargetForm,
+    authority: Option<Span>,
+    path: Span,
+    query: Option<Span>,
+}
+
 /// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also beside an absolute-form target. An empty
 /// Host names nobody and is refused, as nginx does.
-#[inline]
+#[inline(always)]
 fn check_host(buf: &[u8], version: Version, host: Option<Span>) -> Result<(), Reject> {
     match host {
         None if version == Version::Http11 => Err(Reject::MissingHost),
@@ -318,15 +256,17 @@ fn absolute_parts(text: &[u8], at: usize) -> Result<TargetParts, Reject> {
     if !authority::is_valid(host) {
         return Err(Reject::InvalidTarget);
     }
-    let (path, query) = split_query(&after[host_len..], at + host_at + host_len);
+    let rest = Span::new(at + host_at + host_len, after.len() - host_len);
+    let path_len = after[host_len..].iter().position(|&b| b == b'?');
+    let (path, query) = split_query(rest, path_len.unwrap_or(after.len() - host_len));
     let authority = Some(Span::new(at + host_at, host_len));
     Ok(TargetParts { form: TargetForm::Absolute, authority, path, query })
 }
 
+/// Path and query of a target whose first `?`, or else its end, is `path_len` bytes in.
 #[inline]
-fn split_query(text: &[u8], at: usize) -> (Span, Option<Span>) {
-    match memchr::memchr(b'?', text) {
-        Some(mark) => (Span::new(at, mark), Some(Span::new(at + mark + 1, text.len() - mark - 1))),
-        None => (Span::new(at, text.len()), None),
-    }
+fn split_query(target: Span, path_len: usize) -> (Span, Option<Span>) {
+    let at = target.at as usize;
+    let query = (target.len as usize).checked_sub(path_len + 1);
+    (Span::new(at, path_len), query.map(|len| Span::new(at + path_len + 1, len)))
 }

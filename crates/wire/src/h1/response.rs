@@ -4,11 +4,10 @@
 //! announce one on the connection. Nothing stands before the status line: an upstream's stray bytes
 //! are malformed.
 
-use std::mem::MaybeUninit;
-
-use super::field::{Facts, FieldSpan, HeadLimits, MAX_HEADER_COUNT, Span};
-use super::request::{law_fields, take_fields};
-use super::strict;
+use super::field::{Facts, FieldSpan, HeadLimits, Span};
+use super::quick;
+use super::request::law_fields;
+use super::strict::{self, StatusLine};
 use crate::{Reject, Version};
 
 /// How the body of a response ends (RFC 9112 6.3).
@@ -52,35 +51,28 @@ pub fn parse_response(
     to_head: bool,
 ) -> Result<Option<ResponseHead>, Reject> {
     fields.clear();
-    let mut slots = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; MAX_HEADER_COUNT];
-    let mut raw = httparse::Response::new(&mut []);
-    let config = httparse::ParserConfig::default();
-    let slots = &mut slots[..limits.count()];
-    match config.parse_response_with_uninit_headers(&mut raw, buf, slots) {
-        Ok(httparse::Status::Complete(end)) => {
-            let mut facts = Facts::default();
-            if let (Some(status), Some(minor)) = (raw.code, raw.version)
-                && buf[0] == b'H'
-                && let Some(line_end) = take_fields(buf, end, raw.headers, fields, &mut facts)
-                && limits.admit(line_end, end - line_end)
-                && (100..600).contains(&status)
-                && line_end >= REASON_AT + 2
-                && buf[REASON_AT - 1] == b' '
-            {
-                let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
-                let reason = Span::new(REASON_AT, line_end - 2 - REASON_AT);
-                return finish(status, reason, version, &facts, to_head, end);
-            }
-        }
-        Ok(httparse::Status::Partial) if limits.may_grow(buf.len()) => return Ok(None),
-        Ok(httparse::Status::Partial) | Err(_) => {}
+    let mut facts = Facts::default();
+    match hot(buf, limits, fields, &mut facts) {
+        Some((line, end)) => finish(&line, &facts, to_head, end),
+        None => by_the_law(buf, limits, fields, to_head),
     }
-    by_the_law(buf, limits, fields, to_head)
 }
 
-const REASON_AT: usize = "HTTP/1.1 200 ".len();
+/// A head that is as it should be, and where it ends; `None` leaves it to the law.
+#[inline(always)]
+fn hot(
+    buf: &[u8],
+    limits: &HeadLimits,
+    fields: &mut Vec<FieldSpan>,
+    facts: &mut Facts,
+) -> Option<(StatusLine, usize)> {
+    let line = quick::status_line(buf)?;
+    let end = quick::field_section(buf, line.len, limits.count(), fields, facts)?;
+    limits.admit(line.len, end - line.len).then_some((line, end))
+}
 
 #[cold]
+#[inline(never)]
 fn by_the_law(
     buf: &[u8],
     limits: &HeadLimits,
@@ -95,19 +87,18 @@ fn by_the_law(
     let Some(end) = law_fields(buf, line.len, limits, fields, &mut facts)? else {
         return Ok(None);
     };
-    finish(line.status, line.reason, line.version, &facts, to_head, end)
+    finish(&line, &facts, to_head, end)
 }
 
 /// RFC 9112 6.3, rule by rule.
-#[inline]
+#[inline(always)]
 fn finish(
-    status: u16,
-    reason: Span,
-    version: Version,
+    line: &StatusLine,
     facts: &Facts,
     to_head: bool,
     end: usize,
 ) -> Result<Option<ResponseHead>, Reject> {
+    let StatusLine { status, reason, version, .. } = *line;
     facts.check(version)?;
     let bodiless = status < 200 || status == 204;
     // RFC 9110 8.6, RFC 9112 6.1: neither field may stand in 1xx and 204. A length of zero is

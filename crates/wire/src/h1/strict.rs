@@ -2,9 +2,8 @@
 //! of RFC 9112 does not.
 //!
 //! Promises to find the first offence in the order of the bytes, so that a prefix never earns
-//! another rejection than the whole. Off the hot path: it runs when `httparse` objects or something
-//! looks odd, for trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far,
-//! not finished".
+//! another rejection than the whole. Off the hot path: it runs when `quick` has nothing to say, for
+//! trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far, not finished".
 
 use super::field::{FieldSpan, Span};
 use crate::{Known, Reject, Version, token};
@@ -13,6 +12,8 @@ use crate::{Known, Reject, Version, token};
 pub(crate) struct RequestLine {
     pub(crate) method: Span,
     pub(crate) target: Span,
+    /// Bytes of the target before its first `?`.
+    pub(crate) path_len: usize,
     pub(crate) version: Version,
     pub(crate) len: usize,
 }
@@ -36,8 +37,9 @@ macro_rules! more {
     };
 }
 
-/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 3).
-pub(crate) fn request_line(buf: &[u8]) -> Parsed<RequestLine> {
+/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 3); offsets count from `base` before
+/// `buf`.
+pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
     let method_len = more!(buf.iter().position(|&b| !token::is_tchar(b)));
     match buf[method_len] {
         b' ' if method_len > 0 => {}
@@ -57,9 +59,11 @@ pub(crate) fn request_line(buf: &[u8]) -> Parsed<RequestLine> {
     let version = more!(version(&buf[version_at..])?);
     let end = version_at + VERSION_LEN;
     more!(crlf(&buf[end..], Reject::InvalidRequestLine)?);
+    let target = &rest[..target_len];
     Ok(Some(RequestLine {
-        method: Span::new(0, method_len),
-        target: Span::new(target_at, target_len),
+        method: Span::new(base, method_len),
+        target: Span::new(base + target_at, target_len),
+        path_len: target.iter().position(|&b| b == b'?').unwrap_or(target_len),
         version,
         len: end + 2,
     }))
@@ -167,12 +171,17 @@ fn field_line(line: &[u8], base: usize) -> Parsed<(FieldSpan, usize)> {
     let raw_len = more!(line[value_at..].iter().position(|&b| !token::is_value_byte(b)));
     let end = value_at + raw_len;
     more!(crlf(&line[end..], Reject::InvalidFieldValue)?);
-    let raw = &line[value_at..end];
-    let lead = raw.iter().position(|&b| !token::is_ows(b)).unwrap_or(raw.len());
-    let value = token::trim(raw);
-    let name = Span::new(base, name_len);
+    let (value, lead) = trimmed(&line[value_at..end]);
     let value = Span::new(base + value_at + lead, value.len());
+    let name = Span::new(base, name_len);
     let known = Known::from_bytes(&line[..name_len]);
     let field = FieldSpan::new(name, value, known).ok_or(Reject::FieldNameTooLong)?;
     Ok(Some((field, end + 2)))
+}
+
+/// A value without the white space around it, and how much stands before.
+#[cold]
+pub(crate) fn trimmed(raw: &[u8]) -> (&[u8], usize) {
+    let lead = raw.iter().position(|&b| !token::is_ows(b)).unwrap_or(raw.len());
+    (token::trim(raw), lead)
 }

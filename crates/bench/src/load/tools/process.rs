@@ -1,19 +1,21 @@
 //! A tool as a child process.
 //!
 //! Owns running it to its end, its output and its CPU time. Promises that it has ended, killed if
-//! the run was stopped, when `run` returns.
+//! the run was stopped or it took much longer than it was told, when `run` returns.
 #![allow(unsafe_code, reason = "std does not tell a child's CPU time; the block says why")]
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::load::Plan;
 
 /// How often it is looked whether the tool ended.
 const LOOK: Duration = Duration::from_millis(5);
+/// What a tool may take beyond its time and the time-outs at both ends.
+const LATE_MAX: Duration = Duration::from_secs(10);
 /// How much of what it says on the way out is passed on.
 const SAID_BYTES_MAX: usize = 2000;
 
@@ -33,6 +35,9 @@ pub(super) fn run(command: &mut Command, plan: &Plan) -> io::Result<Ended> {
         .stderr(output.try_clone()?)
         .spawn()?;
     let (status, cpu, stopped) = wait(child, plan)?;
+    if stopped && !plan.stop.load(Ordering::Relaxed) {
+        return Err(io::Error::other(format!("{command:?} did not end in time")));
+    }
     let output = said(&mut output)?;
     if !stopped && status != 0 {
         let cut = output.len().saturating_sub(SAID_BYTES_MAX);
@@ -45,6 +50,8 @@ pub(super) fn run(command: &mut Command, plan: &Plan) -> io::Result<Ended> {
 /// The wait status, the CPU time, and whether it was killed.
 fn wait(mut child: Child, plan: &Plan) -> io::Result<(i32, Duration, bool)> {
     let mut stopped = false;
+    let longest = plan.duration.max(plan.warm_up) * 2 + plan.timeout * 2 + LATE_MAX;
+    let deadline = Instant::now() + longest;
     loop {
         let mut status = 0;
         // SAFETY: an all-zero rusage is a valid one.
@@ -59,7 +66,8 @@ fn wait(mut child: Child, plan: &Plan) -> io::Result<(i32, Duration, bool)> {
         if ended < 0 {
             return Err(io::Error::last_os_error());
         }
-        if !stopped && plan.stop.load(Ordering::Relaxed) {
+        let late = Instant::now() >= deadline;
+        if !stopped && (late || plan.stop.load(Ordering::Relaxed)) {
             child.kill()?;
             stopped = true;
         }

@@ -138,6 +138,8 @@ fn read(output: &str) -> Option<Outcome> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{quoted, read, script};
+    use crate::load::Outcome;
+    use std::fmt::Write as _;
     use std::time::Duration;
 
     #[test]
@@ -159,6 +161,41 @@ pub(super) mod tests {
         assert!(super::script(b"GET /").is_err());
         assert!(super::script(b"GET  HTTP/1.0\r\n\r\n").is_err());
         assert_eq!(quoted(b"\xff"), "\"\\255\"");
+    }
+
+    /// The same latencies, in our histogram and as wrk's script prints those it has: the rate and
+    /// the percentiles are the same to far less than the 5 % of `make bench-generator-check`.
+    #[test]
+    fn the_same_latencies_are_the_same_figures() {
+        let mut random = 1u64;
+        let mut latencies_us: Vec<u64> = (0..20_000)
+            .map(|number: u64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                // 200 to 1800 µs, one in fifty some 40 ms.
+                let rare = number.is_multiple_of(50);
+                if rare { 40_000 + (random >> 54) } else { 200 + (random >> 33) % 1600 }
+            })
+            .collect();
+        let mut ours = Outcome::new();
+        ours.elapsed = Duration::from_secs(2);
+        for latency_us in &latencies_us {
+            ours.requests += 1;
+            ours.latency.record(latency_us * 1000).unwrap();
+        }
+        latencies_us.sort_unstable();
+        let mut output = "RESULT 20000 2000000 1 0.1\nERRORS 0 0 0 0 0\n".to_owned();
+        for part in (1..=10_000).filter(|part| part % 50 == 0 || *part > 9900) {
+            // stats_percentile of wrk's stats.c: the rank is rounded, and counts from 1.
+            let rank = (f64::from(part) / 1e4 * latencies_us.len() as f64 + 0.5) as usize;
+            let _ = writeln!(output, "AT {part} {}", latencies_us[rank.max(1) - 1]);
+        }
+        let theirs = read(&output).unwrap();
+        assert_eq!(theirs.requests, ours.requests);
+        assert!((theirs.per_second() / ours.per_second() - 1.0).abs() < 1e-9);
+        for percentile in [50.0, 90.0, 99.0, 99.9] {
+            let ratio = theirs.latency_ms(percentile) / ours.latency_ms(percentile);
+            assert!((ratio - 1.0).abs() < 0.01, "p{percentile}: {ratio}");
+        }
     }
 
     #[test]

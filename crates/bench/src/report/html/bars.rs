@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::super::data::{FLOOR, OURS, Record};
-use super::super::figures::us;
+use super::super::figures::{count, us};
 use super::{escape, place};
 
 /// How far the longest bar, or its highest round, reaches: what is left is air.
@@ -11,7 +11,8 @@ const REACH: f64 = 97.0;
 
 /// One group: every server at one number of connections.
 pub(super) fn draw(out: &mut String, connections: u32, records: &[&Record]) {
-    let mut records = records.to_vec();
+    let mut records: Vec<_> =
+        records.iter().copied().filter(|it| it.cpu_us_per_request.is_finite()).collect();
     records.sort_by(|a, b| a.cpu_us_per_request.total_cmp(&b.cpu_us_per_request));
     let highest = records.iter().map(|record| record.cpu_range().1).fold(0.0, f64::max);
     if highest <= 0.0 {
@@ -45,13 +46,17 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
     let times = floor
         .filter(|_| record.server != FLOOR)
         .map(|floor| format!(" <span class=\"muted small\">{:.2} × floor</span>", cost / floor));
+    // A server that fails is no cheap one.
+    let failed = (record.errors > 0).then(|| {
+        format!(" <span class=\"small\">{}</span>", escape(&count(record.errors, "error")))
+    });
     let _ = writeln!(
         out,
         "<div class=\"bar {class}\" role=\"listitem\" title=\"{}: rounds from {} to {} µs\">\
          <span class=\"name\">{}</span><span class=\"track\">\
          <span class=\"fill\" style=\"--w:{:.2}%\"></span>{}\
          <span class=\"range\" style=\"--low:{:.2}%;--high:{:.2}%\"></span></span>\
-         <span class=\"value\"><b>{}</b>\u{a0}µs{}</span></div>",
+         <span class=\"value\"><b>{}</b>\u{a0}µs{}{}</span></div>",
         escape(&place(record)),
         us(low),
         us(high),
@@ -62,5 +67,6 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
         high * scale,
         us(cost),
         times.unwrap_or_default(),
+        failed.unwrap_or_default(),
     );
 }

@@ -94,20 +94,19 @@ fn browse(browser: &Path, folder: &Path, arguments: &[String], file: &Path) -> S
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// The report in a frame `width` wide, and what the probe found there.
-fn look(browser: &Path, folder: &Path, width: u32, scheme: &str) -> Value {
-    let page = render(&sample::data());
+/// The page in a frame `width` wide, and what the probe found there.
+fn look(browser: &Path, folder: &Path, name: &str, page: &str, width: u32, scheme: &str) -> Value {
     let mut around = format!("<!doctype html><meta charset=\"utf-8\">{PROBE}");
     let style = format!("width:{width}px;height:9000px;border:0;color-scheme:{scheme}");
     let _ = write!(
         around,
         "<body style=\"margin:0\"><iframe style=\"{style}\" srcdoc=\"{}\"></iframe>",
-        escape(&page)
+        escape(page)
     );
-    let file = folder.join(format!("{scheme}-{width}.html"));
+    let file = folder.join(format!("{name}-{scheme}-{width}.html"));
     std::fs::write(&file, around).expect("a page");
     if let Some(pictures) = std::env::var_os("TIDEGATE_SCREENSHOTS") {
-        let picture = Path::new(&pictures).join(format!("{scheme}-{width}.png"));
+        let picture = Path::new(&pictures).join(format!("{name}-{scheme}-{width}.png"));
         let size = format!("--window-size={},9000", width.max(500));
         let to = format!("--screenshot={}", picture.display());
         browse(browser, folder, &[size, to], &file);
@@ -127,10 +126,17 @@ fn the_page_can_be_read_everywhere() {
     };
     let folder = std::env::temp_dir().join(format!("tidegate-report-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
-    for (width, scheme) in [(DESK_PX, "light"), (DESK_PX, "dark"), (PHONE_PX, "light")] {
-        let found = look(&browser, &folder, width, scheme);
+    // Bars that are long enough to be seen: those of a server that is 500 times another are not.
+    let pages = [("usual", sample::data(), 24.0), ("crowded", sample::crowded(), 24.0)];
+    let pages = pages.map(|(name, data, bars)| (name, render(&data), bars));
+    let ways = [(DESK_PX, "light"), (DESK_PX, "dark"), (PHONE_PX, "light"), (PHONE_PX, "dark")];
+    for ((name, page, bars), (width, scheme)) in
+        pages.iter().flat_map(|page| ways.iter().map(move |way| (page, way)))
+    {
+        let (width, scheme) = (*width, *scheme);
+        let found = look(&browser, &folder, name, page, width, scheme);
         let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
-        let context = format!("{scheme}, {width} px: {found}");
+        let context = format!("{name}, {scheme}, {width} px: {found}");
         assert_eq!(found["scheme"], scheme, "{context}");
         assert_eq!(number("page") > 0.5, scheme == "light", "the page's own colour: {context}");
         assert!(number("texts") > 400.0, "{context}");
@@ -138,7 +144,8 @@ fn the_page_can_be_read_everywhere() {
         assert!(number("smallest") >= TEXT_PX_MIN, "too small: {context}");
         assert!(number("scroll_width") <= f64::from(width), "scrolls sideways: {context}");
         assert_eq!(number("outside"), 0.0, "sticks out: {context}");
-        assert_eq!((number("bars"), number("long_bars")), (24.0, 0.0), "{context}");
+        assert!(number("bars") >= *bars, "{context}");
+        assert_eq!(number("long_bars"), 0.0, "{context}");
     }
     std::fs::remove_dir_all(&folder).expect("nothing is left behind");
 }

@@ -1,6 +1,7 @@
 //! What is laid out, how long it is said to take, and what is refused.
 
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
+use crate::load::tools::Tool;
 use crate::peers::{ALL, Finder, Found};
 use crate::run::Foreign;
 use crate::scenarios;
@@ -15,10 +16,10 @@ fn options() -> Options {
 /// As if every peer there is were installed.
 fn everything(options: Options) -> Schedule {
     let found: Vec<Found> = ALL.iter().map(|peer| Found::sample(peer)).collect();
-    let scenarios = scenarios::ALL.iter().filter(|one| options.full || one.by_default);
+    let scenarios = scenarios::listed().filter(|one| options.full || one.by_default);
     let cases = scenarios.flat_map(|scenario| scenario.cases);
     let steps = cases.flat_map(|case| steps_of(case, &options, &found)).collect();
-    Schedule { options, found, missing: Vec::new(), steps, notes: Vec::new() }
+    Schedule { options, found, missing: Vec::new(), steps, notes: Vec::new(), cores: None }
 }
 
 #[test]
@@ -33,7 +34,7 @@ fn more_rounds_take_longer_and_full_runs_all() {
     let short = everything(options()).told();
     assert!(everything(Options { rounds: 8, ..options() }).told() > short);
     let full = everything(Options { full: true, ..options() });
-    let cases: usize = scenarios::ALL.iter().map(|scenario| scenario.cases.len()).sum();
+    let cases: usize = scenarios::listed().map(|scenario| scenario.cases.len()).sum();
     let mut names: Vec<&str> = full.steps.iter().map(|step| step.case.name).collect();
     names.dedup();
     assert_eq!(names.len(), cases);
@@ -65,6 +66,16 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     assert!(said.starts_with("no peer \"apache\": there are tidegate, floor"), "{said}");
     let said = refused(|options| options.peers = Some(vec!["mio".to_owned()]));
     assert_eq!(said, "nothing to run: mio: not built: name it to have it built");
+    let said = refused(|options| (options.pin, options.workers) = (true, vec![10_000]));
+    assert!(said.contains("10000 workers"), "{said}");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["json".to_owned()]);
+    });
+    assert_eq!(said, "wrk makes no load where nobody is asked");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["ping".to_owned()]);
+    });
+    assert_eq!(said, "wrk does not speak RESP");
     let said = refused(|options| options.rounds = 0);
     assert!(said.contains("at least one round"), "{said}");
     let said = refused(|options| {

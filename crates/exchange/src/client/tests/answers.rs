@@ -33,9 +33,7 @@ fn an_answer_split_at_every_byte_is_the_same_answer() {
                       HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
                       2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
         for at in 1..answer.len() {
-            let server = Server::start();
-            let context = context();
-            let pool = server.pool(&context);
+            let (server, pool) = alone();
             let serve = async {
                 let stream = server.accept().await;
                 read_head(&stream).await;
@@ -64,15 +62,8 @@ fn a_body_that_came_with_its_head_frees_the_connection_at_once() {
             ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 0),
             ("HTTP/1.1 204 No Content\r\n\r\n", 0),
         ] {
-            let server = Server::start();
-            let context = context();
-            let pool = server.pool(&context);
-            let serve = async {
-                let stream = server.accept().await;
-                read_head(&stream).await;
-                send(&stream, answer).await;
-                stream
-            };
+            let (server, pool) = alone();
+            let serve = server.answer(answer);
             let (_stream, outcome) = tokio::join!(serve, get(&pool));
             let response = outcome.unwrap();
             assert_eq!(response.body.length(), Some(length), "{answer}");
@@ -85,9 +76,7 @@ fn a_body_that_came_with_its_head_frees_the_connection_at_once() {
 #[test]
 fn the_answer_to_head_keeps_its_length_and_has_no_body() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let serve = async {
             let stream = server.accept().await;
             assert!(read_head(&stream).await.starts_with("HEAD "));
@@ -124,9 +113,7 @@ fn hop_by_hop_fields_of_an_answer_stay_behind() {
 #[test]
 fn trailers_are_passed_on() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let serve = async {
             let stream = server.accept().await;
             read_head(&stream).await;
@@ -164,9 +151,7 @@ impl Inform for Hints {
 #[test]
 fn early_hints_are_passed_on_and_continue_is_not() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let hints = Rc::new(Hints::default());
         let mut request = request(Method::Get);
         request.informer = Some(hints.clone());
@@ -188,9 +173,7 @@ fn early_hints_are_passed_on_and_continue_is_not() {
 #[test]
 fn a_streamed_body_is_read_no_faster_than_asked_for() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let size = 8 * 1024 * 1024;
         let serve = async {
             let stream = server.accept().await;
@@ -222,9 +205,7 @@ fn a_streamed_body_is_read_no_faster_than_asked_for() {
 #[test]
 fn an_early_answer_stops_the_request() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let serve = async {
             let stream = server.accept().await;
             stream.receive().await.unwrap();

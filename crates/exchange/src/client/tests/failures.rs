@@ -67,9 +67,7 @@ fn nothing_is_retried_after_a_malformed_answer_and_idempotent_requests_after_non
 #[test]
 fn a_refused_connection_says_so() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         drop(server);
         let fault = get(&pool).await.err().unwrap();
         assert_eq!((fault.status, fault.slug), (502, "connection_refused"));
@@ -97,15 +95,8 @@ fn bytes_behind_an_answer_end_the_connection_but_not_the_answer() {
              HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\nX",
         ] {
-            let server = Server::start();
-            let context = context();
-            let pool = server.pool(&context);
-            let serve = async {
-                let stream = server.accept().await;
-                read_head(&stream).await;
-                send(&stream, answer).await;
-                read_end(&stream).await
-            };
+            let (server, pool) = alone();
+            let serve = server.answer_to_the_end(answer);
             let ask = async {
                 let mut response = get(&pool).await.unwrap();
                 response.body.collect(10).await.unwrap()
@@ -120,15 +111,8 @@ fn bytes_behind_an_answer_end_the_connection_but_not_the_answer() {
 #[test]
 fn a_reset_within_the_body_is_not_an_end() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
-        let serve = async {
-            let stream = server.accept().await;
-            read_head(&stream).await;
-            send(&stream, "HTTP/1.1 200 OK\r\n\r\nhello").await;
-            stream
-        };
+        let (server, pool) = alone();
+        let serve = server.answer("HTTP/1.1 200 OK\r\n\r\nhello");
         let (stream, outcome) = tokio::join!(serve, get(&pool));
         let mut body = outcome.unwrap().body;
         assert!(matches!(body.frame().await, Some(Ok(_))));
@@ -156,15 +140,8 @@ fn a_server_that_stalls_runs_into_the_time_out_of_that_step() {
                 "connection_read_timeout",
             ),
         ] {
-            let server = Server::start();
-            let context = context();
-            let pool = server.pool(&context);
-            let serve = async {
-                let stream = server.accept().await;
-                read_head(&stream).await;
-                send(&stream, answer).await;
-                read_end(&stream).await
-            };
+            let (server, pool) = alone();
+            let serve = server.answer_to_the_end(answer);
             let ask = async {
                 match ask_with(&pool, &request(Method::Get), Body::Empty, options).await {
                     Err(fault) => fault,
@@ -181,9 +158,7 @@ fn a_server_that_stalls_runs_into_the_time_out_of_that_step() {
 #[test]
 fn a_server_that_does_not_read_runs_into_the_write_time_out() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let options = ClientOptions { write: Duration::from_millis(30), ..options() };
         let put = request(Method::Put);
         let body = Body::Bytes(Bytes::from(vec![0; 64 * 1024 * 1024]));
@@ -197,15 +172,8 @@ fn a_server_that_does_not_read_runs_into_the_write_time_out() {
 #[test]
 fn dropping_the_answer_closes_the_connection() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
-        let serve = async {
-            let stream = server.accept().await;
-            read_head(&stream).await;
-            send(&stream, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello").await;
-            read_end(&stream).await
-        };
+        let (server, pool) = alone();
+        let serve = server.answer_to_the_end("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         let ask = async {
             let mut body = get(&pool).await.unwrap().body;
             body.frame().await.unwrap().unwrap();
@@ -220,9 +188,7 @@ fn dropping_the_answer_closes_the_connection() {
 #[test]
 fn dropping_the_exchange_closes_the_connection() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let serve = async {
             let stream = server.accept().await;
             read_head(&stream).await;

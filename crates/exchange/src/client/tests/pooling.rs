@@ -16,14 +16,21 @@ async fn answer(stream: &Stream, answer: &str) {
 
 /// Makes a kept connection; the server's end of it.
 async fn keep_one(server: &Server, pool: &Rc<Pool>) -> Stream {
-    let serve = async {
-        let stream = server.accept().await;
-        answer(&stream, OK).await;
-        stream
-    };
-    let (stream, outcome) = tokio::join!(serve, get(pool));
+    let (stream, outcome) = tokio::join!(server.answer(OK), get(pool));
     assert_eq!(outcome.unwrap().status, 200);
     stream
+}
+
+/// Makes two at the same time, of which the pool keeps what it may.
+async fn keep_two(server: &Server, pool: &Rc<Pool>) -> (Stream, Stream) {
+    let serve = async {
+        let (one, other) = (server.accept().await, server.accept().await);
+        tokio::join!(answer(&one, OK), answer(&other, OK));
+        (one, other)
+    };
+    let (streams, first, second) = tokio::join!(serve, get(pool), get(pool));
+    assert!(first.is_ok() && second.is_ok());
+    streams
 }
 
 #[test]
@@ -49,15 +56,8 @@ fn connections_that_say_close_are_not_kept() {
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
             "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
         ] {
-            let server = Server::start();
-            let context = context();
-            let pool = server.pool(&context);
-            let serve = async {
-                let stream = server.accept().await;
-                read_head(&stream).await;
-                send(&stream, answer).await;
-                read_end(&stream).await
-            };
+            let (server, pool) = alone();
+            let serve = server.answer_to_the_end(answer);
             let (_, outcome) = tokio::join!(serve, get(&pool));
             assert_eq!(outcome.unwrap().status, 200);
             assert!(pool.take().is_none());
@@ -68,9 +68,7 @@ fn connections_that_say_close_are_not_kept() {
 #[test]
 fn a_second_answer_nobody_asked_for_ends_a_kept_connection() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let stream = keep_one(&server, &pool).await;
         send(&stream, OK).await;
         // Once the event loop has seen it.
@@ -92,9 +90,7 @@ fn a_second_answer_nobody_asked_for_ends_a_kept_connection() {
 #[test]
 fn a_connection_closed_while_idle_is_known_dead() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         drop(keep_one(&server, &pool).await);
         poll_fn(|cx| pool.peek_readable(cx)).await;
         assert!(pool.take().is_none());
@@ -104,9 +100,7 @@ fn a_connection_closed_while_idle_is_known_dead() {
 #[test]
 fn limits_bound_requests_and_number() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         pool.set_limits(PoolLimits { max_requests: 1, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
         assert!(pool.take().is_none());
@@ -116,13 +110,7 @@ fn limits_bound_requests_and_number() {
         assert!(pool.take().is_none());
         read_end(&stream).await;
         pool.set_limits(PoolLimits { max_idle: 1, ..PoolLimits::default() });
-        let serve = async {
-            let (one, other) = (server.accept().await, server.accept().await);
-            tokio::join!(answer(&one, OK), answer(&other, OK));
-            (one, other)
-        };
-        let (streams, first, second) = tokio::join!(serve, get(&pool), get(&pool));
-        assert!(first.is_ok() && second.is_ok());
+        let streams = keep_two(&server, &pool).await;
         assert!(pool.take().is_some());
         assert_eq!(pool.idle_count(), 0);
         drop(streams);
@@ -132,9 +120,7 @@ fn limits_bound_requests_and_number() {
 #[test]
 fn idle_connections_end_with_their_time() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let idle = Duration::from_millis(10);
         pool.set_limits(PoolLimits { idle, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
@@ -195,13 +181,7 @@ fn what_is_above_a_workers_share_is_parked() {
         let context = context_of(&shared, 0, 2);
         let pool = server.pool(&context);
         pool.set_limits(PoolLimits { max_idle: 2, ..PoolLimits::default() });
-        let serve = async {
-            let (one, other) = (server.accept().await, server.accept().await);
-            tokio::join!(answer(&one, OK), answer(&other, OK));
-            (one, other)
-        };
-        let (_streams, first, second) = tokio::join!(serve, get(&pool), get(&pool));
-        assert!(first.is_ok() && second.is_ok());
+        let _streams = keep_two(&server, &pool).await;
         let state = Pool::state(&shared, "test", &server.destination, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 1, 1));
         // Its own worker takes it back once it has none.
@@ -218,12 +198,7 @@ fn a_connection_that_died_while_parked_is_passed_over() {
         let context = context_of(&shared, 0, 2);
         let pool = server.pool(&context);
         pool.set_limits(PoolLimits { max_idle: 2, ..PoolLimits::default() });
-        let serve = async {
-            let (one, other) = (server.accept().await, server.accept().await);
-            tokio::join!(answer(&one, OK), answer(&other, OK));
-        };
-        let ((), first, second) = tokio::join!(serve, get(&pool), get(&pool));
-        assert!(first.is_ok() && second.is_ok());
+        drop(keep_two(&server, &pool).await);
         // Both ends are closed by now, as the kernel knows at once on one machine.
         poll_fn(|cx| pool.peek_readable(cx)).await;
         assert!(pool.take().is_none());

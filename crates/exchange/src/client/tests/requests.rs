@@ -25,9 +25,7 @@ fn data(text: &'static str) -> Frame {
 
 /// What a server receives, up to `end`.
 async fn received(request: &Request, body: Body, end: &str, options: ClientOptions) -> String {
-    let server = Server::start();
-    let context = context();
-    let pool = server.pool(&context);
+    let (server, pool) = alone();
     let serve = async {
         let stream = server.accept().await;
         let text = read_to(&stream, end).await;
@@ -156,9 +154,7 @@ fn bodies_are_framed_by_us() {
 #[test]
 fn a_large_body_arrives_whole() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let size = 3 * 1024 * 1024;
         let serve = async {
             let stream = server.accept().await;
@@ -189,9 +185,7 @@ fn a_large_body_arrives_whole() {
 #[test]
 fn a_body_that_is_shorter_than_announced_is_never_completed() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let serve = async {
             let stream = server.accept().await;
             read_to(&stream, "hello").await;
@@ -224,9 +218,7 @@ impl BodyStream for Shy {
 #[test]
 fn the_body_is_asked_for_only_when_the_head_is_out() {
     block_on_local(async {
-        let server = Server::start();
-        let context = context();
-        let pool = server.pool(&context);
+        let (server, pool) = alone();
         let asked = Rc::new(std::cell::Cell::new(false));
         let lease = pool.connect(Duration::from_secs(20)).await.unwrap();
         assert!(!asked.get());

@@ -44,9 +44,7 @@ struct Opened {
 
 /// A tunnel through a server that has said `early` behind its head already.
 async fn open(early: &str, options: ClientOptions) -> Opened {
-    let server = Server::start();
-    let context = context();
-    let pool = server.pool(&context);
+    let (server, pool) = alone();
     let mut request = request(Method::Get);
     request.upgrade = true;
     request.headers.append("Connection", "Upgrade");

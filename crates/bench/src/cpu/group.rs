@@ -1,0 +1,142 @@
+//! A cgroup (v2) that exists for one tree of processes.
+//!
+//! Owns a folder below the cgroup of this process, and what is in it. Promises that a process which
+//! enters it right after fork(2) takes all its descendants along, whatever becomes of their
+//! parents; that nothing runs in the group any more once it was dropped; and that groups of runs
+//! which were killed are removed by the next run. Where no group can be made there is none, and
+//! nothing is said.
+//! Never sets a limit or enables a controller: a group counts, and changes nothing.
+#![allow(unsafe_code, reason = "std cannot write after fork; the block says why it is sound")]
+
+use super::read;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const PREFIX: &str = "tidegate-bench-";
+/// How long killed processes may take to be gone.
+const GONE_WAIT: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    folder: PathBuf,
+    /// Writing to it moves processes into the group.
+    members: File,
+}
+
+/// How a child enters its group. Valid as long as the group is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry(i32);
+
+/// What the group counted since it was made, of processes that run and that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    pub(super) run_us: u64,
+    pub(super) user_us: u64,
+    pub(super) system_us: u64,
+}
+
+impl Group {
+    pub(crate) fn new() -> Option<Self> {
+        /// Tells groups of one process apart.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let place = PLACE.get_or_init(|| own_cgroup().inspect(|place| sweep(place))).as_ref()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = place.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir(&folder).ok()?;
+        let members = OpenOptions::new().write(true).open(folder.join("cgroup.procs"));
+        let group = members.map(|members| Self { folder: folder.clone(), members });
+        if group.is_err() {
+            let _ = fs::remove_dir(&folder);
+        }
+        // Without `cpu.stat` it is of no use.
+        group.ok().filter(|group| group.usage().is_some())
+    }
+
+    pub(crate) fn entry(&self) -> Entry {
+        Entry(self.members.as_raw_fd())
+    }
+
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let text = read(&self.folder.join("cpu.stat"));
+        let value = |name: &str| {
+            text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().parse().ok())
+        };
+        let (run_us, user_us) = (value("usage_usec ")?, value("user_usec ")?);
+        Some(Usage { run_us, user_us, system_us: value("system_usec ")? })
+    }
+
+    pub(crate) fn holds(&self, pid: u32) -> bool {
+        self.processes().contains(&pid)
+    }
+
+    /// Whoever is in it now.
+    pub(super) fn processes(&self) -> Vec<u32> {
+        super::parsed(&read(&self.folder.join("cgroup.procs"))).collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Entry {
+    /// To be called in a child between fork(2) and execve(2). Where processes may not be moved it
+    /// stays outside, which [`Group::holds`] tells.
+    pub(crate) fn enter(self) {
+        // SAFETY: write(2) may be called after fork; the descriptor is open as long as the group
+        // is, and a byte of a constant is read. cgroups(7): 0 stands for the writing process.
+        unsafe { libc::write(self.0, b"0".as_ptr().cast(), 1) };
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+/// Ends what is left in the group, and removes it.
+fn remove(folder: &Path) {
+    let deadline = Instant::now() + GONE_WAIT;
+    while fs::remove_dir(folder).is_err_and(|why| why.kind() != io::ErrorKind::NotFound) {
+        // A daemon that left its parent and its process group is still in here.
+        let _ = fs::write(folder.join("cgroup.kill"), "1");
+        if Instant::now() >= deadline {
+            return;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Removes what runs left that had no time to.
+fn sweep(place: &Path) {
+    let Ok(entries) = fs::read_dir(place) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// The folder of the v2 cgroup that this process is in.
+fn own_cgroup() -> Option<PathBuf> {
+    let mounts = read(Path::new("/proc/self/mountinfo"));
+    // proc_pid_mountinfo(5): the mount point is the fifth field, the type follows " - ".
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        after.starts_with("cgroup2 ").then(|| before.split(' ').nth(4)).flatten()
+    })?;
+    let groups = read(Path::new("/proc/self/cgroup"));
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    Some(Path::new(mount).join(own))
+}

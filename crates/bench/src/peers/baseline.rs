@@ -1,0 +1,24 @@
+//! The program under test without what a scenario adds: what ours is held against there.
+
+use super::{Peer, Program, Role, Setup, Site, tidegate};
+
+/// Routes of the baseline, where the other has thousands.
+const ROUTES: usize = 5;
+
+pub(super) const PEER: Peer =
+    Peer { name: "baseline", program: Program::Subject, start_seconds: 0.2, setup };
+
+fn setup(site: &Site) -> Option<Setup> {
+    let role = match site.role {
+        Role::Guarded { backend } => Role::Gateway { backend, keep: true },
+        Role::Routes { .. } => Role::Routes { count: ROUTES },
+        Role::Hello
+        | Role::Gateway { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => {
+            return None;
+        }
+    };
+    tidegate::setup(&Site { role, ..site.clone() })
+}

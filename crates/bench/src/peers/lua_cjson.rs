@@ -1,0 +1,35 @@
+//! lua-cjson in Lua's own interpreter: what Lua programs use for JSON elsewhere.
+
+use super::{Operation, Peer, Program, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "lua-cjson",
+    program: Program::Installed {
+        names: &["lua5.4", "luajit", "lua5.1"],
+        version: "-v",
+        how: "apt-get install lua5.4 lua-cjson",
+    },
+    start_seconds: 0.05,
+    setup,
+};
+
+/// The program, for whoever runs Lua.
+pub(super) const PROGRAM: &str = include_str!("../../peers/lua/json.lua");
+
+fn setup(site: &Site) -> Option<Setup> {
+    let Role::Json { document, operation, time } = &site.role else { return None };
+    let operation = match operation {
+        Operation::Decode => "decode",
+        Operation::Encode => "encode",
+    };
+    let words = [
+        "json.lua".to_owned(),
+        "--module=cjson".to_owned(),
+        format!("--document={}", document.display()),
+        format!("--operation={operation}"),
+        format!("--seconds={}", time.as_secs_f64()),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let page = "https://github.com/openresty/lua-cjson#readme";
+    Some(Setup::new(&words).file("json.lua", PROGRAM.to_owned()).note("--module", page))
+}

@@ -1,0 +1,73 @@
+//! Memory of idle connections, and load beside them.
+//!
+//! Promises that the first connections do not count, and that memory is looked at when it is at
+//! rest.
+
+use super::schedule::{BESIDE_IDLE, Step};
+use super::work::{Server, Work};
+use crate::cpu::Tree;
+use crate::scenarios::{Idle, Stage};
+use std::time::{Duration, Instant};
+
+/// Idle connections before the memory of the others is counted: the first ones grow tables and
+/// pools that are no connection's own.
+const IDLE_BEFORE: usize = 100;
+/// Memory is at rest when it changes by less than this share between two looks.
+const AT_REST: f64 = 0.002;
+const SETTLE_EVERY: Duration = Duration::from_millis(150);
+const SETTLE_MAX: Duration = Duration::from_millis(1200);
+
+impl Work<'_> {
+    /// Memory of idle connections, and load beside them.
+    pub(super) fn idle(&mut self, step: &Step, stage: &Stage, server: &mut Server) {
+        let (Some(&count), name) = (step.connections.first(), server.running.peer.name) else {
+            return;
+        };
+        let options = &self.schedule.options;
+        let mut idle = Idle::new(server.running.address, stage.request(server.running.address));
+        self.say(&format!("{} · {name} · opening {count}", step.case.name));
+        let deadline = self.place.deadline;
+        let before = idle.grow(IDLE_BEFORE.min(count), deadline);
+        let before = before.map(|()| settled_rss(&server.tree));
+        let after = before.and_then(|before| {
+            idle.grow(count, deadline)?;
+            Ok((before, settled_rss(&server.tree)))
+        });
+        match after {
+            Ok((before, after)) if count > IDLE_BEFORE => {
+                let grown = after as f64 - before as f64;
+                server.gathered.idle_bytes(grown / (count - IDLE_BEFORE) as f64);
+            }
+            Ok(_) => {}
+            Err(why) => server.gathered.fail("connect", &format!("{name}: {why}")),
+        }
+        let others = [server.running.id()];
+        for round in 0..=options.rounds {
+            let seconds = step.round_seconds(options, count, round == 0);
+            if self.skips(round, seconds, step.case.name, count) {
+                continue;
+            }
+            if self.over(seconds) {
+                break;
+            }
+            self.say(&format!("{} · {name} · {count} idle · round {round}", step.case.name));
+            self.round(step, stage, server, BESIDE_IDLE, round == 0, &others);
+            self.pass(seconds);
+        }
+        self.pass(step.idle_seconds(count));
+    }
+}
+
+/// Resident memory once it no longer changes.
+fn settled_rss(tree: &Tree) -> u64 {
+    let began = Instant::now();
+    let mut last = tree.sample().rss_bytes;
+    loop {
+        std::thread::sleep(SETTLE_EVERY);
+        let now = tree.sample().rss_bytes;
+        if now.abs_diff(last) as f64 <= last as f64 * AT_REST || began.elapsed() > SETTLE_MAX {
+            return now;
+        }
+        last = now;
+    }
+}

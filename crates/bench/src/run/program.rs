@@ -1,0 +1,108 @@
+//! Cases in which nobody is asked: programs that do something over and over, in turns.
+//!
+//! Promises the figures of a round from what the program says at its end, CPU included, because it
+//! alone knows when its start was over. A round is a process.
+
+use super::measure::Measured;
+use super::schedule::Step;
+use super::work::Work;
+use crate::cpu::Counted;
+use crate::load::Outcome;
+use crate::peers::{Done, Role, run_program};
+use crate::report::data::Round;
+use crate::scenarios::Serve;
+use std::fs;
+use std::time::Duration;
+
+impl Work<'_> {
+    /// The servers of the step take turns, as under load.
+    pub(super) fn programs(&mut self, step: &Step) {
+        let Serve::Json { document, operation } = step.case.serve else { return };
+        let path = self.place.folder.join(format!("{document:?}.json").to_lowercase());
+        let text = document.text();
+        if let Err(why) = fs::write(&path, &text) {
+            return self.note(format!("FAILED {}: {}: {why}", step.case.name, path.display()));
+        }
+        let mut gathered: Vec<_> =
+            step.servers.iter().map(|&at| self.gathered(step, self.name(at), 1)).collect();
+        for round in 0..=self.schedule.options.rounds {
+            let warm = round == 0;
+            let seconds = step.round_seconds(&self.schedule.options, 1, warm);
+            if self.skips(round, seconds * gathered.len() as f64, step.case.name, 1) {
+                continue;
+            }
+            let mut order: Vec<usize> = (0..gathered.len()).collect();
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            for at in order {
+                if self.over(seconds) {
+                    break;
+                }
+                let place = step.servers[at];
+                self.say(&format!("{} · {} · round {round}", step.case.name, self.name(place)));
+                let options = &self.schedule.options;
+                let time = if warm { options.warm_up } else { options.round };
+                let role = Role::Json { document: path.clone(), operation, time };
+                let done = run_program(&self.schedule.found[place], &role, &self.place);
+                match done.and_then(|done| Ok((measured(&done, text.len())?, done))) {
+                    Ok((measured, done)) => {
+                        self.note_run(step, place, &done.command, &done.configuration);
+                        self.take(Ok(measured), warm, &mut gathered[at]);
+                    }
+                    Err(_) if self.schedule.stopped() => {}
+                    Err(why) => gathered[at].fail("start", &why),
+                }
+                self.pass(seconds);
+            }
+        }
+        gathered.into_iter().for_each(|gathered| self.keep(gathered));
+    }
+
+    fn name(&self, place: usize) -> &'static str {
+        self.schedule.found[place].peer.name
+    }
+}
+
+/// What `RESULT documents seconds` says.
+fn measured(done: &Done, document_bytes: usize) -> Result<Measured, String> {
+    let result = done.said.lines().rev().find_map(|line| {
+        let (documents, seconds) = line.strip_prefix("RESULT ")?.split_once(' ')?;
+        Some((documents.parse::<u64>().ok()?, seconds.parse::<f64>().ok()?))
+    });
+    let (documents, seconds) = result
+        .filter(|&(documents, seconds)| documents > 0 && seconds.is_finite() && seconds > 0.0)
+        .ok_or_else(|| format!("no result: {}", done.said))?;
+    let mut outcome = Outcome::new();
+    outcome.requests = documents;
+    outcome.bytes = documents * document_bytes as u64;
+    outcome.elapsed = Duration::from_secs_f64(seconds);
+    let round = Round {
+        requests: documents,
+        seconds,
+        cpu_us_per_request: seconds * 1e6 / documents as f64,
+        requests_per_second: documents as f64 / seconds,
+        ..Round::default()
+    };
+    let counted = Some(Counted::Told);
+    Ok(Measured { round, outcome, counted, rss_bytes: 0, user_ticks: 0, system_ticks: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Done, measured};
+
+    #[test]
+    fn a_program_says_how_often_and_how_long() {
+        let said = |text: &str| {
+            let (command, configuration) = (String::new(), String::new());
+            measured(&Done { said: text.to_owned(), command, configuration }, 1000)
+        };
+        let found = said("hello\nRESULT 500 0.250000\n").unwrap();
+        assert_eq!(found.round.cpu_us_per_request, 500.0);
+        assert_eq!((found.outcome.bytes, found.outcome.per_second()), (500_000, 2000.0));
+        for wrong in ["", "RESULT 0 1.0", "RESULT 5 0.0", "RESULT 5 nan", "RESULT five 1"] {
+            assert!(said(wrong).unwrap_err().starts_with("no result"), "{wrong}");
+        }
+    }
+}

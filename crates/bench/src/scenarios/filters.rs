@@ -1,0 +1,17 @@
+//! `filters`: what a key and a rate limit add to a proxied request.
+
+use super::{Case, Kind, Scenario, Serve};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "filters",
+    about: "a proxied request with a key and a rate limit, beside the same without",
+    cases: &[Case {
+        name: "filters",
+        about: "GET of 2 KiB from one backend by those who bring a key, within a rate; `baseline` \
+                is tidegate without both.",
+        replays: None,
+        serve: Serve::Guarded,
+        kind: Kind::Load,
+    }],
+    by_default: false,
+};

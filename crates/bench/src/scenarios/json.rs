@@ -1,0 +1,35 @@
+//! `json`: decoding and encoding of generated documents, as the page of Z.Haskell does it.
+//!
+//! A program does it, in a loop, and says how long it took; nobody sends requests. Listed once the
+//! program under test can run `json.lua`: see `tidegate` in `peers`.
+
+use super::documents::Document;
+use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Operation::{self, Decode, Encode};
+
+const fn case(
+    name: &'static str,
+    about: &'static str,
+    document: Document,
+    operation: Operation,
+) -> Case {
+    let serve = Serve::Json { document, operation };
+    Case { name, about, replays: Some("json"), serve, kind: Kind::Program }
+}
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "json",
+    about: "decoding and encoding of records, numbers, deep objects, and strings with escapes",
+    cases: &[
+        case("json-decode-records", "Decoding 400 records.", Document::Records, Decode),
+        case("json-encode-records", "Encoding 400 records.", Document::Records, Encode),
+        case("json-decode-numbers", "Decoding 7 500 numbers.", Document::Numbers, Decode),
+        case("json-encode-numbers", "Encoding 7 500 numbers.", Document::Numbers, Encode),
+        case("json-decode-deep", "Decoding objects 60 levels deep.", Document::Deep, Decode),
+        case("json-encode-deep", "Encoding objects 60 levels deep.", Document::Deep, Encode),
+        case("json-decode-strings", "Decoding 500 strings.", Document::Strings, Decode),
+        case("json-encode-strings", "Encoding 500 strings.", Document::Strings, Encode),
+        case("json-decode-escapes", "Decoding the same, all escaped.", Document::Escapes, Decode),
+    ],
+    by_default: false,
+};

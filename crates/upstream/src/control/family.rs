@@ -1,0 +1,115 @@
+//! Which kind of address of a name becomes a server, where it has both.
+//!
+//! IPv4 and IPv6 addresses of a name are nearly always two ways to the same servers, of which often
+//! only one is open: `localhost` is both, and a server listens on one. Both as servers would count
+//! each server twice, in balance and in health. So a connection decides: IPv4 where it is answered,
+//! else IPv6 where that is, else what was used before, and then we look again soon.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use net::Stream;
+use tokio::time::Instant;
+
+use crate::limits::{FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
+
+/// What is known of one name.
+#[derive(Default)]
+pub(super) struct Family {
+    v6: bool,
+    /// Until when what was found is believed.
+    until: Option<Instant>,
+}
+
+/// The addresses to use, and whether they answered: if not, another look is worth having soon.
+pub(super) struct Chosen {
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) is_sure: bool,
+}
+
+impl Family {
+    pub(super) async fn choose(&mut self, addresses: Vec<SocketAddr>) -> Chosen {
+        let (v4, v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(SocketAddr::is_ipv4);
+        if v4.is_empty() || v6.is_empty() {
+            return Chosen { addresses: if v4.is_empty() { v6 } else { v4 }, is_sure: true };
+        }
+        if self.until.is_none_or(|until| until <= Instant::now()) {
+            let (v4_answers, v6_answers) = tokio::join!(answers(&v4), answers(&v6));
+            self.until = (v4_answers || v6_answers).then(|| Instant::now() + FAMILY_HOLDS);
+            if v4_answers || v6_answers {
+                self.v6 = !v4_answers;
+            }
+        }
+        Chosen { addresses: if self.v6 { v6 } else { v4 }, is_sure: self.until.is_some() }
+    }
+}
+
+/// Whether one of the first few takes a connection.
+async fn answers(addresses: &[SocketAddr]) -> bool {
+    let asking = async {
+        for address in addresses.iter().take(FAMILY_PROBES) {
+            if Stream::connect_tcp(*address).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    };
+    let within: Duration = FAMILY_WITHIN;
+    tokio::time::timeout(within, asking).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use net::worker::block_on_local;
+    use net::{Bind, ListenOptions, Listening};
+
+    use super::*;
+
+    fn listen(address: &str) -> (Listening, SocketAddr) {
+        let bind = Bind::Tcp(address.parse().unwrap());
+        let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+        let Bind::Tcp(local) = *listening.local() else { panic!("TCP was asked for") };
+        (listening, local)
+    }
+
+    #[test]
+    fn what_answers_is_used_and_nothing_is_counted_twice() {
+        block_on_local(async {
+            let (v4, on_v4) = listen("127.0.0.1:0");
+            let both = |port| {
+                ["127.0.0.1", "::1"].map(|ip| SocketAddr::new(ip.parse().unwrap(), port)).to_vec()
+            };
+            let mut family = Family::default();
+            let chosen = family.choose(both(on_v4.port())).await;
+            assert_eq!((chosen.addresses, chosen.is_sure), (vec![on_v4], true));
+
+            let (_v6, on_v6) = listen("[::1]:0");
+            let chosen = Family::default().choose(both(on_v6.port())).await;
+            assert_eq!((chosen.addresses, chosen.is_sure), (vec![on_v6], true));
+            // Believed for a while, and then looked at again.
+            let chosen = family.choose(both(on_v6.port())).await;
+            assert_eq!(chosen.addresses[0].ip(), on_v4.ip());
+            family.until = None;
+            assert_eq!(family.choose(both(on_v6.port())).await.addresses, [on_v6]);
+
+            // Nobody there: what was used is used on, and it is not sure.
+            let closed = on_v4.port();
+            drop(v4);
+            family.until = None;
+            let chosen = family.choose(both(closed)).await;
+            assert_eq!(chosen.addresses, [SocketAddr::new(on_v6.ip(), closed)]);
+            assert!(!chosen.is_sure);
+        });
+    }
+
+    #[test]
+    fn one_kind_is_used_as_it_is() {
+        block_on_local(async {
+            for listed in [["192.0.2.1:1", "192.0.2.2:1"], ["[2001:db8::1]:1", "[2001:db8::2]:1"]] {
+                let listed = listed.map(|address| address.parse().unwrap()).to_vec();
+                let chosen = Family::default().choose(listed.clone()).await;
+                assert_eq!((chosen.addresses, chosen.is_sure), (listed, true));
+            }
+        });
+    }
+}

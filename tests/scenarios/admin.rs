@@ -1,0 +1,116 @@
+//! The doors of the admin API: they stay open for those who ask, whoever else stands in them, and
+//! a change that this machine cannot make is refused before anything has changed.
+
+use crate::setup::answering;
+use scenarios::{Answer, Connection, Launch, PATIENCE, Tidegate, Upstream};
+use std::time::{Duration, Instant};
+
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+/// Seats of the admin listener.
+const SEATS: usize = 256;
+
+fn health(server: &Tidegate) -> u16 {
+    server.exchange("admin", HEALTH).status
+}
+
+#[test]
+fn slow_connections_do_not_lock_others_out() {
+    let server = Tidegate::start(&answering(""));
+    let slow = |index: usize| {
+        let mut client = server.connect("admin");
+        match index % 3 {
+            0 => {}
+            1 => client.send("GET /healthz HT"),
+            _ => client.send("PUT /v1/config HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhal"),
+        }
+        client
+    };
+    let mut all: Vec<Connection> = (0..SEATS + 20).map(slow).collect();
+    for _ in 0..5 {
+        assert_eq!(health(&server), 200);
+    }
+    // Even the reserve is full: who sits there must hurry.
+    all.extend((0..100).map(slow));
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut client = server.connect("admin");
+        client.try_send(HEALTH);
+        if client.read_until_gone().starts_with(b"HTTP/1.1 200 ") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "nobody hurried");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn put(server: &Tidegate, config: &str) -> Answer {
+    let length = config.len();
+    server.exchange(
+        "admin",
+        format!(
+            "PUT /v1/config HTTP/1.1\r\nhost: a\r\nauthorization: Bearer word\r\nif-match: *\r\n\
+             content-type: application/yaml\r\ncontent-length: {length}\r\n\r\n{config}"
+        ),
+    )
+}
+
+#[test]
+fn what_this_machine_does_not_have_is_refused_and_nothing_has_changed() {
+    let taken = Upstream::answering("").address().to_string();
+    let other = Upstream::answering("");
+    let busy = other.address().to_string();
+    let before = answering("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, ADMIN);
+    let server = Tidegate::start(&before);
+    let written = || std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
+    let version = server.exchange("admin", "GET /v1/status HTTP/1.1\r\nhost: a\r\n\r\n").text();
+    for (old, new, named) in [
+        (r#"{ bind: "127.0.0.1:0" } }"#, format!("{{ bind: \"{busy}\" }} }}"), &*busy),
+        (ADMIN, format!("admin: {{ bind: \"{busy}\", token: word }}"), &busy),
+        (ADMIN, ADMIN.replace(" }", ", socket: /proc/none/admin.sock }"), "/proc/none"),
+        ("workers: 2", "workers: 2\nlog: { access: { path: /proc/none/a.log } }".into(), "a.log"),
+    ] {
+        let next = before.replacen(old, &new, 1).replace("\"pong\"", "\"changed\"");
+        assert_ne!(next.len(), before.len(), "{old}");
+        let answer = put(&server, &next);
+        let problem = answer.text();
+        assert_eq!(answer.status, 409, "{new}: {problem}");
+        assert!(problem.contains(named) && problem.contains("nothing has changed"), "{problem}");
+        assert_eq!(written(), before);
+        let ping = server.exchange("web", "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(ping.text(), "pong");
+    }
+    let after = server.exchange("admin", "GET /v1/status HTTP/1.1\r\nhost: a\r\n\r\n").text();
+    assert_eq!(version, after);
+    // What can be had is had, at another address of the API as well.
+    let next = before.replace(ADMIN, &format!("admin: {{ bind: \"{taken}\", token: word }}"));
+    assert_eq!(put(&server, &next).status, 200);
+    server.wait_for_log(&format!("name=admin address={taken}"));
+    assert_eq!(Connection::to(taken.parse().expect("an address")).send_health(), 200);
+}
+
+const ADMIN: &str = r#"admin: { bind: "127.0.0.1:0", token: word }"#;
+
+trait SendHealth {
+    fn send_health(self) -> u16;
+}
+
+impl SendHealth for Connection {
+    fn send_health(mut self) -> u16 {
+        self.send(HEALTH);
+        self.answer().status
+    }
+}
+
+#[test]
+fn a_socket_that_was_asked_for_is_there_or_the_server_is_not() {
+    let admin = r#"admin: { bind: "127.0.0.1:0", socket: /proc/none/admin.sock }"#;
+    let config = answering("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, admin);
+    let exit = Launch::new(&config).run(&["up"]);
+    assert_eq!(exit.code, Some(1), "{}", exit.stderr);
+    assert!(exit.stderr.contains("/proc/none"), "{}", exit.stderr);
+    // The one we choose ourselves may be missing: the configuration did not ask for it.
+    let launch = Launch::new(&answering("")).environment("XDG_RUNTIME_DIR", "/proc/none");
+    let server = launch.start();
+    server.wait_for_log("no admin socket");
+    assert_eq!(health(&server), 200);
+}
