@@ -139,7 +139,7 @@ mod tests {
     fn what_the_program_under_test_cannot_do_is_not_listed() {
         let names: Vec<_> = listed().map(|scenario| scenario.name).collect();
         let all: Vec<_> = ALL.iter().map(|scenario| scenario.name).collect();
-        assert_eq!(names[..], all[2..], "Lua programs are on their way");
+        assert_eq!(names, all, "it can do all of them");
     }
 
     #[test]

@@ -91,7 +91,6 @@ fn fewer_idle_connections_than_were_asked_for_are_a_line() {
     assert!(lines.iter().any(|line| line.contains("idle ones, not 10000000")), "{lines:?}");
 }
 
-/// It is not listed before Lua programs can be run, but all around it is there.
 #[test]
 fn pings_are_measured() {
     let data = run(with(&["ping"], &["floor", "redis-server"]));
@@ -104,7 +103,6 @@ fn pings_are_measured() {
     }
 }
 
-/// Not listed either, for the same reason.
 #[test]
 fn documents_are_decoded_and_encoded() {
     let Ok(schedule) = plan(with(&["json"], &["lua-cjson"])) else {

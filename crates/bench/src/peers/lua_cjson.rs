@@ -13,10 +13,15 @@ pub(super) const PEER: Peer = Peer {
     setup,
 };
 
-/// The program, for whoever runs Lua.
-pub(super) const PROGRAM: &str = include_str!("../../peers/lua/json.lua");
+const PROGRAM: &str = include_str!("../../peers/lua/json.lua");
 
 fn setup(site: &Site) -> Option<Setup> {
+    let page = "https://github.com/openresty/lua-cjson#readme";
+    runner("cjson", site, &[]).map(|setup| setup.note("--module", page))
+}
+
+/// The program with a module that has `encode` and `decode`, for whoever runs Lua after `before`.
+pub(super) fn runner(module: &str, site: &Site, before: &[&str]) -> Option<Setup> {
     let Role::Json { document, operation, time } = &site.role else { return None };
     let operation = match operation {
         Operation::Decode => "decode",
@@ -24,12 +29,11 @@ fn setup(site: &Site) -> Option<Setup> {
     };
     let words = [
         "json.lua".to_owned(),
-        "--module=cjson".to_owned(),
+        format!("--module={module}"),
         format!("--document={}", document.display()),
         format!("--operation={operation}"),
         format!("--seconds={}", time.as_secs_f64()),
     ];
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let page = "https://github.com/openresty/lua-cjson#readme";
-    Some(Setup::new(&words).file("json.lua", PROGRAM.to_owned()).note("--module", page))
+    let words: Vec<&str> = before.iter().copied().chain(words.iter().map(String::as_str)).collect();
+    Some(Setup::new(&words).file("json.lua", PROGRAM.to_owned()))
 }

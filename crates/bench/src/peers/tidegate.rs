@@ -4,7 +4,7 @@
 
 use super::{
     BURST_MAX, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX, Reload, Role,
-    Setup, Site, routed,
+    Setup, Site, lua_cjson, routed, silly,
 };
 use std::fmt::Write as _;
 
@@ -25,9 +25,8 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
         Role::Routes { count } => routes(*count, &respond),
-        // Once Lua programs can be run: `run ping.lua --listen=ADDRESS` with silly::PING, and
-        // `run json.lua --module=… ` with lua_cjson::PROGRAM and its other options.
-        Role::Ping | Role::Json { .. } => return None,
+        Role::Ping => return ping(site),
+        Role::Json { .. } => return lua_cjson::runner("silly.encoding.json", site, &["run"]),
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
     };
     if site.revision > 0 {
@@ -51,6 +50,14 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
     );
     let setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
     Some(setup.reload(Reload::Signal(libc::SIGHUP)))
+}
+
+/// One VM, whatever the number of workers: a program is not spread over cores unless asked.
+fn ping(site: &Site) -> Option<Setup> {
+    let listen = format!("--listen={}", site.address);
+    let workers = format!("--workers={}", site.workers);
+    let words = ["run", &workers, "ping.lua", &listen];
+    Some(Setup::new(&words).file("ping.lua", silly::PING.to_owned()))
 }
 
 fn filters() -> String {

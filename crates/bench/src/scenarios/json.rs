@@ -1,7 +1,6 @@
 //! `json`: decoding and encoding of generated documents, as the page of Z.Haskell does it.
 //!
-//! A program does it, in a loop, and says how long it took; nobody sends requests. Listed once the
-//! program under test can run `json.lua`: see `tidegate` in `peers`.
+//! A program does it, in a loop, and says how long it took; nobody sends requests.
 
 use super::documents::Document;
 use super::{Case, Kind, Scenario, Serve};

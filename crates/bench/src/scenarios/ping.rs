@@ -1,6 +1,4 @@
 //! `ping`: the PING of RESP, as Lua and Haskell frameworks publish it.
-//!
-//! Listed once the program under test can run `ping.lua`: see `tidegate` in `peers`.
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::load::Command;
