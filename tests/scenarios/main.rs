@@ -15,6 +15,8 @@ mod keep_alive;
 mod limits;
 mod load;
 mod log_rotation;
+mod lua_examples;
+mod lua_soak;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;

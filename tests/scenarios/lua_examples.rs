@@ -1,0 +1,207 @@
+//! The programs of `examples/lua`, each started and used by real clients.
+
+use scenarios::{Exit, Process, command_exists, tidegate_binary};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+/// The folder of the examples.
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/lua")
+}
+
+/// A running program of the examples.
+struct Example {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Example {
+    /// Starts one that listens where `--listen` says and tells the address in its log.
+    fn start(name: &str, arguments: &[&str]) -> Example {
+        let mut command = Command::new(tidegate_binary());
+        command.arg("run").arg(folder().join(name)).arg("--listen=127.0.0.1:0").args(arguments);
+        let process = Process::start(&mut command);
+        let told = process.wait_for_line(|line| {
+            line.split_once("listens on ")?.1.split_whitespace().next()?.parse().ok()
+        });
+        let address = told.unwrap_or_else(|| panic!("{name} ended: {:?}", process.log()));
+        Example { process, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("the program accepts");
+        stream.set_read_timeout(Some(scenarios::PATIENCE)).expect("a time-out");
+        stream
+    }
+
+    /// Sends `request`, and reads exactly as much as `answer` is long.
+    fn says(&self, request: &str, answer: &str) {
+        let mut stream = self.connect();
+        stream.write_all(request.as_bytes()).expect("the program reads");
+        let mut got = vec![0; answer.len()];
+        stream.read_exact(&mut got).expect("an answer");
+        assert_eq!(String::from_utf8_lossy(&got), answer, "to {request:?}");
+    }
+
+    fn port(&self) -> String {
+        self.address.port().to_string()
+    }
+
+    /// Ends as a service manager would end it.
+    fn stop(self) {
+        self.process.signal("TERM");
+        let exit = self.process.wait();
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+    }
+}
+
+/// Runs a client to its end; `None`, said aloud, where it is not installed.
+fn client(name: &str, arguments: &[&str]) -> Option<Exit> {
+    if !command_exists(name) {
+        let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
+        return None;
+    }
+    let exit = Process::run(Command::new(name).args(arguments));
+    assert_eq!(exit.code, Some(0), "{name} {arguments:?}: {exit:?}");
+    Some(exit)
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A program that listens at a fixed address of its own, moved to a port that is free.
+fn start_published(name: &str) -> Example {
+    let port = free_port();
+    let text = fs::read_to_string(folder().join(name)).expect("the example");
+    let moved = text.replace("127.0.0.1:6379", &format!("127.0.0.1:{port}"));
+    assert_ne!(text, moved, "it listens where redis-benchmark looks by default");
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let file = place.path().join(name);
+    fs::write(&file, moved).expect("a writable folder");
+    let process = Process::start(Command::new(tidegate_binary()).arg("run").arg(&file));
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let began = Instant::now();
+    // It says nothing once it listens.
+    while TcpStream::connect(address).is_err() {
+        assert!(began.elapsed() < scenarios::PATIENCE, "{name}: {:?}", process.log());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    Example { process, address }
+}
+
+fn answers_pings(name: &str) {
+    let example = start_published(name);
+    example.says("PING\r\n", "+PONG\r\n");
+    example.says("*1\r\n$4\r\nPING\r\n", "+PONG\r\n");
+    example.says("PING\r\nPING\r\nPI", "+PONG\r\n+PONG\r\n");
+    for pipeline in ["1", "16"] {
+        let port = example.port();
+        let words = ["-p", &port, "-t", "ping", "-c", "20", "-n", "4000", "-P", pipeline, "--csv"];
+        if let Some(exit) = client("redis-benchmark", &words) {
+            for test in ["PING_INLINE", "PING_MBULK"] {
+                assert!(exit.stdout.contains(test), "{exit:?}");
+            }
+        }
+    }
+    example.stop();
+}
+
+#[test]
+fn the_published_benchmark_program_answers_pings() {
+    answers_pings("ping.lua");
+}
+
+#[test]
+fn so_does_the_same_with_objects() {
+    answers_pings("ping_objects.lua");
+}
+
+#[test]
+fn what_is_sent_comes_back() {
+    let example = Example::start("echo.lua", &[]);
+    assert_eq!(through(&example), sample());
+    example.stop();
+}
+
+#[test]
+fn a_proxy_passes_both_ways_and_both_ends_on() {
+    let echo = Example::start("echo.lua", &[]);
+    let to = format!("--to={}", echo.address);
+    let proxy = Example::start("proxy.lua", &[&to]);
+    assert_eq!(through(&proxy), sample());
+    let counted = format!("sent {0} received {0}", sample().len());
+    let line = proxy.process.wait_for_line(|line| line.contains(&counted).then_some(()));
+    assert!(line.is_some(), "{:?}", proxy.process.log());
+    echo.stop();
+    // Its target is gone: the client is let go, the proxy lives.
+    let mut rest = Vec::new();
+    assert_eq!(proxy.connect().read_to_end(&mut rest).expect("the end"), 0);
+    proxy.stop();
+}
+
+/// More than any buffer on the way holds.
+fn sample() -> Vec<u8> {
+    (0..4 << 20).map(|at: u32| (at ^ (at >> 8)) as u8).collect()
+}
+
+/// What comes back of the sample, read while it is sent.
+fn through(example: &Example) -> Vec<u8> {
+    let mut stream = example.connect();
+    let mut sending = stream.try_clone().expect("a second descriptor");
+    let sender = std::thread::spawn(move || {
+        sending.write_all(&sample()).expect("the program reads");
+        sending.shutdown(Shutdown::Write).expect("half a close");
+    });
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).expect("everything comes back");
+    sender.join().expect("everything was sent");
+    got
+}
+
+#[test]
+fn a_cache_keeps_what_it_is_told_for_as_long_as_it_is_told() {
+    let cache = Example::start("cache.lua", &["--keys=3"]);
+    let says = |request, answer| cache.says(request, answer);
+    says("PING\r\n", "+PONG\r\n");
+    says("*2\r\n$4\r\nECHO\r\n$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n");
+    says("SET a 1\r\nGET a\r\nDEL a b\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n:1\r\n$-1\r\n");
+    says("SET n 41\r\nINCR n\r\nSET n 0 NX\r\nSET x 0 XX\r\n", "+OK\r\n:42\r\n$-1\r\n$-1\r\n");
+    says("SET t 1 EX 100\r\nTTL t\r\nTTL n\r\nTTL no\r\n", "+OK\r\n:100\r\n:-1\r\n:-2\r\n");
+    says("EXPIRE n 0\r\nGET n\r\nEXPIRE n 1\r\n", ":1\r\n$-1\r\n:0\r\n");
+    says("FLUSHALL\r\nDBSIZE\r\n", "+OK\r\n:0\r\n");
+    // The oldest goes when there are more keys than may be.
+    says("SET 1 a\r\nSET 2 b\r\nSET 3 c\r\nSET 4 d\r\n", "+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+    says("DBSIZE\r\nGET 1\r\nGET 4\r\n", ":3\r\n$-1\r\n$1\r\nd\r\n");
+    says("WHAT\r\nGET 4\r\n", "-ERR unknown command 'what'\r\n$1\r\nd\r\n");
+    says("SET\r\n", "-ERR wrong number of arguments for 'set' command\r\n");
+    says("*1\r\n$99999999999\r\n", "-ERR Protocol error: invalid bulk length\r\n");
+    cache.stop();
+}
+
+#[test]
+fn the_clients_of_redis_use_the_cache() {
+    let cache = Example::start("cache.lua", &[]);
+    let port = cache.port();
+    let cli = |words: &[&str]| {
+        let exit = client("redis-cli", &[&["-p", &port], words].concat())?;
+        Some(exit.stdout.trim().to_owned())
+    };
+    let Some(pong) = cli(&["PING"]) else { return };
+    assert_eq!(pong, "PONG");
+    assert_eq!(cli(&["SET", "greeting", "good day", "EX", "60"]).as_deref(), Some("OK"));
+    assert_eq!(cli(&["GET", "greeting"]).as_deref(), Some("good day"));
+    assert_eq!(cli(&["DEL", "greeting"]).as_deref(), Some("1"));
+    assert_eq!(cli(&["GET", "greeting"]).as_deref(), Some(""));
+    let words = ["-p", &port, "-t", "ping,set,get,incr", "-c", "20", "-n", "2000", "--csv"];
+    if let Some(exit) = client("redis-benchmark", &words) {
+        assert!(exit.stdout.contains("\"INCR\""), "{exit:?}");
+    }
+    cache.stop();
+}
