@@ -1,8 +1,10 @@
-//! RESP, the protocol of Redis: commands in, replies out.
+//! RESP, the protocol of Redis: commands in, replies out. The other end of it, [`reply`].
 //!
 //! Owns the two ways to write a command: an inline line of words, and an array of bulk strings.
 //! Every count and length is bounded by `Limits`; a verdict does not depend on how the bytes were
 //! split. Quoting in inline commands is not supported: they are for people and health checks.
+
+pub mod reply;
 
 use std::ops::Range;
 

@@ -6,6 +6,7 @@ use wire::h1::{
     ChunkDecoder, ChunkEvent, FieldSpan, HeadLimits, RequestHead, ResponseHead, Span, chunk_head,
     parse_request, parse_response,
 };
+use wire::resp::reply::{Item, Limits, Reader};
 use wire::{Reject, Version, target, token};
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
@@ -205,6 +206,33 @@ fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
     Ok((body, None))
 }
 
+/// Replies of Redis: any bytes. A reader that gets them one by one sees what one sees that gets all.
+pub fn reply(data: &[u8]) {
+    let small = Limits { line: 12, bytes: 40, items: 6, depth: 2 };
+    for limits in [Limits::default(), small] {
+        let mut whole = Reader::default();
+        let verdict = whole.read(data, &limits);
+        if let Ok(Some(len)) = verdict {
+            assert!(
+                len <= data.len() && len <= limits.bytes && whole.items().len() <= limits.items
+            );
+            for item in whole.items() {
+                if let Item::Text(range) | Item::Error(range) = item {
+                    assert!(range.start <= range.end && range.end < len);
+                }
+            }
+        }
+        let mut grown = Reader::default();
+        let ends = (0..=data.len()).map(|end| (end, grown.read(&data[..end], &limits)));
+        let decided = ends.into_iter().find(|(_, found)| *found != Ok(None));
+        assert_eq!(decided.map_or(Ok(None), |(_, found)| found), verdict);
+        if verdict.is_ok_and(|len| len.is_some()) {
+            // NaN is no equal of itself, so they are compared as text.
+            assert_eq!(format!("{:?}", grown.items()), format!("{:?}", whole.items()));
+        }
+    }
+}
+
 /// A path: any bytes that a target may have. Its normal form is normal, stays below the root and
 /// can be sent again.
 pub fn path(data: &[u8]) {
@@ -230,7 +258,7 @@ pub fn path(data: &[u8]) {
 
 #[cfg(test)]
 mod mutations {
-    const SEEDS: [&[u8]; 9] = [
+    const SEEDS: [&[u8]; 11] = [
         b"GET / HTTP/1.1\r\nHost: example.com\r\nAccept: */*\r\n\r\n",
         b"\r\nPOST /a/b?c=d HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\n\r\nhello",
         b"PUT http://a/b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -240,8 +268,10 @@ mod mutations {
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\n\r\n",
         b"5;a=\"b\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\nGET",
         b"/a/%2e%2E//b/./%2F%25%41/../.c/d..",
+        b"*3\r\n$3\r\na\r\n\r\n*1\r\n:-1\r\n$-1\r\n+OK\r\n",
+        b"%1\r\n=5\r\ntxt:a\r\n|1\r\n+b\r\n,1.5\r\n~2\r\n#t\r\n_\r\n",
     ];
-    const PIECES: [&[u8]; 24] = [
+    const PIECES: [&[u8]; 26] = [
         b"\r\n",
         b"\n",
         b"\r",
@@ -266,6 +296,8 @@ mod mutations {
         b"..",
         b";",
         b"\"",
+        b"*2\r\n",
+        b"$1\r\n",
     ];
 
     /// SplitMix64: the same sequence in every run.
@@ -333,6 +365,11 @@ mod mutations {
     #[test]
     fn of_chunked_bodies() {
         hold(3, 15_000, super::chunked);
+    }
+
+    #[test]
+    fn of_replies() {
+        hold(5, 20_000, super::reply);
     }
 
     #[test]
