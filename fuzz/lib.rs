@@ -9,3 +9,6 @@ pub mod config;
 
 #[path = "../crates/router/tests/invariants.rs"]
 pub mod router;
+
+#[path = "../crates/lua/tests/invariants.rs"]
+pub mod lua;
