@@ -5,6 +5,7 @@ mod ab;
 mod curl;
 mod nginx;
 mod python_server;
+mod redis;
 mod tools;
 mod websocket;
 mod wrk;

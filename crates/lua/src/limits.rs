@@ -80,3 +80,8 @@ pub(crate) const RE_KEPT: usize = 64;
 pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
 /// Bytes of datagrams that wait for the kernel to take them.
 pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
+
+/// Bytes of one reply of Redis, unless told otherwise.
+pub(crate) const REDIS_REPLY_BYTES: usize = 64 * 1024 * 1024;
+/// Memory that a connection to Redis keeps from one reply to the next.
+pub(crate) const REDIS_KEPT_BYTES: usize = 16 * 1024;

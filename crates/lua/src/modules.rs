@@ -16,8 +16,10 @@ mod json;
 mod jwt;
 mod logger;
 mod perf;
+mod pool;
 mod process;
 mod re;
+mod redis;
 mod signal;
 mod silly;
 mod task;
@@ -78,10 +80,12 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("net.udp", &["core.net.udp", "core.udp"], udp::open),
     ("patch", &["core.patch"], script!("patch")),
     ("perf", &["core.perf"], perf::open),
+    ("pool", &[], pool::open),
     ("process", &[], process::open),
     ("re", &[], re::open),
     ("security.jwt", &[], jwt::open),
     ("signal", &["core.signal"], signal::open),
+    ("store.redis", &["core.db.redis"], redis::open),
     ("sync.channel", &["core.sync.channel"], script!("channel")),
     ("sync.mutex", &["core.sync.mutex"], script!("mutex")),
     ("sync.singleflight", &["core.sync.singleflight"], script!("singleflight")),

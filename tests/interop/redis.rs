@@ -1,0 +1,186 @@
+//! Redis: what `store.redis` of our Lua programs says to a real server.
+
+use crate::tools::has;
+use scenarios::{Process, tidegate_binary};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// A server without persistence of its own accord, at a port that was free a moment ago.
+struct Server {
+    process: Process,
+    port: u16,
+}
+
+impl Server {
+    fn start(folder: &Path, port: u16) -> Server {
+        let port_word = port.to_string();
+        let mut command = Command::new("redis-server");
+        command.current_dir(folder).args(["--port", &port_word, "--bind", "127.0.0.1"]);
+        command.args(["--save", "", "--appendonly", "no", "--requirepass", "secret"]);
+        command.args(["--user", "reader", "on", ">open", "~*", "&*", "+@all"]);
+        let process = Process::start(&mut command);
+        let began = Instant::now();
+        while !answers(port) {
+            assert!(began.elapsed() < scenarios::PATIENCE, "redis does not answer");
+            std::thread::yield_now();
+        }
+        Server { process, port }
+    }
+
+    fn kill(self) {
+        self.process.signal("KILL");
+        self.process.wait();
+    }
+}
+
+/// Whether a server is there, which answers before it knows who we are.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut byte = [0];
+    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut byte).is_ok()
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Starts a program that is told the address of the server.
+fn program(folder: &Path, server: &Server, text: &str) -> Process {
+    let file = folder.join("program.lua");
+    fs::write(&file, text).expect("a writable folder");
+    let address = format!("--redis=127.0.0.1:{}", server.port);
+    Process::start(Command::new(tidegate_binary()).arg("run").arg(file).arg(address))
+}
+
+fn ends_well(process: Process) {
+    let log = process.log();
+    let exit = process.wait();
+    assert_eq!(exit.code, Some(0), "{log:?} {exit:?}");
+}
+
+const HEAD: &str = r#"
+local silly, task, time = require "silly", require "silly.task", require "silly.time"
+local redis, errno = require "silly.store.redis", require "silly.errno"
+local addr = require "silly.env".get("redis")
+local function check(ok, ...)
+  if not ok then
+    io.stderr:write(debug.traceback(tostring((...))), "\n")
+    os.exit(1)
+  end
+  return ok, ...
+end
+local function same(got, expected)
+  check(got == expected, ("got %s, expected %s"):format(got, expected))
+end
+"#;
+
+#[test]
+fn commands_pipelines_and_protocols() {
+    if !has("redis-server") {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary folder");
+    let server = Server::start(folder.path(), free_port());
+    let text = r#"
+for _, protocol in ipairs{ 2, 3 } do
+  local db = redis.new{ addr = addr, auth = "secret", db = 3, protocol = protocol }
+  check(db:flushdb())
+  same(select(2, check(db:set("bytes", "a\r\n\0b"))), "OK")
+  same(select(2, db:get("bytes")), "a\r\n\0b")
+  same(select(2, db:get("missing")), nil)
+  local ok, why = db:incr("bytes")
+  check(ok == false and why:find("not an integer"), why)
+  check(db:hset("h", "a", 1, "b", 2.5))
+  local _, map = db:hgetall("h")
+  if protocol == 3 then same(map.b, "2.5") else same(map[4], "2.5") end
+  local _, list = db:mget("missing", "bytes", "missing")
+  same(list[2], "a\r\n\0b")
+  same(list.n, 3)
+  local big = ("x"):rep(3000000)
+  check(db:set("big", big))
+  same(select(2, db:get("big")), big)
+  local all = check(db:pipeline{ { "multi" }, { "incr", "n" }, { "lpush", "bytes", 1 }, { "exec" }, { "get", "n" } })
+  same(all[8][1], 1)
+  check(all[8][2].err:find("WRONGTYPE"), "an error within an array")
+  same(all[10], "1")
+  local group, wrong = require "silly.sync.waitgroup".new(), 0
+  for at = 1, 300 do
+    group:fork(function()
+      db:set("k" .. at, at)
+      local _, value = db:get("k" .. at)
+      if value ~= tostring(at) then wrong = wrong + 1 end
+    end)
+  end
+  group:wait()
+  same(wrong, 0)
+  local slow = redis.new{ addr = addr, auth = "secret", protocol = protocol, timeout = 30 }
+  ok, why = slow:blpop("nothing", 5)
+  check(ok == nil and why == errno.TIMEDOUT, why)
+  check(slow:ping())
+  slow:close()
+  db:close()
+end
+check(redis.new{ addr = addr, user = "reader", auth = "open" }:ping())
+local ok, why = redis.new{ addr = addr, auth = "wrong" }:ping()
+check(ok == nil and why:find("WRONGPASS"), why)
+silly.exit()
+"#;
+    ends_well(program(folder.path(), &server, &format!("{HEAD}{text}")));
+    server.kill();
+}
+
+#[test]
+fn a_server_that_comes_back_is_used_again() {
+    if !has("redis-server") {
+        return;
+    }
+    let folder = TempDir::new().expect("a temporary folder");
+    let server = Server::start(folder.path(), free_port());
+    let text = r#"
+local db = redis.new{ addr = addr, auth = "secret", db = 1, pool = 2 }
+local sub = check(db:subscribe("news"))
+check(sub:psubscribe("a*"))
+repeat local _, heard = db:publish("ab", "pattern") until heard > 0
+same(sub:read(5000).pattern, "a*")
+check(db:publish("news", "before"))
+same(sub:read(5000).payload, "before")
+check(db:set("k", "v"))
+task.fork(function()
+  local _, why = sub:read()
+  same(why, errno.EOF)
+  local found
+  repeat
+    found, why = sub:read()
+    if not found then time.sleep(5) end
+  until found
+  same(found.payload, "after")
+  silly.exit()
+end)
+io.stderr:write("kill it\n")
+repeat
+  local ok = db:ping()
+  time.sleep(5)
+until not ok
+io.stderr:write("start it\n")
+repeat
+  local ok, heard = db:publish("news", "after")
+  time.sleep(5)
+until ok and heard > 0
+same(select(2, db:get("k")), nil)
+"#;
+    let process = program(folder.path(), &server, &format!("{HEAD}{text}"));
+    let heard = |what: &str| process.wait_for_line(|line| line.contains(what).then_some(()));
+    heard("kill it").unwrap_or_else(|| panic!("{:?}", process.log()));
+    let port = server.port;
+    server.kill();
+    heard("start it").unwrap_or_else(|| panic!("{:?}", process.log()));
+    let server = Server::start(folder.path(), port);
+    ends_well(process);
+    server.kill();
+}
