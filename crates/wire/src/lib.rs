@@ -16,6 +16,7 @@ pub mod resp;
 pub mod structured;
 pub mod target;
 pub mod token;
+pub mod websocket;
 
 mod known;
 mod method;

@@ -1,0 +1,167 @@
+//! Frames (RFC 6455 5.2).
+
+use super::{CONTROL_BYTES_MAX, Violation};
+
+/// The longest head: two bytes, a length of eight, a mask.
+pub const HEAD_BYTES_MAX: usize = 14;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    Continuation = 0,
+    Text = 1,
+    Binary = 2,
+    Close = 8,
+    Ping = 9,
+    Pong = 10,
+}
+
+impl Opcode {
+    fn of(bits: u8) -> Option<Opcode> {
+        Some(match bits {
+            0 => Opcode::Continuation,
+            1 => Opcode::Text,
+            2 => Opcode::Binary,
+            8 => Opcode::Close,
+            9 => Opcode::Ping,
+            10 => Opcode::Pong,
+            _ => return None,
+        })
+    }
+
+    pub fn is_control(self) -> bool {
+        matches!(self, Opcode::Close | Opcode::Ping | Opcode::Pong)
+    }
+}
+
+/// What precedes a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    pub last: bool,
+    pub opcode: Opcode,
+    pub mask: Option<[u8; 4]>,
+    /// Bytes of the payload.
+    pub length: u64,
+    /// Bytes of this head.
+    pub size: usize,
+}
+
+/// Reads a head; `None` if it is not whole yet.
+pub fn parse_head(bytes: &[u8]) -> Result<Option<FrameHead>, Violation> {
+    let [first, second, rest @ ..] = bytes else { return Ok(None) };
+    if first & 0x70 != 0 {
+        return Err(Violation::protocol("a reserved bit is set"));
+    }
+    let opcode = Opcode::of(first & 0x0f).ok_or(Violation::protocol("a reserved opcode"))?;
+    let last = first & 0x80 != 0;
+    let short = second & 0x7f;
+    if opcode.is_control() && (!last || usize::from(short) > CONTROL_BYTES_MAX) {
+        return Err(Violation::protocol("a control frame is long or in pieces"));
+    }
+    let (length, read) = match short {
+        126 => match rest.first_chunk() {
+            Some(bytes) => (u64::from(u16::from_be_bytes(*bytes)), 2),
+            None => return Ok(None),
+        },
+        127 => match rest.first_chunk() {
+            Some(bytes) => (u64::from_be_bytes(*bytes), 8),
+            None => return Ok(None),
+        },
+        short => (u64::from(short), 0),
+    };
+    if length >> 63 != 0 {
+        return Err(Violation::protocol("a length of 64 bits"));
+    }
+    let masked = second & 0x80 != 0;
+    let mask = match (masked, rest[read..].first_chunk()) {
+        (false, _) => None,
+        (true, Some(mask)) => Some(*mask),
+        (true, None) => return Ok(None),
+    };
+    let size = 2 + read + if masked { 4 } else { 0 };
+    Ok(Some(FrameHead { last, opcode, mask, length, size }))
+}
+
+/// Applies a mask, or takes it away again (section 5.3).
+pub fn unmask(payload: &mut [u8], mask: [u8; 4]) {
+    let word = u64::from(u32::from_ne_bytes(mask));
+    let word = word << 32 | word;
+    let (words, rest) = payload.as_chunks_mut::<8>();
+    for chunk in words {
+        *chunk = (u64::from_ne_bytes(*chunk) ^ word).to_ne_bytes();
+    }
+    for (byte, mask) in rest.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+}
+
+/// Appends a whole frame.
+pub fn write_frame(
+    out: &mut Vec<u8>,
+    opcode: Opcode,
+    last: bool,
+    payload: &[u8],
+    mask: Option<[u8; 4]>,
+) {
+    out.reserve(HEAD_BYTES_MAX + payload.len());
+    out.push(if last { 0x80 } else { 0 } | opcode as u8);
+    let masked = if mask.is_some() { 0x80 } else { 0 };
+    match payload.len() {
+        length @ 0..=125 => out.push(masked | length as u8),
+        length @ 126..=0xffff => {
+            out.push(masked | 126);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        length => {
+            out.push(masked | 127);
+            out.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(mask.as_ref().map_or(&[], |mask| mask));
+    let start = out.len();
+    out.extend_from_slice(payload);
+    if let Some(mask) = mask {
+        unmask(&mut out[start..], mask);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FrameHead, Opcode, parse_head, unmask, write_frame};
+
+    #[test]
+    fn lengths_are_written_in_their_shortest_form_and_read_back() {
+        for (length, size) in [(0, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)] {
+            for mask in [None, Some([1, 2, 3, 4])] {
+                let payload: Vec<u8> = (0..length).map(|n| n as u8).collect();
+                let mut out = Vec::new();
+                write_frame(&mut out, Opcode::Binary, true, &payload, mask);
+                let size = size + mask.map_or(0, |_| 4);
+                let opcode = Opcode::Binary;
+                let head = FrameHead { last: true, opcode, mask, length: length as u64, size };
+                assert_eq!(parse_head(&out), Ok(Some(head)));
+                for end in 0..size {
+                    assert_eq!(parse_head(&out[..end]), Ok(None));
+                }
+                let body = &mut out[size..];
+                if let Some(mask) = mask {
+                    unmask(body, mask);
+                }
+                assert!(body == payload);
+            }
+        }
+    }
+
+    #[test]
+    fn what_section_5_2_forbids_is_refused() {
+        for bytes in [
+            &[0xc1, 0][..],
+            &[0x83, 0],
+            &[0x8b, 0],
+            &[0x09, 0],
+            &[0x89, 126, 0, 126],
+            &[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0],
+        ] {
+            assert_eq!(parse_head(bytes).map_err(|violation| violation.code), Err(1002));
+        }
+    }
+}
