@@ -2,21 +2,18 @@
 //!
 //! Promises lower-case digits out, either case in; what is no hexadecimal text is `nil, reason`.
 
-use mlua::{Lua, Result, Table};
+use super::arguments::function;
+use mlua::{Lua, LuaString, Result, Table};
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
-    table.set(
-        "encode",
-        lua.create_function(|lua, s: mlua::LuaString| lua.create_string(encode(&s.as_bytes())))?,
-    )?;
-    table.set(
-        "decode",
-        lua.create_function(|lua, s: mlua::LuaString| match decode(&s.as_bytes()) {
-            Ok(bytes) => Ok((Some(lua.create_string(bytes)?), None)),
-            Err(reason) => Ok((None, Some(reason))),
-        })?,
-    )?;
+    let body = |lua: &Lua, s: LuaString| lua.create_string(encode(&s.as_bytes()));
+    table.set("encode", function(lua, "encode", body)?)?;
+    let body = |lua: &Lua, s: LuaString| match decode(&s.as_bytes()) {
+        Ok(bytes) => Ok((Some(lua.create_string(bytes)?), None)),
+        Err(reason) => Ok((None, Some(reason))),
+    };
+    table.set("decode", function(lua, "decode", body)?)?;
     Ok(table)
 }
 
