@@ -42,7 +42,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("http", &["exchange"]),
     ("httparse", &["wire"]),
     ("hyper", &[]),
-    ("inotify", &["server"]),
+    // The configuration files of the server; the folders that Lua programs ask about.
+    ("inotify", &["server", "lua"]),
     ("libc", &["net", "lua", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
     ("mio", &[]),

@@ -85,3 +85,12 @@ pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 pub(crate) const REDIS_REPLY_BYTES: usize = 64 * 1024 * 1024;
 /// Memory that a connection to Redis keeps from one reply to the next.
 pub(crate) const REDIS_KEPT_BYTES: usize = 16 * 1024;
+
+/// Bytes of a file that `fs.read` reads, unless told otherwise.
+pub(crate) const FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes that one read of an open file gives.
+pub(crate) const FILE_PIECE_BYTES: usize = 1024 * 1024;
+/// Entries of a folder that `fs.list` lists.
+pub(crate) const FOLDER_ENTRIES: usize = 100_000;
+/// Room for what happened in a watched folder; a name has at most 255 bytes.
+pub(crate) const WATCH_READ_BYTES: usize = 4 * 1024;

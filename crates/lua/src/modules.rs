@@ -11,6 +11,7 @@ mod crypto;
 mod dns;
 mod env;
 mod errno;
+mod fs;
 mod hex;
 mod json;
 mod jwt;
@@ -22,6 +23,7 @@ mod re;
 mod redis;
 mod signal;
 mod silly;
+mod stream;
 mod task;
 mod tcp;
 mod time;
@@ -73,6 +75,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("encoding.json", &["core.json"], json::open),
     ("env", &["core.env"], env::open),
     ("errno", &["core.errno"], errno::open),
+    ("fs", &[], fs::open),
     ("logger", &["core.logger"], logger::open),
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
@@ -86,6 +89,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("security.jwt", &[], jwt::open),
     ("signal", &["core.signal"], signal::open),
     ("store.redis", &["core.db.redis"], redis::open),
+    ("stream", &[], stream::open),
     ("sync.channel", &["core.sync.channel"], script!("channel")),
     ("sync.mutex", &["core.sync.mutex"], script!("mutex")),
     ("sync.singleflight", &["core.sync.singleflight"], script!("singleflight")),

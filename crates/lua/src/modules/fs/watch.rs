@@ -1,0 +1,135 @@
+//! What happens in a folder, by inotify.
+//!
+//! Promises that nothing is lost silently: when the kernel drops events, one of them says so. Only
+//! the folder itself is watched, not those in it.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use inotify::{EventMask, Inotify, WatchMask};
+use mlua::{AnyUserData, IntoLua, Lua, Result, Table, UserData, Value};
+use tokio::io::unix::AsyncFd;
+
+use super::{Answer, Bytes, Place, text};
+use crate::limits::WATCH_READ_BYTES;
+use crate::waits;
+
+/// None while a coroutine reads, and once it is closed.
+struct Watch(Rc<RefCell<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    source: Option<AsyncFd<Inotify>>,
+    closed: bool,
+}
+
+impl UserData for Watch {}
+
+type Event = (&'static str, Option<Bytes>);
+
+struct Events(Vec<Event>);
+
+impl IntoLua for Events {
+    fn into_lua(self, lua: &Lua) -> Result<Value> {
+        let list = lua.create_table_with_capacity(self.0.len(), 0)?;
+        for (kind, name) in self.0 {
+            let event = lua.create_table_with_capacity(0, 2)?;
+            event.set("kind", kind)?;
+            event.set("name", name)?;
+            list.push(event)?;
+        }
+        Ok(Value::Table(list))
+    }
+}
+
+pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
+    let watch = |lua: &Lua, Place(path): Place| {
+        let made = begin(&path).map(|source| Watch(Rc::new(RefCell::new(source))));
+        match made {
+            Ok(watch) => Ok((Some(lua.create_userdata(watch)?), None)),
+            Err(error) => Ok((None, Some(crate::errno::of_error(&error)))),
+        }
+    };
+    raw.set("watch", lua.create_function(watch)?)?;
+    let read = waits::function(lua, |_, (watch, ms): (AnyUserData, Option<u64>)| {
+        let inner = watch.borrow::<Watch>()?.0.clone();
+        let source = inner.borrow_mut().source.take();
+        if source.is_none() && !inner.borrow().closed {
+            return Err(mlua::Error::runtime("another task reads from this watch"));
+        }
+        Ok(async move {
+            let Some(mut source) = source else {
+                return Ok(Answer(Err(io::Error::other(crate::errno::CLOSED))));
+            };
+            let found = match ms {
+                None => next(&mut source).await,
+                Some(ms) => {
+                    let found = net::timer::within(Duration::from_millis(ms), next(&mut source));
+                    found.await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
+                }
+            };
+            let mut inner = inner.borrow_mut();
+            if !inner.closed {
+                inner.source = Some(source);
+            }
+            Ok(Answer(found))
+        })
+    })?;
+    raw.set("watch_read", read)?;
+    let close = |_: &Lua, watch: AnyUserData| {
+        *watch.borrow::<Watch>()?.0.borrow_mut() = Inner { source: None, closed: true };
+        Ok(())
+    };
+    raw.set("watch_close", lua.create_function(close)?)
+}
+
+/// Looks the folder up; the kernel answers from its memory.
+fn begin(path: &std::path::Path) -> io::Result<Inner> {
+    let inotify = Inotify::init()?;
+    let mask = WatchMask::CREATE
+        | WatchMask::CLOSE_WRITE
+        | WatchMask::MODIFY
+        | WatchMask::DELETE
+        | WatchMask::MOVE
+        | WatchMask::DELETE_SELF
+        | WatchMask::MOVE_SELF
+        | WatchMask::ONLYDIR;
+    inotify.watches().add(path, mask)?;
+    // SAFETY: an `Inotify` owns its descriptor, always the same one, until it is dropped.
+    let source = unsafe { AsyncFd::register(inotify) }?;
+    Ok(Inner { source: Some(source), closed: false })
+}
+
+async fn next(source: &mut AsyncFd<Inotify>) -> io::Result<Events> {
+    let mut buffer = [0; WATCH_READ_BYTES];
+    loop {
+        let mut ready = source.readable_mut().await?;
+        let read = ready.try_io(|inotify| {
+            let events = inotify.get_mut().read_events(&mut buffer)?;
+            Ok(events.filter_map(|event| described(event.mask, event.name)).collect::<Vec<_>>())
+        });
+        match read {
+            Ok(Ok(events)) if events.is_empty() => {}
+            Ok(found) => return found.map(Events),
+            Err(_would_block) => {}
+        }
+    }
+}
+
+fn described(mask: EventMask, name: Option<&std::ffi::OsStr>) -> Option<Event> {
+    let kinds = [
+        (EventMask::Q_OVERFLOW, "lost"),
+        (EventMask::CREATE, "create"),
+        (EventMask::MOVED_TO, "create"),
+        (EventMask::DELETE, "remove"),
+        (EventMask::MOVED_FROM, "remove"),
+        (EventMask::CLOSE_WRITE, "written"),
+        (EventMask::MODIFY, "modify"),
+        (EventMask::DELETE_SELF, "gone"),
+        (EventMask::MOVE_SELF, "gone"),
+    ];
+    let (_, kind) = kinds.into_iter().find(|(flag, _)| mask.contains(*flag))?;
+    Some((kind, name.map(text)))
+}
