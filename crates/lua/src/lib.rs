@@ -7,6 +7,8 @@
 //! [`Vm`] is the whole of it; [`drive`] is its loop; `waits` is how a module waits for a future.
 
 mod address;
+#[cfg(test)]
+mod documentation;
 mod drive;
 mod errno;
 mod errors;

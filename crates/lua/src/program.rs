@@ -63,7 +63,7 @@ pub fn run(program: Program) -> Result<i32, Refusal> {
     for index in 0..program.workers.max(1) {
         let core =
             program.arguments.core.or_else(|| cores.get(index % cores.len().max(1)).copied());
-        let place = Place { index, shared: shared.clone(), log: writer.clone() };
+        let place = Place { index, shared: shared.clone(), log: Some(writer.clone()) };
         let options = options(&program.arguments, place);
         let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
         net::worker::spawn(format!("lua-{index}"), core, move || async move {

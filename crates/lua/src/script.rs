@@ -11,3 +11,6 @@ pub(crate) fn open(lua: &Lua, name: &str, text: &str, raw: Table) -> Result<Tabl
     let make: mlua::Function = lua.load(text).set_name(format!("=tidegate/{name}.lua")).eval()?;
     make.call(raw)
 }
+
+#[cfg(test)]
+mod tests;

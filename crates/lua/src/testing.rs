@@ -5,10 +5,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mlua::Variadic;
 
+use crate::program::{Place, Shared};
 use crate::tasks::End;
 use crate::vm::{Options, Vm};
 
@@ -19,7 +21,26 @@ pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
 
 /// As [`run`], on the loop of the caller.
 pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
-    let vm = Vm::new(Options::default()).unwrap();
+    run_in(Vm::new(Options::default()).unwrap(), program, false).await
+}
+
+/// A block of the documentation: it ends when its main coroutine does, and none may fail.
+pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
+    net::worker::block_on_local(async {
+        let place = Place { index: 0, shared: Arc::new(Shared::new(1)), log: None };
+        let options = Options { place: Some(place), ..Options::default() };
+        let vm = Vm::new(options).unwrap();
+        crate::modules::open_mailbox(&vm);
+        let (code, mut said) = run_in(vm.clone(), program, true).await;
+        if vm.failures() > 0 {
+            said.push(format!("{} coroutines failed", vm.failures()));
+            return (99, said);
+        }
+        (code, said)
+    })
+}
+
+async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<String>) {
     let said = Rc::new(RefCell::new(Vec::new()));
     let log = said.clone();
     let say = vm.lua().create_function(move |lua, words: Variadic<mlua::Value>| {
@@ -36,6 +57,8 @@ pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
         if let End::Failed(text) = end {
             log.borrow_mut().push(text);
             weak.upgrade().unwrap().exit(99);
+        } else if ends_with_main {
+            weak.upgrade().unwrap().exit(0);
         }
     };
     vm.turn(|turn| turn.start(&main, (), Some(Box::new(ended)))).unwrap().unwrap();

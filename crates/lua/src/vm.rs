@@ -52,6 +52,7 @@ pub struct Vm {
     names: OnceCell<Rc<net::Names>>,
     pub(crate) signals: modules::SignalHandlers,
     warned: Rc<Cell<bool>>,
+    failures: Cell<u64>,
     options: Options,
 }
 
@@ -101,6 +102,7 @@ impl Vm {
             names: OnceCell::new(),
             signals: modules::SignalHandlers::default(),
             warned: Rc::default(),
+            failures: Cell::new(0),
             options,
         });
         vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
@@ -145,6 +147,11 @@ impl Vm {
             }
             Ok(())
         });
+    }
+
+    /// Coroutines that ended with an error nobody caught.
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
     }
 
     /// Whether Lua has warned of anything.
@@ -325,6 +332,7 @@ impl Vm {
 
     fn failed(&self, index: u32, thread: State) {
         let text = errors::report(self, thread);
+        self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread is good as new.
         // SAFETY: the thread ended with an error and is not running.
         unsafe { ffi::lua_closethread(thread, self.main) };

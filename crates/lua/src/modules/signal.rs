@@ -101,7 +101,8 @@ fn by_default(vm: &Vm, number: i32) {
     match number {
         libc::SIGTERM => program::drain(vm),
         libc::SIGUSR1 => {
-            let reopened = vm.options().place.as_ref().map(|place| place.log.reopen());
+            let place = vm.options().place.as_ref();
+            let reopened = place.and_then(|place| place.log.as_ref()).map(|log| log.reopen());
             if let Some(Err(error)) = reopened {
                 event!(Level::Error, "the log cannot be opened again", error = error);
             }

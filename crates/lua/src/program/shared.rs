@@ -19,7 +19,8 @@ use crate::message::Message;
 pub(crate) struct Place {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<LogWriter>,
+    /// Who writes the log, to have its file opened again.
+    pub(crate) log: Option<Arc<LogWriter>>,
 }
 
 /// What a VM tells another: where from, on which channel, what.

@@ -1,0 +1,221 @@
+//! The modules that are written in Lua.
+
+use crate::testing::said;
+
+fn program(text: &str) -> Vec<String> {
+    let prelude = r#"
+        local task, time, silly = require "silly.task", require "silly.time", require "silly"
+    "#;
+    said(&format!("{prelude}{text} silly.exit()"))
+}
+
+#[test]
+fn every_module_answers_to_both_names() {
+    let text = r#"
+        for name in pairs(package.preload) do
+            local short = name:match("^silly%.?(.*)")
+            if short then
+                local other = short == "" and "tide" or "tide." .. short
+                assert(require(name) == require(other), name)
+            end
+        end
+        assert(require "core.task" == task)
+    "#;
+    assert!(program(text).is_empty());
+}
+
+#[test]
+fn a_channel_has_many_producers_and_one_consumer() {
+    let text = r#"
+        local channel = require "silly.sync.channel".new()
+        say(channel:push(nil))
+        task.fork(function() channel:push(1) channel:push(2) channel:close("over") end)
+        say(channel:pop(), channel:pop(), channel:pop())
+        say(channel:push(3))
+        local timed = require "silly.sync.channel".new()
+        say(timed:pop(5))
+        task.fork(function() timed:pop() end)
+        time.sleep(1)
+        say(timed:pop())
+        local bounded = require "silly.sync.channel".new(1)
+        task.fork(function() for i = 1, 3 do bounded:push(i) say("pushed", i) end end)
+        time.sleep(1)
+        for i = 1, 3 do say(bounded:pop()) time.sleep(1) end
+    "#;
+    let expected = [
+        "false cannot push nil or false",
+        "1 2 nil over",
+        "false over",
+        "nil Connection timed out (110)",
+        "nil Channel is mpsc",
+        "pushed 1",
+        "1",
+        "pushed 2",
+        "2",
+        "pushed 3",
+        "3",
+    ];
+    assert_eq!(program(text), expected);
+}
+
+#[test]
+fn a_mutex_is_reentrant_and_fair() {
+    let text = r#"
+        local mutex = require "silly.sync.mutex".new()
+        local held = mutex:lock("k")
+        mutex:lock("k"):unlock()
+        for i = 1, 2 do
+            task.fork(function() local lock <close> = mutex:lock("k") say(i) time.sleep(1) end)
+        end
+        time.sleep(2)
+        say("holding")
+        held:unlock()
+        held:unlock()
+        time.sleep(10)
+        say(next(mutex))
+    "#;
+    assert_eq!(program(text), ["holding", "1", "2", "nil"]);
+}
+
+#[test]
+fn groups_wait_and_flights_share() {
+    let text = r#"
+        local group = require "silly.sync.waitgroup".new()
+        local done = 0
+        for i = 1, 3 do group:fork(function() time.sleep(i) done = done + 1 end) end
+        group:fork(function() error("counts as done") end)
+        group:wait()
+        say(done)
+        local calls = 0
+        local flight = require "silly.sync.singleflight".new(function(key)
+            calls = calls + 1
+            time.sleep(2)
+            if key == "bad" then error("no", 0) end
+            return key, calls
+        end)
+        for i = 1, 3 do task.fork(function() say(flight:call("a")) end) end
+        task.fork(function() say(pcall(flight.call, flight, "bad")) end)
+        say(pcall(flight.call, flight, "bad"))
+        time.sleep(5)
+    "#;
+    let expected = ["3", "a 2", "a 2", "a 2", "false no", "false no"];
+    let mut said = program(text);
+    said[1..].sort();
+    let mut sorted = expected.map(str::to_owned).to_vec();
+    sorted[1..].sort();
+    assert_eq!(said, sorted);
+}
+
+#[test]
+fn containers() {
+    let text = r#"
+        local queue = require "silly.adt.queue".new()
+        say(queue:push("a"), queue:push("b"), queue:pop(), queue:size(), queue:pop(), queue:pop())
+        local list = require "silly.adt.list".new()
+        list:pushback(2) list:pushback(3) list:pushfront(1) list:pushback(4)
+        say(list:remove(3), list:remove(3), table.concat(list:values(), ","), list:size())
+        say(list:popfront(), list:popback(), list:front(), list:back(), pcall(list.pushback, list, 2))
+        local buffer = require "silly.adt.buffer".new()
+        buffer:append("ab") buffer:append("c\nde")
+        say(buffer:read(1), buffer:read("\n") == "bc\n", buffer:read(5))
+        say(buffer:dump(), buffer:readall(), buffer:size(), buffer:readall() == "")
+    "#;
+    let expected = [
+        "1 2 a 1 b nil",
+        "3 nil 1,2,4 3",
+        "1 4 2 2 false bad argument #1 to 'pushback' (already in the list)",
+        "a true nil 2",
+        "de de 0 true",
+    ];
+    let said: Vec<String> = program(text)
+        .iter()
+        .map(|line| match line.split_once("program:") {
+            Some((before, after)) => format!("{before}{}", after.split_once(": ").unwrap().1),
+            None => line.clone(),
+        })
+        .collect();
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn new_code_goes_on_with_the_state_of_the_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counter.lua");
+    std::fs::write(
+        &file,
+        "local n = 0 local M = {} function M.count() n = n + 1 return n end return M",
+    )
+    .unwrap();
+    let text = format!(
+        r#"
+        package.path = "{}/?.lua;" .. package.path
+        local patch, counter = require "silly.patch", require "counter"
+        counter.count() counter.count()
+        local out = assert(io.open("{}", "w"))
+        out:write("local n = 0 local extra = 1 local M = {{}} ",
+            "function M.count() n = n + 10 return n, extra end return M")
+        out:close()
+        local same, absent = patch.reload("counter")
+        say(same == counter, table.concat(absent, ","))
+        say(counter.count())
+        say(patch.reload("no.such.module"))
+        "#,
+        folder.path().display(),
+        file.display()
+    );
+    let expected =
+        ["true count.extra", "12 1", "nil module 'no.such.module' is not loaded as a table"];
+    assert_eq!(program(&text), expected);
+}
+
+#[test]
+fn a_console_listens_on_a_unix_socket_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = format!(
+        r#"
+        local console, tcp = require "silly.console", require "silly.net.tcp"
+        say(console {{ addr = "127.0.0.1:0" }})
+        local addr = "unix:{}/console"
+        assert(console {{ addr = addr, cmd = {{ hello = function(_, name) return "hi " .. name end }} }})
+        local conn = tcp.connect(addr)
+        conn:read("> ")
+        for _, line in ipairs {{ "ping", "HELLO bob", "nonsense", "info" }} do
+            conn:write(line .. "\n")
+            say((conn:read("> "):match("^[^\n]*")))
+        end
+        conn:write("quit\n")
+        say(conn:read(1))
+        "#,
+        folder.path().display()
+    );
+    let said = program(&text);
+    assert!(said[0].starts_with("nil a console listens on a Unix socket only"), "{said:?}");
+    assert_eq!(said[1..4], ["PONG", "hi bob", "no command NONSENSE; HELP lists them"]);
+    assert!(said[4].starts_with("pid "), "{said:?}");
+    assert_eq!(said[5], "nil End of file (10004)");
+}
+
+#[test]
+fn settings_come_from_files_and_the_first_writer_wins() {
+    let folder = tempfile::tempdir().unwrap();
+    let other = folder.path().join("other.lua");
+    std::fs::write(&other, "port = 2\nname = 'other'\n").unwrap();
+    let file = folder.path().join("conf.lua");
+    let text = format!(
+        "include('{}')\nport = 1\ndb = {{ host = 'h', ports = {{ 5 }} }}\n\
+                        home = ENV('HOME') and 'set'\n",
+        other.display()
+    );
+    std::fs::write(&file, text).unwrap();
+    let text = format!(
+        r#"
+        local env = require "silly.env"
+        env.set("name", "mine")
+        say(env.load("{}"))
+        say(env.get("port"), env.get("db.host"), env.get("db.ports.1"), env.get("name"))
+        say(type(env.load("/no/such/file")))
+        "#,
+        file.display()
+    );
+    assert_eq!(program(&text), ["nil", "1 h 5 mine", "string"]);
+}

@@ -1,0 +1,61 @@
+//! A program on several cores: the same address, VMs of their own, messages between them.
+
+use super::{Program, ask, connect};
+
+const COUNTING: &str = r#"
+local tcp, worker, task = require "silly.net.tcp", require "tide.worker", require "silly.task"
+local logger = require "silly.logger"
+local told = 0
+task.fork(function()
+    while true do
+        local value, from = worker.receive("news")
+        told = told + value.amount
+    end
+end)
+local listener = assert(tcp.listen("127.0.0.1:0", function(conn)
+    while true do
+        local line = conn:read("\n")
+        if not line then return conn:close() end
+        if line == "tell\n" then conn:write(worker.broadcast("news", { amount = 5 }) .. "\n")
+        else conn:write(worker.id .. " " .. worker.count .. " " .. told .. "\n") end
+    end
+end))
+if worker.id == 1 then logger.info("listening " .. listener.addr) end
+"#;
+
+#[test]
+fn every_vm_serves_and_hears_the_others() {
+    let (process, address) = Program::new(COUNTING).serve(&["--workers", "2"]);
+    // The kernel spreads connections; with 64 of them both VMs have some.
+    let mut clients: Vec<_> = (0..64).map(|_| connect(address)).collect();
+    let mut one_of: [Option<usize>; 2] = [None; 2];
+    for (index, client) in clients.iter_mut().enumerate() {
+        let told = ask(client, "who\n");
+        let id: usize = told.split(' ').next().and_then(|id| id.parse().ok()).expect("a number");
+        assert!(told.ends_with(" 2 0\n"), "{told}");
+        one_of[id - 1] = Some(index);
+    }
+    let [Some(first), Some(second)] = one_of else { panic!("one VM got all: {one_of:?}") };
+    assert_eq!(ask(&mut clients[first], "tell\n"), "1\n");
+    // The message is on its way: asking goes on until it has arrived, and is bounded by patience.
+    let deadline = std::time::Instant::now() + scenarios::PATIENCE;
+    while ask(&mut clients[second], "who\n") != "2 2 5\n" {
+        assert!(std::time::Instant::now() < deadline, "the message never arrived");
+    }
+    assert_eq!(ask(&mut clients[first], "who\n"), "1 2 0\n");
+    drop(clients);
+    process.signal("TERM");
+    assert_eq!(process.wait().code, Some(0));
+}
+
+#[test]
+fn an_address_of_another_process_is_in_use() {
+    let (process, address) = Program::new(COUNTING).serve(&["--workers", "2"]);
+    let text = format!(
+        "local _, why = require 'silly.net.tcp'.listen('{address}', print)
+        print(why) require 'silly'.exit()"
+    );
+    let exit = Program::new(&text).run(&[], &[]);
+    assert_eq!(exit.stdout, "Address already in use (98)\n");
+    drop(process);
+}

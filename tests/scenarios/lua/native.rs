@@ -1,0 +1,122 @@
+//! Modules in C: the binary exports the Lua API, and they are found where the options say.
+
+use std::io::Write;
+use std::process::Command;
+
+use scenarios::command_exists;
+
+use super::Program;
+
+/// Declares what it uses itself, so that no header is needed: a function, a userdata with methods
+/// and upvalues as lpeg has them, a callback into Lua.
+const MODULE: &str = r#"
+#include <stddef.h>
+typedef struct lua_State lua_State;
+typedef int (*lua_CFunction)(lua_State *);
+typedef struct { const char *name; lua_CFunction func; } luaL_Reg;
+extern void luaL_checkversion_(lua_State *, double, size_t);
+extern void lua_createtable(lua_State *, int, int);
+extern void luaL_setfuncs(lua_State *, const luaL_Reg *, int);
+extern int luaL_newmetatable(lua_State *, const char *);
+extern void *luaL_checkudata(lua_State *, int, const char *);
+extern void luaL_setmetatable(lua_State *, const char *);
+extern void *lua_newuserdatauv(lua_State *, size_t, int);
+extern void lua_pushvalue(lua_State *, int);
+extern void lua_setfield(lua_State *, int, const char *);
+extern int lua_setiuservalue(lua_State *, int, int);
+extern int lua_getiuservalue(lua_State *, int, int);
+extern const char *luaL_checklstring(lua_State *, int, size_t *);
+extern const char *lua_pushlstring(lua_State *, const char *, size_t);
+extern void lua_pushinteger(lua_State *, long long);
+extern long long luaL_checkinteger(lua_State *, int);
+extern void lua_callk(lua_State *, int, int, ptrdiff_t, void *);
+extern void lua_settop(lua_State *, int);
+extern int luaL_error(lua_State *, const char *, ...);
+
+typedef struct { char set[256]; } pattern;
+
+static int make(lua_State *L) {
+  size_t length, at;
+  const char *bytes = luaL_checklstring(L, 1, &length);
+  pattern *p = lua_newuserdatauv(L, sizeof(pattern), 1);
+  for (at = 0; at < 256; at++) p->set[at] = 0;
+  for (at = 0; at < length; at++) p->set[(unsigned char)bytes[at]] = 1;
+  lua_pushvalue(L, 2);
+  lua_setiuservalue(L, -2, 1);
+  luaL_setmetatable(L, "pattern");
+  return 1;
+}
+
+static int match(lua_State *L) {
+  size_t length, at = 0;
+  pattern *p = luaL_checkudata(L, 1, "pattern");
+  const char *subject = luaL_checklstring(L, 2, &length);
+  while (at < length && p->set[(unsigned char)subject[at]]) at++;
+  if (at == 0) return luaL_error(L, "no match in '%s'", subject);
+  lua_getiuservalue(L, 1, 1);
+  lua_pushlstring(L, subject, at);
+  lua_callk(L, 1, 1, 0, NULL);
+  lua_pushinteger(L, (long long)at + 1);
+  return 2;
+}
+
+static const luaL_Reg functions[] = {{"make", make}, {NULL, NULL}};
+static const luaL_Reg methods[] = {{"match", match}, {NULL, NULL}};
+
+int luaopen_small(lua_State *L) {
+  luaL_checkversion_(L, 505, 136);
+  luaL_newmetatable(L, "pattern");
+  lua_createtable(L, 0, 1);
+  luaL_setfuncs(L, methods, 0);
+  lua_setfield(L, -2, "__index");
+  lua_settop(L, 0);
+  lua_createtable(L, 0, 1);
+  luaL_setfuncs(L, functions, 0);
+  return 1;
+}
+"#;
+
+#[test]
+fn a_module_in_c_is_built_and_loaded() {
+    if !command_exists("cc") {
+        let _ = writeln!(std::io::stderr(), "skipped: cc is not installed");
+        return;
+    }
+    let program = Program::new(
+        r#"
+        local small, silly = require "small", require "silly"
+        local digits = small.make("0123456789", function(text) return tonumber(text) * 2 end)
+        print(digits:match("21 rest"))
+        print(pcall(digits.match, digits, "none"))
+        print(select(2, pcall(digits.match, {}, "1")):match("pattern expected") ~= nil)
+        silly.exit()
+        "#,
+    );
+    let folder = program.folder.path();
+    std::fs::create_dir(folder.join("native")).expect("a folder");
+    std::fs::write(folder.join("small.c"), MODULE).expect("a file");
+    let built = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o", "native/small.so", "small.c"])
+        .current_dir(folder)
+        .status();
+    assert!(built.expect("cc starts").success());
+    let exit = program.run(&[], &["--lualib-cpath=./native/?.so"]);
+    assert_eq!(exit.stdout, "42\t3\nfalse\tno match in 'none'\ntrue\n", "{exit:?}");
+    // The older spelling, and the place that needs no option.
+    let exit = program.run(&[], &["--lualib_cpath=./native/?.so"]);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    std::fs::rename(folder.join("native"), folder.join("luaclib")).expect("a folder");
+    assert_eq!(program.run(&[], &[]).code, Some(0));
+}
+
+#[test]
+fn modules_in_lua_are_found_in_lualib_and_where_the_option_says() {
+    let program = Program::new("print(require 'a', require 'b.c') require 'silly'.exit()");
+    let folder = program.folder.path();
+    std::fs::create_dir_all(folder.join("lualib/b")).expect("a folder");
+    std::fs::create_dir(folder.join("mine")).expect("a folder");
+    std::fs::write(folder.join("lualib/b/c.lua"), "return 'from lualib'").expect("a file");
+    std::fs::write(folder.join("mine/a.lua"), "return 'from the option'").expect("a file");
+    let exit = program.run(&[], &["-L", "./mine/?.lua"]);
+    assert_eq!(exit.stdout, "from the option\tfrom lualib\n", "{exit:?}");
+}
