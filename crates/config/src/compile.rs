@@ -34,7 +34,8 @@ pub(crate) fn compile(
     check_names("upstream", &settings.upstreams, reader);
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
-    let admin_bind = listeners::admin(&settings, &listeners, reader);
+    let programs = listeners::programs(&settings, &listeners, reader);
+    let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
     if !reader.report().is_empty() {
@@ -46,6 +47,8 @@ pub(crate) fn compile(
         workers: settings.workers,
         trusted_proxies: settings.trusted_proxies,
         listeners,
+        programs,
+        lua: settings.lua,
         upstreams: settings
             .upstreams
             .entries

@@ -10,9 +10,9 @@ use settings::{
 };
 
 /// Filters that are promised and refused by this version.
-const FILTERS_LATER: &[&str] = &["cache", "lua"];
+const FILTERS_LATER: &[&str] = &["cache"];
 /// Handlers that are promised and refused by this version.
-const HANDLERS_LATER: &[&str] = &["lua", "app"];
+const HANDLERS_LATER: &[&str] = &["app"];
 
 /// Kinds that are written as the name of something declared elsewhere, and so have no declaration
 /// to take prose from.
@@ -30,11 +30,12 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: filters::ALL.iter().collect(),
+            filters: filters::ALL.iter().chain([&lua::FILTER]).collect(),
             handlers: exchange::HANDLERS
                 .iter()
                 .chain([&upstream::KIND])
                 .chain(files::HANDLERS)
+                .chain([&lua::HANDLER])
                 .collect(),
         }
     }

@@ -25,6 +25,9 @@ pub struct Plan {
     pub workers: Workers,
     pub trusted_proxies: Vec<Cidr>,
     pub listeners: Vec<ListenerPlan>,
+    /// Each with the sockets of a listener that is named by its address.
+    pub programs: Vec<(ListenerPlan, lua::ProgramPlan)>,
+    pub lua: lua::ServingSettings,
     pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`Plan::route`].
@@ -44,6 +47,11 @@ impl Plan {
     /// What the router's answer means.
     pub fn route(&self, id: RouteId) -> &RoutePlan {
         &self.routes[id.index()]
+    }
+
+    /// Everything that is to be bound for workers: of listeners and of programs.
+    pub fn sockets(&self) -> impl Iterator<Item = &ListenerPlan> {
+        self.listeners.iter().chain(self.programs.iter().map(|(listener, _)| listener))
     }
 
     pub fn listener(&self, name: &str) -> Option<&ListenerPlan> {

@@ -1,5 +1,6 @@
 //! One request in flight, as filters and handlers see it.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -53,6 +54,8 @@ pub struct Request {
     pub notes: Notes,
     /// What filters keep between their two hooks.
     pub marks: Marks,
+    /// What a script keeps with the request; it goes when the request does.
+    pub attached: Option<Rc<dyn Any>>,
     pub informer: Option<Rc<dyn Inform>>,
 }
 
@@ -90,6 +93,7 @@ impl Request {
             consumer: None,
             notes: Notes::default(),
             marks: Marks::default(),
+            attached: None,
             informer: None,
         }
     }
@@ -113,6 +117,7 @@ impl Request {
         self.consumer = None;
         self.notes = Notes::default();
         self.marks = Marks::default();
+        self.attached = None;
         self.informer = None;
         SPARE.with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -166,6 +171,7 @@ impl Request {
             consumer: self.consumer.clone(),
             notes: self.notes.clone(),
             marks: self.marks.clone(),
+            attached: self.attached.clone(),
             informer: self.informer.clone(),
         }
     }

@@ -12,11 +12,13 @@ mod documentation;
 mod drive;
 mod errno;
 mod errors;
+mod guard;
 mod limits;
 mod message;
 mod modules;
 pub mod program;
 mod script;
+mod serving;
 mod stack;
 mod streams;
 mod tasks;
@@ -27,5 +29,8 @@ mod vm;
 mod waits;
 
 pub use drive::drive;
+pub use serving::{
+    FILTER, Generation, HANDLER, ProgramPlan, ProgramSettings, RawProgram, ServingSettings,
+};
 pub use tasks::{End, OnEnd, TaskId};
 pub use vm::{Options, Turn, Vm};

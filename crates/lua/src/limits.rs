@@ -50,7 +50,7 @@ pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
 /// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
 pub(crate) const LZ4_BLOCK_BYTES: usize = 4 * 1024 * 1024;
 /// How long a program that has exited may take to send its last bytes.
-pub(crate) const LAST_BYTES_MS: u64 = 1_000;
+pub(crate) const LAST_BYTES_MS: u64 = 5_000;
 /// How long connections of a program may go on after SIGTERM.
 pub(crate) const DRAIN_MS: u64 = 10_000;
 
@@ -81,6 +81,23 @@ pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
 /// Bytes of datagrams that wait for the kernel to take them.
 pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 
+/// Instructions between two looks at what a turn has used up.
+pub(crate) const HOOK_STEP: u32 = 1000;
+/// Instructions of one turn in a server, unless told otherwise.
+pub(crate) const TURN_INSTRUCTIONS: u64 = 50_000_000;
+/// Coroutines that one turn may end for want of instructions before the rest gets none either.
+pub(crate) const STOPPED_PER_TURN: u32 = 8;
+/// How long a turn may take before the log says so.
+pub(crate) const LONG_TURN_MS: u64 = 1_000;
+/// Bytes of a request body that `body:read` collects, unless told otherwise.
+pub(crate) const BODY_BYTES: u64 = 16 * 1024 * 1024;
+/// Bytes of a streamed answer that wait for the client before `write` does.
+pub(crate) const STREAM_BYTES: usize = 64 * 1024;
+/// Entries of `tide.shared`; the one least used goes for another.
+pub(crate) const SHARED_ENTRIES: usize = 65_536;
+/// Bytes of a key and of a text in `tide.shared`.
+pub(crate) const SHARED_BYTES: usize = 64 * 1024;
+
 /// Bytes of one reply of Redis, unless told otherwise.
 pub(crate) const REDIS_REPLY_BYTES: usize = 64 * 1024 * 1024;
 /// Memory that a connection to Redis keeps from one reply to the next.
@@ -94,3 +111,39 @@ pub(crate) const FILE_PIECE_BYTES: usize = 1024 * 1024;
 pub(crate) const FOLDER_ENTRIES: usize = 100_000;
 /// Room for what happened in a watched folder; a name has at most 255 bytes.
 pub(crate) const WATCH_READ_BYTES: usize = 4 * 1024;
+
+/// Bytes of a request's body that an HTTP server takes, and that `readall` collects.
+pub(crate) const HTTP_BODY_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes a handler writes before they leave without being asked to.
+pub(crate) const HTTP_GATHER_BYTES: usize = 4 * 1024;
+/// Unsent bytes of a body beyond which a write waits.
+pub(crate) const HTTP_UNSENT_BYTES: usize = 256 * 1024;
+/// Output per input byte of a coded answer: what DEFLATE can reach is 1032.
+pub(crate) const HTTP_INFLATE_RATIO: u64 = 1100;
+/// How long a request's head may take.
+pub(crate) const HTTP_HEAD_MS: u64 = 10_000;
+/// How long a server keeps a connection between requests.
+pub(crate) const HTTP_IDLE_MS: u64 = 60_000;
+/// Connections of one HTTP listener; further ones are answered 503.
+pub(crate) const HTTP_CONNECTIONS: usize = 10_000;
+/// How long an HTTP client tries to connect to one address.
+pub(crate) const HTTP_CONNECT_MS: u64 = 10_000;
+/// How long an HTTP client waits for an answer's head, and for more of its body.
+pub(crate) const HTTP_READ_MS: u64 = 30_000;
+/// How long an HTTP client keeps an idle connection, as Silly has it.
+pub(crate) const HTTP_CLIENT_IDLE_MS: u64 = 30_000;
+/// How many idle connections to one address an HTTP client keeps, as Silly has it.
+pub(crate) const HTTP_IDLE_PER_HOST: u64 = 10;
+/// Memory that the VM of a server's raw programs may hold.
+pub(crate) const PROGRAM_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of one message of a WebSocket, unless told otherwise.
+pub(crate) const WEBSOCKET_BYTES: usize = 1024 * 1024;
+/// Unread messages of a WebSocket beyond which its peer is held back.
+pub(crate) const WEBSOCKET_MESSAGES: usize = 1024;
+/// Unread messages beyond which pings and pongs are not delivered.
+pub(crate) const WEBSOCKET_CONTROLS: usize = 64;
+/// Unsent bytes of a WebSocket beyond which a write waits, and a ping is not answered.
+pub(crate) const WEBSOCKET_UNSENT: usize = 1024 * 1024;
+/// How long a WebSocket that is closed waits for the other side.
+pub(crate) const WEBSOCKET_CLOSE_MS: u64 = 5_000;

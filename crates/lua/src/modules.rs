@@ -21,6 +21,7 @@ mod pool;
 mod process;
 mod re;
 mod redis;
+mod shared;
 mod signal;
 mod silly;
 mod stream;
@@ -35,6 +36,7 @@ use mlua::{Lua, Result, Table};
 
 use crate::vm::Options;
 
+pub(crate) use shared::Table as SharedTable;
 pub(crate) use signal::{Handlers as SignalHandlers, watch_signals};
 pub(crate) use tcp::push_connection;
 pub(crate) use time::call as call_timer;
@@ -87,6 +89,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("process", &[], process::open),
     ("re", &[], re::open),
     ("security.jwt", &[], jwt::open),
+    ("shared", &[], shared::open),
     ("signal", &["core.signal"], signal::open),
     ("store.redis", &["core.db.redis"], redis::open),
     ("stream", &[], stream::open),

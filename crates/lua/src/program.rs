@@ -105,6 +105,7 @@ fn options(arguments: &Arguments, place: Place) -> Options {
         arguments: arguments.environment.clone(),
         path: arguments.lualib_path.clone(),
         cpath: arguments.lualib_cpath.clone(),
+        shared: Some(place.shared.table()),
         place: Some(place),
     }
 }

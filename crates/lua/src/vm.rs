@@ -20,6 +20,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, MultiValue, Result, StdLib, ffi};
 
@@ -27,9 +28,11 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::errors;
+use crate::guard::Guard;
 use crate::modules;
 use crate::program::Place;
-use crate::stack::State;
+use crate::serving::Calls;
+use crate::stack::{self, State};
 use crate::streams::Streams;
 use crate::tasks::{End, OnEnd, Status, Task, TaskId, Tasks};
 use crate::timers::Timers;
@@ -51,6 +54,8 @@ pub struct Vm {
     ids: Cell<i64>,
     names: OnceCell<Rc<net::Names>>,
     pub(crate) signals: modules::SignalHandlers,
+    pub(crate) guard: Guard,
+    pub(crate) calls: Calls,
     warned: Rc<Cell<bool>>,
     failures: Cell<u64>,
     options: Options,
@@ -65,6 +70,8 @@ pub struct Options {
     pub path: Option<String>,
     /// The same for modules in C.
     pub cpath: Option<String>,
+    /// What `tide.shared` keeps; a VM of its own has its own.
+    pub(crate) shared: Option<Arc<modules::SharedTable>>,
     /// Among the VMs of a program; none in a server.
     pub(crate) place: Option<Place>,
 }
@@ -101,6 +108,8 @@ impl Vm {
             ids: Cell::new(0),
             names: OnceCell::new(),
             signals: modules::SignalHandlers::default(),
+            guard: Guard::default(),
+            calls: Calls::default(),
             warned: Rc::default(),
             failures: Cell::new(0),
             options,
@@ -189,9 +198,11 @@ impl Vm {
     /// If called while Lua runs, which would let an event overtake another.
     pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
         assert!(!self.turning.replace(true), "a turn inside a turn");
+        self.guard.begin();
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
         self.drain();
         self.streams.end_turn(self);
+        self.guard.end();
         self.turning.set(false);
         outcome
     }
@@ -298,6 +309,7 @@ impl Vm {
             }
         }
         match status {
+            ffi::LUA_YIELD if self.guard.is_over() => self.stop(index, thread),
             // SAFETY: what the script itself yielded is on top of the thread's stack.
             ffi::LUA_YIELD => unsafe { ffi::lua_settop(thread, -results - 1) },
             ffi::LUA_OK => self.returned(index, thread, results),
@@ -342,6 +354,33 @@ impl Vm {
         {
             ended(&self.lua, End::Failed(text));
         }
+        self.retire(index);
+    }
+
+    /// Ends a coroutine that has used up its turn: it yielded from the hook and is never resumed.
+    fn stop(&self, index: u32, thread: State) {
+        let why = self.guard.forgive();
+        // SAFETY: the thread is suspended, and never goes on with the stack it has.
+        unsafe {
+            ffi::lua_checkstack(thread, 2);
+            stack::push(thread, why.as_bytes());
+        }
+        self.failed(index, thread);
+    }
+
+    /// Closes a coroutine that waits: what it left open is closed, what it waits for wakes nobody.
+    pub(crate) fn cancel(&self, index: u32) {
+        let thread = {
+            let mut tasks = self.tasks.borrow_mut();
+            let task = tasks.get(index);
+            if task.status != Status::Wait {
+                return;
+            }
+            task.ended = None;
+            task.thread
+        };
+        // SAFETY: the thread is suspended.
+        unsafe { ffi::lua_closethread(thread, self.main) };
         self.retire(index);
     }
 

@@ -19,7 +19,7 @@ use telemetry::{CloseReason, LimitHit, event_limited};
 use crate::seats::{Seat, Seats};
 
 /// Pause after accepting failed for want of descriptors or memory.
-const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 /// Connections above the limit that one listener answers at the same time; more are just closed.
 const REFUSALS_AT_ONCE: usize = 64;
 
@@ -31,6 +31,14 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
+    /// Whether it is; if not, the waker is woken when it will be.
+    pub(crate) fn is_stopped(&self, waker: &Waker) -> bool {
+        if !self.stopped.get() {
+            self.waker.set(Some(waker.clone()));
+        }
+        self.stopped.get()
+    }
+
     pub(crate) fn stop(&self) {
         self.stopped.set(true);
         if let Some(waker) = self.waker.take() {
@@ -65,10 +73,9 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
     let refusals = Rc::new(Cell::new(0));
     loop {
         let accepted = poll_fn(|cx| {
-            if door.stop.stopped.get() {
+            if door.stop.is_stopped(cx.waker()) {
                 return Poll::Ready(None);
             }
-            door.stop.waker.set(Some(cx.waker().clone()));
             listener.poll_accept(cx).map(Some)
         })
         .await;

@@ -21,6 +21,7 @@ mod instance;
 mod listeners;
 mod logs;
 mod options;
+mod programs;
 mod reception;
 mod run;
 mod seats;

@@ -110,7 +110,7 @@ impl Listeners {
     /// Binds what the Plan names and is not open. On failure everything stays as it was.
     pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<Fresh, String> {
         let mut bound = BTreeMap::new();
-        for listener in &plan.listeners {
+        for listener in plan.sockets() {
             let key = key(listener);
             if self.open.contains_key(&key) || bound.contains_key(&key) {
                 continue;
@@ -137,9 +137,9 @@ impl Listeners {
                 share.insert(key.clone(), socket);
             }
         }
-        let wanted: Vec<String> = plan.listeners.iter().map(key).collect();
+        let wanted: Vec<String> = plan.sockets().map(key).collect();
         self.open.retain(|key, _| wanted.contains(key));
-        for listener in &plan.listeners {
+        for listener in plan.sockets() {
             if let Some(open) = self.open.get(&key(listener)) {
                 open.seats.set_limit(listener.limits.connections as usize);
             }
@@ -159,7 +159,7 @@ impl Listeners {
 
     /// Every listener of the Plan with its real address.
     pub(crate) fn bound(&self, plan: &Plan) -> Vec<Bound> {
-        let bound = plan.listeners.iter().filter_map(|listener| {
+        let bound = plan.sockets().filter_map(|listener| {
             let open = self.open.get(&key(listener))?;
             Some(Bound { name: listener.name.to_string(), address: open.local.clone() })
         });

@@ -21,6 +21,7 @@ use crate::accept::{Door, Stop, accept};
 use crate::instance::Instance;
 use crate::listeners::key;
 use crate::logs::AccessEnd;
+use crate::programs::Programs;
 use crate::seats::Seats;
 
 /// How often a draining worker looks whether its connections have ended.
@@ -58,6 +59,9 @@ pub(crate) struct Worker {
     doors: BTreeMap<String, Open>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
+    programs: Programs,
+    /// Held so that it is there; requests under way hold the one before.
+    lua: Option<Rc<lua::Generation>>,
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
 }
@@ -65,7 +69,15 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(context: WorkerContext, version: Arc<Mutex<String>>) -> Worker {
         let metrics = context.telemetry.worker(context.index);
-        Worker { context, metrics, doors: BTreeMap::new(), closing: Vec::new(), version }
+        Worker {
+            context,
+            metrics,
+            doors: BTreeMap::new(),
+            closing: Vec::new(),
+            programs: Programs::default(),
+            lua: None,
+            version,
+        }
     }
 
     /// Carries out orders until there is nobody left to give any.
@@ -84,6 +96,7 @@ impl Worker {
     fn serve(&mut self, serving: Serving) {
         let access =
             serving.access.map(|end| Rc::new(AccessLog::new(end.ring, end.format, end.sample)));
+        self.lua = Some(lua::Generation::begin(&self.context, &serving.plan.lua));
         let instance = Instance::build(&serving.plan, &self.context, access);
         let mut sockets = serving.sockets;
         let mut failed = None;
@@ -108,6 +121,12 @@ impl Worker {
                 }
             }
         }
+        let programs = &serving.plan.programs;
+        let opened = self.programs.follow(programs, &self.context, |key| {
+            let own = serving.seats.get(key).unwrap_or(&serving.all_seats);
+            (sockets.remove(key), [own.clone(), serving.all_seats.clone()])
+        });
+        failed = failed.or(opened.err());
         self.closing.retain(|service| service.open_connections() > 0);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
         let _ = serving.done.send(failed.map_or(Ok(()), Err));
@@ -148,11 +167,12 @@ impl Worker {
         for key in keys {
             self.close(&key);
         }
+        self.programs.close();
         loop {
             // Let the accept loops take what was queued before anything is counted.
             net::timer::sleep(DRAIN_LOOK).await;
             let open: usize = self.closing.iter().map(|service| service.open_connections()).sum();
-            if open == 0 {
+            if open + self.programs.connections() == 0 {
                 break;
             }
         }

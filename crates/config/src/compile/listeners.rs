@@ -6,13 +6,13 @@ use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 
 use crate::plan::ListenerPlan;
-use crate::records::{ListenerSettings, Settings};
+use crate::records::{EncodedSlashes, ListenerSettings, Settings};
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
     let mut plans: Vec<ListenerPlan> = Vec::new();
     for (name, listener) in &settings.listeners.entries {
         let Some(bind) = bind(&listener.bind, reader) else { continue };
-        taken(&bind, &listener.bind, &plans, reader);
+        taken(&bind, &listener.bind, plans.iter(), reader);
         plans.push(plan(&name.value, bind, listener, settings));
     }
     if let (Some(route), true) =
@@ -25,28 +25,57 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
     plans
 }
 
+/// Programs of Lua: each is bound like a listener.
+pub(super) fn programs(
+    settings: &Settings,
+    listeners: &[ListenerPlan],
+    reader: &mut Reader<'_>,
+) -> Vec<(ListenerPlan, lua::ProgramPlan)> {
+    let mut plans: Vec<(ListenerPlan, lua::ProgramPlan)> = Vec::new();
+    for (place, program) in settings.programs.iter().enumerate() {
+        let read = lua::ProgramPlan::read(program, reader);
+        let Some(bind) = bind(&program.bind, reader) else { continue };
+        let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
+        taken(&bind, &program.bind, others, reader);
+        let Some(read) = read else { continue };
+        let listener = ListenerPlan {
+            name: format!("program-{}", place + 1),
+            bind,
+            options: ListenOptions::default(),
+            half_close: false,
+            encoded_slashes: EncodedSlashes::Keep,
+            limits: settings.limits.clone(),
+            timeouts: settings.timeouts.clone(),
+        };
+        plans.push((listener, read));
+    }
+    plans
+}
+
 /// The address of the admin API, which no listener may have.
 pub(super) fn admin(
     settings: &Settings,
     listeners: &[ListenerPlan],
+    programs: &[(ListenerPlan, lua::ProgramPlan)],
     reader: &mut Reader<'_>,
 ) -> Option<Bind> {
     let written = settings.admin.bind.as_ref()?;
     let bind = bind(written, reader)?;
-    taken(&bind, written, listeners, reader);
+    let all = listeners.iter().chain(programs.iter().map(|(listener, _)| listener));
+    taken(&bind, written, all, reader);
     Some(bind)
 }
 
 /// Reports an address that a listener has already.
-fn taken(
+fn taken<'p>(
     bind: &Bind,
     written: &Spanned<Address>,
-    listeners: &[ListenerPlan],
+    mut listeners: impl Iterator<Item = &'p ListenerPlan>,
     reader: &mut Reader<'_>,
 ) {
     // Port 0 is another port each time.
     let same = |plan: &&ListenerPlan| plan.bind == *bind && written.port() != Some(0);
-    if let Some(other) = listeners.iter().find(same) {
+    if let Some(other) = listeners.find(same) {
         let other = quote(&other.name);
         reader.mistake(written.span, format!("listener {other} has this address already"));
     }

@@ -1,5 +1,6 @@
 //! The whole configuration.
 
+use lua::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Spanned};
 use upstream::UpstreamSettings;
 
@@ -30,6 +31,10 @@ settings::record! {
         pub defaults: DefaultsSettings = {},
         /// Which requests go where.
         pub routes: Vec<Spanned<RouteSettings>> = [],
+        /// Programs of Lua that speak TCP themselves.
+        pub programs: Vec<ProgramSettings> = [],
+        /// What scripts may do in the server.
+        pub lua: ServingSettings = {},
         /// Pages to answer errors with, by status.
         pub errors: ErrorSettings = {},
         /// The API that looks at and steers the running server.
@@ -41,7 +46,7 @@ settings::record! {
         /// How long a client is waited for.
         pub timeouts: Timeouts = {},
     }
-    later: caches, apps, programs;
+    later: caches, apps;
 }
 
 #[cfg(test)]

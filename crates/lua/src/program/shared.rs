@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::limits::MAILBOX_MESSAGES;
 use crate::message::Message;
+use crate::modules::SharedTable;
 
 /// The place of a VM among those of its process.
 #[derive(Clone)]
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     bound: Mutex<HashMap<Bind, Vec<Option<BoundSocket>>>>,
     mailboxes: Vec<mpsc::Sender<Letter>>,
     readers: Mutex<Vec<Option<mpsc::Receiver<Letter>>>>,
+    table: Arc<SharedTable>,
 }
 
 impl Shared {
@@ -44,7 +46,13 @@ impl Shared {
             .map(|_| mpsc::channel(MAILBOX_MESSAGES))
             .map(|(sender, receiver)| (sender, Some(receiver)))
             .unzip();
-        Shared { workers, bound: Mutex::default(), mailboxes, readers: Mutex::new(readers) }
+        let readers = Mutex::new(readers);
+        Shared { workers, bound: Mutex::default(), mailboxes, readers, table: Arc::default() }
+    }
+
+    /// What `tide.shared` keeps.
+    pub(crate) fn table(&self) -> Arc<SharedTable> {
+        self.table.clone()
     }
 
     pub(crate) fn workers(&self) -> usize {

@@ -1,0 +1,230 @@
+//! What one turn may use: instructions, memory, and time that is only watched.
+//!
+//! A hook on every coroutine counts instructions: `coroutine.create` hands it on, and in a server
+//! scripts cannot take it off. Promises that a coroutine over its budget yields and is never resumed
+//! (so no `pcall` keeps it alive), that where it cannot yield the error comes again, and that the
+//! other coroutines go on. A VM that was not armed counts nothing. Time inside one function of C is
+//! not bounded: a watchdog's thread logs it.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
+use std::time::Duration;
+
+use mlua::{Result, ffi};
+use telemetry::event;
+use telemetry::log::Level;
+
+use crate::limits::{HOOK_STEP, LONG_TURN_MS, STOPPED_PER_TURN, TURN_INSTRUCTIONS};
+use crate::stack::{self, State};
+use crate::vm::Vm;
+
+/// Why a coroutine was ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    Instructions,
+    Memory,
+}
+
+impl Over {
+    fn text(self) -> &'static str {
+        match self {
+            Over::Instructions => "the turn has used up its instructions",
+            Over::Memory => "the VM has used up its memory",
+        }
+    }
+}
+
+/// Of one VM.
+pub(crate) struct Guard {
+    budget: Cell<u64>,
+    /// What the next turn begins with.
+    default_budget: Cell<u64>,
+    memory_kib: Cell<usize>,
+    spent: Cell<u64>,
+    over: Cell<Option<Over>>,
+    stopped: Cell<u32>,
+    pulse: Cell<Option<Arc<Pulse>>>,
+}
+
+/// Changes with every beginning and end of a turn; odd while one runs.
+pub(crate) struct Pulse {
+    beats: AtomicU64,
+    name: String,
+}
+
+/// Its address is the key under which the registry has the VM.
+static KEY: u8 = 0;
+
+impl Default for Guard {
+    fn default() -> Guard {
+        Guard {
+            budget: Cell::new(TURN_INSTRUCTIONS),
+            default_budget: Cell::new(TURN_INSTRUCTIONS),
+            memory_kib: Cell::new(usize::MAX),
+            spent: Cell::new(0),
+            over: Cell::new(None),
+            stopped: Cell::new(0),
+            pulse: Cell::new(None),
+        }
+    }
+}
+
+impl Guard {
+    pub(crate) fn begin(&self) {
+        self.spent.set(0);
+        self.stopped.set(0);
+        self.over.set(None);
+        self.budget.set(self.default_budget.get());
+        self.beat();
+    }
+
+    pub(crate) fn end(&self) {
+        self.beat();
+    }
+
+    fn beat(&self) {
+        // SAFETY: the cell is only looked at here and set once; nothing in between runs other code.
+        let pulse = unsafe { &*self.pulse.as_ptr() };
+        if let Some(pulse) = pulse {
+            // Only this thread writes.
+            pulse.beats.store(pulse.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// The budget of the turn that runs.
+    pub(crate) fn allow(&self, instructions: u64) {
+        self.budget.set(instructions);
+    }
+
+    pub(crate) fn allow_memory(&self, bytes: usize) {
+        self.memory_kib.set((bytes / 1024).max(1));
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.get().is_some()
+    }
+
+    /// Why the running coroutine ends. The others of this turn begin to count anew, but not forever.
+    pub(crate) fn forgive(&self) -> &'static str {
+        self.stopped.set(self.stopped.get() + 1);
+        if self.stopped.get() < STOPPED_PER_TURN {
+            self.spent.set(0);
+        }
+        self.over.take().map_or("", Over::text)
+    }
+
+    /// Whether the VM holds more than it may, even after a full collection.
+    pub(crate) fn is_too_large(&self, state: State) -> bool {
+        // SAFETY: the state is alive; a collection may run finalizers, of which nothing is borrowed.
+        unsafe {
+            if (ffi::lua_gc(state, ffi::LUA_GCCOUNT) as usize) < self.memory_kib.get() {
+                return false;
+            }
+            ffi::lua_gc(state, ffi::LUA_GCCOLLECT);
+            ffi::lua_gc(state, ffi::LUA_GCCOUNT) as usize >= self.memory_kib.get()
+        }
+    }
+
+    fn look(&self, state: State) -> Option<Over> {
+        self.spent.set(self.spent.get() + u64::from(HOOK_STEP));
+        if self.spent.get() > self.budget.get() {
+            return Some(Over::Instructions);
+        }
+        self.is_too_large(state).then_some(Over::Memory)
+    }
+}
+
+/// Puts the hook on the main thread, whose coroutines inherit it.
+pub(crate) fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> {
+    let guard = &vm.guard;
+    guard.default_budget.set(budget);
+    guard.allow_memory(memory_bytes);
+    guard.pulse.set(Some(watch(name)));
+    let pointer: *const Vm = vm;
+    // SAFETY: the registry gets a pointer to the VM that owns the state.
+    unsafe {
+        vm.lua().exec_raw::<()>((), |state| {
+            ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+            ffi::lua_rawsetp(state, ffi::LUA_REGISTRYINDEX, (&raw const KEY).cast::<c_void>());
+        })?;
+        ffi::lua_sethook(vm.main(), Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+    }
+    Ok(())
+}
+
+unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
+    // SAFETY: called by Lua with room for some values; nothing here has to be dropped. A yield in a
+    // count hook returns, and happens once the hook has.
+    unsafe {
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, (&raw const KEY).cast::<c_void>());
+        let vm = ffi::lua_touserdata(state, -1).cast::<Vm>();
+        ffi::lua_settop(state, -2);
+        if vm.is_null() {
+            return;
+        }
+        let guard = &(*vm).guard;
+        let Some(over) = guard.look(state) else {
+            if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
+                ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+            }
+            return;
+        };
+        // From now on before each instruction: a `pcall` is to get no further than the next one.
+        ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
+        if ffi::lua_isyieldable(state) != 0 {
+            guard.over.set(Some(over));
+            ffi::lua_yield(state, 0);
+            return;
+        }
+        stack::push(state, over.text().as_bytes());
+        ffi::lua_error(state);
+    }
+}
+
+static PULSES: Mutex<Vec<Weak<Pulse>>> = Mutex::new(Vec::new());
+
+/// Has the watchdog look at a new pulse.
+fn watch(name: &str) -> Arc<Pulse> {
+    static STARTED: Once = Once::new();
+    let pulse = Arc::new(Pulse { beats: AtomicU64::new(0), name: name.to_owned() });
+    let mut pulses = PULSES.lock().unwrap_or_else(PoisonError::into_inner);
+    pulses.retain(|pulse| pulse.strong_count() > 0);
+    pulses.push(Arc::downgrade(&pulse));
+    drop(pulses);
+    STARTED.call_once(|| {
+        // Without a thread nothing is watched, which nobody has to be told.
+        let _ = std::thread::Builder::new().name("lua-watchdog".to_owned()).spawn(watchdog);
+    });
+    pulse
+}
+
+/// Looks several times a span; says once that a turn takes long.
+fn watchdog() {
+    const LOOKS: u64 = 4;
+    let mut seen: Vec<(Weak<Pulse>, u64, u64)> = Vec::new();
+    loop {
+        std::thread::sleep(Duration::from_millis(LONG_TURN_MS / LOOKS));
+        let now = PULSES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        seen.retain(|(pulse, ..)| pulse.strong_count() > 0);
+        for weak in now {
+            let Some(pulse) = weak.upgrade() else { continue };
+            let beats = pulse.beats.load(Ordering::Relaxed);
+            match seen.iter_mut().find(|(known, ..)| known.ptr_eq(&weak)) {
+                None => seen.push((weak, beats, 0)),
+                Some((_, before, looks)) if *before == beats && beats % 2 == 1 => {
+                    *looks += 1;
+                    if *looks == LOOKS {
+                        event!(
+                            Level::Warn,
+                            "a turn of Lua has been running for more than a second",
+                            vm = pulse.name
+                        );
+                    }
+                }
+                Some((_, before, looks)) => (*before, *looks) = (beats, 0),
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! `filters: [{ lua: FILE }]`: functions of Lua that see requests and answers go by.
+//!
+//! `request(request, response)` may change the path and the fields of a request, or answer it;
+//! `response(request, response)` may change an answer; `body(piece)` gets each piece of the content,
+//! then nil, and returns what is sent instead.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{
+    Fault, Filter, FilterKind, FilterPlan, LocalFuture, Request, Response, Stage, Step,
+    WorkerContext,
+};
+use mlua::{Error, Function, Result, Value};
+use settings::{Node, Reader, Setting};
+
+use super::attached;
+use super::call::{self, Ticket};
+use super::filter_body::Filtered;
+use super::generation::{Generation, Running};
+use super::loaded::{Kept, Loaded};
+use super::settings as written;
+use super::settings::Source;
+use super::waiting::{self, Stand};
+
+/// The kind, for the table of filters.
+pub const FILTER: FilterKind = FilterKind { name: "lua", schema: written::Filter::schema, read };
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let settings = written::Filter::read(node, reader)?;
+    let span = node.get("file").unwrap_or(node).span;
+    let budget = settings.budget.instructions();
+    let source = Source::read(span, &settings.file, settings.memory, budget, reader)?;
+    Some(Arc::new(Plan(source)))
+}
+
+struct Plan(Arc<Source>);
+
+impl FilterPlan for Plan {
+    fn name(&self) -> &'static str {
+        FILTER.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let generation = Generation::current(worker);
+        Stage::Filter(Rc::new(LuaFilter(Loaded::new(self.0.clone(), generation, functions))))
+    }
+
+    fn describe(&self) -> String {
+        self.0.path.display().to_string()
+    }
+}
+
+/// What a filter file returned.
+struct Functions {
+    running: Rc<Running>,
+    request: Option<Kept>,
+    response: Option<Kept>,
+    body: Option<Function>,
+}
+
+fn functions(running: &Rc<Running>, value: Value) -> Result<Functions> {
+    let Value::Table(table) = value else {
+        let found = value.type_name();
+        let why = format!("a filter file returns {{ request, response, body }}, not a {found}");
+        return Err(Error::runtime(why));
+    };
+    let kept = |name: &str| -> Result<Option<Kept>> {
+        let function: Option<Function> = table.get(name)?;
+        function.map(|function| Kept::new(running, function)).transpose()
+    };
+    Ok(Functions {
+        running: running.clone(),
+        request: kept("request")?,
+        response: kept("response")?,
+        body: table.get("body")?,
+    })
+}
+
+struct LuaFilter(Loaded<Functions>);
+
+impl LuaFilter {
+    fn functions(&self) -> std::result::Result<Rc<Functions>, Fault> {
+        self.0.get().ok_or_else(|| Fault::internal("the Lua filter could not be loaded"))
+    }
+
+    /// Puts the body's function in front of the content.
+    fn filter_body(&self, functions: &Functions, response: &mut Response) {
+        if let Some(body) = &functions.body
+            && !response.body.is_empty()
+        {
+            Filtered::put(&functions.running, body, self.0.source.budget, response);
+        }
+    }
+}
+
+/// What a request's function has said, once it has ended.
+fn asked(ticket: &Ticket) -> Step {
+    if !ticket.with(|call| call.answered || call.fault.is_some()) {
+        return Step::Continue;
+    }
+    match ticket.with(|call| call.reply()) {
+        Ok(response) => Step::Respond(response),
+        Err(fault) => Step::Fail(fault),
+    }
+}
+
+/// Puts the answer back that a response's function has had in its hands.
+fn answered(ticket: &Ticket, response: &mut Response) -> Step {
+    match ticket.with(|call| call.reply()) {
+        Ok(changed) => {
+            *response = changed;
+            Step::Continue
+        }
+        Err(fault) => Step::Fail(fault),
+    }
+}
+
+impl Filter for LuaFilter {
+    fn name(&self) -> &'static str {
+        FILTER.name
+    }
+
+    fn on_request(&self, request: &mut Request) -> Step {
+        if attached::is_parked(request) {
+            return Step::Wait;
+        }
+        let functions = match self.functions() {
+            Ok(functions) => functions,
+            Err(fault) => return Step::Fail(fault),
+        };
+        let Some(kept) = &functions.request else { return Step::Continue };
+        let (running, budget) = (&kept.running, self.0.source.budget);
+        let ticket = call::begin(running, kept.reference, request, Response::new(200), budget);
+        running.weigh();
+        match waiting::stand(&ticket) {
+            Stand::Ended => asked(&ticket),
+            Stand::Failed => Step::Fail(waiting::failed()),
+            Stand::Answers | Stand::Waits => {
+                attached::park(request, ticket);
+                Step::Wait
+            }
+        }
+    }
+
+    fn wait_request<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Step> {
+        Box::pin(async move {
+            let ticket = match waiting::parked(request) {
+                Ok(ticket) => ticket,
+                Err(fault) => return Step::Fail(fault),
+            };
+            waiting::wait(&ticket).await;
+            match waiting::stand(&ticket) {
+                Stand::Ended => {
+                    ticket.give_back(request);
+                    asked(&ticket)
+                }
+                _ => match waiting::answer(ticket, request) {
+                    Ok(response) => Step::Respond(response),
+                    Err(fault) => Step::Fail(fault),
+                },
+            }
+        })
+    }
+
+    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+        if attached::is_parked(request) {
+            return Step::Wait;
+        }
+        let functions = match self.functions() {
+            Ok(functions) => functions,
+            Err(fault) => return Step::Fail(fault),
+        };
+        let Some(kept) = &functions.response else {
+            self.filter_body(&functions, response);
+            return Step::Continue;
+        };
+        let (running, budget) = (&kept.running, self.0.source.budget);
+        let given = std::mem::take(response);
+        let ticket = call::begin(running, kept.reference, request, given, budget);
+        running.weigh();
+        match waiting::stand(&ticket) {
+            Stand::Ended => {
+                let step = answered(&ticket, response);
+                self.filter_body(&functions, response);
+                step
+            }
+            Stand::Failed => Step::Fail(waiting::failed()),
+            Stand::Answers | Stand::Waits => {
+                attached::park(request, ticket);
+                Step::Wait
+            }
+        }
+    }
+
+    fn wait_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> LocalFuture<'a, Step> {
+        Box::pin(async move {
+            let ticket = match waiting::parked(request) {
+                Ok(ticket) => ticket,
+                Err(fault) => return Step::Fail(fault),
+            };
+            waiting::wait(&ticket).await;
+            let changed = match waiting::answer(ticket, request) {
+                Ok(changed) => changed,
+                Err(fault) => return Step::Fail(fault),
+            };
+            *response = changed;
+            if let Ok(functions) = self.functions() {
+                self.filter_body(&functions, response);
+            }
+            Step::Continue
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! A file, loaded into the VM of a generation.
+//!
+//! Owns its environment and the functions it returned. Promises that a file is loaded again when the
+//! VM was replaced, and that one which cannot be loaded is logged once.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Function, Lua, Result, Table, Value, ffi};
+use telemetry::event;
+use telemetry::log::Level;
+
+use super::generation::{Generation, Running};
+use super::settings::Source;
+use crate::errors;
+use crate::tasks::End;
+
+/// A function in the registry of a VM.
+pub(super) struct Kept {
+    pub(super) running: Rc<Running>,
+    pub(super) reference: c_int,
+}
+
+impl Kept {
+    pub(super) fn new(running: &Rc<Running>, function: Function) -> Result<Kept> {
+        let mut reference = 0;
+        // SAFETY: one function comes and goes into the registry.
+        unsafe {
+            running.vm.lua().exec_raw::<()>(function, |state| {
+                reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
+            })?;
+        }
+        Ok(Kept { running: running.clone(), reference })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: the reference was made for this function and is let go once.
+        unsafe {
+            ffi::luaL_unref(self.running.vm.main(), ffi::LUA_REGISTRYINDEX, self.reference);
+        }
+    }
+}
+
+/// What a file returned, as `T`, for the VM of its generation at the time.
+pub(super) struct Loaded<T> {
+    pub(super) source: Arc<Source>,
+    generation: Rc<Generation>,
+    read: fn(&Rc<Running>, Value) -> Result<T>,
+    /// The VM it was tried in, and what came of it.
+    known: RefCell<Option<(Rc<Running>, Option<Rc<T>>)>>,
+}
+
+impl<T> Loaded<T> {
+    /// Loads the file at once: what is wrong with it is in the log before a request comes.
+    pub(super) fn new(
+        source: Arc<Source>,
+        generation: Rc<Generation>,
+        read: fn(&Rc<Running>, Value) -> Result<T>,
+    ) -> Loaded<T> {
+        generation.allow(source.memory);
+        let loaded = Loaded { source, generation, read, known: RefCell::default() };
+        loaded.get();
+        loaded
+    }
+
+    /// What the file returned; `None` if it could not be loaded.
+    pub(super) fn get(&self) -> Option<Rc<T>> {
+        let running = self.generation.running()?;
+        if let Some((known, value)) = &*self.known.borrow()
+            && Rc::ptr_eq(known, &running)
+        {
+            return value.clone();
+        }
+        let value = match load(&running, &self.source).and_then(|v| (self.read)(&running, v)) {
+            Ok(value) => Some(Rc::new(value)),
+            Err(error) => {
+                event!(
+                    Level::Error,
+                    "a Lua file cannot be loaded",
+                    file = self.source.path.display(),
+                    error = errors::text(&error)
+                );
+                None
+            }
+        };
+        let before = self.known.replace(Some((running, value.clone())));
+        drop(before);
+        value
+    }
+}
+
+/// Runs a file in an environment of its own; returns what it returned.
+fn load(running: &Rc<Running>, source: &Source) -> Result<Value> {
+    let lua = running.vm.lua();
+    if let Some(folder) = source.path.parent() {
+        search(lua, folder)?;
+    }
+    let environment = lua.create_table()?;
+    let meta = lua.create_table()?;
+    meta.set("__index", lua.globals())?;
+    environment.set_metatable(Some(meta))?;
+    let chunk = lua
+        .load(&source.text[..])
+        .set_name(format!("@{}", source.path.display()))
+        .set_environment(environment)
+        .into_function()?;
+    let outcome: Rc<RefCell<Option<Result<Value>>>> = Rc::default();
+    let ended = outcome.clone();
+    let ended = move |_: &Lua, end: End| {
+        *ended.borrow_mut() = Some(match end {
+            End::Returned(mut values) => Ok(values.pop_front().unwrap_or(Value::Nil)),
+            End::Failed(why) => Err(mlua::Error::runtime(why)),
+        });
+    };
+    let started = running.vm.turn(|turn| turn.start(&chunk, (), Some(Box::new(ended))));
+    started.transpose()?;
+    let outcome = outcome.borrow_mut().take();
+    outcome.unwrap_or_else(|| Err(mlua::Error::runtime("a file cannot wait while it is loaded")))
+}
+
+/// Modules beside a file are found by `require`.
+fn search(lua: &Lua, folder: &Path) -> Result<()> {
+    let package: Table = lua.globals().get("package")?;
+    let known: String = package.get("path")?;
+    let own = format!("{}/?.lua;", folder.display());
+    if !known.contains(&own) {
+        package.set("path", own + &known)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! The response in a script's hands.
+//!
+//! Promises that a status is one that can be sent, that `write` waits only where the answer is
+//! streamed and the client is behind, and that what is written after `finish` is an error.
+
+use std::ffi::c_int;
+use std::rc::Rc;
+
+use exchange::Headers;
+use mlua::{Function, Lua, Result, ffi};
+use wire::Known;
+
+use super::call::Call;
+use super::headers;
+use super::object::{self, RESPONSE, RESPONSE_HEADERS};
+use super::outlet::Outlet;
+use crate::stack::{self, State};
+use crate::vm::Vm;
+
+const METHODS: &[stack::Named] =
+    &[(c"write", write), (c"finish", finish), (c"text", text), (c"stream", stream)];
+
+pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function) -> Result<()> {
+    object::metatable(lua, vm, RESPONSE, "response", &[(c"__newindex", set)])?;
+    let methods = stack::functions(lua, vm, METHODS)?;
+    let pointer: *const Vm = vm;
+    // SAFETY: one function comes, a closure over the VM and it goes.
+    let json: Function = unsafe {
+        lua.exec_raw(encode, |state| {
+            ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+            ffi::lua_insert(state, 1);
+            ffi::lua_pushcclosure(state, json, 2);
+        })?
+    };
+    methods.set("json", json)?;
+    object::with_methods(lua, vm, RESPONSE, get, &methods)
+}
+
+/// `response[name]`: methods, `status`, `headers`.
+unsafe extern "C-unwind" fn get(state: State) -> c_int {
+    // SAFETY: the second upvalue is the table of methods.
+    unsafe {
+        let (id, call) = object::call_of(state, RESPONSE);
+        ffi::lua_pushvalue(state, 2);
+        if ffi::lua_rawget(state, ffi::lua_upvalueindex(2)) != ffi::LUA_TNIL {
+            return 1;
+        }
+        match stack::bytes(state, 2).unwrap_or_default() {
+            b"status" => ffi::lua_pushinteger(state, i64::from((*call).response.status)),
+            b"headers" => object::push(state, RESPONSE_HEADERS, id),
+            _ => ffi::lua_pushnil(state),
+        }
+    }
+    1
+}
+
+/// `response.status = …`, `response.headers = { … }`.
+unsafe extern "C-unwind" fn set(state: State) -> c_int {
+    // SAFETY: the stack holds object, name and value.
+    unsafe {
+        let (_, call) = object::call_of(state, RESPONSE);
+        match stack::bytes(state, 2).unwrap_or_default() {
+            b"status" => set_status(state, call, 3),
+            b"headers" => {
+                ffi::luaL_checktype(state, 3, ffi::LUA_TTABLE);
+                (*call).response.headers = Headers::new();
+                (*call).answered = true;
+                ffi::lua_pushnil(state);
+                while ffi::lua_next(state, 3) != 0 {
+                    let top = ffi::lua_gettop(state);
+                    // The key itself must stay what it is for `lua_next`.
+                    ffi::luaL_checktype(state, top - 1, ffi::LUA_TSTRING);
+                    headers::put(state, call, RESPONSE_HEADERS, top - 1, top);
+                    ffi::lua_settop(state, top - 1);
+                }
+            }
+            _ => stack::raise(state, "of a response only status and headers can be set"),
+        }
+    }
+    0
+}
+
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+unsafe fn set_status(state: State, call: *mut Call, place: c_int) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let status = ffi::luaL_checkinteger(state, place);
+        if !(200..=599).contains(&status) {
+            ffi::luaL_argerror(state, place, c"a status from 200 to 599 expected".as_ptr());
+        }
+        (*call).response.status = status as u16;
+        (*call).answered = true;
+    }
+}
+
+/// The call of a response that is not finished.
+///
+/// # Safety
+/// As [`set_status`].
+unsafe fn open_call(state: State) -> *mut Call {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let (_, call) = object::call_of(state, RESPONSE);
+        if (*call).finished {
+            stack::raise(state, "the response is finished");
+        }
+        call
+    }
+}
+
+/// `response:write(text)`: adds to the content; in a streamed answer it waits for a slow client.
+unsafe extern "C-unwind" fn write(state: State) -> c_int {
+    // SAFETY: the text lives in its slot; nothing here has to be dropped.
+    unsafe {
+        let call = open_call(state);
+        let text = stack::check_bytes(state, 2);
+        (*call).answered = true;
+        let Some(outlet) = &(*call).outlet else {
+            (*call).text.extend_from_slice(text);
+            return 0;
+        };
+        if outlet.push(text)
+            && let Some(task) = stack::vm(state).waiter(state)
+        {
+            outlet.park(task);
+            return ffi::lua_yieldk(state, 0, 0, Some(written));
+        }
+    }
+    0
+}
+
+unsafe extern "C-unwind" fn written(_: State, _: c_int, _: ffi::lua_KContext) -> c_int {
+    0
+}
+
+/// `response:finish([text])`: the answer is whole; the handler may go on with something else.
+unsafe extern "C-unwind" fn finish(state: State) -> c_int {
+    // SAFETY: as `write`.
+    unsafe {
+        let call = open_call(state);
+        if ffi::lua_type(state, 2) > ffi::LUA_TNIL {
+            let text = stack::check_bytes(state, 2);
+            match &(*call).outlet {
+                None => (*call).text.extend_from_slice(text),
+                Some(outlet) => {
+                    outlet.push(text);
+                }
+            }
+        }
+        (*call).answered = true;
+        (*call).finished = true;
+        (*call).wake();
+        if let Some(outlet) = &(*call).outlet {
+            outlet.wake();
+        }
+    }
+    0
+}
+
+/// `response:stream()`: status and headers go out now, and each `write` as it comes.
+unsafe extern "C-unwind" fn stream(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let call = open_call(state);
+        if (*call).outlet.is_none() {
+            let outlet = Rc::new(Outlet::default());
+            if !(*call).text.is_empty() {
+                outlet.push(&(*call).text);
+                (*call).text.clear();
+            }
+            (*call).outlet = Some(outlet);
+            (*call).answered = true;
+            (*call).wake();
+        }
+        ffi::lua_settop(state, 1);
+    }
+    1
+}
+
+/// The whole content, with its type: the arguments are `[status,] content`.
+///
+/// # Safety
+/// As [`set_status`]; `content` is the place of the text.
+unsafe fn whole(state: State, call: *mut Call, content: c_int, content_type: &str) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let text = stack::check_bytes(state, content);
+        if (*call).outlet.is_some() {
+            stack::raise(state, "the response is being streamed");
+        }
+        (*call).text.clear();
+        (*call).text.extend_from_slice(text);
+        if !(*call).response.headers.contains(Known::ContentType) {
+            (*call).response.headers.append(Known::ContentType, content_type);
+        }
+        (*call).answered = true;
+        (*call).finished = true;
+        (*call).wake();
+    }
+}
+
+/// Takes `[status,]` away: the content is the second value from then on.
+///
+/// # Safety
+/// As [`set_status`].
+unsafe fn take_status(state: State, call: *mut Call) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if ffi::lua_gettop(state) > 2 {
+            set_status(state, call, 2);
+            ffi::lua_remove(state, 2);
+        }
+        ffi::lua_settop(state, 2);
+    }
+}
+
+/// `response:text([status,] text)`
+unsafe extern "C-unwind" fn text(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let call = open_call(state);
+        take_status(state, call);
+        whole(state, call, 2, "text/plain; charset=utf-8");
+    }
+    0
+}
+
+/// `response:json([status,] value)`
+unsafe extern "C-unwind" fn json(state: State) -> c_int {
+    // SAFETY: the second upvalue is the encoder; the call is there as long as its coroutine runs.
+    unsafe {
+        let call = open_call(state);
+        take_status(state, call);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_insert(state, 2);
+        ffi::lua_call(state, 1, 2);
+        if ffi::lua_type(state, 2) != ffi::LUA_TSTRING {
+            let why = stack::bytes(state, 3).unwrap_or(b"the value is no JSON");
+            ffi::luaL_where(state, 1);
+            stack::push(state, why);
+            ffi::lua_concat(state, 2);
+            ffi::lua_error(state);
+        }
+        whole(state, call, 2, "application/json");
+    }
+    0
+}

@@ -1,0 +1,130 @@
+//! Raw TCP programs on one worker: their doors, across Plans.
+//!
+//! A socket that a new Plan keeps is never touched: its next connection goes to the new program,
+//! those that are open stay with the one they began with.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use config::ListenerPlan;
+use exchange::WorkerContext;
+use lua::{ProgramPlan, RawProgram};
+use net::{Accepted, BoundSocket, Listener, is_exhausted};
+use telemetry::event_limited;
+use telemetry::log::Level;
+
+use crate::accept::{EXHAUSTED_PAUSE, Stop};
+use crate::listeners::key;
+use crate::seats::Seats;
+
+/// The programs of a worker, by the key of their sockets.
+#[derive(Default)]
+pub(crate) struct Programs {
+    open: BTreeMap<String, Rc<Open>>,
+    /// Programs that get no connections any more but have some.
+    closing: RefCell<Vec<Rc<RawProgram>>>,
+}
+
+struct Open {
+    program: RefCell<Rc<RawProgram>>,
+    seats: [Arc<Seats>; 2],
+    stop: Stop,
+}
+
+impl Programs {
+    /// Opens, replaces and closes what the Plan says; `take` gives what belongs to a socket's key.
+    pub(crate) fn follow(
+        &mut self,
+        plans: &[(ListenerPlan, ProgramPlan)],
+        worker: &WorkerContext,
+        mut take: impl FnMut(&str) -> (Option<BoundSocket>, [Arc<Seats>; 2]),
+    ) -> Result<(), String> {
+        let wanted: Vec<String> = plans.iter().map(|(listener, _)| key(listener)).collect();
+        let gone: Vec<String> =
+            self.open.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+        for key in gone {
+            self.close_one(&key);
+        }
+        let mut outcome = Ok(());
+        for ((listener, plan), key) in plans.iter().zip(wanted) {
+            let program = RawProgram::build(plan, worker);
+            if let Some(open) = self.open.get(&key) {
+                let before = open.program.replace(program);
+                self.closing.borrow_mut().push(before);
+                continue;
+            }
+            let (Some(socket), seats) = take(&key) else { continue };
+            match socket.adopt() {
+                Ok(bound) => {
+                    let program = RefCell::new(program);
+                    let open = Rc::new(Open { program, seats, stop: Stop::default() });
+                    tokio::task::spawn_local(accept(bound, open.clone()));
+                    self.open.insert(key, open);
+                }
+                Err(error) => outcome = Err(format!("{}: {error}", listener.name)),
+            }
+        }
+        self.closing.borrow_mut().retain(|program| program.connections() > 0);
+        outcome
+    }
+
+    fn close_one(&mut self, key: &str) {
+        if let Some(open) = self.open.remove(key) {
+            open.stop.stop();
+            self.closing.borrow_mut().push(open.program.borrow().clone());
+        }
+    }
+
+    /// Takes no more connections.
+    pub(crate) fn close(&mut self) {
+        let keys: Vec<String> = self.open.keys().cloned().collect();
+        for key in keys {
+            self.close_one(&key);
+        }
+    }
+
+    /// Connections of programs that were closed.
+    pub(crate) fn connections(&self) -> usize {
+        self.closing.borrow().iter().map(|program| program.connections()).sum()
+    }
+}
+
+impl Open {
+    fn admit(&self, accepted: Accepted) {
+        let [own, all] = &self.seats;
+        // Above the limit there is nothing to say in a protocol we do not know.
+        let Some(seats) = own.take().and_then(|own| Some((own, all.take()?))) else { return };
+        let program = self.program.borrow().clone();
+        program.admit(accepted, seats);
+    }
+}
+
+/// Accepts until it is stopped; then takes what is queued.
+async fn accept(listener: Listener, open: Rc<Open>) {
+    loop {
+        let accepted = poll_fn(|cx| {
+            if open.stop.is_stopped(cx.waker()) {
+                return Poll::Ready(None);
+            }
+            listener.poll_accept(cx).map(Some)
+        })
+        .await;
+        match accepted {
+            None => break,
+            Some(Ok(accepted)) => open.admit(accepted),
+            Some(Err(error)) => {
+                event_limited!(1, Level::Warn, "accepting a connection failed", error = error);
+                if is_exhausted(&error) {
+                    net::timer::sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+    for accepted in listener.drain().into_iter().flatten() {
+        open.admit(accepted);
+    }
+}
