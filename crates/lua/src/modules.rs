@@ -71,7 +71,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("crypto.hash", &[], crypto::hash::open),
     ("crypto.hmac", &[], crypto::hmac::open),
     ("crypto.pkey", &[], crypto::pkey::open),
-    ("crypto.utils", &[], crypto::utils::open),
+    ("crypto.utils", &[], crypto::random::open),
     ("encoding.base64", &["core.encoding.base64"], base64::open),
     ("encoding.hex", &[], hex::open),
     ("encoding.json", &["core.json"], json::open),

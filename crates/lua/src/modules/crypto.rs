@@ -8,7 +8,7 @@ pub(super) mod cipher;
 pub(super) mod hash;
 pub(super) mod hmac;
 pub(super) mod pkey;
-pub(super) mod utils;
+pub(super) mod random;
 
 /// The authentication code of `hash` by name, for `jwt`. None for an unknown hash.
 pub(super) fn hash_mac(key: &[u8], data: &[u8], hash: &str) -> Option<Vec<u8>> {

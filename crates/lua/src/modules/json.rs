@@ -66,6 +66,9 @@ fn native(
 }
 
 /// `decode(text) → value | nil, reason`
+///
+/// # Safety
+/// Lua calls it, as a closure of `native`.
 unsafe extern "C-unwind" fn decode(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: what can leave by longjmp (the check, the building, the last push) has only
     // references on this frame: buffers and the message stand in the codec. The stack is asked
@@ -105,6 +108,9 @@ fn read(codec: &mut Codec, text: &[u8]) -> std::result::Result<(), &'static str>
 }
 
 /// `encode(value) → text | nil, reason`
+///
+/// # Safety
+/// Lua calls it, as a closure of `native`.
 unsafe extern "C-unwind" fn encode(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: what can leave by longjmp (the check, taking the codec, the last push) has only
     // references on this frame. The encoder makes Lua raise nothing.

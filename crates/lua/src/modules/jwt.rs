@@ -1,8 +1,8 @@
 //! `security.jwt`: signed JSON Web Tokens (RFC 7519), HS, RS and ES with 256, 384 and 512 bits.
 //!
 //! Promises that the token never chooses how it is checked: the key and the caller say which
-//! algorithms are right (RFC 8725 section 3.1). `exp` and `nbf` are checked. Whatever a token holds,
-//! decoding it answers `nil, reason` and never raises.
+//! algorithms are right (RFC 8725 section 3.1). `exp` and `nbf` are checked. Whatever a token
+//! holds, decoding it answers `nil, reason` and never raises.
 
 use super::arguments::function;
 use super::base64::{decode_url_safe, encode_url_safe};

@@ -57,7 +57,8 @@ impl Cipher {
         let iv = iv.as_deref().unwrap_or_default();
         let wrong = |position: usize, what: &str, needed: usize, got: usize| {
             Error::runtime(format!(
-                "bad argument #{position} to '{name}' ({} needs {what} of {needed} bytes, got {got})",
+                "bad argument #{position} to '{name}' ({} needs {what} of {needed} bytes, \
+                 got {got})",
                 algorithm.name
             ))
         };

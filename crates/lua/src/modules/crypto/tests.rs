@@ -1,6 +1,6 @@
 //! Against the vectors of the standards, and against what OpenSSL made.
 
-use crate::modules::crypto::{cipher, hash, hmac, pkey, utils};
+use crate::modules::crypto::{cipher, hash, hmac, pkey, random};
 use mlua::Lua;
 
 fn lua() -> Lua {
@@ -10,7 +10,7 @@ fn lua() -> Lua {
     globals.set("hmac", hmac::open(&lua).unwrap()).unwrap();
     globals.set("cipher", cipher::open(&lua).unwrap()).unwrap();
     globals.set("pkey", pkey::open(&lua).unwrap()).unwrap();
-    globals.set("utils", utils::open(&lua).unwrap()).unwrap();
+    globals.set("utils", random::open(&lua).unwrap()).unwrap();
     let pems = lua.create_table().unwrap();
     for (name, text) in PEMS {
         pems.set(name, text).unwrap();
@@ -327,7 +327,8 @@ fn what_openssl_made() {
     holds(
         r#"
         local rsa = pkey.new(pems["rsa public"])
-        local signature = raw [[6e366fdba410fd6f95b8fb387e7532256a499e5031e02e841e0e6730ee88f010a8e8793200de0a1c
+        local signature = raw [[
+            6e366fdba410fd6f95b8fb387e7532256a499e5031e02e841e0e6730ee88f010a8e8793200de0a1c
             a8a86e0ac90883dbcb6e0861a036a14762129ee8455a8c2debe45d6f5198b94fc1294cedcc1b94ea
             bb93324039369207afa2d5dd571073df95c83682c7994b0dd3bc84b8b27a4ce4b2ace04ce2925d68
             52642df7c7f51d58760346c9cb2a6a710e70ac1969806d5a3f943f360db2d0196cb53b7ad171cfc3
@@ -336,10 +337,12 @@ fn what_openssl_made() {
             cdb81a3f3e5f93998097c344ac632969]]
         assert(rsa:verify("signed data", signature, "sha256") == true)
         assert(pkey.new(pems.rsa):sign("signed data", "sha256") == signature)
-        assert(pkey.new(pems["p384 public"]):verify("signed data", raw [[306402307fc3deaf50e36a0046a6b5a3949122ccb44081c25b09f73b9d0d9841370aef47af2c9361
+        assert(pkey.new(pems["p384 public"]):verify("signed data", raw [[
+            306402307fc3deaf50e36a0046a6b5a3949122ccb44081c25b09f73b9d0d9841370aef47af2c9361
             6cb805d525c834b229835e36023017e38d66f3bc6a199756879bfe926cc87ec3ae4624fb1516eac5
             cf9d2d45079749d358065cfbe27153fcb6b39aadb2a2]], "sha384") == true)
-        local sealed = raw [[4d8beec2d0a4b8ce8d5b3ffdf0338324e0bdb212fbfb67b6ec214c8c3f74d432c786425a962a7f83
+        local sealed = raw [[
+            4d8beec2d0a4b8ce8d5b3ffdf0338324e0bdb212fbfb67b6ec214c8c3f74d432c786425a962a7f83
             f037ddfcaabfaafbef20bb19b552c3adb22abd91bf1f4b78d88b1bc0b7c19bbf12ec51599f3bfd4b
             544c1b409bb5422431fd1cc2113765a4ec760c67f5ead8f6dbbab23fe4945a96d3d15dc2998b257c
             2d6f3ac30a5bb57c820b653adb242b22e38501f540974751f495ede1bcdc8d24bac485a6f7969ddd

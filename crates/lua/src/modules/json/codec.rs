@@ -83,6 +83,10 @@ pub(super) unsafe fn take(state: *mut ffi::lua_State, upvalue: c_int) -> *mut Co
     }
 }
 
+/// The finalizer.
+///
+/// # Safety
+/// Lua calls it, with one argument.
 unsafe extern "C-unwind" fn collect(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: `luaL_checkudata` answers for the type before anything is on this frame. What is
     // left behind is a codec that holds nothing, so a script that calls this twice does no harm.

@@ -14,6 +14,9 @@ pub(super) fn open(lua: &Lua, table: &Table, null: &Table, object: &Table) -> Re
 }
 
 /// `decode_lines(text) → array | nil, reason`
+///
+/// # Safety
+/// Lua calls it, as a closure of `native`.
 unsafe extern "C-unwind" fn decode_lines(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: as `decode`; the array stands above what the builder is told of, and each value is
     // popped into it.
@@ -62,6 +65,9 @@ fn in_line(reason: &mut Vec<u8>, number: usize) {
 }
 
 /// `encode_lines(array) → text | nil, reason`
+///
+/// # Safety
+/// Lua calls it, as a closure of `native`.
 unsafe extern "C-unwind" fn encode_lines(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: as `encode`; each element is popped before the next is pushed.
     unsafe {

@@ -54,7 +54,8 @@ fn every_algorithm_there_and_back() {
                 assert(value == nil and reason == "signature verification failed", reason)
             end
         end
-        assert(jwt.decode(jwt.encode({a = 1}, pkey.new(rsa), "RS256"), pkey.new(rsa_public)).a == 1)"#,
+        local token = jwt.encode({a = 1}, pkey.new(rsa), "RS256")
+        assert(jwt.decode(token, pkey.new(rsa_public)).a == 1)"#,
     );
 }
 
@@ -64,9 +65,11 @@ fn the_token_of_rfc_7515() {
     holds(
         r#"
         local token = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9." ..
-            "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ" ..
+            "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQog" ..
+            "Imh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ" ..
             ".dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
-        local key = base64.urlsafe_decode("AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75" ..
+        local key = base64.urlsafe_decode(
+            "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75" ..
             "aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow")
         local payload = assert(jwt.decode(token, key, {now = 1300819379}))
         assert(payload.iss == "joe" and payload["http://example.com/is_root"] == true)
@@ -126,7 +129,8 @@ fn a_token_cannot_choose_its_check() {
         end
         refuses("..", "k", "invalid header")
         refuses("\xff.\0.\1", "k", "invalid header")
-        local parts = base64.urlsafe_encode('{"alg":"HS256"}') .. "." .. base64.urlsafe_encode("null")
+        local parts = token '{"alg":"HS256"}'
+        parts = parts:match("^[^.]*%.") .. base64.urlsafe_encode("null")
         refuses(parts .. "." .. base64.urlsafe_encode(hmac.digest("k", parts, "sha256")), "k",
             "invalid payload")"#,
     );
