@@ -13,6 +13,7 @@ mod env;
 mod errno;
 mod fs;
 mod hex;
+mod http;
 mod json;
 mod jwt;
 mod logger;
@@ -30,6 +31,7 @@ mod tcp;
 mod time;
 mod trace;
 mod udp;
+mod websocket;
 mod worker;
 
 use mlua::{Lua, Result, Table};
@@ -37,6 +39,7 @@ use mlua::{Lua, Result, Table};
 use crate::vm::Options;
 
 pub(crate) use shared::Table as SharedTable;
+pub(crate) use http::drain as drain_http;
 pub(crate) use signal::{Handlers as SignalHandlers, watch_signals};
 pub(crate) use tcp::push_connection;
 pub(crate) use time::call as call_timer;
@@ -81,8 +84,11 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("logger", &["core.logger"], logger::open),
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
+    ("net.http", &["core.http", "core.net.http"], http::open),
+    ("net.http.helper", &["core.http.helper"], http::open_helper),
     ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
     ("net.udp", &["core.net.udp", "core.udp"], udp::open),
+    ("net.websocket", &["core.net.websocket", "core.websocket"], websocket::open),
     ("patch", &["core.patch"], script!("patch")),
     ("perf", &["core.perf"], perf::open),
     ("pool", &[], pool::open),

@@ -143,8 +143,23 @@ fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
     vm.lua().load(text).set_name(format!("@{}", file.display())).into_function()
 }
 
-/// Listens no more, and ends the process once every connection is closed or the time is up.
+/// Listens no more, and ends the process once every connection is closed or the time is up. Requests
+/// come first: their handlers may need the other connections.
 pub(crate) fn drain(vm: &Vm) {
+    let Some(served) = modules::drain_http(vm) else {
+        drain_streams(vm);
+        return;
+    };
+    let weak = vm.weak();
+    tokio::task::spawn_local(async move {
+        net::timer::within(Duration::from_millis(crate::limits::DRAIN_MS), served).await;
+        if let Some(vm) = weak.upgrade() {
+            drain_streams(&vm);
+        }
+    });
+}
+
+fn drain_streams(vm: &Vm) {
     if vm.streams.begin_drain(vm) {
         vm.exit(0);
         return;

@@ -7,6 +7,7 @@ use wire::h1::{
     parse_request, parse_response,
 };
 use wire::resp::reply::{Item, Limits, Reader};
+use wire::websocket::{Decoder, Message, Opcode, Violation, write_frame};
 use wire::{Reject, Version, target, token};
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
@@ -181,6 +182,47 @@ pub fn chunked(data: &[u8]) {
     assert_eq!(decode(&[&encoded]), Ok((data.to_vec(), Some(len))), "round trip");
 }
 
+/// The frames of a WebSocket: any bytes, cut anywhere; then the same bytes as a message.
+pub fn websocket(data: &[u8]) {
+    for masked in [false, true] {
+        let whole = messages(masked, &[data]);
+        let single: Vec<&[u8]> = data.chunks(1).collect();
+        assert_eq!(messages(masked, &single), whole, "byte by byte");
+        for cut in cuts(data.len()) {
+            let (left, right) = data.split_at(cut);
+            assert_eq!(messages(masked, &[left, right]), whole, "cut at {cut}");
+        }
+    }
+    let mask = data.first_chunk().copied();
+    let mut frames = Vec::new();
+    let (first, rest) = data.split_at(data.len() / 2);
+    write_frame(&mut frames, Opcode::Binary, false, first, mask);
+    write_frame(&mut frames, Opcode::Continuation, true, rest, mask);
+    let sent = (vec![Message::Binary(data.to_vec())], None);
+    if data.len() <= MESSAGE_BYTES_MAX {
+        assert_eq!(messages(mask.is_some(), &[&frames]), sent, "round trip");
+    }
+}
+
+const MESSAGE_BYTES_MAX: usize = 100;
+
+/// The messages so far, and the violation that they end with.
+fn messages(masked: bool, pieces: &[&[u8]]) -> (Vec<Message>, Option<Violation>) {
+    let mut decoder = Decoder::new(masked, MESSAGE_BYTES_MAX);
+    let mut messages = Vec::new();
+    for piece in pieces {
+        decoder.feed(piece);
+        loop {
+            match decoder.message() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(violation) => return (messages, Some(violation)),
+            }
+        }
+    }
+    (messages, None)
+}
+
 /// The body so far, and how many bytes it took if it ended.
 fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
     let mut decoder = ChunkDecoder::new(64);
@@ -258,7 +300,9 @@ pub fn path(data: &[u8]) {
 
 #[cfg(test)]
 mod mutations {
-    const SEEDS: [&[u8]; 11] = [
+    const SEEDS: [&[u8]; 13] = [
+        b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58\x8a\x80\0\0\0\0",
+        b"\x01\x03Hel\x89\x01?\x80\x02lo\x88\x05\x03\xe8bye",
         b"GET / HTTP/1.1\r\nHost: example.com\r\nAccept: */*\r\n\r\n",
         b"\r\nPOST /a/b?c=d HTTP/1.1\r\nHost: a:80\r\nContent-Length: 5\r\n\r\nhello",
         b"PUT http://a/b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -365,6 +409,11 @@ mod mutations {
     #[test]
     fn of_chunked_bodies() {
         hold(3, 15_000, super::chunked);
+    }
+
+    #[test]
+    fn of_websockets() {
+        hold(6, 15_000, super::websocket);
     }
 
     #[test]

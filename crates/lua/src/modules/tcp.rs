@@ -20,6 +20,8 @@ mod listen;
 mod read;
 mod write;
 
+pub(super) use listen::bind;
+
 /// What a script holds: a connection or a listener, in a userdata with two user values, the peer's
 /// address and a table of the script's own fields.
 #[repr(C)]

@@ -32,7 +32,7 @@ impl Decoder {
         Decoder { masked, limit, received: Vec::new(), read: 0, kind: None, pieces: Vec::new() }
     }
 
-    /// Takes bytes as they came. [`Decoder::next`] is called until it gives nothing before there
+    /// Takes bytes as they came. [`Decoder::message`] is called until it gives nothing before there
     /// are more.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.received.drain(..self.read);
@@ -41,7 +41,7 @@ impl Decoder {
     }
 
     /// The next whole message.
-    pub fn next(&mut self) -> Result<Option<Message>, Violation> {
+    pub fn message(&mut self) -> Result<Option<Message>, Violation> {
         loop {
             let Some(head) = parse_head(&self.received[self.read..])? else { return Ok(None) };
             self.check(&head)?;
@@ -121,7 +121,9 @@ mod tests {
 
     const MASK: Option<[u8; 4]> = Some([9, 8, 7, 6]);
 
-    fn stream(frames: &[(Opcode, bool, &[u8])]) -> Vec<u8> {
+    type Frame<'a> = (Opcode, bool, &'a [u8]);
+
+    fn stream(frames: &[Frame<'_>]) -> Vec<u8> {
         let mut out = Vec::new();
         for (opcode, last, payload) in frames {
             write_frame(&mut out, *opcode, *last, payload, MASK);
@@ -136,7 +138,7 @@ mod tests {
         for piece in bytes.chunks(piece) {
             decoder.feed(piece);
             loop {
-                match decoder.next() {
+                match decoder.message() {
                     Ok(Some(message)) => messages.push(message),
                     Ok(None) => break,
                     Err(violation) => return (messages, Some(violation.code)),
@@ -168,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_a_receiver_must_refuse() {
-        let table: &[(&[(Opcode, bool, &[u8])], u16)] = &[
+        let table: &[(&[Frame<'_>], u16)] = &[
             (&[(Opcode::Continuation, true, b"a")], 1002),
             (&[(Opcode::Text, false, b"a"), (Opcode::Text, true, b"b")], 1002),
             (&[(Opcode::Text, true, b"\xff")], 1007),

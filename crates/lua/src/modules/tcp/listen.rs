@@ -82,7 +82,7 @@ unsafe fn begin(state: State, accept: c_int, backlog: u32) -> c_int {
 }
 
 /// A socket that listens: with several VMs each has its own on the same address.
-fn bind(vm: &Vm, text: &str, backlog: u32) -> Result<BoundSocket, String> {
+pub(in crate::modules) fn bind(vm: &Vm, text: &str, backlog: u32) -> Result<BoundSocket, String> {
     let invalid = || errno::of_number(libc::EINVAL);
     let bind = address::bind(text).ok_or_else(invalid)?;
     let options = ListenOptions { backlog, ..ListenOptions::default() };

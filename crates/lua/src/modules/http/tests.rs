@@ -1,0 +1,304 @@
+//! Server and client of one program talk to each other, and to bare connections.
+
+use crate::testing::said;
+
+/// What every program here begins with: `serve(handler[, conf])` gives a URL without its path.
+const BEGIN: &str = r#"
+    local silly, http, tcp = require "silly", require "silly.net.http", require "silly.net.tcp"
+    local errno = require "silly.errno"
+    local function serve(handler, conf)
+        conf = conf or {}
+        conf.addr, conf.handler = "127.0.0.1:0", handler
+        local listener = assert(http.listen(conf))
+        return "http://" .. listener.addr, listener
+    end
+    -- What a bare connection gets for these bytes, to its end.
+    local function ask(url, bytes)
+        local conn = assert(tcp.connect((url:gsub("http://", ""))))
+        conn:write(bytes)
+        local all = {}
+        while true do
+            local data = conn:read(1)
+            if not data then return table.concat(all) end
+            all[#all + 1] = data
+        end
+    end
+"#;
+
+fn check(program: &str, expected: &[&str]) {
+    let lines = said(&format!("{BEGIN}{program}\nsilly.exit(0)"));
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_handler_sees_the_request_and_answers() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            say(stream.method, stream.path, stream.query.a, stream.query["b c"], stream.version)
+            say(stream.scheme, stream.remoteaddr:match("^127%.0%.0%.1:%d+$") ~= nil)
+            say(stream.header["x-one"], table.concat(stream.header["x-two"], "|"))
+            local body = stream:readall()
+            stream:respond(201, { ["content-type"] = "text/plain", ["set-cookie"] = { "a=1", "b=2" } })
+            stream:write("got ")
+            stream:closewrite(body)
+        end)
+        local answer = assert(http.post(url .. "/p/q?a=1%202&b+c=d", {
+            ["X-One"] = 1, ["X-Two"] = { "x", "y" },
+        }, "body"))
+        say(answer.status, answer.body, answer.header["content-length"])
+        say(answer.header["content-type"], table.concat(answer.header["set-cookie"], "|"))
+        "#,
+        &["POST /p/q 1 2 d HTTP/1.1", "http true", "1 x|y", "201 got body 8", "text/plain a=1|b=2"],
+    );
+}
+
+#[test]
+fn every_method_arrives_and_a_head_has_no_body() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            stream:respond(200, { ["content-length"] = 5 })
+            if stream.method ~= "HEAD" then stream:closewrite(stream.method:sub(1, 5)) end
+        end)
+        for _, method in ipairs { "PATCH", "TRACE", "DELETE", "OPTIONS", "PURGE" } do
+            local stream = assert(http.request(method, url .. "/"))
+            stream:closewrite()
+            say(stream:readall(), stream.status)
+        end
+        local stream = assert(http.request("HEAD", url .. "/"))
+        say(stream:readall(), stream.status, stream.header["content-length"])
+        "#,
+        &["PATCH 200", "TRACE 200", "DELET 200", "OPTIO 200", "PURGE 200", " 200 5"],
+    );
+}
+
+#[test]
+fn an_error_of_a_handler_is_500_and_the_server_goes_on() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            if stream.path == "/now" then error("at once") end
+            if stream.path == "/later" then require "silly.time".sleep(1) error("later") end
+            if stream.path == "/cut" then
+                stream:respond(200)
+                stream:write("begun")
+                stream:flush()
+                error("in the middle")
+            end
+            stream:respond(200)
+        end)
+        for _, path in ipairs { "/now", "/later", "/fine" } do
+            say(assert(http.get(url .. path)).status)
+        end
+        say(http.get(url .. "/cut"))
+        "#,
+        &["500", "500", "200", "nil End of file (10004)"],
+    );
+}
+
+#[test]
+fn bodies_stream_both_ways_at_once() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            stream:respond(200)
+            while true do
+                local piece = stream:read(3)
+                if not piece then break end
+                stream:write("<" .. piece .. ">")
+                stream:flush()
+            end
+            stream:closewrite("", { ["x-end"] = "yes" })
+        end)
+        local stream = assert(http.request("POST", url .. "/"))
+        stream:write("abc")
+        say(stream:read(5), stream.status)
+        stream:write("defg")
+        say(stream:read(5))
+        stream:closewrite()
+        say(stream:read(9))
+        say(stream:read(9))
+        say(stream.trailer and stream.trailer["x-end"])
+        "#,
+        &["<abc> 200", "<def> nil", "<g> nil", "nil End of file (10004)", "yes"],
+    );
+}
+
+#[test]
+fn much_written_waits_for_its_reader() {
+    check(
+        r#"
+        local written = 0
+        local url = serve(function(stream)
+            stream:respond(200, { ["content-length"] = 8 << 20 })
+            local piece = ("x"):rep(1 << 16)
+            for _ = 1, 128 do
+                assert(stream:write(piece))
+                written = written + #piece
+            end
+        end)
+        local stream = assert(http.request("GET", url .. "/"))
+        stream:waitresponse()
+        require "silly.time".sleep(50)
+        say(written < 8 << 20)
+        say(#stream:readall(), written == 8 << 20)
+        "#,
+        &["true", "8388608 true"],
+    );
+}
+
+#[test]
+fn limits_and_time_outs_of_the_server() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            say(stream:readall())
+            stream:respond(200)
+        end, { max_body = 10, head_timeout = 50 })
+        say(assert(http.post(url .. "/", nil, ("x"):rep(11))).status)
+        say(assert(http.post(url .. "/", nil, ("x"):rep(10))).status)
+        local host = "GET / HTTP/1.1\r\nHost: a\r\n"
+        say(ask(url, host .. "\tfolded: x\r\n\r\n"):match("^HTTP/1.1 (%d+)"))
+        say(ask(url, host):match("^HTTP/1.1 (%d+)"))
+        say(ask(url, host .. "Transfer-Encoding: gzip, chunked\r\n\r\n"):match("^HTTP/1.1 (%d+)"))
+        say(ask(url, host .. ("x: y\r\n"):rep(10000)):match("^HTTP/1.1 (%d+)"))
+        "#,
+        &["413", "xxxxxxxxxx", "200", "400", "408", "400", "431"],
+    );
+}
+
+#[test]
+fn a_client_that_waits_for_100_gets_it_when_the_body_is_read() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            stream:respond(200, { connection = "close" })
+            stream:closewrite(stream:readall())
+        end)
+        local conn = assert(tcp.connect((url:gsub("http://", ""))))
+        conn:write("PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n")
+        say((conn:read("\r\n\r\n"):gsub("\r\n", "|")))
+        conn:write("hi")
+        say(conn:read("\r\n\r\n"):match("^[^\r]+"), conn:read(2))
+        "#,
+        &["HTTP/1.1 100 Continue||", "HTTP/1.1 200 OK hi"],
+    );
+}
+
+#[test]
+fn a_gzipped_answer_comes_out_plain() {
+    check(
+        r#"
+        local gzip = require "silly.compress.gzip"
+        local url = serve(function(stream)
+            say(stream.header["accept-encoding"])
+            stream:respond(200, { ["content-encoding"] = "gzip" })
+            stream:closewrite(stream.path == "/bad" and ("no gzip "):rep(9) or gzip.compress(("abc"):rep(1000)))
+        end)
+        local answer = assert(http.get(url .. "/"))
+        say(#answer.body, answer.header["content-encoding"])
+        say(http.get(url .. "/bad"))
+        "#,
+        &["gzip", "3000 nil", "gzip", "nil the coded body is damaged"],
+    );
+}
+
+#[test]
+fn connections_are_used_again() {
+    check(
+        r#"
+        local peers, count = {}, 0
+        local url = serve(function(stream)
+            if not peers[stream.remoteaddr] then count = count + 1 end
+            peers[stream.remoteaddr] = true
+            stream:respond(200)
+            stream:closewrite("x")
+        end)
+        local client = http.newclient { max_idle_per_host = 1 }
+        for _ = 1, 10 do assert(client:get(url .. "/")) end
+        say(count)
+        local none = http.newclient { max_idle_per_host = 0 }
+        for _ = 1, 3 do assert(none:get(url .. "/")) end
+        say(count)
+        "#,
+        &["1", "4"],
+    );
+}
+
+#[test]
+fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
+    check(
+        r#"
+        local url, listener = serve(function(stream) require "silly.time".sleep(1000) end)
+        local client = http.newclient { read_timeout = 20 }
+        say(client:get(url .. "/"))
+        local stream = client:request("GET", url .. "/")
+        say(stream:waitresponse(5))
+        say(stream:close())
+        say(stream:close())
+        say(http.get("https://a.example/"))
+        say(http.get("nonsense"))
+        listener:close()
+        say(select(2, http.get("http://127.0.0.1:1/")) == errno.CONNREFUSED)
+        say(pcall(http.get))
+        say(pcall(http.listen, { addr = "127.0.0.1:0" }))
+        "#,
+        &[
+            "nil Connection timed out (110)",
+            "nil Connection timed out (110)",
+            "true nil",
+            "false Socket is closed (10003)",
+            "nil https comes in a later version: TLS is not built in yet",
+            "nil \"nonsense\" is no URL",
+            "true",
+            "false bad argument #1 to 'get' (string expected, got nil)",
+            "false bad argument #1 to 'listen' (handler is no function)",
+        ],
+    );
+}
+
+#[test]
+fn a_handler_whose_client_has_gone_is_told() {
+    check(
+        r#"
+        local gone
+        local url = serve(function(stream)
+            gone = select(2, stream:read(1))
+        end)
+        local conn = assert(tcp.connect((url:gsub("http://", ""))))
+        conn:write("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n")
+        require "silly.time".sleep(20)
+        conn:close()
+        while not gone do require "silly.time".sleep(1) end
+        say(gone)
+        "#,
+        &["Socket is closed (10003)"],
+    );
+}
+
+#[test]
+fn texts_of_urls_and_pages() {
+    check(
+        r#"
+        local helper = require "silly.net.http.helper"
+        say(helper.urlencode("a b/ü~"), helper.urlencode { b = 2, a = { "x", "&" } })
+        say(helper.urldecode("a+b%2f%zz"))
+        say(helper.parseurl("http://a.example/p?q#f"))
+        say(helper.parseurl("https://[::1]:8443"))
+        say(helper.parseurl("nonsense"))
+        local path, query = helper.parsetarget("/p?a=1+2&b")
+        say(path, query.a, query.b == "")
+        say(helper.htmlunescape("&lt;b&gt; &amp;amp; &#228;&#xE4; &unknown; &#0;"))
+        "#,
+        &[
+            "a%20b%2F%C3%BC~ a=x&a=%26&b=2",
+            "a b/%zz",
+            "http a.example 80 /p?q true",
+            "https ::1 8443 / false",
+            "nil no URL",
+            "/p 1 2 true",
+            "<b> &amp; ää &unknown; &#0;",
+        ],
+    );
+}

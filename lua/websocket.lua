@@ -1,0 +1,64 @@
+-- `net.websocket`: what scripts see of a socket.
+return function(raw)
+  local Socket = { __name = "websocket" }
+  Socket.__index = Socket
+
+  --- `read([ms]) → data, type | nil, err, ""`; of a close the third value is its code.
+  function Socket:read(ms)
+    local data, kind, more = self.raw:take()
+    if kind then return data, kind, more end
+    return raw.read(self.raw, ms)
+  end
+
+  --- `write(data[, type = "binary"]) → true | nil, err`: waits while much is unsent.
+  function Socket:write(data, kind)
+    if type(data) ~= "string" then
+      error("bad argument #1 to 'write' (string expected, got " .. type(data) .. ")", 2)
+    end
+    if kind == "close" then return self:close(1000, data) end
+    local ok, why, full = self.raw:write(data, kind or "binary")
+    if full then return raw.room(self.raw) end
+    return ok, why
+  end
+
+  --- `close([code = 1000[, reason]]) → true | false, err`
+  function Socket:close(code, reason) return self.raw:close(code, reason) end
+  Socket.__close = Socket.close
+
+  local websocket = {}
+
+  local function wrap(socket, stream)
+    return setmetatable({ raw = socket, stream = stream }, Socket)
+  end
+
+  --- `upgrade(stream[, { max_message =, protocol = }]) → socket | nil, err`. What asks for no upgrade
+  --- is answered 400, or 426 if it is of another version.
+  function websocket.upgrade(stream, options)
+    if type(stream) ~= "table" or not stream.exchange then
+      error("bad argument #1 to 'upgrade' (the stream of a handler expected)", 2)
+    end
+    local socket, why, status = raw.upgrade(stream.exchange, options)
+    if socket then return wrap(socket, stream) end
+    if status then
+      stream:respond(status, {
+        ["content-type"] = "text/plain",
+        ["sec-websocket-version"] = "13",
+        upgrade = status == 426 and "websocket" or nil,
+      })
+      stream:closewrite(why .. "\n")
+    end
+    return nil, why
+  end
+
+  --- `connect(url[, header[, { max_message = }]]) → socket | nil, err`
+  function websocket.connect(url, header, options)
+    if type(url) ~= "string" then
+      error("bad argument #1 to 'connect' (string expected, got " .. type(url) .. ")", 2)
+    end
+    local socket, why = raw.connect(url, header, options)
+    if not socket then return nil, why end
+    return wrap(socket)
+  end
+
+  return websocket
+end
