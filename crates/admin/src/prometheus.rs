@@ -21,12 +21,13 @@ pub(crate) fn answer(telemetry: &Telemetry) -> Response {
     Response::with_body(200, CONTENT_TYPE, metrics_text(telemetry))
 }
 
-/// All metrics of the server and of its process.
+/// All metrics of the server, of its process, and of its programs.
 pub fn metrics_text(telemetry: &Telemetry) -> String {
     let mut out = String::with_capacity(16 * 1024);
     for found in process::samples().into_iter().chain(telemetry.collect()) {
         family(&mut out, &found);
     }
+    telemetry.scripted().write(&mut out);
     out
 }
 

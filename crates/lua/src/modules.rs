@@ -20,6 +20,7 @@ mod logger;
 mod perf;
 mod pool;
 mod process;
+mod prometheus;
 mod re;
 mod redis;
 mod shared;
@@ -38,8 +39,9 @@ use mlua::{Lua, Result, Table};
 
 use crate::vm::Options;
 
-pub(crate) use shared::Table as SharedTable;
 pub(crate) use http::drain as drain_http;
+pub(crate) use prometheus::count_into;
+pub(crate) use shared::Table as SharedTable;
 pub(crate) use signal::{Handlers as SignalHandlers, watch_signals};
 pub(crate) use tcp::push_connection;
 pub(crate) use time::call as call_timer;
@@ -82,6 +84,7 @@ const MODULES: &[(&str, &[&str], Open)] = &[
     ("errno", &["core.errno"], errno::open),
     ("fs", &[], fs::open),
     ("logger", &["core.logger"], logger::open),
+    ("metrics.prometheus", &[], prometheus::open),
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
     ("net.http", &["core.http", "core.net.http"], http::open),

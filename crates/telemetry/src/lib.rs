@@ -4,7 +4,8 @@
 //! adds them up, the table of metric families, the tables of close reasons and limits, and the log:
 //! events, rings between workers and the thread that writes. Promises that counting never locks,
 //! that a full ring drops a line and counts it, and that label sets are bounded. Never exports
-//! (that is `admin`), never decides anything by reading a number.
+//! (that is `admin`; but what programs make up writes itself), never decides anything by reading a
+//! number.
 
 pub mod cell;
 pub mod escape;
@@ -15,6 +16,7 @@ pub mod log;
 pub mod reasons;
 mod registry;
 mod ring;
+mod scripted;
 mod series;
 pub mod timestamp;
 mod worker;
@@ -26,5 +28,6 @@ pub use histogram::{Histogram, Snapshot};
 pub use reasons::{CloseReason, LimitHit, Severity};
 pub use registry::{FamilySamples, Sample, Telemetry, Value};
 pub use ring::LogRing;
+pub use scripted::{Declared, Scripted, ScriptedCell};
 pub use worker::{RouteMetrics, WorkerMetrics, class_index};
 pub use writer::{LogWriter, Sink};

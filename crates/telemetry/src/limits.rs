@@ -16,3 +16,11 @@ pub const WRITE_BATCH_BYTES: usize = 256 * 1024;
 pub const GATHER_MS: u64 = 10;
 /// Longest event line; the rest is cut.
 pub const EVENT_BYTES: usize = 16 * 1024;
+/// Metrics that programs may make up.
+pub const SCRIPTED_FAMILIES: usize = 1_024;
+/// Labels of one of them.
+pub const SCRIPTED_LABELS: usize = 16;
+/// Buckets of one of their histograms.
+pub const SCRIPTED_BUCKETS: usize = 64;
+/// Longest help text of one of them; the rest is cut.
+pub const HELP_BYTES: usize = 1_024;

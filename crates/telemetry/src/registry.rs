@@ -10,6 +10,7 @@ use crate::families::{self, CLASSES, Family};
 use crate::histogram::{Histogram, Snapshot};
 use crate::limits::{LABEL_BYTES, ROUTES};
 use crate::reasons::{CloseReason, LimitHit};
+use crate::scripted::Scripted;
 use crate::series::{OTHER, SeriesSet, Stored};
 use crate::worker::{RouteMetrics, WorkerMetrics};
 use std::collections::BTreeMap;
@@ -50,6 +51,7 @@ struct Books {
 #[derive(Debug, Default)]
 pub struct Telemetry {
     books: Mutex<Books>,
+    scripted: Arc<Scripted>,
 }
 
 impl Telemetry {
@@ -59,6 +61,11 @@ impl Telemetry {
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What programs make up.
+    pub fn scripted(&self) -> &Arc<Scripted> {
+        &self.scripted
     }
 
     /// The counters of a worker; only that worker may write them.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use net::{Bind, BindError, BoundSocket, ListenOptions, Listening};
-use telemetry::LogWriter;
+use telemetry::{LogWriter, Scripted};
 use tokio::sync::mpsc;
 
 use crate::limits::MAILBOX_MESSAGES;
@@ -38,6 +38,7 @@ pub(crate) struct Shared {
     mailboxes: Vec<mpsc::Sender<Letter>>,
     readers: Mutex<Vec<Option<mpsc::Receiver<Letter>>>>,
     table: Arc<SharedTable>,
+    metrics: Arc<Scripted>,
 }
 
 impl Shared {
@@ -47,12 +48,18 @@ impl Shared {
             .map(|(sender, receiver)| (sender, Some(receiver)))
             .unzip();
         let readers = Mutex::new(readers);
-        Shared { workers, bound: Mutex::default(), mailboxes, readers, table: Arc::default() }
+        let (table, metrics) = (Arc::default(), Arc::default());
+        Shared { workers, bound: Mutex::default(), mailboxes, readers, table, metrics }
     }
 
     /// What `tide.shared` keeps.
     pub(crate) fn table(&self) -> Arc<SharedTable> {
         self.table.clone()
+    }
+
+    /// What the program counts.
+    pub(crate) fn metrics(&self) -> Arc<Scripted> {
+        self.metrics.clone()
     }
 
     pub(crate) fn workers(&self) -> usize {

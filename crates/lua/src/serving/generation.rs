@@ -26,6 +26,7 @@ pub struct Generation {
     name: String,
     native_modules: bool,
     shared: std::sync::Arc<SharedTable>,
+    metrics: std::sync::Arc<telemetry::Scripted>,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<Running>>>,
 }
@@ -52,6 +53,7 @@ impl Generation {
             name: format!("worker-{}", worker.index),
             native_modules: settings.native_modules,
             shared: worker.shared.get("lua", SharedTable::default),
+            metrics: worker.telemetry.scripted().clone(),
             memory: Cell::new(0),
             running: RefCell::default(),
         });
@@ -97,6 +99,7 @@ impl Generation {
     fn make(self: &Rc<Self>) -> mlua::Result<Rc<Running>> {
         let options = Options { shared: Some(self.shared.clone()), ..Options::default() };
         let vm = Vm::new(options)?;
+        crate::modules::count_into(&vm, self.metrics.clone());
         sandbox::close(vm.lua(), self.native_modules)?;
         super::open(vm.lua(), &vm)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
