@@ -59,7 +59,7 @@ fn ask(stream: &mut TcpStream, line: &str) -> String {
     read_line(stream)
 }
 
-fn read_line(stream: &mut impl Read) -> String {
+fn read_line(stream: &mut TcpStream) -> String {
     let mut line = Vec::new();
     let mut byte = [0];
     while !line.ends_with(b"\n") {

@@ -143,8 +143,8 @@ fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
     vm.lua().load(text).set_name(format!("@{}", file.display())).into_function()
 }
 
-/// Listens no more, and ends the process once every connection is closed or the time is up. Requests
-/// come first: their handlers may need the other connections.
+/// Listens no more, and ends the process once every connection is closed or the time is up.
+/// Requests come first: their handlers may need the other connections.
 pub(crate) fn drain(vm: &Vm) {
     let Some(served) = modules::drain_http(vm) else {
         drain_streams(vm);

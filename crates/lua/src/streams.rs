@@ -2,9 +2,9 @@
 //!
 //! Owns them, what they received and what they are to send. An event of the driver becomes a turn
 //! (see `drive`); what a turn wrote leaves at its end, with one send for each connection. Promises:
-//! a write never waits and is sent in order; a peer that is not read is held back once `limit` bytes
-//! are unread; a peer that does not read ends its connection once `output_limit` bytes are unsent;
-//! a closed connection still sends what was written to it, for a bounded time.
+//! a write never waits and is sent in order; a peer that is not read is held back once `limit`
+//! bytes are unread; a peer that does not read ends its connection once `output_limit` bytes are
+//! unsent; a closed connection still sends what was written to it, for a bounded time.
 //!
 //! Never runs Lua while it is borrowed: what a reader gets is found first and pushed after.
 

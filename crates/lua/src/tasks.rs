@@ -1,8 +1,9 @@
 //! The coroutines of a VM: which there are, what each is doing, which may run.
 //!
-//! Owns the threads (pooled: an ended one serves the next), their state and the ready queue. Promises
-//! that a woken coroutine runs once for each wake and in the order of the wakes, and that a
-//! [`TaskId`] reaches nothing once its coroutine was woken, by whomever. Never runs Lua: that is `vm`.
+//! Owns the threads (pooled: an ended one serves the next), their state and the ready queue.
+//! Promises that a woken coroutine runs once for each wake and in the order of the wakes, and that
+//! a [`TaskId`] reaches nothing once its coroutine was woken, by whomever. Never runs Lua: that is
+//! `vm`.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -30,7 +31,8 @@ pub enum End {
     Failed(String),
 }
 
-/// Called when a coroutine has ended, in the turn it ended in; dropped uncalled if the program exits.
+/// Called when a coroutine has ended, in the turn it ended in; dropped uncalled if the program
+/// exits.
 pub type OnEnd = Box<dyn FnOnce(&Lua, End)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +124,8 @@ impl Tasks {
 
     /// The coroutine of a thread, if it is one of ours.
     pub(crate) fn of_thread(&self, thread: State) -> Option<u32> {
-        // SAFETY: the extra space of a live thread is a pointer's room, which only this file writes.
+        // SAFETY: the extra space of a live thread is a pointer's room, which only this file
+        // writes.
         let mark = unsafe { *ffi::lua_getextraspace(thread).cast::<usize>() };
         let index = mark.checked_sub(1)?;
         (self.slots.get(index)?.thread == thread).then_some(index as u32)

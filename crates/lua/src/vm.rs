@@ -217,7 +217,8 @@ impl Vm {
         }
     }
 
-    /// Queues a coroutine that calls `function`; it runs in this turn, or the next if there is none.
+    /// Queues a coroutine that calls `function`; it runs in this turn, or the next if there is
+    /// none.
     pub fn fork(
         &self,
         function: &Function,

@@ -1,6 +1,8 @@
 //! How a program ends: its own code, mistakes, signals, errors that do not end it.
 
-use super::{ECHO, Program, ask, connect, read_line};
+use std::io::Read;
+
+use super::{ECHO, Program, ask, connect};
 
 #[test]
 fn the_programs_code_is_the_exit_code() {
@@ -81,14 +83,16 @@ fn sigint_ends_at_once_and_a_handler_takes_its_place() {
 
 #[test]
 fn what_was_written_before_the_end_arrives() {
-    let text = "local tcp, silly, logger = require 'silly.net.tcp', require 'silly', require 'silly.logger'
+    let text = "local tcp, silly = require 'silly.net.tcp', require 'silly'
+        local logger = require 'silly.logger'
         local listener = tcp.listen('127.0.0.1:0', function(conn)
             conn:write(('x'):rep(8000000)) conn:write('last\\n') silly.exit(3)
         end)
         logger.info('listening ' .. listener.addr)";
     let (process, address) = Program::new(text).serve(&[]);
     let mut client = connect(address);
-    let line = read_line(&mut std::io::BufReader::new(&mut client));
-    assert_eq!((line.len(), line.ends_with("last\n")), (8_000_005, true));
+    let mut all = Vec::new();
+    client.read_to_end(&mut all).expect("the program closes");
+    assert_eq!((all.len(), all.ends_with(b"last\n")), (8_000_005, true));
     assert_eq!(process.wait().code, Some(3));
 }

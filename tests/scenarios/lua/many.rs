@@ -27,7 +27,8 @@ fn eight_thousand_idle_connections_take_twelve_kib_each_and_answer() {
 
 #[test]
 fn a_flood_nobody_reads_is_held_back() {
-    let text = "local tcp, task, logger = require 'silly.net.tcp', require 'silly.task', require 'silly.logger'
+    let text = "local tcp, task = require 'silly.net.tcp', require 'silly.task'
+        local logger = require 'silly.logger'
         local listener = tcp.listen('127.0.0.1:0', function(conn)
             local line = conn:read('\\n')
             if line ~= 'flood\\n' then return conn:write(line) end

@@ -111,7 +111,7 @@ fn a_module_in_c_is_built_and_loaded() {
 
 #[test]
 fn modules_in_lua_are_found_in_lualib_and_where_the_option_says() {
-    let program = Program::new("print(require 'a', require 'b.c') require 'silly'.exit()");
+    let program = Program::new("print((require 'a'), (require 'b.c')) require 'silly'.exit()");
     let folder = program.folder.path();
     std::fs::create_dir_all(folder.join("lualib/b")).expect("a folder");
     std::fs::create_dir(folder.join("mine")).expect("a folder");

@@ -1,8 +1,9 @@
 //! `signal`: signals of the process as events.
 //!
-//! The module is called: `signal("SIGHUP", fn)` returns the function that was there before. Promises
-//! that a handler runs in a coroutine of its own, at once when the signal arrives. In a program
-//! SIGTERM drains, SIGINT ends, SIGUSR1 opens the log file again, unless it has handlers for them.
+//! The module is called: `signal("SIGHUP", fn)` returns the function that was there before.
+//! Promises that a handler runs in a coroutine of its own, at once when the signal arrives. In a
+//! program SIGTERM drains, SIGINT ends, SIGUSR1 opens the log file again, unless it has handlers
+//! for them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! `task`: coroutines as the scheduler sees them.
 //!
-//! Promises Silly's words and rules: `fork` and `wakeup` queue and never run anything, `wait` raises
-//! outside a coroutine of the scheduler, `wakeup` raises an error with "BUG" in it if its target
-//! does not wait, and a wake carries one value.
+//! Promises Silly's words and rules: `fork` and `wakeup` queue and never run anything, `wait`
+//! raises outside a coroutine of the scheduler, `wakeup` raises an error with "BUG" in it if its
+//! target does not wait, and a wake carries one value. Hooks are in `lua/task.lua`.
 
 use std::ffi::c_int;
 
@@ -10,6 +10,7 @@ use mlua::{Lua, Result, Table, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
+use crate::script;
 use crate::stack::{self, State};
 use crate::tasks::Status;
 use crate::vm::Vm;
@@ -26,7 +27,8 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
         (c"inspect", inspect),
         (c"error", error),
     ];
-    stack::functions(lua, &vm, functions)
+    let raw = stack::functions(lua, &vm, functions)?;
+    script::open(lua, "task", include_str!("../../../../lua/task.lua"), raw)
 }
 
 /// `running() → thread`

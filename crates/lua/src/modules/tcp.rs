@@ -1,10 +1,10 @@
 //! `net.tcp`: connections and listeners.
 //!
-//! Promises the names of all of Silly's dialects with the return values of the latest: each function
-//! is a method too (`tcp.read(conn, …)` is `conn:read(…)`), `read` gives `nil, errno.EOF` at the end
-//! of the stream, `nil, errno.TIMEDOUT` after its time-out and `nil, errno.CLOSED` on a closed
-//! connection. These are the hot calls: raw functions without an allocation but for the string that
-//! Lua gets.
+//! Promises the names of all of Silly's dialects with the return values of the latest: each
+//! function is a method too (`tcp.read(conn, …)` is `conn:read(…)`), `read` gives `nil, errno.EOF`
+//! at the end of the stream, `nil, errno.TIMEDOUT` after its time-out and `nil, errno.CLOSED` on a
+//! closed connection. These are the hot calls: raw functions without an allocation but for the
+//! string that Lua gets.
 
 use std::ffi::{c_int, c_void};
 
@@ -206,7 +206,8 @@ unsafe extern "C-unwind" fn keep(_: State) -> c_int {
     0
 }
 
-/// `__index`: methods, then the peer's address (`listener.addr`: its own), then what the script set.
+/// `__index`: methods, then the peer's address (`listener.addr`: its own), then what the script
+/// set.
 unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
     // SAFETY: the first upvalue is the table of methods.
     unsafe {

@@ -114,7 +114,8 @@ fn containers() {
         local list = require "silly.adt.list".new()
         list:pushback(2) list:pushback(3) list:pushfront(1) list:pushback(4)
         say(list:remove(3), list:remove(3), table.concat(list:values(), ","), list:size())
-        say(list:popfront(), list:popback(), list:front(), list:back(), pcall(list.pushback, list, 2))
+        say(list:popfront(), list:popback(), list:front(), list:back(),
+            pcall(list.pushback, list, 2))
         local buffer = require "silly.adt.buffer".new()
         buffer:append("ab") buffer:append("c\nde")
         say(buffer:read(1), buffer:read("\n") == "bc\n", buffer:read(5))
@@ -176,7 +177,8 @@ fn a_console_listens_on_a_unix_socket_only() {
         local console, tcp = require "silly.console", require "silly.net.tcp"
         say(console {{ addr = "127.0.0.1:0" }})
         local addr = "unix:{}/console"
-        assert(console {{ addr = addr, cmd = {{ hello = function(_, name) return "hi " .. name end }} }})
+        local function hello(_, name) return "hi " .. name end
+        assert(console {{ addr = addr, cmd = {{ hello = hello }} }})
         local conn = tcp.connect(addr)
         conn:read("> ")
         for _, line in ipairs {{ "ping", "HELLO bob", "nonsense", "info" }} do

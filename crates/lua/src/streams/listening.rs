@@ -1,7 +1,7 @@
 //! Listeners of a VM: each accepted connection begins a coroutine.
 //!
-//! Promises that a listener lives until it is closed, whoever keeps its object, that an accept error
-//! never ends it, and that one without descriptors rests for a while.
+//! Promises that a listener lives until it is closed, whoever keeps its object, that an accept
+//! error never ends it, and that one without descriptors rests for a while.
 
 use std::ffi::c_int;
 use std::io;

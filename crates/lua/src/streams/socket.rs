@@ -1,8 +1,8 @@
 //! Connections meet their sockets: receiving, sending, pausing, the end.
 //!
-//! Promises one receive for each event, that sending stops at the first refusal and goes on when the
-//! driver says so, and that a socket which failed is closed at once, with a reset if something that
-//! was written is lost.
+//! Promises one receive for each event, that sending stops at the first refusal and goes on when
+//! the driver says so, and that a socket which failed is closed at once, with a reset if something
+//! that was written is lost.
 
 use std::io::ErrorKind;
 

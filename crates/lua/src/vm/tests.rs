@@ -53,7 +53,10 @@ fn wait_and_wakeup_carry_one_value_and_misuse_is_a_bug() {
 fn an_event_is_seen_through_before_the_next() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
-        time.after(1, function() task.fork(function() say("woken by the first") end) say("first") end)
+        time.after(1, function()
+            task.fork(function() say("woken by the first") end)
+            say("first")
+        end)
         time.after(1, function() say("second") silly.exit() end)
         -- Both are due by now.
         local until_ms = time.monotonic() + 5
