@@ -136,6 +136,8 @@ pub(crate) const HTTP_CLIENT_IDLE_MS: u64 = 30_000;
 pub(crate) const HTTP_IDLE_PER_HOST: u64 = 10;
 /// Memory that the VM of a server's raw programs may hold.
 pub(crate) const PROGRAM_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+/// Addresses to which an HTTP client keeps idle connections.
+pub(crate) const HTTP_POOLS: usize = 1024;
 
 /// Bytes of one message of a WebSocket, unless told otherwise.
 pub(crate) const WEBSOCKET_BYTES: usize = 1024 * 1024;

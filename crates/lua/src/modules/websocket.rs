@@ -1,7 +1,7 @@
 //! `net.websocket`: both sides of RFC 6455, over the house's server and client.
 //!
-//! Promises what its socket does (see `websocket/socket.rs`), that a text which is written is UTF-8,
-//! and that a socket which a script has forgotten is closed. Extensions are not spoken.
+//! Promises what its socket does (see `websocket/socket.rs`), that a text which is written is
+//! UTF-8, and that a socket which a script has forgotten is closed. Extensions are not spoken.
 
 mod handshake;
 mod sides;
@@ -89,19 +89,19 @@ fn upgrade(
 /// `connect(url, header, options) → socket | nil, err`
 fn connect(lua: &Lua) -> Result<mlua::Function> {
     type Asked = (LuaString, Option<Table>, Option<Table>);
-    waits::function(lua, |lua, (text, table, options): Asked| {
+    let client = Rc::new(Client::new(PoolLimits::default(), options_of_client()));
+    waits::function(lua, move |lua, (text, table, options): Asked| {
         let url = url::parse(&text.to_string_lossy(), "ws", "wss");
         let headers = match &table {
             Some(table) => fields::of_table("connect", 2, table)?,
             None => Headers::new(),
         };
         let limit = limit(options.as_ref())?;
-        let names = Vm::of(lua).names();
+        let (client, names) = (client.clone(), Vm::of(lua).names());
         Ok(async move {
             let reached = async {
                 let url = url?;
                 let (request, accept) = handshake::request(&url, headers)?;
-                let client = Client::new(PoolLimits::default(), options_of_client());
                 let connection = client.connect(&names, &url.host, url.port).await?;
                 let sent = client.send(connection, &request, Body::Empty).await;
                 let mut response = sent.map_err(|fault| super::http::reason(&fault))?;

@@ -20,7 +20,7 @@ use telemetry::Telemetry;
 
 use super::faults;
 use crate::errno;
-use crate::limits::HTTP_CONNECT_MS;
+use crate::limits::{HTTP_CONNECT_MS, HTTP_POOLS};
 
 pub(in crate::modules) struct Client {
     context: WorkerContext,
@@ -47,7 +47,12 @@ impl Client {
             let destination = Destination::Tcp(address);
             Pool::of(&self.context, "lua", &destination, self.limits)
         };
-        self.pools.borrow_mut().entry(address).or_insert_with(make).clone()
+        let mut pools = self.pools.borrow_mut();
+        if pools.len() >= HTTP_POOLS && !pools.contains_key(&address) {
+            // Those in use stay; of the others the idle connections are closed.
+            pools.retain(|_, pool| Rc::strong_count(pool) > 1);
+        }
+        pools.entry(address).or_insert_with(make).clone()
     }
 
     /// A connection to the server: a kept one, or the first that can be made.

@@ -135,7 +135,9 @@ impl Outbound {
                     answer.put(Err(faults::reason(&fault)));
                 }
                 Ok(mut response) => {
-                    plain(&mut response.headers, &input);
+                    if !response.body.is_empty() {
+                        plain(&mut response.headers, &input);
+                    }
                     input.put(response.body);
                     answer.put(Ok((response.status, response.headers)));
                 }

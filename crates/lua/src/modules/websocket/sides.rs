@@ -15,6 +15,9 @@ use exchange::{Duplex, Ending, Takeover};
 
 use super::socket::Socket;
 
+/// Chunks of one connection that are taken before the others of the worker have their turn.
+const RECEIVES_AT_ONCE: u32 = 32;
+
 /// What goes on with the client's connection.
 pub(super) fn serve(socket: Rc<Socket>) -> Takeover {
     Box::new(move |mut duplex| {
@@ -34,7 +37,7 @@ fn poll(
     cx: &mut Context<'_>,
 ) -> Poll<Ending> {
     socket.remember(cx);
-    loop {
+    for round in 0.. {
         if let Poll::Ready(Err(_)) = poll_send(socket, duplex, sending, cx) {
             return Poll::Ready(Ending::ClientGone);
         }
@@ -43,6 +46,10 @@ fn poll(
             return Poll::Ready(Ending::Finished);
         }
         if socket.is_deaf() || socket.is_crowded() {
+            break;
+        }
+        if round == RECEIVES_AT_ONCE {
+            cx.waker().wake_by_ref();
             break;
         }
         match duplex.poll_receive(cx) {

@@ -128,7 +128,8 @@ fn a_peer_that_breaks_the_protocol_is_told_why() {
         r#"
         local url = serve(function(socket) say(socket:read()) end, { max_message = 10 })
         local upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        for _, frame in ipairs { "\x81\x01a", "\x82\x8b\0\0\0\0" .. ("x"):rep(11), "\x81\x81\0\0\0\0\xff" } do
+        local long = "\x82\x8b\0\0\0\0" .. ("x"):rep(11)
+        for _, frame in ipairs { "\x81\x01a", long, "\x81\x81\0\0\0\0\xff" } do
             local conn = bare(url, KEY .. upgrade)
             conn:write(frame)
             local first, length, high, low = conn:read(4):byte(1, 4)
