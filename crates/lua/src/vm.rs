@@ -298,8 +298,16 @@ impl Vm {
             (task.thread, task.values)
         };
         let mut results = 0;
-        // SAFETY: the thread is suspended or has a function below `values` arguments.
-        let status = unsafe { ffi::lua_resume(thread, self.main, values, &raw mut results) };
+        // SAFETY: the thread is suspended or has a function below `values` arguments, unless its
+        // script closed or resumed it by itself: then it has not what it would be resumed with.
+        let status = unsafe {
+            let function = c_int::from(ffi::lua_status(thread) == ffi::LUA_OK);
+            if ffi::lua_gettop(thread) < values + function {
+                self.tasks.borrow_mut().set_current(None);
+                return self.abandon(index, thread);
+            }
+            ffi::lua_resume(thread, self.main, values, &raw mut results)
+        };
         {
             let mut tasks = self.tasks.borrow_mut();
             tasks.set_current(None);
@@ -316,6 +324,15 @@ impl Vm {
             ffi::LUA_OK => self.returned(index, thread, results),
             _ => self.failed(index, thread),
         }
+    }
+
+    /// A coroutine whose thread a script has closed under the scheduler's feet is over.
+    fn abandon(&self, index: u32, thread: State) {
+        event!(Level::Error, "a task was closed with coroutine.close; it is over");
+        // SAFETY: the thread does not run.
+        unsafe { ffi::lua_closethread(thread, self.main) };
+        drop(self.tasks.borrow_mut().get(index).ended.take());
+        self.retire(index);
     }
 
     fn returned(&self, index: u32, thread: State, results: c_int) {
@@ -423,7 +440,10 @@ impl Vm {
             let mut tasks = self.tasks.borrow_mut();
             tasks.find(id).and_then(|index| {
                 let task: &mut Task = tasks.get(index);
-                (task.status == Status::Wait).then_some((index, task.thread))
+                // SAFETY: the thread is anchored. One that its script runs or closed is not waiting.
+                let waits = task.status == Status::Wait
+                    && unsafe { ffi::lua_status(task.thread) } == ffi::LUA_YIELD;
+                waits.then_some((index, task.thread))
             })
         };
         let Some((index, thread)) = waiting else { return false };

@@ -205,3 +205,33 @@ fn a_wait_for_a_future_parks_the_coroutine_and_gives_values_or_raises() {
         assert_eq!(Rc::strong_count(&vm), 1);
     });
 }
+
+#[test]
+fn a_script_that_closes_and_resumes_threads_of_tasks_harms_itself_only() {
+    let program = r#"
+        local task, time, silly = require "silly.task", require "silly.time", require "silly"
+        local ready = task.fork(function(a) say("never", a) end, 1)
+        coroutine.close(ready)
+        local stolen = task.fork(function(a) say("stolen", a) task.wait() say("end") end, 2)
+        say(coroutine.resume(stolen, 7))
+        local waiting = task.fork(function() task.wait() say("never") end)
+        time.sleep(1)
+        coroutine.close(waiting)
+        say(pcall(task.wakeup, waiting))
+        local dead = task.fork(function() end)
+        time.sleep(1)
+        say(coroutine.resume(dead))
+        local nested
+        nested = task.fork(function() task.wait() task.wakeup(nested) end)
+        time.sleep(1)
+        say(coroutine.resume(nested))
+        for i = 1, 100 do task.fork(function(n) say(n) end, i) end
+        time.sleep(1)
+        say("alive")
+        silly.exit()
+    "#;
+    let said = said(program);
+    assert_eq!(said.last().map(String::as_str), Some("alive"), "{said:?}");
+    assert!((1..=100).all(|n| said.contains(&n.to_string())), "{said:?}");
+    assert!(!said.iter().any(|line| line.starts_with("never")), "{said:?}");
+}
