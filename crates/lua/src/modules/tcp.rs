@@ -22,19 +22,21 @@ mod write;
 
 pub(super) use listen::bind;
 
-/// What a script holds: a connection or a listener, in a userdata with two user values, the peer's
-/// address and a table of the script's own fields.
+/// What a script holds of a listener: a userdata with two user values, its address and a table of
+/// the script's own fields. A connection is a table instead, so that a method is found without a
+/// call: its handle stands at [`HANDLE`] as a light userdata, which a script cannot make.
 #[repr(C)]
 struct Object {
     magic: u64,
     handle: Handle,
 }
 
-const CONNECTION: u64 = u64::from_be_bytes(*b"tide-tcp");
 const LISTENER: u64 = u64::from_be_bytes(*b"tide-lis");
 /// The two user values.
 const ADDRESS: c_int = 1;
 const FIELDS: c_int = 2;
+/// The place of the handle in a connection.
+const HANDLE: i64 = 1;
 
 /// Their addresses are the keys of the metatables in the registry.
 static CONNECTION_META: u8 = 1;
@@ -49,9 +51,12 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
     let named: Vec<stack::Named> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
     let table = stack::functions(lua, &vm, &named)?;
     let table = script::open(lua, "tcp", include_str!("../../../../lua/tcp.lua"), table)?;
-    metatable(lua, &vm, &CONNECTION_META, &table, collect)?;
+    let connection = stack::functions(lua, &vm, &[(c"__gc", collect), (c"__close", collect)])?;
+    connection.set("__name", "connection")?;
+    connection.set("__index", &table)?;
+    register(lua, &CONNECTION_META, connection)?;
     let listener = stack::functions(lua, &vm, &[(c"close", close_listener)])?;
-    metatable(lua, &vm, &LISTENER_META, &listener, keep)?;
+    register(lua, &LISTENER_META, listener_metatable(lua, &vm, &listener)?)?;
     let listen = stack::functions(lua, &vm, &[(c"listen", listen::listen)])?;
     table.set("listen", listen.get::<Function>("listen")?)?;
     table.set("connect", connect::function(lua)?)?;
@@ -70,23 +75,25 @@ const FUNCTIONS: &[stack::Named] = &[
     (c"sendsize", unsent_bytes),
 ];
 
-/// Makes the metatable of connections or listeners, with methods.
-fn metatable(
-    lua: &Lua,
-    vm: &Vm,
-    meta: &'static u8,
-    methods: &Table,
-    collect: ffi::lua_CFunction,
-) -> Result<()> {
+fn listener_metatable(lua: &Lua, vm: &Vm, methods: &Table) -> Result<Table> {
     let functions: &[stack::Named] =
-        &[(c"__gc", collect), (c"__close", collect), (c"__newindex", set_field)];
+        &[(c"__gc", keep), (c"__close", keep), (c"__newindex", set_field)];
     let table = stack::functions(lua, vm, functions)?;
-    table.set("__name", if meta == &CONNECTION_META { "connection" } else { "listener" })?;
-    // SAFETY: one closure with the methods as its upvalue, then the table goes into the registry.
+    table.set("__name", "listener")?;
+    // SAFETY: one closure with the methods as its upvalue.
     unsafe {
-        lua.exec_raw::<()>((table, methods), |state| {
+        lua.exec_raw((table, methods), |state| {
             ffi::lua_pushcclosure(state, get_field, 1);
             ffi::lua_setfield(state, -2, c"__index".as_ptr());
+        })
+    }
+}
+
+/// Puts a metatable where raw functions find it.
+fn register(lua: &Lua, meta: &'static u8, table: Table) -> Result<()> {
+    // SAFETY: the table leaves the stack for the registry.
+    unsafe {
+        lua.exec_raw::<()>(table, |state| {
             ffi::lua_rawsetp(state, ffi::LUA_REGISTRYINDEX, key(meta));
         })
     }
@@ -97,37 +104,66 @@ fn metatable(
 /// # Safety
 /// `state` has two free slots.
 pub(crate) unsafe fn push_connection(state: State, handle: Handle) {
-    // SAFETY: the userdata has room for an `Object`, which needs no drop.
-    unsafe { push_object(state, CONNECTION, handle, &CONNECTION_META) };
-}
-
-/// # Safety
-/// As [`push_connection`].
-unsafe fn push_object(state: State, magic: u64, handle: Handle, meta: &'static u8) {
-    // SAFETY: as above; Lua aligns userdata for any scalar.
+    let bits = u64::from(handle.generation) << 32 | u64::from(handle.index);
+    // SAFETY: a new table with two fields; the pointer is never followed.
     unsafe {
-        let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), 2).cast::<Object>();
-        room.write(Object { magic, handle });
+        ffi::lua_createtable(state, 1, 1);
+        ffi::lua_pushlightuserdata(state, std::ptr::without_provenance_mut(bits as usize));
+        ffi::lua_rawseti(state, -2, HANDLE);
         ffi::lua_pushvalue(state, -2);
-        ffi::lua_setiuservalue(state, -2, ADDRESS);
-        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(meta));
+        ffi::lua_setfield(state, -2, c"remoteaddr".as_ptr());
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(&CONNECTION_META));
         ffi::lua_setmetatable(state, -2);
     }
 }
 
-/// The object at `index`, if it is one of ours.
+/// # Safety
+/// As [`push_connection`], with the listener's own address.
+unsafe fn push_listener(state: State, handle: Handle) {
+    // SAFETY: the userdata has room for an `Object`, which needs no drop; Lua aligns it for any
+    // scalar.
+    unsafe {
+        let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), 2).cast::<Object>();
+        room.write(Object { magic: LISTENER, handle });
+        ffi::lua_pushvalue(state, -2);
+        ffi::lua_setiuservalue(state, -2, ADDRESS);
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(&LISTENER_META));
+        ffi::lua_setmetatable(state, -2);
+    }
+}
+
+/// The listener at `index`, if it is one.
 ///
 /// # Safety
 /// `state` is alive.
-unsafe fn object(state: State, index: c_int) -> Option<(u64, Handle)> {
+unsafe fn listener(state: State, index: c_int) -> Option<Handle> {
     // SAFETY: only a full userdata has a length, and one of this length that begins with our magic
-    // number was made by `push_object`: scripts cannot write into a userdata.
+    // number was made by `push_listener`: scripts cannot write into a userdata.
     unsafe {
         if ffi::lua_rawlen(state, index) != size_of::<Object>() {
             return None;
         }
         let object = ffi::lua_touserdata(state, index).cast::<Object>();
-        (!object.is_null()).then(|| ((*object).magic, (*object).handle))
+        (!object.is_null() && (*object).magic == LISTENER).then(|| (*object).handle)
+    }
+}
+
+/// The handle of the connection at `index`, if it is one.
+///
+/// # Safety
+/// `state` is alive and has a free slot.
+#[inline]
+unsafe fn handle(state: State, index: c_int) -> Option<Handle> {
+    // SAFETY: promised by the caller; the pointer is a number.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
+            return None;
+        }
+        let kind = ffi::lua_rawgeti(state, index, HANDLE);
+        let bits = ffi::lua_touserdata(state, -1).addr() as u64;
+        ffi::lua_settop(state, -2);
+        (kind == ffi::LUA_TLIGHTUSERDATA)
+            .then_some(Handle { index: bits as u32, generation: (bits >> 32) as u32 })
     }
 }
 
@@ -139,9 +175,9 @@ unsafe fn object(state: State, index: c_int) -> Option<(u64, Handle)> {
 unsafe fn connection(state: State, index: c_int) -> Handle {
     // SAFETY: promised by the caller.
     unsafe {
-        match object(state, index) {
-            Some((CONNECTION, handle)) => handle,
-            _ => {
+        match handle(state, index) {
+            Some(handle) => handle,
+            None => {
                 ffi::luaL_argerror(state, index, c"a connection expected".as_ptr());
                 unreachable!("luaL_argerror does not return")
             }
@@ -153,7 +189,7 @@ unsafe fn connection(state: State, index: c_int) -> Handle {
 unsafe extern "C-unwind" fn close(state: State) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        if let Some((LISTENER, _)) = object(state, 1) {
+        if listener(state, 1).is_some() {
             return close_listener(state);
         }
         let handle = connection(state, 1);
@@ -167,7 +203,7 @@ unsafe extern "C-unwind" fn close(state: State) -> c_int {
 unsafe extern "C-unwind" fn close_listener(state: State) -> c_int {
     // SAFETY: as `close`.
     unsafe {
-        let Some((LISTENER, handle)) = object(state, 1) else {
+        let Some(handle) = listener(state, 1) else {
             return ffi::luaL_argerror(state, 1, c"a listener expected".as_ptr());
         };
         let vm = stack::vm(state);
@@ -194,7 +230,7 @@ unsafe fn closing(state: State, closed: bool) -> c_int {
 unsafe extern "C-unwind" fn collect(state: State) -> c_int {
     // SAFETY: nothing here has to be dropped, and the streams are not borrowed.
     unsafe {
-        if let Some((CONNECTION, handle)) = object(state, 1) {
+        if let Some(handle) = handle(state, 1) {
             stack::vm(state).streams.collected(handle);
         }
     }
@@ -215,9 +251,7 @@ unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
         if ffi::lua_rawget(state, ffi::lua_upvalueindex(1)) != ffi::LUA_TNIL {
             return 1;
         }
-        if ffi::lua_type(state, 2) == ffi::LUA_TSTRING
-            && matches!(stack::bytes(state, 2), Some(b"remoteaddr" | b"addr"))
-        {
+        if ffi::lua_type(state, 2) == ffi::LUA_TSTRING && stack::bytes(state, 2) == Some(b"addr") {
             ffi::lua_getiuservalue(state, 1, ADDRESS);
             return 1;
         }
@@ -231,7 +265,7 @@ unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
     1
 }
 
-/// `__newindex`: a script may keep fields of its own on a connection.
+/// `__newindex`: a script may keep fields of its own on a listener.
 unsafe extern "C-unwind" fn set_field(state: State) -> c_int {
     // SAFETY: the stack holds object, key, value; a nil key raises in `lua_rawset`.
     unsafe {

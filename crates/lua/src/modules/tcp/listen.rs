@@ -73,7 +73,7 @@ unsafe fn begin(state: State, accept: c_int, backlog: u32) -> c_int {
                 let local = listener.local().to_string();
                 let handle = vm.streams.listen(listener, accept);
                 stack::push(state, local.as_bytes());
-                super::push_object(state, super::LISTENER, handle, &super::LISTENER_META);
+                super::push_listener(state, handle);
                 1
             }
             Err(reason) => stack::refuse(state, &reason),
