@@ -19,6 +19,7 @@ mod lua;
 mod lua_compatibility;
 mod lua_examples;
 mod lua_http;
+mod lua_metrics;
 mod lua_soak;
 mod many_idle;
 mod no_body_statuses;

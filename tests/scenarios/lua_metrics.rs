@@ -1,0 +1,40 @@
+//! What Lua handlers count stands in `/metrics`, added up over workers and across reloads.
+
+use scenarios::{Launch, Tidegate};
+
+const COUNTING: &str = r#"
+local prometheus = require "tide.metrics.prometheus"
+local requests = prometheus.counter("shop_requests_total", "Requests.", { "what" })
+local took = prometheus.histogram("shop_seconds", "Time.", nil, { 0.5, 1 })
+return function(request, response)
+  requests:labels(request.query.what):inc()
+  took:observe(0.75)
+  response:text(200, "counted")
+end
+"#;
+
+fn count(server: &Tidegate, what: &str) {
+    let request = format!("GET /x?what={what} HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(server.exchange("web", request).status, 200);
+}
+
+#[test]
+fn what_a_handler_counts_stands_in_metrics() {
+    let config = r#"
+workers: 2
+listeners: { web: { bind: "127.0.0.1:0" } }
+admin: { bind: "127.0.0.1:0" }
+routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
+"#;
+    let server = Launch::new(config).file("x.lua", COUNTING).start();
+    for what in ["tea", "tea", "a%22b", "tea"] {
+        count(&server, what);
+    }
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("shop_requests_total", &[("what", "tea")]), 3.0);
+    assert_eq!(metrics.sum("shop_requests_total", &[]), 4.0);
+    assert_eq!(metrics.sum("shop_seconds_bucket", &[("le", "0.5")]), 0.0);
+    assert_eq!(metrics.sum("shop_seconds_bucket", &[("le", "1")]), 4.0);
+    assert_eq!(metrics.sum("shop_seconds_bucket", &[("le", "+Inf")]), 4.0);
+    assert!(metrics.has("tidegate_requests_total"));
+}
