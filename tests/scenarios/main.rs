@@ -18,6 +18,7 @@ mod log_rotation;
 mod lua;
 mod lua_compatibility;
 mod lua_examples;
+mod lua_handlers;
 mod lua_http;
 mod lua_metrics;
 mod lua_soak;

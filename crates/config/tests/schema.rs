@@ -50,7 +50,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "workers: 0",
         "log: { level: loud }",
         "routes: [{ match: {} }]",
-        "routes: [{ handler: { lua: x } }]",
+        "routes: [{ handler: { app: x } }]",
         "routes: [{ handler: { respond: { sttaus: 200 } } }]",
         "routes: [{ handler: { respond: {}, redirect: / } }]",
         "chains: { a: [{ nothing: {} }] }",

@@ -41,7 +41,7 @@ pub(crate) struct Guard {
     budget: Cell<u64>,
     /// What the next turn begins with.
     default_budget: Cell<u64>,
-    memory_kib: Cell<usize>,
+    memory_bytes: Cell<usize>,
     spent: Cell<u64>,
     over: Cell<Option<Over>>,
     stopped: Cell<u32>,
@@ -62,7 +62,7 @@ impl Default for Guard {
         Guard {
             budget: Cell::new(TURN_INSTRUCTIONS),
             default_budget: Cell::new(TURN_INSTRUCTIONS),
-            memory_kib: Cell::new(usize::MAX),
+            memory_bytes: Cell::new(usize::MAX),
             spent: Cell::new(0),
             over: Cell::new(None),
             stopped: Cell::new(0),
@@ -99,7 +99,7 @@ impl Guard {
     }
 
     pub(crate) fn allow_memory(&self, bytes: usize) {
-        self.memory_kib.set((bytes / 1024).max(1));
+        self.memory_bytes.set(bytes);
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -116,23 +116,22 @@ impl Guard {
     }
 
     /// Whether the VM holds more than it may, even after a full collection.
-    pub(crate) fn is_too_large(&self, state: State) -> bool {
-        // SAFETY: the state is alive; a collection may run finalizers, of which nothing is borrowed.
-        unsafe {
-            if (ffi::lua_gc(state, ffi::LUA_GCCOUNT) as usize) < self.memory_kib.get() {
-                return false;
-            }
-            ffi::lua_gc(state, ffi::LUA_GCCOLLECT);
-            ffi::lua_gc(state, ffi::LUA_GCCOUNT) as usize >= self.memory_kib.get()
+    pub(crate) fn is_too_large(&self, vm: &Vm, state: State) -> bool {
+        // What the allocator has given: Lua itself does not count long strings of its library.
+        if vm.lua().used_memory() < self.memory_bytes.get() {
+            return false;
         }
+        // SAFETY: the state is alive; a collection may run finalizers, of which nothing is borrowed.
+        unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT) };
+        vm.lua().used_memory() >= self.memory_bytes.get()
     }
 
-    fn look(&self, state: State) -> Option<Over> {
+    fn look(&self, vm: &Vm, state: State) -> Option<Over> {
         self.spent.set(self.spent.get() + u64::from(HOOK_STEP));
         if self.spent.get() > self.budget.get() {
             return Some(Over::Instructions);
         }
-        self.is_too_large(state).then_some(Over::Memory)
+        self.is_too_large(vm, state).then_some(Over::Memory)
     }
 }
 
@@ -165,7 +164,7 @@ unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
             return;
         }
         let guard = &(*vm).guard;
-        let Some(over) = guard.look(state) else {
+        let Some(over) = guard.look(&*vm, state) else {
             if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
                 ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
             }

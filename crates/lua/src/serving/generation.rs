@@ -116,7 +116,7 @@ impl Generation {
 impl Running {
     /// Has the VM replaced if it holds too much: what is under way ends in the old one.
     pub(super) fn weigh(self: &Rc<Self>) {
-        if !self.vm.guard.is_too_large(self.vm.main()) {
+        if !self.vm.guard.is_too_large(&self.vm, self.vm.main()) {
             return;
         }
         let Some(generation) = self.generation.upgrade() else { return };

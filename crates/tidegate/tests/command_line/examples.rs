@@ -1,6 +1,7 @@
 //! Every configuration of `examples/` is right, starts, and answers as its comments say.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -31,7 +32,9 @@ fn start_text(name: &str, text: &str, folder: &Path) -> (Running, SocketAddr) {
             None => line.to_owned(),
         })
         .collect();
-    copy(&examples().join("site"), &folder.join("site"));
+    for beside in ["site", "handlers"] {
+        copy(&examples().join(beside), &folder.join(beside));
+    }
     std::fs::write(folder.join(name), moved.join("\n")).unwrap();
     let mut command = tidegate(folder, &["up", name, "--workers", "1"]);
     command.env("CATALOG_KEY_SHA256", KEY_SHA256);
@@ -62,7 +65,32 @@ fn every_example_is_started_here() {
         .filter(|name| name.ends_with(".yaml"))
         .collect();
     names.sort();
-    assert_eq!(names, ["gateway.yaml", "minimal.yaml", "mock.yaml", "static-site.yaml"]);
+    let expected =
+        ["gateway.yaml", "lua-handlers.yaml", "minimal.yaml", "mock.yaml", "static-site.yaml"];
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn lua_handlers() {
+    let folder = TempDir::new().unwrap();
+    let (mut server, address) = start("lua-handlers.yaml", folder.path());
+    let answer = get(address, "/hello?name=you", "");
+    assert!(answer.contains("{\"hello\":\"you\"}"), "{answer}");
+    assert_eq!(status(&get(address, "/notes/1", "")), "404");
+    let mut note = TcpStream::connect(address).unwrap();
+    let text = "{\"text\":\"buy milk\"}";
+    let head = "POST /notes HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 19\r\n\r\n";
+    note.write_all(format!("{head}{text}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    note.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 ") && answer.contains("/notes/1"), "{answer}");
+    let answer = get(address, "/notes/1", "");
+    assert!(answer.contains("buy milk") && answer.contains("server-timing: lua;dur="), "{answer}");
+    let mut redis = TcpStream::connect(server.address("program-1")).unwrap();
+    redis.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    let mut pong = [0; 7];
+    redis.read_exact(&mut pong).unwrap();
+    assert_eq!(&pong, b"+PONG\r\n");
 }
 
 #[test]
