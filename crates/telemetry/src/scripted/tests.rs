@@ -1,3 +1,5 @@
+//! What programs count, as text; what is refused; what is bounded.
+
 use super::{Declared, Scripted};
 use crate::families::Kind;
 use crate::limits::SERIES_PER_FAMILY;

@@ -1,9 +1,9 @@
 //! Replies of a Redis server, RESP2 and RESP3, as they arrive.
 //!
-//! Owns where a reply begins and ends and what stands in it. Promises that a verdict does not depend
-//! on how the bytes were split, that what has been read is not read again when more comes, and that
-//! depth, number of values and bytes are bounded. Attributes are read and dropped; the streamed types
-//! of RESP3, which no server sends, are refused.
+//! Owns where a reply begins and ends and what stands in it. Promises that a verdict does not
+//! depend on how the bytes were split, that what has been read is not read again when more comes,
+//! and that depth, number of values and bytes are bounded. Attributes are read and dropped; the
+//! streamed types of RESP3, which no server sends, are refused.
 
 use std::ops::Range;
 

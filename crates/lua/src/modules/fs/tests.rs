@@ -1,3 +1,5 @@
+//! Files and folders, each test in a folder of its own.
+
 use crate::testing::said;
 
 /// A program in a folder of its own, `dir`.
@@ -49,7 +51,9 @@ fn folders() {
         say(fs.mkdir(dir .. "/x/y", { parents = true }), fs.mkdir(dir .. "/x"))
         fs.write(dir .. "/x/b", "12345")
         local names = {}
-        for _, entry in ipairs(fs.list(dir .. "/x")) do table.insert(names, entry.name .. ":" .. entry.type) end
+        for _, entry in ipairs(fs.list(dir .. "/x")) do
+            table.insert(names, entry.name .. ":" .. entry.type)
+        end
         say(table.concat(names, " "))
         local found = fs.stat(dir .. "/x/b")
         say(found.type, found.size, found.mtime > 1e9)
@@ -117,7 +121,9 @@ fn what_happens_in_a_folder_or_to_a_file() {
         local event = one:read(1000)
         say(event.kind, event.name)
         fs.remove(dir .. "/a")
-        repeat event = watch:read(1000) until not event or event.kind == "remove" and event.name == "a"
+        repeat
+            event = watch:read(1000)
+        until not event or event.kind == "remove" and event.name == "a"
         say(event.name)
         task.fork(function() say(pcall(watch.read, watch)) end)
         say(watch:read(20))

@@ -1,3 +1,5 @@
+//! Pools: who gets what, in which order, and what is closed.
+
 use crate::testing::said;
 
 /// `make(options)` is a pool of numbered things, whose life is told.
@@ -95,7 +97,8 @@ fn opening_in_vain_lets_the_next_one_try() {
             return { number = attempts }
         end }
         local group = require "silly.sync.waitgroup".new()
-        for _ = 1, 3 do group:fork(function() say(pcall(function() return p:take().number end)) end) end
+        local function number() return p:take().number end
+        for _ = 1, 3 do group:fork(function() say(pcall(number)) end) end
         group:wait()
         say(p:stat().open)
     "#;

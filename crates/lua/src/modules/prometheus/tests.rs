@@ -1,3 +1,5 @@
+//! The numbers of programs, as text.
+
 use crate::testing::said;
 
 fn with_metrics(program: &str) -> Vec<String> {
@@ -44,14 +46,16 @@ fn a_registry_of_its_own_and_mistakes() {
         local registry = prometheus.registry()
         registry:counter("a"):inc()
         registry:histogram("h", "", { 1 })
-        say(#registry.text() > 50, prometheus.gather(registry) == registry.text(), #prometheus.gather())
+        local text = registry.text()
+        say(#text > 50, prometheus.gather(registry) == text, #prometheus.gather())
         say(pcall(registry.gauge, registry, "a"))
         say(pcall(prometheus.counter, "tidegate_a"))
         local labelled = prometheus.counter("b", "", { "x" })
         say(pcall(labelled.inc, labelled))
         say(pcall(labelled.labels, labelled))
         say(pcall(labelled.add, labelled:labels(1), -1))
-        say(prometheus.counter("b", "", { "x" }):labels("1"):get(), labelled:labels(1) == labelled:labels(1))
+        local again = prometheus.counter("b", "", { "x" })
+        say(again:labels("1"):get(), labelled:labels(1) == labelled:labels(1))
     "#;
     let said = with_metrics(program);
     assert_eq!(said[0], "true true 0");

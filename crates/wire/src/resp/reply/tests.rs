@@ -1,3 +1,5 @@
+//! Replies whole, byte by byte, and malformed.
+
 use super::{Fault, Item, Limits, Reader};
 
 const SMALL: Limits = Limits { line: 24, bytes: 64, items: 8, depth: 3 };
