@@ -1,5 +1,7 @@
 //! The programs of `examples/lua`, each started and used by real clients.
 
+mod chat;
+
 use scenarios::{Exit, Process, command_exists, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
@@ -204,4 +206,33 @@ fn the_clients_of_redis_use_the_cache() {
         assert!(exit.stdout.contains("\"INCR\""), "{exit:?}");
     }
     cache.stop();
+}
+
+#[test]
+fn an_api_speaks_json() {
+    let api = Example::start("api.lua", &[]);
+    let curl = |path: &str, words: &[&str]| {
+        let url = format!("http://{}{path}", api.address);
+        let head = ["-s", "-w", " %{http_code}", &url];
+        client("curl", &[&head, words].concat()).map(|exit| exit.stdout)
+    };
+    let Some(first) = curl("/notes", &["-d", r#"{"text":"buy milk"}"#]) else { return };
+    assert!(first.contains(r#""text":"buy milk""#) && first.ends_with(" 201"), "{first}");
+    let read = curl("/notes/1", &[]).expect("curl is there");
+    assert!(read.contains(r#""id":1"#) && read.ends_with(" 200"), "{read}");
+    let changed = curl("/notes/1", &["-X", "PUT", "-d", r#"{"text":"drink it"}"#]);
+    assert!(changed.is_some_and(|text| text.contains("drink it")), "changed");
+    let all = curl("/notes?from=1", &[]).expect("curl is there");
+    assert!(all.contains("drink it") && all.contains(r#""count":1"#), "{all}");
+    for (path, words, status) in [
+        ("/notes/1", &["-X", "DELETE"][..], "200"),
+        ("/notes/1", &[], "404"),
+        ("/nowhere", &[], "404"),
+        ("/notes", &["-d", "{"], "400"),
+        ("/notes", &["-d", "[1]"], "400"),
+    ] {
+        let answer = curl(path, words).expect("curl is there");
+        assert!(answer.ends_with(status), "{path} {words:?}: {answer}");
+    }
+    api.stop();
 }
