@@ -12,11 +12,11 @@ fn resident(id: u32) -> usize {
 }
 
 #[test]
-fn eight_thousand_idle_connections_take_twelve_kib_each_and_answer() {
+fn ten_thousand_idle_connections_take_twelve_kib_each_and_answer() {
     let (process, address) = Program::new(ECHO).serve(&[]);
     assert_eq!(ask(&mut connect(address), "warm\n"), "warm\n");
     let before = resident(process.id());
-    let mut clients: Vec<_> = (0..8000).map(|_| connect(address)).collect();
+    let mut clients: Vec<_> = (0..10_000).map(|_| connect(address)).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         let line = format!("{index}\n");
         assert_eq!(ask(client, &line), line);
