@@ -1,10 +1,10 @@
 //! What one turn may use: instructions, memory, and time that is only watched.
 //!
 //! A hook on every coroutine counts instructions: `coroutine.create` hands it on, and in a server
-//! scripts cannot take it off. Promises that a coroutine over its budget yields and is never resumed
-//! (so no `pcall` keeps it alive), that where it cannot yield the error comes again, and that the
-//! other coroutines go on. A VM that was not armed counts nothing. Time inside one function of C is
-//! not bounded: a watchdog's thread logs it.
+//! scripts cannot take it off. Promises that a coroutine over its budget yields and is never
+//! resumed (so no `pcall` keeps it alive), that where it cannot yield the error comes again, and
+//! that the other coroutines go on. A VM that was not armed counts nothing. Time inside one
+//! function of C is not bounded: a watchdog's thread logs it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -106,7 +106,8 @@ impl Guard {
         self.over.get().is_some()
     }
 
-    /// Why the running coroutine ends. The others of this turn begin to count anew, but not forever.
+    /// Why the running coroutine ends. The others of this turn begin to count anew, but not
+    /// forever.
     pub(crate) fn forgive(&self) -> &'static str {
         self.stopped.set(self.stopped.get() + 1);
         if self.stopped.get() < STOPPED_PER_TURN {
@@ -121,7 +122,8 @@ impl Guard {
         if vm.lua().used_memory() < self.memory_bytes.get() {
             return false;
         }
-        // SAFETY: the state is alive; a collection may run finalizers, of which nothing is borrowed.
+        // SAFETY: the state is alive; a collection may run finalizers, of which nothing is
+        // borrowed.
         unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT) };
         vm.lua().used_memory() >= self.memory_bytes.get()
     }

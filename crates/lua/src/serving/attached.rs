@@ -1,4 +1,5 @@
-//! What lies with a request between two functions of scripts: its `state`, and a handler that waits.
+//! What lies with a request between two functions of scripts: its `state`, and a handler that
+//! waits.
 //!
 //! Promises that both go when the request does.
 

@@ -97,13 +97,13 @@ impl Calls {
     pub(super) fn find(&self, id: CallId) -> Option<*mut Call> {
         let mut slots = self.slots.borrow_mut();
         let call = slots.get_mut(id.index as usize)?;
-        (call.serial == id.serial).then(|| &raw mut **call)
+        if call.serial == id.serial { Some(&raw mut **call) } else { None }
     }
 
     fn close(&self, id: CallId) -> Option<Box<Call>> {
         let mut slots = self.slots.borrow_mut();
         let known = slots.get(id.index as usize).is_some_and(|call| call.serial == id.serial);
-        known.then(|| slots.remove(id.index as usize))
+        if known { Some(slots.remove(id.index as usize)) } else { None }
     }
 }
 

@@ -1,8 +1,8 @@
 //! `filters: [{ lua: FILE }]`: functions of Lua that see requests and answers go by.
 //!
 //! `request(request, response)` may change the path and the fields of a request, or answer it;
-//! `response(request, response)` may change an answer; `body(piece)` gets each piece of the content,
-//! then nil, and returns what is sent instead.
+//! `response(request, response)` may change an answer; `body(piece)` gets each piece of the
+//! content, then nil, and returns what is sent instead.
 
 use std::rc::Rc;
 use std::sync::Arc;

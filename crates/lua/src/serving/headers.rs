@@ -1,7 +1,7 @@
 //! `request.headers` and `response.headers`: a view, not a copy.
 //!
-//! Promises that a name is found whatever its case, that a repeated field is an array, and that what
-//! is set is valid on the wire.
+//! Promises that a name is found whatever its case, that a repeated field is an array, and that
+//! what is set is valid on the wire.
 
 use std::ffi::c_int;
 

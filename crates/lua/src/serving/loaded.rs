@@ -1,7 +1,7 @@
 //! A file, loaded into the VM of a generation.
 //!
-//! Owns its environment and the functions it returned. Promises that a file is loaded again when the
-//! VM was replaced, and that one which cannot be loaded is logged once.
+//! Owns its environment and the functions it returned. Promises that a file is loaded again when
+//! the VM was replaced, and that one which cannot be loaded is logged once.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -46,13 +46,16 @@ impl Drop for Kept {
     }
 }
 
+/// A VM, and what came of the file in it.
+type Tried<T> = (Rc<Running>, Option<Rc<T>>);
+
 /// What a file returned, as `T`, for the VM of its generation at the time.
 pub(super) struct Loaded<T> {
     pub(super) source: Arc<Source>,
     generation: Rc<Generation>,
     read: fn(&Rc<Running>, Value) -> Result<T>,
     /// The VM it was tried in, and what came of it.
-    known: RefCell<Option<(Rc<Running>, Option<Rc<T>>)>>,
+    known: RefCell<Option<Tried<T>>>,
 }
 
 impl<T> Loaded<T> {

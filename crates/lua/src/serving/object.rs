@@ -133,7 +133,8 @@ pub(super) fn with_methods(
     methods: &mlua::Table,
 ) -> Result<()> {
     let pointer: *const Vm = vm;
-    // SAFETY: the metatable is found under its key and gets one closure more; the VM owns the state.
+    // SAFETY: the metatable is found under its key and gets one closure more; the VM owns the
+    // state.
     unsafe {
         lua.exec_raw::<()>(methods, |state| {
             ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(kind));

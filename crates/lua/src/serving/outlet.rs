@@ -1,7 +1,7 @@
 //! An answer that is streamed: from the script's writes to the client, as fast as it takes them.
 //!
-//! Promises that `write` waits once [`STREAM_BYTES`] are unsent, that a script which fails breaks the
-//! answer off, and that a client which goes away ends the coroutine.
+//! Promises that `write` waits once [`STREAM_BYTES`] are unsent, that a script which fails breaks
+//! the answer off, and that a client which goes away ends the coroutine.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

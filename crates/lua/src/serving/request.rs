@@ -1,8 +1,8 @@
 //! The request in a script's hands.
 //!
 //! Promises that a field costs nothing until it is asked for, and that tables made of the request
-//! (`query`, `params`, `state`) are made once. `state` is the request's own: filters and handler see
-//! the same table.
+//! (`query`, `params`, `state`) are made once. `state` is the request's own: filters and handler
+//! see the same table.
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -187,8 +187,7 @@ unsafe fn push_params(state: State, call: *mut Call) {
     }
 }
 
-/// `request.path = …`: what comes after this filter sees another path; `request.headers = …` and the
-/// rest are refused.
+/// `request.path = …`: what comes after this filter sees another path; the rest is refused.
 unsafe extern "C-unwind" fn set(state: State) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
