@@ -440,7 +440,7 @@ impl Vm {
             let mut tasks = self.tasks.borrow_mut();
             tasks.find(id).and_then(|index| {
                 let task: &mut Task = tasks.get(index);
-                // SAFETY: the thread is anchored. One that its script runs or closed is not waiting.
+                // SAFETY: the thread is anchored. One its script runs or closed is not waiting.
                 let waits = task.status == Status::Wait
                     && unsafe { ffi::lua_status(task.thread) } == ffi::LUA_YIELD;
                 waits.then_some((index, task.thread))

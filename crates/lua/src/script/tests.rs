@@ -64,14 +64,15 @@ fn a_mutex_is_reentrant_and_fair() {
         local mutex = require "silly.sync.mutex".new()
         local held = mutex:lock("k")
         mutex:lock("k"):unlock()
+        local group = require "silly.sync.waitgroup".new()
         for i = 1, 2 do
-            task.fork(function() local lock <close> = mutex:lock("k") say(i) time.sleep(1) end)
+            group:fork(function() local lock <close> = mutex:lock("k") say(i) time.sleep(1) end)
         end
         time.sleep(2)
         say("holding")
         held:unlock()
         held:unlock()
-        time.sleep(10)
+        group:wait()
         say(next(mutex))
     "#;
     assert_eq!(program(text), ["holding", "1", "2", "nil"]);
@@ -93,10 +94,10 @@ fn groups_wait_and_flights_share() {
             if key == "bad" then error("no", 0) end
             return key, calls
         end)
-        for i = 1, 3 do task.fork(function() say(flight:call("a")) end) end
-        task.fork(function() say(pcall(flight.call, flight, "bad")) end)
+        for i = 1, 3 do group:fork(function() say(flight:call("a")) end) end
+        group:fork(function() say(pcall(flight.call, flight, "bad")) end)
         say(pcall(flight.call, flight, "bad"))
-        time.sleep(5)
+        group:wait()
     "#;
     let expected = ["3", "a 2", "a 2", "a 2", "false no", "false no"];
     let mut said = program(text);
