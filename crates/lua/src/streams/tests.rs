@@ -140,7 +140,8 @@ fn a_flooding_peer_is_held_back_by_the_limit() {
         local addr = serve(function(conn) conn:limit(100000) server = conn task.wait() end)
         local conn = tcp.connect(addr)
         for i = 1, 1200 do assert(conn:write(("x"):rep(10000))) end
-        time.sleep(50)
+        while not server or server:unreadbytes() < 100000 do time.sleep(1) end
+        time.sleep(20)
         local unread, unsent = server:unreadbytes(), conn:unsentbytes()
         say(unread >= 100000 and unread < 200000, unsent > 0)
         -- A counted read may be longer than the limit.
