@@ -121,7 +121,7 @@ for _, protocol in ipairs{ 2, 3 } do
   end
   group:wait()
   same(wrong, 0)
-  local slow = redis.new{ addr = addr, auth = "secret", protocol = protocol, timeout = 30 }
+  local slow = redis.new{ addr = addr, auth = "secret", protocol = protocol, timeout = 500 }
   ok, why = slow:blpop("nothing", 5)
   check(ok == nil and why == errno.TIMEDOUT, why)
   check(slow:ping())

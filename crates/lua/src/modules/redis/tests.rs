@@ -133,7 +133,7 @@ fn late_replies_are_dropped_and_dead_connections_left() {
             end
             echo(conn, words)
         end
-        local db = redis.new{ addr = server(serve), timeout = 50 }
+        local db = redis.new{ addr = server(serve), timeout = 200 }
         say("slow", db:get("slow"))
         say(opened, db:get("c"))
         say("dead", db:get("dead"))
