@@ -102,6 +102,8 @@ pub enum Role {
     Gateway { backend: SocketAddr, keep: bool },
     /// The same, kept alive, for those who bring [`KEY`] and ask no more than so often.
     Guarded { backend: SocketAddr },
+    /// The same as hello, from a Lua handler.
+    LuaHello,
     /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of [`routed`].
     Routes { count: usize },
     /// Answers the PING of RESP, inline and as an array.
@@ -132,6 +134,7 @@ impl Role {
             Self::Gateway { keep: true, .. } => "gateway, kept-alive",
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
             Self::Guarded { .. } => "gateway with a key and a rate limit",
+            Self::LuaHello => "hello from a Lua handler",
             Self::Routes { .. } => "many routes",
             Self::Ping => "ping",
             Self::Json { operation: Operation::Decode, .. } => "json, decoding",
@@ -252,6 +255,7 @@ impl Peer {
             Role::Gateway { backend, keep: true },
             Role::Gateway { backend, keep: false },
             Role::Guarded { backend },
+            Role::LuaHello,
             Role::Routes { count: 5 },
             Role::Ping,
             Role::Json {

@@ -12,6 +12,7 @@ mod filters;
 mod gateway;
 mod hello;
 mod json;
+mod lua_hello;
 mod ping;
 mod probe;
 mod reload;
@@ -61,6 +62,7 @@ pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
     Guarded,
+    LuaHello,
     Routes { count: usize },
     Ping { command: Command, pipeline: u32 },
     Json { document: Document, operation: Operation },
@@ -74,6 +76,7 @@ impl Serve {
             Self::Hello => Role::Hello,
             Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
             Self::Guarded => Role::Guarded { backend },
+            Self::LuaHello => Role::LuaHello,
             Self::Routes { count } => Role::Routes { count },
             Self::Ping { .. } => Role::Ping,
             Self::Json { operation, .. } => {
@@ -115,10 +118,11 @@ pub fn listed() -> impl Iterator<Item = &'static Scenario> {
 
 /// Every scenario there is.
 pub const ALL: &[&Scenario] = &[
-    &ping::SCENARIO,
-    &json::SCENARIO,
     &hello::SCENARIO,
     &gateway::SCENARIO,
+    &ping::SCENARIO,
+    &json::SCENARIO,
+    &lua_hello::SCENARIO,
     &filters::SCENARIO,
     &routes::SCENARIO,
     &files::SCENARIO,

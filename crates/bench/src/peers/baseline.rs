@@ -12,6 +12,7 @@ fn setup(site: &Site) -> Option<Setup> {
     let role = match site.role {
         Role::Guarded { backend } => Role::Gateway { backend, keep: true },
         Role::Routes { .. } => Role::Routes { count: ROUTES },
+        Role::LuaHello => Role::Hello,
         Role::Hello
         | Role::Gateway { .. }
         | Role::Ping

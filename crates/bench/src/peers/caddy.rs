@@ -23,7 +23,11 @@ fn setup(site: &Site) -> Option<Setup> {
              respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
         ),
         Role::Gateway { backend, keep } => gateway(*backend, *keep),
-        Role::Guarded { .. } | Role::Routes { .. } | Role::Ping | Role::Json { .. } => {
+        Role::Guarded { .. }
+        | Role::LuaHello
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. } => {
             return None;
         }
         Role::Files { root } => format!(

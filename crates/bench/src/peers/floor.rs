@@ -11,7 +11,9 @@ fn setup(site: &Site) -> Option<Setup> {
     }
     let address = site.address.to_string();
     match &site.role {
-        Role::Hello | Role::Routes { .. } => Some(Setup::new(&["hello", &address])),
+        Role::Hello | Role::LuaHello | Role::Routes { .. } => {
+            Some(Setup::new(&["hello", &address]))
+        }
         Role::Gateway { backend, keep } => {
             let keep = if *keep { "keep" } else { "close" };
             Some(Setup::new(&["proxy", &address, &backend.to_string(), keep]))

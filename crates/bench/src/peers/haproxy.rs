@@ -24,7 +24,11 @@ fn setup(site: &Site) -> Option<Setup> {
             let (rules, backend) = gateway(*backend, true);
             (guard() + &rules, backend)
         }
-        Role::Routes { .. } | Role::Ping | Role::Json { .. } | Role::Files { .. } => {
+        Role::LuaHello
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Files { .. } => {
             return None;
         }
     };

@@ -28,7 +28,7 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard_zones() + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
-        Role::Ping | Role::Json { .. } => return None,
+        Role::LuaHello | Role::Ping | Role::Json { .. } => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
     let text = format!(

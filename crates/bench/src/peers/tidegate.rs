@@ -11,6 +11,9 @@ use std::fmt::Write as _;
 pub(super) const PEER: Peer =
     Peer { name: "tidegate", program: Program::Subject, start_seconds: 0.2, setup };
 
+/// The answer of `respond`, from a handler.
+const LUA_HELLO: &str = include_str!("../../peers/lua/hello.lua");
+
 pub(super) fn setup(site: &Site) -> Option<Setup> {
     let respond = format!(
         r#"{{ respond: {{ headers: {{ content-type: text/plain }}, body: "{HELLO_BODY}" }} }}"#
@@ -24,6 +27,7 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         Role::Guarded { .. } => {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
+        Role::LuaHello => route(HELLO_PATH, "{ lua: hello.lua }"),
         Role::Routes { count } => routes(*count, &respond),
         Role::Ping => return ping(site),
         Role::Json { .. } => return lua_cjson::runner("silly.encoding.json", site, &["run"]),
@@ -48,7 +52,10 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
          {upstreams}routes:\n{routes}",
         site.workers, site.address,
     );
-    let setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
+    let mut setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
+    if site.role == Role::LuaHello {
+        setup = setup.file("hello.lua", LUA_HELLO.to_owned());
+    }
     Some(setup.reload(Reload::Signal(libc::SIGHUP)))
 }
 

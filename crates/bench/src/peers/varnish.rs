@@ -28,6 +28,7 @@ sub vcl_recv {{ return (pass); }}
             backend.port()
         ),
         Role::Guarded { .. }
+        | Role::LuaHello
         | Role::Routes { .. }
         | Role::Ping
         | Role::Json { .. }

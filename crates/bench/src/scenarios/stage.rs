@@ -118,7 +118,7 @@ impl Ask {
             body: body.into(),
         };
         Some(match serve {
-            Serve::Hello => get(HELLO_PATH, HELLO_BODY.into()),
+            Serve::Hello | Serve::LuaHello => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
             Serve::Guarded => Self::Get {

@@ -1,0 +1,16 @@
+//! `lua-hello`: what a Lua handler adds to an answer that needs nothing else.
+
+use super::{Case, Kind, Scenario, Serve};
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "lua-hello",
+    about: "a four-byte answer from a Lua handler, beside the same from the configuration",
+    cases: &[Case {
+        name: "lua-hello",
+        about: "GET of four bytes from a Lua handler; `baseline` is tidegate's `respond`.",
+        replays: None,
+        serve: Serve::LuaHello,
+        kind: Kind::Load,
+    }],
+    by_default: false,
+};
