@@ -75,10 +75,10 @@ impl Control {
     pub(crate) async fn start(
         source: Arc<dyn Source>,
         loaded: Loaded,
+        telemetry: Arc<Telemetry>,
         options: &Options,
     ) -> Result<Rc<Control>, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
-        let telemetry = Arc::new(Telemetry::new());
         let shared = Arc::new(Shared::default());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {

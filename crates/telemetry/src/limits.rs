@@ -1,5 +1,7 @@
 //! Every bound of this crate, by name.
 
+use std::time::Duration;
+
 /// Label sets one family may hold before further ones are added up under "other".
 pub const SERIES_PER_FAMILY: usize = 4_096;
 /// Route names kept apart before further ones are added up under "other".
@@ -16,3 +18,5 @@ pub const WRITE_BATCH_BYTES: usize = 256 * 1024;
 pub const GATHER_MS: u64 = 10;
 /// Longest event line; the rest is cut.
 pub const EVENT_BYTES: usize = 16 * 1024;
+/// Longest wait for a log to be written out: whoever reads it may have stopped for good.
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
