@@ -235,6 +235,31 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
     assert_eq!(client.answer().text(), "2");
 }
 
+/// What is missing or wrong in a file that only the refused configuration names is noticed when it
+/// is mended.
+#[test]
+fn what_a_refused_change_depends_on_is_watched() {
+    let upstream = ok();
+    let server = Tidegate::start(&config(1, &upstream, ""));
+    server.address("web");
+    let refused = |times: f64| {
+        server.wait_for_metric("tidegate_config_reload_failures_total", &[], times);
+    };
+    let folder = "  - { match: { path: \"/f/{*f}\" }, handler: { files: ./folder } }";
+    let next = config(2, &upstream, folder);
+    server.rewrite_config(&format!("include: [more.yaml]\n{next}"));
+    refused(1.0);
+    server.write("more.yaml", "errors: { 404: { file: none.txt, contnt_type: a/b } }");
+    refused(2.0);
+    server.write("more.yaml", "errors: { 404: { file: none.txt } }");
+    refused(3.0);
+    server.write("none.txt", "nothing here");
+    refused(4.0);
+    std::fs::create_dir(server.path("folder")).expect("a folder can be made");
+    wait_for(&server, 2);
+    assert_eq!(server.exchange("web", get("/elsewhere")).text(), "nothing here");
+}
+
 #[test]
 fn an_address_that_is_taken_refuses_the_whole_change() {
     let upstream = ok();
