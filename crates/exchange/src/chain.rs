@@ -208,6 +208,10 @@ impl Route {
                 Some(Stage::Filter(filter)) => filter.on_request(request),
                 Some(Stage::Surround(_)) => return Stand::Waits,
                 None => match self.handler.answer(request) {
+                    // Nobody is on the way back.
+                    Some(Ok(response)) if progress.passed == progress.first => {
+                        return Stand::Done(Ok(response));
+                    }
                     Some(Ok(response)) => {
                         progress.response = Some(response);
                         break;
