@@ -273,6 +273,9 @@ fn an_address_that_is_taken_refuses_the_whole_change() {
     server.wait_for_metric("tidegate_config_reload_failures_total", &[], 1.0);
     let line = server.wait_for_log("configuration refused");
     assert!(line.contains(&taken.to_string()) && line.contains("in use"), "{line}");
+    let ours = server.address("web").port();
+    server.rewrite_config(&next.replace("127.0.0.1:0\" } }", &format!(":{ours}\" }} }}")));
+    server.wait_for_log("in use (by this server: ");
     assert_eq!(server.exchange("web", get("/version")).text(), "1");
 }
 

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
-use crate::changes::changes;
+use crate::changes::{changes, waiting};
 use crate::fleet::Fleet;
 use crate::history::History;
 use crate::listeners::{Fresh, Listeners};
@@ -241,11 +241,17 @@ impl Control {
 
     async fn replace(&self, loaded: Loaded, prepared: Prepared) -> Result<Applied, Refusal> {
         let plan = loaded.plan.clone();
-        let changes = changes(&self.plan.borrow(), &plan);
+        let mut changes = changes(&self.plan.borrow(), &plan);
+        let waiting = waiting(&self.plan.borrow(), &plan);
         let version = plan.version.clone();
         let in_use = self.put_into_use(plan, prepared).await.map_err(Refusal::Failed);
         self.watch(loaded.files);
-        in_use.map(|()| Applied { version, changes })
+        in_use?;
+        for what in &waiting {
+            event!(Level::Warn, "not everything of the configuration is in use", because = what);
+        }
+        changes.extend(waiting);
+        Ok(Applied { version, changes })
     }
 
     /// Watches what the latest attempt depends on, also where it was refused: what was wrong may be
