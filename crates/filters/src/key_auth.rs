@@ -263,16 +263,21 @@ impl Filter for Life {
                     }
                     Step::Continue
                 }
-                None => self.refuse(&self.invalid, "the key is not known"),
+                None => self.refuse(request, &self.invalid, "the key is not known"),
             };
         }
-        self.refuse(&self.missing, "there is no key")
+        self.refuse(request, &self.missing, "there is no key")
     }
 }
 
 impl Life {
-    fn refuse(&self, counter: &Lane<Counter>, why: &'static str) -> Step {
+    fn refuse(&self, request: &mut Request, counter: &Lane<Counter>, why: &'static str) -> Step {
         counter.inc();
+        // The request goes no further than into the log, and what was wrong here may be right
+        // elsewhere, or was yesterday.
+        for place in &self.places {
+            place.hide(request);
+        }
         let fault = Fault::client(401, "unauthorized", why);
         Step::Fail(fault.with_field(Known::WwwAuthenticate, &self.challenge))
     }
@@ -304,8 +309,8 @@ impl Place {
                 request.headers.remove(Known::Authorization);
             }
             Place::Query(name) => {
+                let Some(query) = request.target.query() else { return };
                 let mut raw = request.target.raw_path().to_vec();
-                let query = request.target.query().unwrap_or_default();
                 let others = query.split(|byte| *byte == b'&');
                 for other in others.filter(|pair| !is_named(pair, name)) {
                     raw.push(if raw.len() == request.target.raw_path().len() {
