@@ -2,8 +2,9 @@
 //!
 //! Owns a bounded table from paths to resources, per handler settings and worker, that outlives
 //! Plans. Promises that what is older than `FRESH` is not used before somebody has begun to look
-//! again, that only one request at a time looks and the next one does where it gave up, and that descriptors and memory stay within the worker's
-//! budget. Evicts by CLOCK: what was not asked for lately goes first.
+//! again, that only one request at a time looks and the next one does where it gave up, and that
+//! descriptors and memory stay within the worker's budget. Evicts by CLOCK: what was not asked for
+//! lately goes first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -57,8 +57,8 @@ pub(crate) struct Listeners {
 }
 
 /// Why a reload cannot widen an address: the old socket must not be closed before there is another.
-const OURS: &str = " (by this server: a reload opens new sockets before it closes old ones, so this \
-                    needs a restart)";
+const OURS: &str = " (by this server: a reload opens new sockets before it closes old ones, so \
+                    this needs a restart)";
 
 /// What a socket is known by. Any free port is another one for each listener that asks for it.
 pub(crate) fn key(listener: &ListenerPlan) -> String {

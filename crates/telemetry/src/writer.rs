@@ -3,9 +3,9 @@
 //! One thread per destination drains the rings of all workers and writes in large pieces. It sleeps
 //! while there is nothing to write and lets lines gather for some milliseconds while there is, so
 //! that a busy worker wakes it rarely. A write that fails is counted and its lines are lost: a full
-//! disk must not stop the server. The event log is told when that begins and when it is over. A write
-//! may also never return, to a pipe that nobody reads: then rings fill and drop, and nobody waits
-//! for the thread longer than `FLUSH_WITHIN`.
+//! disk must not stop the server. The event log is told when that begins and when it is over. A
+//! write may also never return, to a pipe that nobody reads: then rings fill and drop, and nobody
+//! waits for the thread longer than `FLUSH_WITHIN`.
 
 use crate::cell::SharedCounter;
 use crate::families;
