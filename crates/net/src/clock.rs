@@ -1,11 +1,11 @@
 //! The worker's cached clock.
 //!
 //! Owns one reading of the monotonic clock per thread, taken when the event loop wakes (see
-//! `worker`), so that time-outs cost a memory load and not a clock call. A loop with more to do than
-//! it can does not sleep for long, and nothing says so: then the reading is taken anew after it was
-//! asked for so many times. Promises: the reading never goes backwards and is at most one loop turn
-//! or that many questions old. Never used where a user sees the difference: latencies are taken
-//! with [`precise_us`].
+//! `worker`), so that time-outs cost a memory load and not a clock call. A loop with more to do
+//! than it can does not sleep for long, and nothing says so: then the reading is taken anew after
+//! it was asked for so many times. Promises: the reading never goes backwards and is at most one
+//! loop turn or that many questions old. Never used where a user sees the difference: latencies are
+//! taken with [`precise_us`].
 
 use std::cell::Cell;
 use std::sync::OnceLock;

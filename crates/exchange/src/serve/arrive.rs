@@ -62,8 +62,8 @@ pub(super) fn request(
     request.facts = facts.clone();
     request.client_ip = client_ip;
     request.scheme = scheme;
-    // Requests in a tunnel of HTTP/2 would pass by every filter. RFC 9113 3.1 has no such upgrade any
-    // more, and one may always be ignored (RFC 9110 7.8).
+    // Requests in a tunnel of HTTP/2 would pass by every filter. RFC 9113 3.1 has no such upgrade
+    // any more, and one may always be ignored (RFC 9110 7.8).
     request.upgrade = head.upgrade && !request.headers.lists_token(Known::Upgrade, "h2c");
     request.began_us = net::clock::now_us();
     Ok(request)

@@ -133,8 +133,8 @@ pub(crate) fn write(
     });
 }
 
-/// An interim response (RFC 9110 15.2): it has no content, says nothing of its length (8.6) and does
-/// not end the connection.
+/// An interim response (RFC 9110 15.2): it has no content, says nothing of its length (8.6) and
+/// does not end the connection.
 pub(crate) fn interim(status: u16, headers: &Headers) -> Bytes {
     compose(1024, |out| {
         put_status(out, status);
