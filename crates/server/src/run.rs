@@ -28,7 +28,8 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
-        let signals = Signals::new().map_err(unsignalled)?;
+        let signals =
+            Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let control = Control::start(source, loaded, telemetry, &options).await?;
         let served = serve(&control, options, signals, &events).await;
         let control = Rc::into_inner(control);
@@ -53,10 +54,6 @@ fn speak(plan: &Plan, options: &Options) {
     }));
 }
 
-fn unsignalled(error: std::io::Error) -> Failure {
-    Failure::Start(format!("signals: {error}"))
-}
-
 async fn serve(
     control: &Rc<Control>,
     mut options: Options,
@@ -68,7 +65,10 @@ async fn serve(
     let mut bound = control.bound();
     bound.extend(admin);
     // Before anybody is told that we listen: a change that answers it must not be missed.
-    let mut watch = Watch::new().map_err(unsignalled)?;
+    let mut watch = Watch::new().unwrap_or_else(|error| {
+        event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
+        Watch::blind()
+    });
     watch.set(&control.watched.borrow());
     for one in &bound {
         say_listening(one);
