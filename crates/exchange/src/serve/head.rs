@@ -60,6 +60,8 @@ pub(crate) fn compose_and_send(
 ) -> Bytes {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
+        // Where panics unwind, a writer may have left its half of a head.
+        room.clear();
         if room.capacity() < room_min.max(512) {
             room.reserve(room_min.max(BLOCK));
         }
@@ -200,6 +202,18 @@ mod tests {
         let head = text(&response, Framing::Length(3), Persistence::Keep);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nX-Kept: 1\r\nDate: "), "{head}");
         assert!(head.ends_with("GMT\r\nContent-Length: 3\r\n\r\n"), "{head}");
+    }
+
+    #[test]
+    fn what_a_writer_that_panics_leaves_is_nobody_elses() {
+        let panics = || {
+            compose(64, |out| {
+                out.put_slice(b"secret");
+                panic!("a bug")
+            })
+        };
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(compose(64, |out| out.put_slice(b"x")), "x");
     }
 
     #[test]
