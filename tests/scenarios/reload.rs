@@ -235,6 +235,31 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
     assert_eq!(client.answer().text(), "2");
 }
 
+#[test]
+fn a_server_that_drains_takes_no_change() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        let _ = wait.lock().expect("no panic").recv();
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        peer.at_end();
+    });
+    let before = config(1, &upstream, "");
+    let server = Tidegate::start(&before);
+    let mut client = server.connect("web");
+    client.send(get("/up"));
+    server.wait_for_metric("tidegate_upstream_connections", &[], 1.0);
+    server.signal("TERM");
+    server.wait_for_log("draining");
+    assert_eq!(put(&server, &config(2, &upstream, "")), 409);
+    let written = std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
+    assert_eq!(written, before);
+    go_on.send(()).expect("the upstream waits");
+    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(server.wait().code, Some(0));
+}
+
 /// What is missing or wrong in a file that only the refused configuration names is noticed when it
 /// is mended.
 #[test]

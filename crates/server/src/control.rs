@@ -143,9 +143,13 @@ impl Control {
         self.logs.borrow().reopen();
     }
 
-    /// Waits until no other change is under way.
+    /// Waits until no other change is under way. Workers that drain take no Plan any more.
     async fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
-        net::timer::within(TURN_WITHIN, self.changing.lock()).await.ok_or(Refusal::Busy)
+        let turn = net::timer::within(TURN_WITHIN, self.changing.lock()).await;
+        match self.state.get() {
+            ServerState::Draining => Err(Refusal::Unable("the server is draining".to_owned())),
+            ServerState::Starting | ServerState::Serving => turn.ok_or(Refusal::Busy),
+        }
     }
 
     /// Reads the source again and puts what it says into use.
