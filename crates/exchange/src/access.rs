@@ -262,6 +262,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_share_is_logged_and_every_failure() {
+        let telemetry = telemetry::Telemetry::new();
+        let writer =
+            telemetry::LogWriter::start("test", telemetry::Sink::Stderr, &telemetry).unwrap();
+        let drawn = |sample: f64, status: u16| {
+            let log = AccessLog::new(writer.ring(), AccessFormat::Json, sample);
+            (0..10_000).filter(|_| log.is_drawn(status)).count()
+        };
+        assert_eq!((drawn(1.0, 200), drawn(0.0, 200), drawn(0.0, 500)), (10_000, 0, 10_000));
+        assert!((2_200..2_800).contains(&drawn(0.25, 404)), "{}", drawn(0.25, 404));
+    }
+
+    #[test]
     fn secrets_in_queries_are_masked() {
         assert_eq!(masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
         assert_eq!(masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"), b"to%6Ben=***&%6Bey=***&k%zzey=1");
