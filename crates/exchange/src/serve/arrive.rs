@@ -15,12 +15,14 @@ use crate::facts::{ConnectionFacts, Scheme};
 use crate::{Body, Fault, Headers, Request, Target};
 
 /// Fields that only a trusted proxy may send: from anybody else they are removed.
-const FORWARDING: [Known; 5] = [
+const FORWARDING: [Known; 6] = [
     Known::Forwarded,
     Known::XForwardedFor,
     Known::XForwardedHost,
     Known::XForwardedPort,
     Known::XForwardedProto,
+    // Not ours to read or write, but many applications believe it.
+    Known::XRealIp,
 ];
 
 /// Fields that Connection may name: each is looked for among all that there are.
