@@ -15,6 +15,7 @@ mod keep_alive;
 mod limits;
 mod load;
 mod log_rotation;
+mod log_secrets;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;

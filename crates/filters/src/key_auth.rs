@@ -233,6 +233,10 @@ impl FilterPlan for Plan {
         let hidden = if self.settings.hide { "" } else { ", passed on" };
         format!("{keys} key{}{hidden}", if keys == 1 { "" } else { "s" })
     }
+
+    fn secret_queries(&self) -> Vec<&str> {
+        self.settings.from.iter().filter_map(Place::query_name).collect()
+    }
 }
 
 struct Life {
@@ -284,6 +288,13 @@ impl Life {
 }
 
 impl Place {
+    fn query_name(&self) -> Option<&str> {
+        match self {
+            Place::Query(name) => Some(name),
+            Place::Header(_) | Place::Bearer => None,
+        }
+    }
+
     /// Calls with the key that stands here. A key given twice is none: which one would the upstream
     /// believe?
     fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {

@@ -18,7 +18,7 @@ use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::accept::{Door, Stop, accept};
-use crate::instance::Instance;
+use crate::instance::{Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::seats::Seats;
@@ -82,8 +82,10 @@ impl Worker {
     }
 
     fn serve(&mut self, serving: Serving) {
-        let access =
-            serving.access.map(|end| Rc::new(AccessLog::new(end.ring, end.format, end.sample)));
+        let access = serving.access.map(|end| {
+            let secrets = secret_queries(&serving.plan);
+            Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
+        });
         let instance = Instance::build(&serving.plan, &self.context, access);
         let mut sockets = serving.sockets;
         let mut failed = None;
