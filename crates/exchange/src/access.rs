@@ -2,7 +2,7 @@
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
 //! is another thread's. Secrets are masked: the values of [`MASKED_QUERY`] and of what filters take
-//! keys from in a query, also that of Referer, never appear, and no request field but User-Agent and
+//! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
 //! Referer is logged at all.
 
 use std::borrow::Cow;
