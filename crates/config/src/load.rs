@@ -63,8 +63,7 @@ fn refuse_nothing(root: &Node, report: &mut Report) {
     }
 }
 
-/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and
-/// what the admin API shows to whoever prefers JSON.
+/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes.
 pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Report> {
     let mut report = Report::new();
     let assembled = assemble(source, &|_| Some(String::new()), &mut report);
