@@ -24,7 +24,7 @@ fn values(head: &str, name: &str) -> Vec<String> {
 
 const CLAIMS: &str = "GET / HTTP/1.1\r\nhost: shop.example\r\nx-forwarded-for: 203.0.113.9, \
                       10.1.1.1\r\nx-forwarded-proto: https\r\nx-forwarded-host: other.example\r\n\
-                      via: 1.0 first\r\n\r\n";
+                      x-real-ip: 203.0.113.9\r\nvia: 1.0 first\r\n\r\n";
 const LOG: &str = "log: { access: { format: json, path: stderr } }";
 
 #[test]
@@ -37,6 +37,7 @@ fn a_stranger_is_not_believed() {
     assert_eq!(values(&head, "x-forwarded-host"), ["shop.example"]);
     assert_eq!(values(&head, "via"), ["1.0 first", "1.1 tidegate"]);
     assert!(values(&head, "forwarded").is_empty(), "{head}");
+    assert!(values(&head, "x-real-ip").is_empty(), "{head}");
     let line = server.wait_for_log("\"status\":200");
     assert!(line.contains("\"client_ip\":\"127.0.0.1\""), "{line}");
 }

@@ -15,6 +15,7 @@ mod keep_alive;
 mod limits;
 mod load;
 mod log_rotation;
+mod log_secrets;
 mod lua;
 mod lua_compatibility;
 mod lua_examples;

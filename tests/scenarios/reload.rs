@@ -236,6 +236,56 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
 }
 
 #[test]
+fn a_server_that_drains_takes_no_change() {
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        let _ = wait.lock().expect("no panic").recv();
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        peer.at_end();
+    });
+    let before = config(1, &upstream, "");
+    let server = Tidegate::start(&before);
+    let mut client = server.connect("web");
+    client.send(get("/up"));
+    server.wait_for_metric("tidegate_upstream_connections", &[], 1.0);
+    server.signal("TERM");
+    server.wait_for_log("draining");
+    assert_eq!(put(&server, &config(2, &upstream, "")), 409);
+    let written = std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
+    assert_eq!(written, before);
+    go_on.send(()).expect("the upstream waits");
+    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+/// What is missing or wrong in a file that only the refused configuration names is noticed when it
+/// is mended.
+#[test]
+fn what_a_refused_change_depends_on_is_watched() {
+    let upstream = ok();
+    let server = Tidegate::start(&config(1, &upstream, ""));
+    server.address("web");
+    let refused = |times: f64| {
+        server.wait_for_metric("tidegate_config_reload_failures_total", &[], times);
+    };
+    let folder = "  - { match: { path: \"/f/{*f}\" }, handler: { files: ./folder } }";
+    let next = config(2, &upstream, folder);
+    server.rewrite_config(&format!("include: [more.yaml]\n{next}"));
+    refused(1.0);
+    server.write("more.yaml", "errors: { 404: { file: none.txt, contnt_type: a/b } }");
+    refused(2.0);
+    server.write("more.yaml", "errors: { 404: { file: none.txt } }");
+    refused(3.0);
+    server.write("none.txt", "nothing here");
+    refused(4.0);
+    std::fs::create_dir(server.path("folder")).expect("a folder can be made");
+    wait_for(&server, 2);
+    assert_eq!(server.exchange("web", get("/elsewhere")).text(), "nothing here");
+}
+
+#[test]
 fn an_address_that_is_taken_refuses_the_whole_change() {
     let upstream = ok();
     let server = Tidegate::start(&config(1, &upstream, ""));
@@ -248,6 +298,9 @@ fn an_address_that_is_taken_refuses_the_whole_change() {
     server.wait_for_metric("tidegate_config_reload_failures_total", &[], 1.0);
     let line = server.wait_for_log("configuration refused");
     assert!(line.contains(&taken.to_string()) && line.contains("in use"), "{line}");
+    let ours = server.address("web").port();
+    server.rewrite_config(&next.replace("127.0.0.1:0\" } }", &format!(":{ours}\" }} }}")));
+    server.wait_for_log("in use (by this server: ");
     assert_eq!(server.exchange("web", get("/version")).text(), "1");
 }
 

@@ -18,10 +18,6 @@ pub(crate) struct Assembled {
     pub(crate) root: Node,
     /// A short name of exactly these texts.
     pub(crate) version: String,
-    /// The names of the included documents: files that a watcher watches.
-    pub(crate) included: Vec<String>,
-    /// What `include` said, with the folder it is relative to: files may appear there.
-    pub(crate) patterns: Vec<PathBuf>,
 }
 
 /// Reads all documents of a source. `None` when there is nothing to go on with; mistakes are in the
@@ -39,12 +35,12 @@ pub(crate) fn assemble(
         }
     };
     let root = tree(&main, environment, report)?;
-    let mut assembled =
-        Assembled { root, version: String::new(), included: Vec::new(), patterns: Vec::new() };
+    let mut assembled = Assembled { root, version: String::new() };
+    let mut included: Vec<String> = Vec::new();
     let mut texts = vec![main.text.clone()];
     for (pattern, span) in patterns(&assembled.root, report) {
         let dir = main.dir.as_deref().unwrap_or(Path::new(""));
-        assembled.patterns.push(dir.join(&pattern));
+        report.depends_on(where_found(&dir.join(&pattern)));
         let documents = match source.included(&pattern, main.dir.as_deref()) {
             Ok(documents) => documents,
             Err(why) => {
@@ -53,11 +49,11 @@ pub(crate) fn assemble(
             }
         };
         for document in documents {
-            if assembled.included.len() >= INCLUDED_FILES {
+            if included.len() >= INCLUDED_FILES {
                 report.mistake(span, format!("more than {INCLUDED_FILES} files are included"));
                 return None;
             }
-            if document.name == main.name || assembled.included.contains(&document.name) {
+            if document.name == main.name || included.contains(&document.name) {
                 // Whole, unlike other quotes: the end of a path is what tells it.
                 report.mistake(span, format!("{:?} is included twice", document.name));
                 continue;
@@ -66,11 +62,19 @@ pub(crate) fn assemble(
                 merge(&mut assembled.root, tree, report);
             }
             texts.push(document.text);
-            assembled.included.push(document.name);
+            report.depends_on(PathBuf::from(&document.name));
+            included.push(document.name);
         }
     }
     assembled.version = version_of(texts.iter().map(String::as_str));
     Some(assembled)
+}
+
+/// The file that a pattern names, or the folder in which others may appear that it names.
+fn where_found(pattern: &Path) -> PathBuf {
+    let names_one = !pattern.to_string_lossy().contains(['*', '?']);
+    let folder = pattern.parent().filter(|_| !names_one);
+    folder.unwrap_or(pattern).to_owned()
 }
 
 fn tree(document: &Document, environment: &Environment<'_>, report: &mut Report) -> Option<Node> {

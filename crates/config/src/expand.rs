@@ -4,7 +4,7 @@
 //! document itself stays as typed, so that it can be written back; the content of the environment
 //! is in no mistake.
 
-use settings::{Allow, Node, Report, Scalar, Span, Value, Variable, quote};
+use settings::{Node, Report, Scalar, Span, Value, Variable, quote};
 
 use crate::limits::EXPANDED_BYTES;
 
@@ -92,7 +92,7 @@ fn value(name: &str, environment: &Environment<'_>) -> Result<String, (String, S
     environment(name).ok_or_else(|| {
         let why = format!("the environment variable {} is not set", quote(name));
         // `${host}` is how nginx and shells would write it.
-        let help = match Variable::parse(name, Allow::Log) {
+        let help = match Variable::parse(name) {
             Ok(_) => {
                 format!("a variable of the request is written {{{name}}}, without the dollar sign")
             }

@@ -17,14 +17,13 @@ use crate::source::Source;
 /// A configuration that may be used.
 pub struct Loaded {
     pub plan: Arc<Plan>,
-    /// Files it depends on beside the main one: included ones, secrets, pages. A change of any is
-    /// worth a reload.
+    /// Files it depends on beside the main one: included ones, secrets, pages; and folders in which
+    /// `include` may find more. A change of any is worth a reload.
     pub files: Vec<PathBuf>,
-    /// What `include` said, from the root of the file system: files may appear that it names.
-    pub patterns: Vec<PathBuf>,
 }
 
-/// Reads, checks and freezes a configuration. The error has every mistake.
+/// Reads, checks and freezes a configuration. The error has every mistake, and the files whose
+/// change may mend them.
 pub fn load(
     source: &dyn Source,
     environment: &Environment<'_>,
@@ -50,11 +49,7 @@ fn try_load(
     let mut plan = compile(settings, assembled.version, kinds, &mut reader)?;
     let routes = plan.routes.iter().map(|route| route.name.as_str());
     plan.parts = parts(&assembled.root, routes, reader.contents());
-    let mut files = reader.files();
-    files.extend(assembled.included.into_iter().map(PathBuf::from));
-    files.sort();
-    files.dedup();
-    Some(Loaded { plan: Arc::new(plan), files, patterns: assembled.patterns })
+    Some(Loaded { plan: Arc::new(plan), files: report.files() })
 }
 
 /// A configuration that says nothing would take every listener away from a running server. What
@@ -68,8 +63,7 @@ fn refuse_nothing(root: &Node, report: &mut Report) {
     }
 }
 
-/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes, and
-/// what the admin API shows to whoever prefers JSON.
+/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes.
 pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Report> {
     let mut report = Report::new();
     let assembled = assemble(source, &|_| Some(String::new()), &mut report);

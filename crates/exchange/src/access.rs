@@ -1,8 +1,9 @@
 //! The access log: one line per exchange, as JSON or in the combined format.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
-//! is another thread's. Secrets are masked: the values of [`MASKED_QUERY`] in a query, also that of
-//! Referer, never appear, and no request field but User-Agent and Referer is logged at all.
+//! is another thread's. Secrets are masked: the values of [`MASKED_QUERY`] and of what filters take
+//! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
+//! Referer is logged at all.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
 use wire::Known;
+use wire::target::query_pairs;
 
 use crate::{ConnectionFacts, Fault, Request};
 
@@ -33,13 +35,21 @@ pub struct AccessLog {
     /// Out of 2³² exchanges, how many are logged; failures (5xx) always are.
     share: u64,
     dice: Cell<u64>,
+    masks: Masks,
 }
 
 impl AccessLog {
-    /// `sample` is the share of exchanges that is logged, from 0 to 1.
-    pub fn new(ring: Arc<LogRing>, format: AccessFormat, sample: f64) -> AccessLog {
+    /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are query
+    /// parameters to mask beside [`MASKED_QUERY`].
+    pub fn new(
+        ring: Arc<LogRing>,
+        format: AccessFormat,
+        sample: f64,
+        secrets: impl IntoIterator<Item = String>,
+    ) -> AccessLog {
         let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
-        AccessLog { ring, format, share, dice: Cell::new(0x9E37_79B9_7F4A_7C15) }
+        let masks = Masks(secrets.into_iter().collect());
+        AccessLog { ring, format, share, dice: Cell::new(0x9E37_79B9_7F4A_7C15), masks }
     }
 
     fn is_drawn(&self, status: u16) -> bool {
@@ -62,8 +72,10 @@ impl AccessLog {
         }
         let mut line = self.ring.buffer();
         match self.format {
-            AccessFormat::Json => json(&mut line, request, status, body_bytes, duration_us),
-            AccessFormat::Combined => combined(&mut line, request, status, body_bytes),
+            AccessFormat::Json => {
+                self.masks.json(&mut line, request, status, body_bytes, duration_us);
+            }
+            AccessFormat::Combined => self.masks.combined(&mut line, request, status, body_bytes),
         }
         self.ring.push(line);
     }
@@ -100,96 +112,110 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = line.write_fmt(text);
 }
 
-fn json(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
-    let mut object = Object::begin(line);
-    object.time();
-    object.text("client_ip", request.client_ip.to_string().as_bytes());
-    object.text("method", request.method.as_bytes());
-    object.text("host", request.authority());
-    object.text("path", request.target.received_path());
-    if let Some(query) = request.target.query() {
-        object.text("query", &masked(query));
-    }
-    object.text("protocol", request.version.as_str().as_bytes());
-    object.number("status", u64::from(status));
-    object.number("bytes", body_bytes);
-    object.number("duration_us", duration_us);
-    if let Some(route) = &request.route {
-        object.text("route", route.name.as_bytes());
-    }
-    if let Some(id) = &request.request_id {
-        object.text("request_id", id.as_bytes());
-    }
-    if let Some(consumer) = &request.consumer {
-        object.text("consumer", consumer.as_bytes());
-    }
-    if let Some(upstream) = &request.notes.upstream {
-        object.text("upstream", upstream.as_bytes());
-        object.number("attempts", u64::from(request.notes.upstream_attempts));
-    }
-    if let Some(fault) = request.notes.fault {
-        object.text("fault", fault.as_bytes());
-    }
-    if let Some(agent) = request.headers.get(Known::UserAgent) {
-        object.text("user_agent", agent);
-    }
-    if let Some(referer) = request.headers.get(Known::Referer) {
-        object.text("referer", &masked_url(referer));
-    }
-    object.end();
-}
+/// Query parameters to mask beside [`MASKED_QUERY`].
+#[derive(Default)]
+struct Masks(Box<[String]>);
 
-/// The combined format of Apache and nginx.
-fn combined(line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
-    let consumer = request.consumer.as_deref().unwrap_or("-");
-    write_to(line, format_args!("{} - {consumer} [", request.client_ip));
-    common_log(now_ms(), line);
-    line.extend_from_slice(b"] \"");
-    escape_quoted(line, request.method.as_bytes());
-    line.push(b' ');
-    escape_quoted(line, request.target.received_path());
-    if let Some(query) = request.target.query() {
-        line.push(b'?');
-        escape_quoted(line, &masked(query));
+impl Masks {
+    fn json(
+        &self,
+        line: &mut Vec<u8>,
+        request: &Request,
+        status: u16,
+        body_bytes: u64,
+        duration_us: u64,
+    ) {
+        let mut object = Object::begin(line);
+        object.time();
+        object.text("client_ip", request.client_ip.to_string().as_bytes());
+        object.text("method", request.method.as_bytes());
+        object.text("host", request.authority());
+        object.text("path", request.target.received_path());
+        if let Some(query) = request.target.query() {
+            object.text("query", &self.masked(query));
+        }
+        object.text("protocol", request.version.as_str().as_bytes());
+        object.number("status", u64::from(status));
+        object.number("bytes", body_bytes);
+        object.number("duration_us", duration_us);
+        if let Some(route) = &request.route {
+            object.text("route", route.name.as_bytes());
+        }
+        if let Some(id) = &request.request_id {
+            object.text("request_id", id.as_bytes());
+        }
+        if let Some(consumer) = &request.consumer {
+            object.text("consumer", consumer.as_bytes());
+        }
+        if let Some(upstream) = &request.notes.upstream {
+            object.text("upstream", upstream.as_bytes());
+            object.number("attempts", u64::from(request.notes.upstream_attempts));
+        }
+        if let Some(fault) = request.notes.fault {
+            object.text("fault", fault.as_bytes());
+        }
+        if let Some(agent) = request.headers.get(Known::UserAgent) {
+            object.text("user_agent", agent);
+        }
+        if let Some(referer) = request.headers.get(Known::Referer) {
+            object.text("referer", &self.masked_url(referer));
+        }
+        object.end();
     }
-    write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
-    line.extend_from_slice(b" \"");
-    escape_quoted(line, &masked_url(request.headers.get(Known::Referer).unwrap_or(b"-")));
-    line.extend_from_slice(b"\" \"");
-    escape_quoted(line, request.headers.get(Known::UserAgent).unwrap_or(b"-"));
-    line.push(b'"');
-}
 
-/// A URL with its query [`masked`].
-fn masked_url(url: &[u8]) -> Cow<'_, [u8]> {
-    match url.iter().position(|byte| *byte == b'?') {
-        None => Cow::Borrowed(url),
-        Some(at) => {
-            let (before, query) = url.split_at(at + 1);
-            Cow::Owned([before, &masked(query)].concat())
+    /// The combined format of Apache and nginx.
+    fn combined(&self, line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
+        let consumer = request.consumer.as_deref().unwrap_or("-");
+        write_to(line, format_args!("{} - {consumer} [", request.client_ip));
+        common_log(now_ms(), line);
+        line.extend_from_slice(b"] \"");
+        escape_quoted(line, request.method.as_bytes());
+        line.push(b' ');
+        escape_quoted(line, request.target.received_path());
+        if let Some(query) = request.target.query() {
+            line.push(b'?');
+            escape_quoted(line, &self.masked(query));
+        }
+        write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
+        line.extend_from_slice(b" \"");
+        escape_quoted(line, &self.masked_url(request.headers.get(Known::Referer).unwrap_or(b"-")));
+        line.extend_from_slice(b"\" \"");
+        escape_quoted(line, request.headers.get(Known::UserAgent).unwrap_or(b"-"));
+        line.push(b'"');
+    }
+
+    /// A URL with its query [`masked`].
+    fn masked_url<'a>(&self, url: &'a [u8]) -> Cow<'a, [u8]> {
+        match url.iter().position(|byte| *byte == b'?') {
+            None => Cow::Borrowed(url),
+            Some(at) => {
+                let (before, query) = url.split_at(at + 1);
+                Cow::Owned([before, &self.masked(query)].concat())
+            }
         }
     }
-}
 
-/// A query with the values of secret parameters replaced by `***`.
-fn masked(query: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(query.len());
-    for (index, pair) in query.split(|byte| *byte == b'&').enumerate() {
-        if index > 0 {
-            out.push(b'&');
+    /// A query with the values of secret parameters replaced by `***`.
+    fn masked(&self, query: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(query.len());
+        for (index, pair) in query.split(|byte| *byte == b'&').enumerate() {
+            if index > 0 {
+                out.push(b'&');
+            }
+            let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+            // Applications read `to%6Ben` as `token`.
+            let read = query_pairs(name).next().unwrap_or_default().0;
+            let is = |known: &str| read.eq_ignore_ascii_case(known.as_bytes());
+            let mut known = MASKED_QUERY.into_iter().chain(self.0.iter().map(String::as_str));
+            if name.len() < pair.len() && known.any(is) {
+                out.extend_from_slice(name);
+                out.extend_from_slice(b"=***");
+            } else {
+                out.extend_from_slice(pair);
+            }
         }
-        let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
-        // Applications read `to%6Ben` as `token`.
-        let read = wire::target::decode(name).unwrap_or(Cow::Borrowed(name));
-        let is = |known: &&str| read.eq_ignore_ascii_case(known.as_bytes());
-        if name.len() < pair.len() && MASKED_QUERY.iter().any(is) {
-            out.extend_from_slice(name);
-            out.extend_from_slice(b"=***");
-        } else {
-            out.extend_from_slice(pair);
-        }
+        out
     }
-    out
 }
 
 fn escape_quoted(out: &mut Vec<u8>, text: &[u8]) {
@@ -262,11 +288,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_share_is_logged_and_every_failure() {
+        let telemetry = telemetry::Telemetry::new();
+        let writer =
+            telemetry::LogWriter::start("test", telemetry::Sink::Stderr, &telemetry).unwrap();
+        let drawn = |sample: f64, status: u16| {
+            let log = AccessLog::new(writer.ring(), AccessFormat::Json, sample, []);
+            (0..10_000).filter(|_| log.is_drawn(status)).count()
+        };
+        assert_eq!((drawn(1.0, 200), drawn(0.0, 200), drawn(0.0, 500)), (10_000, 0, 10_000));
+        assert!((2_200..2_800).contains(&drawn(0.25, 404)), "{}", drawn(0.25, 404));
+    }
+
+    #[test]
     fn secrets_in_queries_are_masked() {
-        assert_eq!(masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
-        assert_eq!(masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"), b"to%6Ben=***&%6Bey=***&k%zzey=1");
-        assert_eq!(&*masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
-        assert_eq!(&*masked_url(b"/token=c"), b"/token=c");
+        let masks = Masks::default();
+        assert_eq!(masks.masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
+        assert_eq!(
+            masks.masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"),
+            b"to%6Ben=***&%6Bey=***&k%zzey=1"
+        );
+        assert_eq!(&*masks.masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
+        assert_eq!(&*masks.masked_url(b"/token=c"), b"/token=c");
+        let masks = Masks(["Our key".to_owned()].into());
+        assert_eq!(
+            masks.masked(b"our+Key=a&our%20key=b&our=c"),
+            b"our+Key=***&our%20key=***&our=c"
+        );
     }
 
     #[test]

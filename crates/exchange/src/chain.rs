@@ -196,6 +196,11 @@ impl Progress {
 }
 
 impl Route {
+    /// Whether an exchange on this route is over in hardly any time.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.stages.is_empty() && self.handler.is_instant()
+    }
+
     /// Runs a request through filters and handler.
     pub async fn run(self: &Rc<Self>, request: &mut Request) -> Outcome {
         self.run_on(request, &mut Progress::default()).await
@@ -208,6 +213,10 @@ impl Route {
                 Some(Stage::Filter(filter)) => filter.on_request(request),
                 Some(Stage::Surround(_)) => return Stand::Waits,
                 None => match self.handler.answer(request) {
+                    // Nobody is on the way back.
+                    Some(Ok(response)) if progress.passed == progress.first => {
+                        return Stand::Done(Ok(response));
+                    }
                     Some(Ok(response)) => {
                         progress.response = Some(response);
                         break;

@@ -24,6 +24,10 @@ pub trait FilterPlan: Send + Sync {
     fn describe(&self) -> String {
         String::new()
     }
+    /// Query parameters it takes secrets from: the access log masks their values on every route.
+    fn secret_queries(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// A route's `handler`, checked and frozen.

@@ -93,9 +93,11 @@ fn body(status: u16, form: Form) -> Response {
 
 /// What the client's Accept prefers; text where it does not say.
 fn preferred_form(headers: &Headers) -> Form {
-    const FORMS: [(&str, Form); 3] = [
+    const FORMS: [(&str, Form); 4] = [
         ("text/plain", Form::Text),
         ("application/problem+json", Form::Json),
+        // Programs that ask for JSON seldom name this kind of it; it can be read as what they ask.
+        ("application/json", Form::Json),
         ("text/html", Form::Html),
     ];
     let offers = FORMS.map(|(media_type, _)| media_type);
@@ -124,6 +126,8 @@ mod tests {
         assert_eq!(content_type(&rendered(&fault, "*/*")), "text/plain; charset=utf-8");
         let json = rendered(&fault, "application/problem+json");
         assert_eq!(content_type(&json), "application/problem+json");
+        let plain_json = rendered(&fault, "application/json");
+        assert_eq!(content_type(&plain_json), "application/problem+json");
         let html = rendered(&fault, "text/html,application/xhtml+xml,*/*;q=0.8");
         assert_eq!(content_type(&html), "text/html; charset=utf-8");
     }

@@ -4,8 +4,6 @@
 //! in the normal form of `wire::target` (decoded, no dot segments), which is what routes, filters
 //! and files look at. Most paths are the same in both, and then there is only one.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 
 /// Longest raw target that is kept in place.
@@ -94,14 +92,18 @@ impl Target {
 
     /// [`Target::split_at`] in place.
     pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), BadPath> {
-        self.other = match wire::target::normalize(&raw[..path_length]).map_err(|_| BadPath)? {
-            Cow::Borrowed(same) if same.len() == path_length && same.is_ascii() => None,
+        let path = &raw[..path_length];
+        self.other = match wire::target::is_plain(path) {
+            true => None,
             // A path need not be UTF-8. Routes and files see U+FFFD for what is not; an upstream is
             // sent the raw path.
-            path => {
-                let path = Some(String::from_utf8_lossy(&path).into());
-                Some(Box::new(Other { path, ..Other::default() }))
-            }
+            false => match wire::target::normalize(path).map_err(|_| BadPath)? {
+                same if *same == *path && same.is_ascii() => None,
+                normal => {
+                    let path = Some(String::from_utf8_lossy(&normal).into());
+                    Some(Box::new(Other { path, ..Other::default() }))
+                }
+            },
         };
         self.raw.assign(raw);
         // A request line is far shorter than 4 GiB.

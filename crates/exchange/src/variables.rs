@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Deref;
 
-use settings::{Key, LogTemplate, Part, Template, Variable};
+use settings::{Key, Part, Template, Variable};
 use wire::Known;
 
 use crate::Request;
@@ -78,16 +78,7 @@ impl<'a> From<Cow<'a, [u8]>> for Text<'a> {
     }
 }
 
-/// What is known when the answer has been sent, for the variables of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
-    pub status: u16,
-    pub duration_ms: u64,
-    /// Bytes of the body.
-    pub bytes_sent: u64,
-}
-
-/// The text of a variable; those of the log are empty.
+/// The text of a variable.
 pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
     match variable {
         Variable::ClientIp => Text::Short(Short::show(request.client_ip)),
@@ -104,7 +95,6 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
         Variable::RequestId => Text::Slice(request.request_id.as_deref().unwrap_or("").as_bytes()),
         Variable::Consumer => Text::Slice(request.consumer.as_deref().unwrap_or("").as_bytes()),
-        Variable::Status | Variable::DurationMs | Variable::BytesSent => Text::Slice(b""),
     }
 }
 
@@ -159,25 +149,6 @@ pub fn append(template: &Template, request: &Request, out: &mut Vec<u8>) {
     append_with(template, out, |variable, out| out.extend_from_slice(&value(variable, request)));
 }
 
-/// Adds a filled-in line of the log to a buffer.
-pub fn append_log(
-    template: &LogTemplate,
-    request: &Request,
-    answered: &Answered,
-    out: &mut Vec<u8>,
-) {
-    append_with(&template.0, out, |variable, out| match variable {
-        Variable::Status => out.extend_from_slice(&Text::Short(Short::show(answered.status))),
-        Variable::DurationMs => {
-            out.extend_from_slice(&Text::Short(Short::show(answered.duration_ms)));
-        }
-        Variable::BytesSent => {
-            out.extend_from_slice(&Text::Short(Short::show(answered.bytes_sent)));
-        }
-        variable => out.extend_from_slice(&value(variable, request)),
-    });
-}
-
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
 /// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query.
 /// Slashes and escapes of paths and path parameters stay (see `wire::target`).
@@ -229,7 +200,6 @@ mod tests {
     use super::*;
     use crate::{Headers, Params, Target};
     use bytes::Bytes;
-    use settings::{Allow, node};
     use std::sync::Arc;
     use wire::Method;
 
@@ -281,18 +251,6 @@ mod tests {
         }
         let key: Key = "client_ip".parse().unwrap();
         assert!(matches!(super::key(&key, &request), Text::Short(_)));
-    }
-
-    #[test]
-    fn the_log_knows_more() {
-        let text = "{method} {status} {duration_ms} {bytes_sent}";
-        let template = LogTemplate(Template::parse(text, Allow::Log).unwrap());
-        let answered = Answered { status: 200, duration_ms: u64::MAX, bytes_sent: 7 };
-        let mut out = Vec::new();
-        append_log(&template, &request(), &answered, &mut out);
-        assert_eq!(out, format!("GET 200 {} 7", u64::MAX).into_bytes());
-        let read = settings::read::<LogTemplate>(&node!("{status}")).unwrap();
-        assert_eq!(&*fill(&read.0, &request()), b"");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What a worker knows of the files it serves, for a second at a time.
 //!
 //! Owns a bounded table from paths to resources, per handler settings and worker, that outlives
-//! Plans. Promises that what is older than `FRESH` is not used before somebody looked again, that
-//! only one request at a time looks, and that descriptors and memory stay within the worker's
-//! budget. Evicts by CLOCK: what was not asked for lately goes first.
+//! Plans. Promises that what is older than `FRESH` is not used before somebody has begun to look
+//! again, that only one request at a time looks and the next one does where it gave up, and that
+//! descriptors and memory stay within the worker's budget. Evicts by CLOCK: what was not asked for
+//! lately goes first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -44,6 +45,32 @@ pub(crate) struct Cache {
     budget: Rc<Budget>,
 }
 
+/// Somebody looks at a resource again. Who goes away before the end leaves it to the next one: a
+/// client must not be able to keep an old file in use.
+pub(crate) struct Claim<'c> {
+    cache: &'c Cache,
+    path: &'c str,
+    pub(crate) resource: Rc<Resource>,
+    since: Moment,
+    confirmed: bool,
+}
+
+impl Claim<'_> {
+    /// It is as it was.
+    pub(crate) fn confirm(mut self) -> Rc<Resource> {
+        self.confirmed = true;
+        self.resource.clone()
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.confirmed {
+            self.cache.keep_until(self.path, self.since);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Table {
     places: HashMap<Rc<str>, usize, foldhash::fast::RandomState>,
@@ -73,11 +100,16 @@ impl Cache {
 
     /// A resource to look at again, where there is one. The others may use it meanwhile, so that
     /// not every one of them looks.
-    pub(crate) fn claim(&self, path: &str, now: Moment) -> Option<Rc<Resource>> {
+    pub(crate) fn claim<'c>(&'c self, path: &'c str, now: Moment) -> Option<Claim<'c>> {
+        let resource = self.keep_until(path, now.after(FRESH))?;
+        Some(Claim { cache: self, path, resource, since: now, confirmed: false })
+    }
+
+    fn keep_until(&self, path: &str, fresh_until: Moment) -> Option<Rc<Resource>> {
         let mut table = self.table.borrow_mut();
         let at = *table.places.get(path)?;
         let slot = &mut table.slots[at];
-        slot.fresh_until = now.after(FRESH);
+        slot.fresh_until = fresh_until;
         Some(slot.resource.clone())
     }
 
@@ -155,8 +187,12 @@ mod tests {
         cache.insert("/a", Rc::new(memory(b"a")), now);
         assert!(cache.fresh("/a", now).is_some() && cache.fresh("/b", now).is_none());
         assert!(cache.fresh("/a", later).is_none());
-        assert!(cache.claim("/a", later).is_some());
+        let claim = cache.claim("/a", later).unwrap();
         assert!(cache.fresh("/a", later).is_some(), "others go on");
+        drop(claim);
+        assert!(cache.fresh("/a", later).is_none(), "nobody has looked");
+        cache.claim("/a", later).unwrap().confirm();
+        assert!(cache.fresh("/a", later).is_some());
         assert!(cache.claim("/b", later).is_none());
         cache.remove("/a");
         assert!(cache.fresh("/a", now).is_none());

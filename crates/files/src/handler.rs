@@ -61,10 +61,10 @@ impl Life {
         if let Some(resource) = self.cache.fresh(path, now) {
             return Ok(Answer::Resource(resource));
         }
-        if let Some(known) = self.cache.claim(path, now) {
-            let (files, probes) = (self.files.clone(), known.probes.clone());
+        if let Some(claim) = self.cache.claim(path, now) {
+            let (files, probes) = (self.files.clone(), claim.resource.probes.clone());
             if blocking(move || Ok(probes.still_hold(&files))).await? {
-                return Ok(Answer::Resource(known));
+                return Ok(Answer::Resource(claim.confirm()));
             }
             self.cache.remove(path);
         }

@@ -142,6 +142,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     if !files.root.is_dir() {
         let span = node.get("root").unwrap_or(node).span;
         reader.mistake(span, format!("there is no folder {}", files.root));
+        reader.report().depends_on(files.root.to_path_buf());
         return None;
     }
     Some(Arc::new(Plan(Arc::new(files))))

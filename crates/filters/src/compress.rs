@@ -308,6 +308,9 @@ impl Filter for Life {
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
         let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
         let to_head = request.method == Method::Head;
+        if response.status == 304 {
+            confirm(request, &mut response.headers);
+        }
         if !self.is_eligible(response, to_head) {
             return Step::Continue;
         }
@@ -390,9 +393,27 @@ fn mark(headers: &mut Headers, coding: Coding) {
         headers.remove(name);
     }
     // RFC 9110 8.8.1: the bytes may differ from run to run, so the tag cannot be strong.
-    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
-    if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
+    if let Some(weak) = weakened(headers) {
         headers.set(Known::Etag, weak);
+    }
+}
+
+/// The tag made weak, where it is strong.
+fn weakened(headers: &Headers) -> Option<Vec<u8>> {
+    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"))?;
+    Some([b"W/", strong].concat())
+}
+
+/// A 304 has the tag and the Vary of the 200 it stands for (RFC 9110 15.4.5). A client that asks
+/// with our weak tag holds the coded form: with the strong one it would put parts of the plain form
+/// into that (RFC 9111 3.2, 3.4).
+fn confirm(request: &Request, headers: &mut Headers) {
+    let Some(weak) = weakened(headers) else { return };
+    // The quotes are part of a tag and cannot stand inside another.
+    let names = |value: &[u8]| value.windows(weak.len()).any(|part| part == weak);
+    if request.headers.get_all(Known::IfNoneMatch).any(names) {
+        headers.set(Known::Etag, weak);
+        vary(headers);
     }
 }
 

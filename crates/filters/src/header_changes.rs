@@ -56,14 +56,16 @@ settings::record! {
 }
 
 fn read_request(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let before = reader.report().len();
     let RequestHeaders { remove, set, add } = RequestHeaders::read(node, reader)?;
-    let changes = Changes::checked(remove, set, add, node, reader)?;
+    let changes = Changes::checked(remove, set, add, before, node, reader)?;
     Some(Arc::new(Plan { kind: &REQUEST, changes: Arc::new(changes) }))
 }
 
 fn read_response(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let before = reader.report().len();
     let ResponseHeaders { remove, set, add } = ResponseHeaders::read(node, reader)?;
-    let changes = Changes::checked(remove, set, add, node, reader)?;
+    let changes = Changes::checked(remove, set, add, before, node, reader)?;
     Some(Arc::new(Plan { kind: &RESPONSE, changes: Arc::new(changes) }))
 }
 
@@ -77,14 +79,15 @@ enum Change {
 }
 
 impl Changes {
+    /// `None` where there is a mistake that the report had not `before` the settings were read.
     fn checked(
         remove: Vec<HeaderName>,
         set: Named<Template>,
         add: Named<OneOrMany<Template>>,
+        before: usize,
         node: &Node,
         reader: &mut Reader<'_>,
     ) -> Option<Changes> {
-        let before = reader.report().len();
         let mut changes = Vec::new();
         let at_remove = node.get("remove").unwrap_or(node).span;
         for name in remove {
@@ -393,12 +396,14 @@ mod tests {
             (node!({}), "changes no header"),
             (node!({ "set": { "a b": "x" } }), "is no header name"),
             (node!({ "remove": ["a:"] }), "is no header name"),
-            (node!({ "set": { "x": "{hosst}" } }), "{hosst}"),
+            (node!({ "set": { "x": "{hosst}" } }), "\"hosst\""),
             (node!({ "set": { "x": "a\nb" } }), "no control characters"),
             (node!({ "sett": { "x": "a" } }), "\"set\"?"),
         ] {
             let report = mistakes(&REQUEST, &settings);
-            assert!(report.contains(why) || report.contains("hosst"), "{report}\nwanted {why}");
+            assert!(report.contains(why), "{report}\nwanted {why}");
+            let empty = "changes no header";
+            assert_eq!(report.contains(empty), why == empty, "said twice: {report}");
         }
         let settings = node!({ "remove": ["a"], "set": { "b": "1" }, "add": { "c": ["2", "3"] } });
         assert_eq!(plan(&RESPONSE, &settings).unwrap().describe(), "-a =b +c +c");

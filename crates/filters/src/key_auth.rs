@@ -233,6 +233,10 @@ impl FilterPlan for Plan {
         let hidden = if self.settings.hide { "" } else { ", passed on" };
         format!("{keys} key{}{hidden}", if keys == 1 { "" } else { "s" })
     }
+
+    fn secret_queries(&self) -> Vec<&str> {
+        self.settings.from.iter().filter_map(Place::query_name).collect()
+    }
 }
 
 struct Life {
@@ -263,22 +267,34 @@ impl Filter for Life {
                     }
                     Step::Continue
                 }
-                None => self.refuse(&self.invalid, "the key is not known"),
+                None => self.refuse(request, &self.invalid, "the key is not known"),
             };
         }
-        self.refuse(&self.missing, "there is no key")
+        self.refuse(request, &self.missing, "there is no key")
     }
 }
 
 impl Life {
-    fn refuse(&self, counter: &Lane<Counter>, why: &'static str) -> Step {
+    fn refuse(&self, request: &mut Request, counter: &Lane<Counter>, why: &'static str) -> Step {
         counter.inc();
+        // The request goes no further than into the log, and what was wrong here may be right
+        // elsewhere, or was yesterday.
+        for place in &self.places {
+            place.hide(request);
+        }
         let fault = Fault::client(401, "unauthorized", why);
         Step::Fail(fault.with_field(Known::WwwAuthenticate, &self.challenge))
     }
 }
 
 impl Place {
+    fn query_name(&self) -> Option<&str> {
+        match self {
+            Place::Query(name) => Some(name),
+            Place::Header(_) | Place::Bearer => None,
+        }
+    }
+
     /// Calls with the key that stands here. A key given twice is none: which one would the upstream
     /// believe?
     fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
@@ -304,8 +320,8 @@ impl Place {
                 request.headers.remove(Known::Authorization);
             }
             Place::Query(name) => {
+                let Some(query) = request.target.query() else { return };
                 let mut raw = request.target.raw_path().to_vec();
-                let query = request.target.query().unwrap_or_default();
                 let others = query.split(|byte| *byte == b'&');
                 for other in others.filter(|pair| !is_named(pair, name)) {
                     raw.push(if raw.len() == request.target.raw_path().len() {

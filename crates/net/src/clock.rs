@@ -1,9 +1,11 @@
 //! The worker's cached clock.
 //!
 //! Owns one reading of the monotonic clock per thread, taken when the event loop wakes (see
-//! `worker`), so that time-outs cost a memory load and not a clock call. Promises: the reading
-//! never goes backwards and is at most one loop turn old. Never used where a user sees the
-//! difference: latencies are taken with [`precise_us`].
+//! `worker`), so that time-outs cost a memory load and not a clock call. A loop with more to do
+//! than it can does not sleep for long, and nothing says so: then the reading is taken anew after
+//! it was asked for so many times. Promises: the reading never goes backwards and is at most one
+//! loop turn or that many questions old. Never used where a user sees the difference: latencies are
+//! taken with [`precise_us`].
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -44,13 +46,18 @@ struct Reading {
     wall_secs: u64,
     /// How often it was given out as the time of what has just ended.
     given: u8,
+    /// How often it was given out at all.
+    asked: u8,
 }
 
-/// How often one reading may be given out before the clock is asked again.
+/// How often one reading may be given out before the clocks are asked again: some tens of requests.
+const ASKED_MAX: u8 = u8::MAX;
+/// The same where it is given out as the time of what has just ended.
 const GIVEN_MAX: u8 = 16;
 
 thread_local! {
-    static READING: Cell<Reading> = const { Cell::new(Reading { us: 0, wall_secs: 0, given: 0 }) };
+    static READING: Cell<Reading> =
+        const { Cell::new(Reading { us: 0, wall_secs: 0, given: 0, asked: 0 }) };
 }
 
 fn origin() -> Instant {
@@ -62,7 +69,7 @@ fn read() -> Reading {
     let us = precise_us().max(1);
     let wall_secs =
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since_epoch| since_epoch.as_secs());
-    Reading { us, wall_secs, given: 0 }
+    Reading { us, wall_secs, given: 0, asked: 0 }
 }
 
 /// Reads the clocks anew; the worker's loop calls it whenever it wakes.
@@ -74,7 +81,15 @@ pub fn refresh() {
 fn cached() -> Reading {
     let reading = READING.get();
     // A thread without a worker loop (the control thread, a test) has no one to refresh it.
-    if reading.us == 0 { read() } else { reading }
+    if reading.us == 0 {
+        return read();
+    }
+    if reading.asked == ASKED_MAX {
+        refresh();
+        return READING.get();
+    }
+    READING.set(Reading { asked: reading.asked + 1, ..reading });
+    reading
 }
 
 /// The time of this loop turn.
@@ -120,6 +135,30 @@ mod tests {
         assert!(now.after(Duration::from_secs(1)) > now);
         assert_eq!(Moment::NEVER.after(Duration::from_secs(1)), Moment::NEVER);
         assert_eq!(now.since(now.after(Duration::from_secs(1))), Duration::ZERO);
+    }
+
+    /// Tokio says nothing of a turn that begins without a sleep, and under load none may come for
+    /// long.
+    #[test]
+    fn the_clock_goes_on_while_the_loop_never_sleeps() {
+        use std::task::Poll;
+        crate::worker::block_on_local(async {
+            let busy = std::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                now();
+                Poll::<()>::Pending
+            });
+            tokio::task::spawn_local(busy);
+            // The wheel's driver reads the clocks once, when it begins to wait.
+            tokio::task::yield_now().await;
+            let begin = now_us();
+            std::future::poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                assert!(precise_us() < begin + 2_000_000, "the clock stands still");
+                if now_us() > begin { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        });
     }
 
     #[test]

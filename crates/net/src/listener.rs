@@ -12,7 +12,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -254,7 +254,13 @@ pub fn is_exhausted(error: &io::Error) -> bool {
 
 fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<Listening> {
     let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
-    let first = tcp_socket(address, options)?;
+    let (first, address) = match tcp_socket(address, options) {
+        Ok(socket) => (socket, address),
+        Err(error) => {
+            let address = without_v6(address, &error).ok_or(error)?;
+            (tcp_socket(address, options)?, address)
+        }
+    };
     first.bind(&address.into())?;
     let address = local_tcp(&first)?;
     // To listen is to claim the address: of two servers that start at the same moment one gets an
@@ -272,10 +278,21 @@ fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io:
     Ok(Listening { local: Bind::Tcp(address), sockets })
 }
 
+/// All addresses of a machine whose kernel has no IPv6 are its IPv4 addresses.
+fn without_v6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
+    let no_v6 = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    let any = address.is_ipv6() && address.ip().is_unspecified();
+    (no_v6 && any).then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+}
+
 fn tcp_socket(address: SocketAddr, options: &ListenOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // All addresses, also where net.ipv6.bindv6only says otherwise (ipv6(7)).
+        socket.set_only_v6(false)?;
+    }
     // Linux hands these down to accepted connections, which saves two calls for each.
     socket.set_tcp_nodelay(options.nodelay)?;
     if let Some(idle) = options.keepalive {
@@ -344,6 +361,16 @@ mod tests {
 
     fn local() -> Bind {
         Bind::Tcp("127.0.0.1:0".parse().unwrap())
+    }
+
+    #[test]
+    fn all_addresses_are_those_of_both_families_or_of_the_one_there_is() {
+        let any: SocketAddr = "[::]:80".parse().unwrap();
+        assert!(!tcp_socket(any, &ListenOptions::default()).unwrap().only_v6().unwrap());
+        let none = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+        assert_eq!(without_v6(any, &none), "0.0.0.0:80".parse().ok());
+        assert_eq!(without_v6("[::1]:80".parse().unwrap(), &none), None);
+        assert_eq!(without_v6(any, &io::ErrorKind::AddrInUse.into()), None);
     }
 
     #[test]

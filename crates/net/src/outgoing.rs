@@ -70,6 +70,10 @@ impl Outgoing {
 
     /// Forgets what waits: the stream is to be closed.
     pub fn clear(&mut self) {
+        // The queue of an idle connection holds hardly any memory, however long it once was.
+        if self.pieces.capacity() > BATCH {
+            self.pieces = VecDeque::new();
+        }
         self.pieces.clear();
         self.length = 0;
     }
@@ -186,4 +190,24 @@ impl Outgoing {
 pub(crate) struct Sent {
     pub(crate) taken: usize,
     pub(crate) full: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Stream;
+
+    #[test]
+    fn a_queue_that_was_long_holds_no_memory_once_it_is_empty() {
+        crate::worker::block_on_local(async {
+            let (one, other) = Stream::pair().unwrap();
+            let mut outgoing = Outgoing::default();
+            for _ in 0..1000 {
+                outgoing.push(Bytes::from_static(b"x"));
+            }
+            one.send_all(&mut outgoing).await.unwrap();
+            assert!(outgoing.pieces.capacity() <= BATCH);
+            drop(other);
+        });
+    }
 }

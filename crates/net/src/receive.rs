@@ -49,6 +49,8 @@ pub(crate) fn lend(
 ) -> io::Result<Lent> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
+        // Where panics unwind, a borrower may have left what it was lent.
+        room.clear();
         if room.capacity() < ROOM_MIN {
             room.reserve(BLOCK);
         }
@@ -92,4 +94,31 @@ pub(crate) fn receive_from(socket: BorrowedFd<'_>) -> io::Result<(Bytes, SocketA
 /// A copy that pins no block: for bytes that have to be kept while waiting.
 pub fn detach(chunk: &[u8]) -> BytesMut {
     BytesMut::from(chunk)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Outgoing;
+    use crate::stream::Stream;
+    use crate::worker::block_on_local;
+
+    #[test]
+    fn what_a_borrower_that_panics_leaves_is_nobody_elses() {
+        block_on_local(async {
+            let (one, other) = Stream::pair().unwrap();
+            for text in ["secret", "x"] {
+                let mut outgoing = Outgoing::default();
+                outgoing.push(bytes::Bytes::from(text));
+                other.send_all(&mut outgoing).await.unwrap();
+                std::future::poll_fn(|cx| one.poll_readable(cx)).await.unwrap();
+                if text == "secret" {
+                    let lending =
+                        std::panic::AssertUnwindSafe(|| one.try_lend(|_| panic!("a bug")));
+                    assert!(std::panic::catch_unwind(lending).is_err());
+                } else {
+                    assert_eq!(one.receive().await.unwrap(), text);
+                }
+            }
+        });
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! All methods take `&self`, so one task may read while it writes. A dropped receive loses nothing:
 //! bytes are taken from the kernel only when they are handed out. One task at a time may wait for
-//! each direction; a later waiter replaces the earlier one.
+//! each direction; a later waiter replaces the earlier one. Long steps count against the turn of
+//! their task, so that a peer that is always faster than we are leaves room for others.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,10 +15,16 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop;
 
 use crate::outgoing::Outgoing;
 use crate::platform;
 use crate::receive::{Lent, ROOM_MAX, lend};
+
+/// A step from this length counts against the turn of its task (of which Tokio gives 128).
+const LONG_STEP: usize = 16 * 1024;
+/// One attempt to send ends after this: more of a file could go without end.
+const SEND_MAX: usize = 512 * 1024;
 
 /// Whether a connection is made over TCP or a Unix socket, and to whom.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -188,13 +195,17 @@ impl Stream {
 
     /// The next bytes; an empty chunk is the end of the stream.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        ready!(poll_turn(cx));
         loop {
             match self.try_receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.poll_readable(cx))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result),
+                result => {
+                    count_step(cx, result.as_ref().map_or(0, Bytes::len));
+                    return Poll::Ready(result);
+                }
             }
         }
     }
@@ -204,10 +215,10 @@ impl Stream {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
-    /// Sends what the socket takes now; `WouldBlock` once it is full.
+    /// Sends what the socket takes now, up to a bound; `WouldBlock` once it is full.
     pub fn try_send(&self, outgoing: &mut Outgoing) -> io::Result<usize> {
         let mut total = 0;
-        while !outgoing.is_empty() {
+        while !outgoing.is_empty() && total < SEND_MAX {
             let mut taken = None;
             let outcome = self.try_io(Interest::WRITABLE, || {
                 let sent = outgoing.send_once(self.socket())?;
@@ -255,12 +266,16 @@ impl Stream {
         cx: &mut Context<'_>,
         outgoing: &mut Outgoing,
     ) -> Poll<io::Result<usize>> {
+        ready!(poll_turn(cx));
         loop {
             match self.try_send(outgoing) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.poll_writable(cx))?;
                 }
-                result => return Poll::Ready(result),
+                result => {
+                    count_step(cx, *result.as_ref().unwrap_or(&0));
+                    return Poll::Ready(result);
+                }
             }
         }
     }
@@ -324,6 +339,22 @@ impl Stream {
     }
 }
 
+/// Ready while the task may go on in this turn; its next one comes after those of the others.
+#[inline]
+fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
+    if coop::has_budget_remaining() { Poll::Ready(()) } else { coop::poll_proceed(cx).map(drop) }
+}
+
+/// Counts a step that was made, if it was long.
+#[inline]
+fn count_step(cx: &mut Context<'_>, length: usize) {
+    if length >= LONG_STEP
+        && let Poll::Ready(step) = coop::poll_proceed(cx)
+    {
+        step.made_progress();
+    }
+}
+
 impl Parked {
     /// Joins this worker's event loop.
     pub fn adopt(self) -> io::Result<Stream> {
@@ -357,136 +388,4 @@ pub(crate) unsafe fn own_descriptor(descriptor: RawFd) -> OwnedFd {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::worker::block_on_local;
-
-    #[test]
-    fn what_one_end_sends_the_other_receives_and_then_the_end() {
-        block_on_local(async {
-            let (one, other) = Stream::pair().unwrap();
-            let mut outgoing = Outgoing::default();
-            outgoing.push(Bytes::from_static(b"hello "));
-            outgoing.push(Bytes::from_static(b"world"));
-            one.send_all(&mut outgoing).await.unwrap();
-            assert_eq!(&other.receive().await.unwrap()[..], b"hello world");
-            assert_eq!(one.try_send_slice(b"more").unwrap(), 4);
-            let mut room = [0; 3];
-            assert_eq!(poll_fn(|cx| other.poll_readable(cx)).await.ok(), Some(()));
-            assert_eq!((other.try_receive_into(&mut room).unwrap(), &room), (3, b"mor"));
-            assert_eq!((other.try_receive_into(&mut room).unwrap(), room[0]), (1, b'e'));
-            let nothing = other.try_receive_into(&mut room).unwrap_err();
-            assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
-            assert!(other.is_quiet());
-            one.finish();
-            assert!(other.receive().await.unwrap().is_empty());
-        });
-    }
-
-    #[test]
-    fn a_reset_is_known_though_nobody_reads() {
-        block_on_local(async {
-            let bind = crate::Bind::Tcp("127.0.0.1:0".parse().unwrap());
-            let options = crate::ListenOptions::default();
-            let listening = crate::Listening::bind(&bind, 1, &options).unwrap();
-            let crate::Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
-            let listener = listening.into_sockets().remove(0).adopt().unwrap();
-            for resets in [false, true] {
-                let client = Stream::connect_tcp(address).await.unwrap();
-                let server = listener.accept().await.unwrap().stream;
-                let mut outgoing = Outgoing::default();
-                outgoing.push(Bytes::from_static(b"never read"));
-                client.send_all(&mut outgoing).await.unwrap();
-                poll_fn(|cx| server.poll_readable(cx)).await.unwrap();
-                let short = std::time::Duration::from_millis(20);
-                assert!(crate::timer::within(short, server.failed()).await.is_none());
-                if resets {
-                    client.abort();
-                    server.failed().await;
-                } else {
-                    // An end behind bytes may be that of a client that waits for its answer.
-                    drop(client);
-                    assert!(crate::timer::within(short, server.failed()).await.is_none());
-                }
-            }
-        });
-    }
-
-    #[test]
-    fn a_full_socket_waits_for_the_reader_and_loses_nothing() {
-        block_on_local(async {
-            let (one, other) = Stream::pair().unwrap();
-            let total = 4 * 1024 * 1024;
-            let writer = tokio::task::spawn_local(async move {
-                let mut outgoing = Outgoing::default();
-                outgoing.push(Bytes::from(vec![7u8; total]));
-                one.send_all(&mut outgoing).await.unwrap();
-            });
-            let mut got = 0;
-            while got < total {
-                let chunk = other.receive().await.unwrap();
-                assert!(chunk.iter().all(|byte| *byte == 7));
-                got += chunk.len();
-            }
-            writer.await.unwrap();
-            assert_eq!(got, total);
-        });
-    }
-
-    #[test]
-    fn a_parked_connection_is_taken_over_by_another_worker() {
-        let (parked, other) = block_on_local(async {
-            let (one, other) = Stream::pair().unwrap();
-            (one.park().unwrap(), other.park().unwrap())
-        });
-        assert!(parked.is_quiet());
-        std::thread::spawn(move || {
-            block_on_local(async {
-                let one = parked.adopt().unwrap();
-                let mut outgoing = Outgoing::default();
-                outgoing.push(Bytes::from_static(b"still here"));
-                one.send_all(&mut outgoing).await.unwrap();
-            });
-        })
-        .join()
-        .unwrap();
-        assert!(!other.is_quiet());
-    }
-
-    #[test]
-    fn a_file_range_follows_its_head() {
-        block_on_local(async {
-            let (one, other) = Stream::pair().unwrap();
-            let file = std::sync::Arc::new(std::fs::File::open("src/stream.rs").unwrap());
-            let mut outgoing = Outgoing::default();
-            outgoing.push(Bytes::from_static(b"head:"));
-            outgoing.push_file(crate::FileRange { file, offset: 0, length: 17 });
-            one.send_all(&mut outgoing).await.unwrap();
-            one.finish();
-            let mut got = Vec::new();
-            loop {
-                let chunk = other.receive().await.unwrap();
-                if chunk.is_empty() {
-                    break;
-                }
-                got.extend_from_slice(&chunk);
-            }
-            assert_eq!(&got, b"head://! A byte stream");
-        });
-    }
-
-    #[test]
-    fn a_file_that_became_shorter_is_an_error_at_once() {
-        block_on_local(async {
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let one = Stream::connect_tcp(listener.local_addr().unwrap()).await.unwrap();
-            let file = std::sync::Arc::new(std::fs::File::open("src/stream.rs").unwrap());
-            let length = file.metadata().unwrap().len() + 1;
-            let mut outgoing = Outgoing::default();
-            outgoing.push_file(crate::FileRange { file, offset: 0, length });
-            let patience = std::time::Duration::from_secs(5);
-            let sent = crate::timer::within(patience, one.send_all(&mut outgoing)).await;
-            assert_eq!(sent.unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        });
-    }
-}
+mod tests;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use config::{Part, Plan};
+use config::{ListenerPlan, Part, Plan};
+
+use crate::listeners::key;
 
 /// One line per thing that came, went or is another: `route "shop" added`, `timeouts changed`. None
 /// where the texts differ in nothing but their layout.
@@ -21,6 +23,25 @@ pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
     // Of two routes that match alike the first one wins.
     if kept_routes(before, &new).ne(kept_routes(after, &old)) {
         lines.push("routes stand in another order".to_owned());
+    }
+    lines
+}
+
+/// What a new Plan says otherwise and only the next start takes over, a sentence each.
+pub(crate) fn waiting(before: &Plan, after: &Plan) -> Vec<String> {
+    let mut lines = Vec::new();
+    if before.workers != after.workers {
+        lines.push("workers are started once: their number changes with a restart".to_owned());
+    }
+    for listener in &after.listeners {
+        let kept = |old: &&ListenerPlan| key(old) == key(listener);
+        if before.listeners.iter().find(kept).is_some_and(|old| old.options != listener.options) {
+            lines.push(format!(
+                "listener \"{}\" keeps its socket: backlog, nodelay and keepalive change with a \
+                 restart",
+                listener.name
+            ));
+        }
     }
     lines
 }
@@ -71,6 +92,17 @@ routes:
             ["route \"new\" added", "route \"other\" changed", "route \"gone\" removed"]
         );
         assert!(changes(&plan_of(BEFORE), &plan_of(BEFORE)).is_empty());
+    }
+
+    #[test]
+    fn what_needs_a_restart_says_so() {
+        let before = plan_of(BEFORE);
+        let said = |old: &str, new: &str| waiting(&before, &plan_of(&BEFORE.replace(old, new)));
+        assert_eq!(said("body: a", "body: x"), [""; 0]);
+        assert!(said("listeners", "workers: 3\nlisteners")[0].starts_with("workers are started"));
+        let options = said("127.0.0.1:0\"", "127.0.0.1:0\", backlog: 7");
+        assert!(options[0].starts_with("listener \"web\" keeps its socket"), "{options:?}");
+        assert_eq!(said("127.0.0.1:0\"", "127.0.0.1:1\", backlog: 7"), [""; 0], "a new socket");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
-use crate::changes::changes;
+use crate::changes::{changes, waiting};
 use crate::fleet::Fleet;
 use crate::history::History;
 use crate::listeners::{Fresh, Listeners};
@@ -64,7 +64,8 @@ pub(crate) struct Control {
     /// Somebody asked over the admin API.
     pub(crate) drain_asked: Notify,
     pub(crate) reload_asked: Notify,
-    /// The Plan in use is another one: for whoever follows it on the control thread.
+    /// The Plan in use, or what is watched for the next, is another one: for whoever follows it on
+    /// the control thread.
     pub(crate) plan_changed: Notify,
     /// Files whose change is worth a reload.
     pub(crate) watched: RefCell<Vec<PathBuf>>,
@@ -75,10 +76,10 @@ impl Control {
     pub(crate) async fn start(
         source: Arc<dyn Source>,
         loaded: Loaded,
+        telemetry: Arc<Telemetry>,
         options: &Options,
     ) -> Result<Rc<Control>, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
-        let telemetry = Arc::new(Telemetry::new());
         let shared = Arc::new(Shared::default());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
@@ -87,7 +88,7 @@ impl Control {
         };
         let fleet = Fleet::start(count, options.cpu_affinity, &telemetry, &shared)
             .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
-        let watched = RefCell::new(watched(&*source, &loaded));
+        let watched = RefCell::new(watched(&*source, loaded.files));
         let control = Rc::new(Control {
             source,
             telemetry,
@@ -142,9 +143,13 @@ impl Control {
         self.logs.borrow().reopen();
     }
 
-    /// Waits until no other change is under way.
+    /// Waits until no other change is under way. Workers that drain take no Plan any more.
     async fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
-        net::timer::within(TURN_WITHIN, self.changing.lock()).await.ok_or(Refusal::Busy)
+        let turn = net::timer::within(TURN_WITHIN, self.changing.lock()).await;
+        match self.state.get() {
+            ServerState::Draining => Err(Refusal::Unable("the server is draining".to_owned())),
+            ServerState::Starting | ServerState::Serving => turn.ok_or(Refusal::Busy),
+        }
     }
 
     /// Reads the source again and puts what it says into use.
@@ -153,9 +158,15 @@ impl Control {
         let result = match load(&*self.source) {
             Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
                 Ok(prepared) => self.replace(loaded, prepared).await,
-                Err(why) => Err(Refusal::Unable(why)),
+                Err(why) => {
+                    self.watch(loaded.files);
+                    Err(Refusal::Unable(why))
+                }
             },
-            Err(report) => Err(Refusal::Mistakes(Box::new(report))),
+            Err(report) => {
+                self.watch(report.files());
+                Err(Refusal::Mistakes(Box::new(report)))
+            }
         };
         self.note_reload(&result);
         result
@@ -234,11 +245,24 @@ impl Control {
 
     async fn replace(&self, loaded: Loaded, prepared: Prepared) -> Result<Applied, Refusal> {
         let plan = loaded.plan.clone();
-        let changes = changes(&self.plan.borrow(), &plan);
+        let mut changes = changes(&self.plan.borrow(), &plan);
+        let waiting = waiting(&self.plan.borrow(), &plan);
         let version = plan.version.clone();
-        self.put_into_use(plan, prepared).await.map_err(Refusal::Failed)?;
-        *self.watched.borrow_mut() = watched(&*self.source, &loaded);
+        let in_use = self.put_into_use(plan, prepared).await.map_err(Refusal::Failed);
+        self.watch(loaded.files);
+        in_use?;
+        for what in &waiting {
+            event!(Level::Warn, "not everything of the configuration is in use", because = what);
+        }
+        changes.extend(waiting);
         Ok(Applied { version, changes })
+    }
+
+    /// Watches what the latest attempt depends on, also where it was refused: what was wrong may be
+    /// mended in a file that the Plan in use knows nothing of.
+    fn watch(&self, files: Vec<PathBuf>) {
+        self.watched.replace(watched(&*self.source, files));
+        self.plan_changed.notify_waiters();
     }
 
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
@@ -268,7 +292,6 @@ impl Control {
         served?;
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
-        self.plan_changed.notify_waiters();
         Ok(())
     }
 
@@ -318,12 +341,7 @@ pub(crate) fn load(source: &dyn Source) -> Result<Loaded, settings::Report> {
     config::load(source, &config::process_environment, &Kinds::all())
 }
 
-/// The main file, what it depends on, and the folders in which an `include` may find more.
-fn watched(source: &dyn Source, loaded: &Loaded) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = source.file().map(PathBuf::from).into_iter().collect();
-    paths.extend(loaded.files.iter().cloned());
-    paths.extend(loaded.patterns.iter().filter_map(|pattern| {
-        PathBuf::from(pattern).parent().map(PathBuf::from).filter(|folder| folder.is_dir())
-    }));
-    paths
+/// The main file, and what was read or looked for beside it.
+fn watched(source: &dyn Source, files: Vec<PathBuf>) -> Vec<PathBuf> {
+    source.file().map(PathBuf::from).into_iter().chain(files).collect()
 }

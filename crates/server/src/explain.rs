@@ -3,6 +3,7 @@
 //! The router says which route and why not the others; here the filters and the handler behind the
 //! chosen route are added. The request is made up from what was asked: nothing is sent anywhere.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -134,7 +135,7 @@ fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
     let method = Method::parse(question.method.as_bytes())
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;
-    let target = Target::new(Bytes::from(path.to_owned()))
+    let target = Target::new(Bytes::from(path.into_owned()))
         .map_err(|_| format!("the path of {:?} cannot be decoded", question.url))?;
     let mut headers = Headers::new();
     let port = authority
@@ -194,21 +195,25 @@ fn listener<'p>(
     }
 }
 
-/// Scheme, authority and target of a URL, or of a path alone.
-fn split(url: &str) -> Result<(Scheme, Option<&str>, &str), String> {
+/// Scheme, authority and target of a URL, or of a path alone. A fragment stays with the client (RFC
+/// 9110 7.1).
+fn split(url: &str) -> Result<(Scheme, Option<&str>, Cow<'_, str>), String> {
+    let url = url.split('#').next().unwrap_or(url);
     let (scheme, rest) = if let Some(rest) = url.strip_prefix("http://") {
         (Scheme::Http, rest)
     } else if let Some(rest) = url.strip_prefix("https://") {
         (Scheme::Https, rest)
     } else if url.starts_with('/') {
-        return Ok((Scheme::Http, None, url));
+        return Ok((Scheme::Http, None, url.into()));
     } else {
         return Err(format!("{url:?} is neither a path nor an http URL"));
     };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
-    let path = match &rest[end..] {
-        "" => "/",
-        path => path,
+    let path = &rest[end..];
+    let path = match path.starts_with('/') {
+        true => path.into(),
+        // An empty path is `/` in a request (RFC 9112 3.2.1).
+        false => format!("/{path}").into(),
     };
     Ok((scheme, Some(&rest[..end]), path))
 }
@@ -247,6 +252,15 @@ routes:
         assert_eq!(explanation.json["route"]["params"]["id"], "7");
         assert!(explanation.text.contains("handler: respond"), "{}", explanation.text);
         assert!(explanation.text.contains("rest"), "{}", explanation.text);
+    }
+
+    #[test]
+    fn a_url_is_what_a_client_would_send() {
+        for (url, path) in
+            [("http://a?b=/c", "/"), ("http://a#b", "/"), ("http://a/b#c/d", "/b"), ("/b#c", "/b")]
+        {
+            assert_eq!(ask("GET", url).unwrap().json["path"], path, "{url}");
+        }
     }
 
     #[test]

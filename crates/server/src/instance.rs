@@ -3,6 +3,7 @@
 //! The Plan is shared and frozen; what is built from it here belongs to one worker, so nothing on
 //! the way of a request is counted by two.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -71,6 +72,13 @@ pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
         head: timeouts.head.get(),
         idle: timeouts.idle.get(),
     }
+}
+
+/// What the access log must not show of a query: a key may be sent along a route that does not ask
+/// for it, and a filter in front of the one that does may answer.
+pub(crate) fn secret_queries(plan: &Plan) -> BTreeSet<String> {
+    let filters = plan.routes.iter().flat_map(|route| &route.filters);
+    filters.flat_map(|filter| filter.secret_queries()).map(str::to_owned).collect()
 }
 
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {

@@ -56,6 +56,10 @@ pub(crate) struct Listeners {
     inherited: RefCell<Vec<Inherited>>,
 }
 
+/// Why a reload cannot widen an address: the old socket must not be closed before there is another.
+const OURS: &str = " (by this server: a reload opens new sockets before it closes old ones, so \
+                    this needs a restart)";
+
 /// What a socket is known by. Any free port is another one for each listener that asks for it.
 pub(crate) fn key(listener: &ListenerPlan) -> String {
     match &listener.bind {
@@ -101,10 +105,25 @@ impl Listeners {
             })?;
             return Ok((listening, None));
         }
-        let listening = Listening::bind(&listener.bind, workers, &listener.options)
-            .map_err(|error| format!("listener {}: {error}", listener.name))?;
+        let listening =
+            Listening::bind(&listener.bind, workers, &listener.options).map_err(|error| {
+                let in_use = error.error.kind() == std::io::ErrorKind::AddrInUse;
+                let ours = if in_use && self.overlaps(&listener.bind) { OURS } else { "" };
+                format!("listener {}: {error}{ours}", listener.name)
+            })?;
         let file = SocketFile::of(listening.local());
         Ok((listening, file))
+    }
+
+    /// Whether one of our sockets is in the way of another.
+    fn overlaps(&self, wanted: &Bind) -> bool {
+        self.open.values().any(|open| match (&open.local, wanted) {
+            (Bind::Tcp(ours), Bind::Tcp(wanted)) => {
+                let any = ours.ip().is_unspecified() || wanted.ip().is_unspecified();
+                ours.port() == wanted.port() && (any || ours.ip() == wanted.ip())
+            }
+            _ => false,
+        })
     }
 
     /// Binds what the Plan names and is not open. On failure everything stays as it was.

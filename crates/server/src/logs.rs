@@ -1,11 +1,35 @@
-//! The access log of the process: one writer thread, one ring per worker.
+//! The logs of the process: the access log (one writer thread, one ring per worker) and the events.
 
 use std::sync::Arc;
 
 use config::{AccessFormatWord, LogSettings, LogTarget};
 use exchange::AccessFormat;
-use telemetry::log::Level;
+use telemetry::log::{self, Level};
 use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
+
+/// Events on their way to standard error, while this lives: over a thread of their own, because a
+/// pipe that nobody reads blocks its writer, and that must be neither a worker nor the control
+/// thread.
+pub(crate) struct Events(LogWriter);
+
+impl Events {
+    pub(crate) fn start(telemetry: &Telemetry) -> std::io::Result<Events> {
+        let writer = LogWriter::start("events", Sink::Stderr, telemetry)?;
+        log::install(Some(writer.ring()));
+        Ok(Events(writer))
+    }
+
+    /// Waits a moment for what has been said so far to be out.
+    pub(crate) fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        log::install(None);
+    }
+}
 
 /// One worker's end of the access log, on its way to the worker.
 pub(crate) struct AccessEnd {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use admin::{Refusal, ServerState};
 use config::{LevelWord, LogFormatWord, Plan, Source};
-use telemetry::event;
 use telemetry::log::{self, Format, Level};
+use telemetry::{Telemetry, event};
 
 use crate::control::{Control, load};
+use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
 use crate::reception::Reception;
 use crate::signals::{Asked, Signals};
@@ -19,14 +20,18 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     net::raise_descriptor_limit();
     let loaded = load(&*source).map_err(|report| Failure::Configuration(report.render()))?;
     speak(&loaded.plan, &options);
+    let telemetry = Arc::new(Telemetry::new());
+    let events = Events::start(&telemetry)
+        .map_err(|error| Failure::Start(format!("the log cannot be started: {error}")))?;
     let runtime = net::worker::runtime()
         .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
     runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
-        let signals = Signals::new().map_err(unsignalled)?;
-        let control = Control::start(source, loaded, &options).await?;
-        let served = serve(&control, options, signals).await;
+        let signals =
+            Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
+        let control = Control::start(source, loaded, telemetry, &options).await?;
+        let served = serve(&control, options, signals, &events).await;
         let control = Rc::into_inner(control);
         if let Some(control) = control {
             control.fleet.stop();
@@ -49,25 +54,26 @@ fn speak(plan: &Plan, options: &Options) {
     }));
 }
 
-fn unsignalled(error: std::io::Error) -> Failure {
-    Failure::Start(format!("signals: {error}"))
-}
-
 async fn serve(
     control: &Rc<Control>,
     mut options: Options,
     mut signals: Signals,
+    events: &Events,
 ) -> Result<(), Failure> {
     let reception = Reception::new(control.clone());
     let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
     // Before anybody is told that we listen: a change that answers it must not be missed.
-    let mut watch = Watch::new().map_err(unsignalled)?;
+    let mut watch = Watch::new().unwrap_or_else(|error| {
+        event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
+        Watch::blind()
+    });
     watch.set(&control.watched.borrow());
     for one in &bound {
         say_listening(one);
     }
+    events.flush();
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
     }

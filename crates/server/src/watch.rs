@@ -32,7 +32,8 @@ type Happened = (i32, Option<OsString>);
 
 /// Watches the folders of some files.
 pub(crate) struct Watch {
-    watches: Watches,
+    /// None where the system lets nobody watch.
+    watches: Option<Watches>,
     events: mpsc::UnboundedReceiver<Happened>,
     folders: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
     names: Vec<(PathBuf, Option<OsString>)>,
@@ -49,13 +50,22 @@ impl Watch {
             .name("file-watch".to_owned())
             .spawn(move || hand_over(inotify, &sender))?;
         let (folders, names) = (BTreeMap::new(), Vec::new());
-        Ok(Watch { watches, events, folders, names, pending: false })
+        Ok(Watch { watches: Some(watches), events, folders, names, pending: false })
+    }
+
+    /// One that notices nothing. Users may have few instances of inotify (inotify(7),
+    /// `max_user_instances`), and to serve without one is better than not to serve.
+    pub(crate) fn blind() -> Watch {
+        let (_, events) = mpsc::unbounded_channel();
+        let (folders, names) = (BTreeMap::new(), Vec::new());
+        Watch { watches: None, events, folders, names, pending: false }
     }
 
     /// Watches exactly these from now on: files by name, folders for whatever happens in them, and
     /// the symbolic links on the way there. Folders that were watched before stay so without a gap:
     /// what happens in them meanwhile, while a reload is reading, is not missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) {
+        let Some(watches) = &mut self.watches else { return };
         self.names =
             paths.iter().flat_map(|path| with_links(path)).map(|path| place(&path)).collect();
         let names = &self.names;
@@ -65,14 +75,14 @@ impl Watch {
         self.folders = kept;
         for (_, (descriptor, _)) in gone {
             // The folder may be gone, and its watch with it.
-            let _ = self.watches.remove(descriptor);
+            let _ = watches.remove(descriptor);
         }
         let wanted: BTreeSet<PathBuf> =
             self.names.iter().map(|(folder, _)| folder.clone()).collect();
         for folder in wanted {
             // A folder that was removed and made anew is another one, so it is asked for again: the
             // kernel knows those that it has.
-            match self.watches.add(&folder, MASK) {
+            match watches.add(&folder, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
                     self.folders.insert(id, (descriptor, folder));
@@ -195,6 +205,15 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+
+    #[test]
+    fn who_may_not_watch_is_told_nothing() {
+        net::worker::block_on_local(async {
+            let mut watch = Watch::blind();
+            watch.set(&[std::env::temp_dir()]);
+            assert!(net::timer::within(SETTLE, watch.changed()).await.is_none());
+        });
+    }
 
     #[test]
     fn a_file_that_is_replaced_is_noticed_and_its_neighbour_is_not() {

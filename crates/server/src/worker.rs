@@ -18,7 +18,7 @@ use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::accept::{Door, Stop, accept};
-use crate::instance::Instance;
+use crate::instance::{Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::programs::Programs;
@@ -94,8 +94,10 @@ impl Worker {
     }
 
     fn serve(&mut self, serving: Serving) {
-        let access =
-            serving.access.map(|end| Rc::new(AccessLog::new(end.ring, end.format, end.sample)));
+        let access = serving.access.map(|end| {
+            let secrets = secret_queries(&serving.plan);
+            Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
+        });
         self.lua = Some(lua::Generation::begin(&self.context, &serving.plan.lua));
         let instance = Instance::build(&serving.plan, &self.context, access);
         let mut sockets = serving.sockets;

@@ -111,8 +111,8 @@ pub use secret::Secret;
 pub use setting::Setting;
 pub use size::Size;
 pub use spanned::Spanned;
-pub use template::{Key, LogTemplate, Part, TEMPLATE_PARTS, Template};
-pub use variable::{Allow, Variable};
+pub use template::{Key, Part, TEMPLATE_PARTS, Template};
+pub use variable::Variable;
 pub use verify::{verify, verify_defs};
 
 /// What the macros expand to; not for writing by hand.

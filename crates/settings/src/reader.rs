@@ -21,12 +21,11 @@ pub struct Reader<'a> {
     path_variables: Vec<Spanned<String>>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
-    others: Vec<PathBuf>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(report: &'a mut Report) -> Self {
-        Reader { report, path_variables: Vec::new(), contents: Vec::new(), others: Vec::new() }
+        Reader { report, path_variables: Vec::new(), contents: Vec::new() }
     }
 
     pub fn report(&mut self) -> &mut Report {
@@ -111,6 +110,7 @@ impl<'a> Reader<'a> {
         let mut digest = DefaultHasher::new();
         content.as_deref().unwrap_or_default().hash(&mut digest);
         self.contents.push((full.clone(), digest.finish()));
+        self.report.depends_on(full.clone());
         match content {
             Ok(bytes) => Some(bytes),
             Err(why) => {
@@ -118,18 +118,6 @@ impl<'a> Reader<'a> {
                 None
             }
         }
-    }
-
-    /// Notes that something other than configuration was read from this file, so that a watcher may
-    /// watch it.
-    pub fn depends_on(&mut self, path: PathBuf) {
-        self.others.push(path);
-    }
-
-    /// Every file that something was read from so far.
-    pub fn files(&self) -> Vec<PathBuf> {
-        let contents = self.contents.iter().map(|(path, _)| path);
-        contents.chain(&self.others).cloned().collect()
     }
 
     /// Every file that settings were read from so far, with a digest of what was in it: the same

@@ -1,4 +1,5 @@
-//! Collects mistakes, so that a user sees all of them at once and in the order of the file.
+//! Collects mistakes, so that a user sees all of them at once and in the order of the file, and the
+//! files they depend on.
 //!
 //! Owns the texts of the documents, to show excerpts from. Promises: a mistake names what was typed
 //! and, where one is near, what was probably meant. Never shows the value of an environment
@@ -46,6 +47,7 @@ pub struct Report {
     /// Where what nobody has to read is written.
     unsaid: Box<Mistake>,
     pub(crate) masked: Vec<Span>,
+    files: Vec<PathBuf>,
 }
 
 impl Report {
@@ -146,6 +148,20 @@ impl Report {
     /// Excerpts will not show this place: a secret was written there.
     pub fn mask(&mut self, span: Span) {
         self.masked.push(span);
+    }
+
+    /// Notes that what was read depends on this file or folder, whether it exists or not: with
+    /// another content there it may be right.
+    pub fn depends_on(&mut self, path: PathBuf) {
+        self.files.push(path);
+    }
+
+    /// Every path that what was read depends on, for a watcher.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let mut files = self.files.clone();
+        files.sort();
+        files.dedup();
+        files
     }
 
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::variable::{Allow, NAMES, Variable};
+use crate::variable::{NAMES, Variable};
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// Text with variables in it.
@@ -27,46 +27,6 @@ pub enum Part {
 pub const TEMPLATE_PARTS: usize = 256;
 
 impl Template {
-    pub fn parse(text: &str, allow: Allow) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut literal = String::new();
-        let mut chars = text.chars().peekable();
-        while let Some(c) = chars.next() {
-            match c {
-                '{' if chars.next_if_eq(&'{').is_some() => literal.push('{'),
-                '}' if chars.next_if_eq(&'}').is_some() => literal.push('}'),
-                '{' => {
-                    let mut name = String::new();
-                    loop {
-                        match chars.next() {
-                            Some('}') => break,
-                            Some('{') | None => {
-                                return Err(
-                                    "has a { without its }: a brace itself is {{".to_owned()
-                                );
-                            }
-                            Some(c) => name.push(c),
-                        }
-                    }
-                    let variable = Variable::parse(&name, allow)?;
-                    if !literal.is_empty() {
-                        parts.push(Part::Text(std::mem::take(&mut literal)));
-                    }
-                    parts.push(Part::Var(variable));
-                }
-                '}' => return Err("has a } without its {: a brace itself is }}".to_owned()),
-                c => literal.push(c),
-            }
-            if parts.len() > TEMPLATE_PARTS {
-                return Err(format!("has more than {TEMPLATE_PARTS} parts"));
-            }
-        }
-        if !literal.is_empty() {
-            parts.push(Part::Text(literal));
-        }
-        Ok(Template { parts })
-    }
-
     /// A template that is this text, whatever is in it.
     pub fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -88,12 +48,6 @@ impl Template {
             Part::Var(variable) => Some(variable),
             Part::Text(_) => None,
         })
-    }
-
-    fn read_allowing(node: &Node, allow: Allow, reader: &mut Reader<'_>) -> Option<Self> {
-        let scalar = reader.scalar(node, "text, perhaps with variables such as {host}")?;
-        let parsed = Template::parse(&scalar.text, allow);
-        noted(parsed, node, reader)
     }
 }
 
@@ -131,7 +85,43 @@ impl FromStr for Template {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Template::parse(text, Allow::Request)
+        let mut parts = Vec::new();
+        let mut literal = String::new();
+        let mut chars = text.chars().peekable();
+        while let Some(c) = chars.next() {
+            match c {
+                '{' if chars.next_if_eq(&'{').is_some() => literal.push('{'),
+                '}' if chars.next_if_eq(&'}').is_some() => literal.push('}'),
+                '{' => {
+                    let mut name = String::new();
+                    loop {
+                        match chars.next() {
+                            Some('}') => break,
+                            Some('{') | None => {
+                                return Err(
+                                    "has a { without its }: a brace itself is {{".to_owned()
+                                );
+                            }
+                            Some(c) => name.push(c),
+                        }
+                    }
+                    let variable = Variable::parse(&name)?;
+                    if !literal.is_empty() {
+                        parts.push(Part::Text(std::mem::take(&mut literal)));
+                    }
+                    parts.push(Part::Var(variable));
+                }
+                '}' => return Err("has a } without its {: a brace itself is }}".to_owned()),
+                c => literal.push(c),
+            }
+            if parts.len() > TEMPLATE_PARTS {
+                return Err(format!("has more than {TEMPLATE_PARTS} parts"));
+            }
+        }
+        if !literal.is_empty() {
+            parts.push(Part::Text(literal));
+        }
+        Ok(Template { parts })
     }
 }
 
@@ -153,21 +143,8 @@ impl Setting for Template {
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        Template::read_allowing(node, Allow::Request, reader)
-    }
-}
-
-/// A template for the log, where the answer is known too: `{status} {duration_ms} {bytes_sent}`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogTemplate(pub Template);
-
-impl Setting for LogTemplate {
-    fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::text("log template")
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        Template::read_allowing(node, Allow::Log, reader).map(LogTemplate)
+        let scalar = reader.scalar(node, "text, perhaps with variables such as {host}")?;
+        noted(scalar.text.parse(), node, reader)
     }
 }
 
@@ -194,10 +171,10 @@ impl FromStr for Key {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if !text.contains(['{', '}']) {
-            let variable = Variable::parse(text, Allow::Request)?;
+            let variable = Variable::parse(text)?;
             return Ok(Key(Template { parts: vec![Part::Var(variable)] }));
         }
-        let template = Template::parse(text, Allow::Request)?;
+        let template = text.parse::<Template>()?;
         if template.variables().next().is_none() {
             return Err("is the same for every request: a key has a variable in it".to_owned());
         }
@@ -228,7 +205,7 @@ impl Setting for Key {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, LogTemplate, Part, Template, Variable};
+    use super::{Key, Part, Template, Variable};
     use crate::{Reader, Report, Setting, node, read};
 
     #[test]
@@ -259,13 +236,11 @@ mod tests {
             ("{host", "a { without its }"),
             ("host}", "a } without its {"),
             ("{ho{st}", "a { without its }"),
-            ("{status}", "only in the log"),
             ("{}", "unknown variable"),
         ] {
             let out = read::<Template>(&node!(text)).unwrap_err();
             assert!(out.contains(why), "{text}: {out}");
         }
-        assert!(read::<LogTemplate>(&node!("{status} {host}")).is_ok());
     }
 
     #[test]

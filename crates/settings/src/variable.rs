@@ -1,5 +1,5 @@
-//! The names that a template or a key may mention: one list for headers, redirects, keys, hashes
-//! and logs.
+//! The names that a template or a key may mention: one list for headers, redirects, keys and
+//! hashes.
 
 use std::fmt;
 
@@ -26,21 +26,6 @@ pub enum Variable {
     RequestId,
     /// Who the request was authenticated as.
     Consumer,
-    /// Only in the log: the status answered.
-    Status,
-    /// Only in the log.
-    DurationMs,
-    /// Only in the log: bytes of the answer's body.
-    BytesSent,
-}
-
-/// Which variables a place allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Allow {
-    /// What is known when the request has been read.
-    Request,
-    /// That and what is known when the answer has been sent.
-    Log,
 }
 
 const PLAIN: &[(&str, Variable)] = &[
@@ -53,31 +38,20 @@ const PLAIN: &[(&str, Variable)] = &[
     ("request_id", Variable::RequestId),
     ("consumer", Variable::Consumer),
 ];
-const LOG: &[(&str, Variable)] = &[
-    ("status", Variable::Status),
-    ("duration_ms", Variable::DurationMs),
-    ("bytes_sent", Variable::BytesSent),
-];
 const FAMILIES: &[&str] = &["path", "query", "header", "cookie"];
 
 impl Variable {
     /// The variable of this name, or why there is none.
-    pub fn parse(name: &str, allow: Allow) -> Result<Self, String> {
+    pub fn parse(name: &str) -> Result<Self, String> {
         if let Some((_, variable)) = PLAIN.iter().find(|(plain, _)| *plain == name) {
             return Ok(variable.clone());
-        }
-        if let Some((_, variable)) = LOG.iter().find(|(plain, _)| *plain == name) {
-            return match allow {
-                Allow::Log => Ok(variable.clone()),
-                Allow::Request => Err(format!("the variable {{{name}}} exists only in the log")),
-            };
         }
         if let Some((family, part)) = name.split_once('.')
             && FAMILIES.contains(&family)
         {
             return member(family, part);
         }
-        Err(unknown(name, allow))
+        Err(unknown(name))
     }
 }
 
@@ -103,9 +77,8 @@ fn member(family: &str, part: &str) -> Result<Variable, String> {
     })
 }
 
-fn unknown(name: &str, allow: Allow) -> String {
-    let log = if allow == Allow::Log { LOG } else { &[] };
-    let words = PLAIN.iter().chain(log).map(|(word, _)| *word);
+fn unknown(name: &str) -> String {
+    let words = PLAIN.iter().map(|(word, _)| *word);
     let (head, part) = name.split_once('.').unwrap_or((name, ""));
     let near = match part.is_empty() {
         true => nearest(head, words).map(str::to_owned).or_else(|| {
@@ -132,10 +105,8 @@ impl fmt::Display for Variable {
             Variable::Header(name) => write!(f, "header.{name}"),
             Variable::Cookie(name) => write!(f, "cookie.{name}"),
             plain => {
-                let mut all = PLAIN.iter().chain(LOG);
-                f.write_str(
-                    all.find(|(_, variable)| variable == plain).map_or("", |(name, _)| name),
-                )
+                let named = PLAIN.iter().find(|(_, variable)| variable == plain);
+                f.write_str(named.map_or("", |(name, _)| name))
             }
         }
     }
@@ -143,7 +114,7 @@ impl fmt::Display for Variable {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allow, Variable};
+    use super::Variable;
 
     #[test]
     fn names_round_trip() {
@@ -160,13 +131,10 @@ mod tests {
             "route",
             "request_id",
             "consumer",
-            "status",
-            "duration_ms",
-            "bytes_sent",
         ] {
-            assert_eq!(Variable::parse(name, Allow::Log).unwrap().to_string(), name);
+            assert_eq!(Variable::parse(name).unwrap().to_string(), name);
         }
-        let header = Variable::parse("header.X-User", Allow::Request);
+        let header = Variable::parse("header.X-User");
         assert_eq!(header, Ok(Variable::Header("x-user".to_owned())));
     }
 
@@ -177,13 +145,12 @@ mod tests {
             ("headers.x", "did you mean \"header.x\"?"),
             ("header", "did you mean \"header.NAME\"?"),
             ("quux", "unknown variable \"quux\""),
-            ("status", "only in the log"),
             ("header.", "lacks the name"),
             ("header.a b", "characters"),
             ("header.a:b", "no header name"),
             ("", "unknown variable"),
         ] {
-            let out = Variable::parse(name, Allow::Request).unwrap_err();
+            let out = Variable::parse(name).unwrap_err();
             assert!(out.contains(why), "{name}: {out}");
         }
     }

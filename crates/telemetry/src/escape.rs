@@ -1,7 +1,7 @@
 //! Text that came from outside, made safe to stand in a log line.
 //!
 //! Whatever goes in, one line comes out: no control character survives, and what is not UTF-8 is
-//! replaced (JSON) or written as `\xHH` (text).
+//! replaced.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -54,19 +54,6 @@ fn hex(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
-/// The inside of a quoted field of the combined log format: quotes, backslashes, control characters
-/// and whatever is not ASCII as `\xHH`, as nginx does it.
-pub fn combined(value: &[u8], out: &mut Vec<u8>) {
-    for &byte in value {
-        if (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\' {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(b"\\x");
-            hex(byte, out);
-        }
-    }
-}
-
 /// A value of a `key=value` line: bare when it is one plain word, otherwise a JSON string.
 pub fn text_value(value: &[u8], out: &mut Vec<u8>) {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\');
@@ -79,7 +66,7 @@ pub fn text_value(value: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{combined, cut, json_string, text_value};
+    use super::{cut, json_string, text_value};
 
     fn with(f: fn(&[u8], &mut Vec<u8>), value: &[u8]) -> String {
         let mut out = Vec::new();
@@ -93,11 +80,6 @@ mod tests {
         assert_eq!(with(json_string, b"a\"b\\c\n\x00\x7f"), r#""a\"b\\c\n\u0000\u007f""#);
         assert_eq!(with(json_string, "käse".as_bytes()), "\"käse\"");
         assert_eq!(with(json_string, b"bad \xff\xfe!"), "\"bad \u{fffd}\u{fffd}!\"");
-    }
-
-    #[test]
-    fn combined_fields_cannot_break_out() {
-        assert_eq!(with(combined, b"a\" 200 \xe9\n\\"), r"a\x22 200 \xe9\x0a\x5c");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Every bound of this crate, by name.
 
+use std::time::Duration;
+
 /// Label sets one family may hold before further ones are added up under "other".
 pub const SERIES_PER_FAMILY: usize = 4_096;
 /// Route names kept apart before further ones are added up under "other".
@@ -24,3 +26,5 @@ pub const SCRIPTED_LABELS: usize = 16;
 pub const SCRIPTED_BUCKETS: usize = 64;
 /// Longest help text of one of them; the rest is cut.
 pub const HELP_BYTES: usize = 1_024;
+/// Longest wait for a log to be written out: whoever reads it may have stopped for good.
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
 //! Events: what the operator should read, one line each.
 //!
-//! `event!(Level::Info, "listening", name = web, address = addr)` writes
-//! `2026-11-20T10:21:00.123Z INFO listening name=web address=127.0.0.1:8080`, or the same as JSON.
-//! Below the level nothing is formatted. Lines go to the installed ring, or straight to stderr
-//! while there is none (at start, at the end, in tests). Whatever a client can trigger uses
-//! `event_limited!`, which lets some a second through per call site and says how many it held back.
+//! `event!(Level::Info, "listening", name = web, address = addr)` writes `2026-11-20T10:21:00.123Z
+//! INFO listening name=web address=127.0.0.1:8080`, or the same as JSON. Below the level nothing is
+//! formatted. Lines go to the installed ring, so that nobody waits for who reads them, or straight
+//! to stderr while there is none (at start, at the end, in tests). Whatever a client can trigger
+//! uses `event_limited!`, which lets some a second through per call site and says how many it held
+//! back.
 
 use crate::escape::{cut, json_string, text_value};
 use crate::limits::EVENT_BYTES;

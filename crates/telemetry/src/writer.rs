@@ -3,11 +3,13 @@
 //! One thread per destination drains the rings of all workers and writes in large pieces. It sleeps
 //! while there is nothing to write and lets lines gather for some milliseconds while there is, so
 //! that a busy worker wakes it rarely. A write that fails is counted and its lines are lost: a full
-//! disk must not stop the server. The event log is told when that begins and when it is over.
+//! disk must not stop the server. The event log is told when that begins and when it is over. A
+//! write may also never return, to a pipe that nobody reads: then rings fill and drop, and nobody
+//! waits for the thread longer than `FLUSH_WITHIN`.
 
 use crate::cell::SharedCounter;
 use crate::families;
-use crate::limits::{GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
+use crate::limits::{FLUSH_WITHIN, GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
 use crate::log::Level;
 use crate::registry::Telemetry;
 use crate::ring::{Bell, LogRing};
@@ -64,6 +66,8 @@ struct Orders {
     flushes_wanted: u64,
     flushes_done: u64,
     stop: bool,
+    /// The thread has written everything and is about to end.
+    ended: bool,
 }
 
 struct Shared {
@@ -80,7 +84,8 @@ impl Shared {
     }
 }
 
-/// A running log. Dropping it writes what is left and ends its thread.
+/// A running log. Dropping it writes what is left and ends its thread, unless that takes too long:
+/// then the thread ends with its write or with the process.
 pub struct LogWriter {
     shared: Arc<Shared>,
     sink: Mutex<Sink>,
@@ -129,23 +134,33 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Waits until every line pushed before has been written.
+    /// Waits until every line pushed before has been written, `FLUSH_WITHIN` at most.
     pub fn flush(&self) {
         let mut orders = self.shared.orders();
         orders.flushes_wanted += 1;
         let ticket = orders.flushes_wanted;
         self.shared.bell.wake();
-        while orders.flushes_done < ticket {
-            orders = self.shared.flushed.wait(orders).unwrap_or_else(PoisonError::into_inner);
-        }
+        drop(self.wait_while(orders, |orders| orders.flushes_done < ticket));
+    }
+
+    fn wait_while<'o>(
+        &self,
+        orders: MutexGuard<'o, Orders>,
+        waits: impl Fn(&Orders) -> bool,
+    ) -> MutexGuard<'o, Orders> {
+        let flushed = &self.shared.flushed;
+        let waited = flushed.wait_timeout_while(orders, FLUSH_WITHIN, |orders| waits(orders));
+        waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        self.shared.orders().stop = true;
+        let mut orders = self.shared.orders();
+        orders.stop = true;
         self.shared.bell.wake();
-        if let Some(thread) = self.thread.take() {
+        let has_ended = self.wait_while(orders, |orders| !orders.ended).ended;
+        if let Some(thread) = self.thread.take().filter(|_| has_ended) {
             // A writer that panicked has nothing left to say.
             drop(thread.join());
         }
@@ -179,6 +194,8 @@ impl Round {
             }
             self.report(wanted);
             if stop {
+                self.shared.orders().ended = true;
+                self.shared.flushed.notify_all();
                 return;
             }
             if lines > 0 {
@@ -337,6 +354,19 @@ mod tests {
         assert!(write(&mut round) && write(&mut round));
         round.output = open(dir.path().join("access.log"));
         assert!(!write(&mut round), "what is written again is said to be");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_destination_that_takes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        // Held open for reading, so that opening it does not wait, and never read.
+        let _reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
+        let writer = LogWriter::start("access", Sink::File(fifo), &Telemetry::new()).unwrap();
+        writer.ring().push(vec![b'x'; 4 << 20]);
+        writer.flush();
+        drop(writer);
     }
 
     #[test]

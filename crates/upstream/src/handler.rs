@@ -117,10 +117,12 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
             return outcome;
         }
         if tried.len() + 1 >= view.peers.len() {
+            body.forget();
             return outcome;
         }
         if !local.budget.withdraw(clock::now().as_ms()) {
             local.retries_denied.inc();
+            body.forget();
             return outcome;
         }
         local.retries.inc();

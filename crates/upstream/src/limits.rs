@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// Bytes of a streamed request body kept so that it can be sent again.
 pub(crate) const REPLAY_BYTES: usize = 64 * 1024;
+/// Pieces of it: each takes some memory besides its bytes.
+pub(crate) const REPLAY_PIECES: usize = 1024;
+/// A shorter piece is copied to be kept, unless it is the whole body.
+pub(crate) const COPIED_BYTES: usize = 16 * 1024;
 /// Retries that are always in the budget of a worker...
 pub(crate) const RETRIES_FLOOR: f64 = 3.0;
 /// ... and come back at this rate once they are spent.

@@ -1,7 +1,8 @@
 //! The body of a request, kept so that it can be sent again.
 //!
 //! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past
-//! it the request can be tried again no more. Once an answer is there nothing more is kept.
+//! it the request can be tried again no more. What is kept costs its length, not the blocks it came
+//! in. Once an answer is there nothing more is kept.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use exchange::{Body, BodyStream, Fault, Frame, Headers};
 
-use crate::limits::REPLAY_BYTES;
+use crate::limits::{COPIED_BYTES, REPLAY_BYTES, REPLAY_PIECES};
 
 pub(crate) enum Replay {
     Empty,
@@ -91,10 +92,14 @@ impl Tape {
             return;
         }
         self.kept_bytes += data.len();
-        if self.kept_bytes > REPLAY_BYTES {
+        if self.kept_bytes > REPLAY_BYTES || self.kept.len() == REPLAY_PIECES {
             self.lose();
-        } else {
+        } else if data.len() >= COPIED_BYTES || self.length == Some(data.len() as u64) {
             self.kept.push(data.clone());
+        } else {
+            // It may be all that holds a block of its worker, and more of the body may be long in
+            // coming.
+            self.kept.push(net::detach(data).freeze());
         }
     }
 }
@@ -194,6 +199,44 @@ mod tests {
             let length = replay.play().collect(u64::MAX).await.unwrap().len();
             assert_eq!(length, REPLAY_BYTES + 4);
             assert!(!replay.is_playable());
+        });
+    }
+
+    struct Slices(std::vec::IntoIter<Bytes>);
+
+    impl BodyStream for Slices {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Ready(self.0.next().map(|data| Ok(Frame::Data(data))))
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_short_piece_that_is_kept_pins_no_block() {
+        net::worker::block_on_local(async {
+            let block = Bytes::from(vec![b'x'; 64 * 1024]);
+            let pieces = vec![block.slice(..10), block.slice(100..110)].into_iter();
+            let mut replay = Replay::new(Body::stream(Slices(pieces)), true);
+            assert_eq!(replay.play().collect(100).await.unwrap().len(), 20);
+            assert!(block.is_unique());
+            assert_eq!(replay.play().collect(100).await.unwrap().len(), 20);
+        });
+    }
+
+    #[test]
+    fn a_body_in_too_many_pieces_cannot_be_played_again() {
+        net::worker::block_on_local(async {
+            for (pieces, playable) in [(REPLAY_PIECES, true), (REPLAY_PIECES + 1, false)] {
+                let pieces = vec![Bytes::from_static(b"x"); pieces];
+                let length = pieces.len();
+                let slices = Body::stream(Slices(pieces.into_iter()));
+                let mut replay = Replay::new(slices, true);
+                let played = replay.play().collect(u64::MAX).await.unwrap();
+                assert_eq!((played.len(), replay.is_playable()), (length, playable));
+            }
         });
     }
 

@@ -118,8 +118,9 @@ settings::record! {
 settings::record! {
     /// How long to wait for a server.
     pub struct TimeoutSettings {
-        /// For a connection.
-        pub connect: Duration = "1s" { in "1ms"..="5m" },
+        /// For a connection. A lost packet of its making is sent again after one second (RFC 6298
+        /// 2): less than that gives up on a server that was only busy for a moment.
+        pub connect: Duration = "3s" { in "1ms"..="5m" },
         /// From the last byte of the request to the head of the answer.
         pub response: Duration = "30s" { in "1ms"..="1d" },
         /// The longest pause within an answer.

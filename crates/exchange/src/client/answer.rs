@@ -288,7 +288,7 @@ impl Link {
             let ends_a_line = chunk.contains(&b'\n');
             self.partial.extend_from_slice(&chunk);
             // Only a line's end can make a head whole; parsing at every byte would be quadratic.
-            if !ends_a_line && self.partial.len() < limits.request_line.min(limits.headers) {
+            if !ends_a_line && self.partial.len() <= limits.request_line + limits.headers {
                 return Ok(None);
             }
             self.received = std::mem::take(&mut self.partial).freeze();

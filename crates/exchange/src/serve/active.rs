@@ -62,6 +62,9 @@ pub(super) fn at_once(connection: &Connection) -> Step {
                         match exchange.at_once(connection) {
                             Some(After::Idle) => {
                                 exchange.retire();
+                                if wire.drained.get() && wire.out.borrow().is_empty() {
+                                    return Step::Ended(After::Idle);
+                                }
                             }
                             Some(ended) => return Step::Ended(ended),
                             None => return Step::Waits(Rest::Exchange(Box::new(exchange))),

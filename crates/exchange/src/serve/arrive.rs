@@ -15,13 +15,18 @@ use crate::facts::{ConnectionFacts, Scheme};
 use crate::{Body, Fault, Headers, Request, Target};
 
 /// Fields that only a trusted proxy may send: from anybody else they are removed.
-const FORWARDING: [Known; 5] = [
+const FORWARDING: [Known; 6] = [
     Known::Forwarded,
     Known::XForwardedFor,
     Known::XForwardedHost,
     Known::XForwardedPort,
     Known::XForwardedProto,
+    // Not ours to read or write, but many applications believe it.
+    Known::XRealIp,
 ];
+
+/// Fields that Connection may name: each is looked for among all that there are.
+const NAMED_MAX: usize = 64;
 
 /// Makes the request whose head was parsed. Its body comes later, with [`attach_body`]: its bounds
 /// are the route's.
@@ -44,7 +49,7 @@ pub(super) fn request(
         headers.set(Known::Host, &authority);
     }
     if headers.contains(Known::Connection) {
-        drop_named_by_connection(&mut headers);
+        drop_named_by_connection(&mut headers)?;
     }
     let mut client_ip = facts.peer_ip();
     let mut scheme = facts.scheme();
@@ -62,7 +67,9 @@ pub(super) fn request(
     request.facts = facts.clone();
     request.client_ip = client_ip;
     request.scheme = scheme;
-    request.upgrade = head.upgrade;
+    // Requests in a tunnel of HTTP/2 would pass by every filter. RFC 9113 3.1 has no such upgrade
+    // any more, and one may always be ignored (RFC 9110 7.8).
+    request.upgrade = head.upgrade && !request.headers.lists_token(Known::Upgrade, "h2c");
     request.began_us = net::clock::now_us();
     Ok(request)
 }
@@ -70,14 +77,18 @@ pub(super) fn request(
 /// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
 /// filter runs: later nobody could tell a field of the client from one that a filter has set, and
 /// no client may strip those.
-fn drop_named_by_connection(headers: &mut Headers) {
+fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     let is_option = |option: &[u8]| {
         let own = [&b"keep-alive"[..], b"close", b"upgrade", b"te"];
         own.iter().any(|known| option.eq_ignore_ascii_case(known))
     };
     let listed = || headers.get_all(Known::Connection).flat_map(token::list);
     if listed().all(is_option) {
-        return; // nearly always: without an allocation
+        return Ok(()); // nearly always: without an allocation
+    }
+    if listed().filter(|option| !is_option(option)).nth(NAMED_MAX).is_some() {
+        let detail = "Connection names too many fields";
+        return Err(Fault::client(431, "too_many_fields", detail).closing());
     }
     let (options, named): (Vec<_>, Vec<_>) =
         listed().map(<[u8]>::to_vec).partition(|option| is_option(option));
@@ -91,6 +102,7 @@ fn drop_named_by_connection(headers: &mut Headers) {
     if !options.is_empty() {
         headers.append(Known::Connection, options.join(&b", "[..]));
     }
+    Ok(())
 }
 
 fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), crate::BadPath> {
@@ -174,5 +186,28 @@ fn believed_scheme(headers: &Headers) -> Option<Scheme> {
         Some(Scheme::Http)
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(names: usize) -> Headers {
+        let mut headers = Headers::new();
+        headers.append(Known::Connection, format!("close{}", ", x-a".repeat(names)));
+        headers.append("x-a", "1");
+        headers.append("x-b", "1");
+        headers
+    }
+
+    #[test]
+    fn connection_may_name_some_fields_and_not_any_number() {
+        let mut some = headers(NAMED_MAX);
+        assert!(drop_named_by_connection(&mut some).is_ok());
+        assert_eq!(some.get(Known::Connection), Some(&b"close"[..]));
+        assert!(!some.contains("x-a") && some.contains("x-b"));
+        let fault = drop_named_by_connection(&mut headers(NAMED_MAX + 1)).unwrap_err();
+        assert_eq!((fault.status, fault.close), (431, true));
     }
 }

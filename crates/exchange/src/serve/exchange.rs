@@ -208,6 +208,13 @@ impl Exchange {
     fn queue(&mut self, connection: &Connection, outcome: Outcome) -> &Answer {
         let wire = &connection.wire;
         let request = &mut self.request;
+        let outcome = match outcome {
+            // RFC 9110 15.2: an interim response ends no exchange; only a switch of protocols does.
+            Ok(response) if response.status < 200 && response.takeover.is_none() => {
+                Err(Fault::internal("a handler answered with an interim status"))
+            }
+            outcome => outcome,
+        };
         let (mut response, close) = match outcome {
             Ok(response) => (response, None),
             Err(fault) => {
@@ -339,7 +346,7 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let instant = self.request.route.as_ref().is_some_and(|route| route.handler.is_instant());
+        let instant = self.request.route.as_ref().is_some_and(|route| route.is_instant());
         let now_us = if instant { net::clock::recent_us() } else { net::clock::precise_us() };
         let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {

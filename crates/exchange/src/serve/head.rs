@@ -60,6 +60,8 @@ pub(crate) fn compose_and_send(
 ) -> Bytes {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
+        // Where panics unwind, a writer may have left its half of a head.
+        room.clear();
         if room.capacity() < room_min.max(512) {
             room.reserve(room_min.max(BLOCK));
         }
@@ -133,11 +135,14 @@ pub(crate) fn write(
     });
 }
 
-/// An interim response (RFC 9110 15.2).
+/// An interim response (RFC 9110 15.2): it has no content, says nothing of its length (8.6) and
+/// does not end the connection.
 pub(crate) fn interim(status: u16, headers: &Headers) -> Bytes {
     compose(1024, |out| {
         put_status(out, status);
-        headers.write_lines(out, |_| true);
+        headers.write_lines(out, |field| {
+            !field.known.is_some_and(|known| known.is_hop_by_hop() || known == Known::ContentLength)
+        });
         out.put_slice(b"\r\n");
     })
 }
@@ -197,6 +202,28 @@ mod tests {
         let head = text(&response, Framing::Length(3), Persistence::Keep);
         assert!(head.starts_with("HTTP/1.1 200 OK\r\nX-Kept: 1\r\nDate: "), "{head}");
         assert!(head.ends_with("GMT\r\nContent-Length: 3\r\n\r\n"), "{head}");
+    }
+
+    #[test]
+    fn what_a_writer_that_panics_leaves_is_nobody_elses() {
+        let panics = || {
+            compose(64, |out| {
+                out.put_slice(b"secret");
+                panic!("a bug")
+            })
+        };
+        assert!(std::panic::catch_unwind(panics).is_err());
+        assert_eq!(compose(64, |out| out.put_slice(b"x")), "x");
+    }
+
+    #[test]
+    fn an_interim_response_frames_nothing() {
+        let mut headers = Headers::new();
+        headers.append("Link", "</a>");
+        headers.append("Content-Length", "0");
+        headers.append("Connection", "close");
+        headers.append("Transfer-Encoding", "chunked");
+        assert_eq!(interim(103, &headers), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::task::Poll;
 use bytes::Buf;
 use telemetry::CloseReason;
 use wire::Reject;
-use wire::h1::{RequestHead, parse_request};
+use wire::h1::{HeadLimits, RequestHead, parse_request};
 
 use super::edge::Edge;
 use super::respond;
@@ -87,6 +87,7 @@ pub(super) enum Waited {
 pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&wire.input.take());
+    let mut has_line = partial.contains(&b'\n');
     if let Err(broken) = respond::flush(wire, edge.bounds.write_pause).await {
         return Waited::Ended(broken.reason());
     }
@@ -105,9 +106,9 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
         };
         wire.metrics.bytes_received.add(chunk.len() as u64);
         partial.extend_from_slice(&chunk);
-        // A head ends with a line: without one in the news there is nothing to parse again, unless
-        // it has outgrown what it may be. That keeps a client that sends byte by byte cheap.
-        if !chunk.contains(&b'\n') && partial.len() <= edge.head_limits.request_line {
+        let ends_line = chunk.contains(&b'\n');
+        has_line |= ends_line;
+        if !ends_line && !has_outgrown(partial.len(), has_line, &edge.head_limits) {
             continue;
         }
         let mut taken = Taken::Part;
@@ -120,6 +121,39 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
             }
             Taken::Malformed(reject) => return Waited::Malformed(reject),
             _ => {}
+        }
+    }
+}
+
+/// A head ends with a line: without one in the news there is nothing to parse again, unless this
+/// says that it has outgrown what it may be. That keeps a client that sends byte by byte cheap.
+fn has_outgrown(length: usize, has_line: bool, limits: &HeadLimits) -> bool {
+    length >= limits.request_line + if has_line { limits.headers } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_end_no_line_are_parsed_once_they_are_too_many() {
+        let limits = HeadLimits { request_line: 100, headers: 1000, header_count: 8 };
+        // (length, a line has ended, whether it is too long)
+        let table = [
+            (99, false, false),
+            (100, false, true),
+            (100, true, false),
+            (1099, true, false),
+            (1100, true, true),
+        ];
+        for (length, has_line, outgrown) in table {
+            assert_eq!(has_outgrown(length, has_line, &limits), outgrown, "{length}");
+            let mut head = vec![b'a'; length];
+            if has_line {
+                head[..21].copy_from_slice(b"GET / HTTP/1.1\r\na: aa");
+            }
+            let parsed = parse_request(&head, &limits, &mut Vec::new());
+            assert!(parsed.is_err() || !outgrown, "{length}");
         }
     }
 }

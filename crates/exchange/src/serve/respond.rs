@@ -281,6 +281,10 @@ impl Streaming {
         self.admit(data.len() as u64)?;
         let chunked = self.framing == Framing::Chunked;
         let mut out = wire.out.borrow_mut();
+        if !out.is_empty() && data.len() <= WAITING_COPIED_MAX {
+            out.push(waiting(&data, chunked));
+            return Ok(());
+        }
         if chunked {
             out.push(size_line(data.len() as u64));
         }
@@ -321,10 +325,65 @@ impl Streaming {
     }
 }
 
+/// A piece up to this size is copied where the socket is full.
+const WAITING_COPIED_MAX: usize = 16 * 1024;
+
+/// A piece that will wait for a slow client, in memory of its own: it may be all that holds a block
+/// of the worker, and so may the line before it.
+fn waiting(data: &[u8], chunked: bool) -> Bytes {
+    let mut piece = Vec::with_capacity(data.len() + 20);
+    if chunked {
+        chunk_head(data.len(), &mut piece);
+    }
+    piece.extend_from_slice(data);
+    if chunked {
+        piece.extend_from_slice(CHUNK_END);
+    }
+    Bytes::from(piece)
+}
+
 fn size_line(length: u64) -> Bytes {
     head::compose(32, |out| {
         let mut line = Vec::with_capacity(18);
         chunk_head(usize::try_from(length).unwrap_or(usize::MAX), &mut line);
         out.put_slice(&line);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl BodyStream for Nothing {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Pending
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn short_pieces_that_wait_for_a_slow_client_pin_no_blocks() {
+        net::worker::block_on_local(async {
+            for (framing, sent) in
+                [(Framing::Chunked, "1\r\nx\r\n2\r\nxx\r\n"), (Framing::Close, "xxx")]
+            {
+                let (ours, client) = net::Stream::pair().unwrap();
+                let wire = Wire::new(ours, telemetry::Telemetry::new().worker(0));
+                let body = Box::new(Nothing);
+                let mut streaming = Streaming { body, framing, sent: 0, ended: false };
+                let block = Bytes::from(vec![b'x'; 64 * 1024]);
+                // The first is sent at once as a rule.
+                assert!(streaming.data(&wire, Bytes::copy_from_slice(&block[..1])).is_ok());
+                assert!(streaming.data(&wire, block.slice(..2)).is_ok());
+                assert!(block.is_unique());
+                wire.push_out();
+                assert_eq!(client.receive().await.unwrap(), sent);
+            }
+        });
+    }
 }

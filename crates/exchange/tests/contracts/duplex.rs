@@ -76,3 +76,16 @@ fn a_request_that_asks_for_no_upgrade_is_answered_and_the_connection_goes_on() {
         assert!(client.head().await.starts_with("HTTP/1.1 101 "));
     });
 }
+
+#[test]
+fn a_tunnel_of_http_is_no_upgrade() {
+    block_on_local(async {
+        let (address, _) = shouting();
+        let mut client = Client::connect(address).await;
+        for protocols in ["h2c", "shout, H2C"] {
+            client.send(UPGRADE.replace("shout", protocols)).await;
+            assert!(client.head().await.starts_with("HTTP/1.1 426 "), "{protocols}");
+            assert_eq!(client.read(7).await, "upgrade");
+        }
+    });
+}

@@ -99,3 +99,22 @@ fn a_client_that_expects_it_is_told_to_go_on_when_the_body_is_asked_for() {
         assert_eq!(client.read(4).await, "body");
     });
 }
+
+#[test]
+fn an_interim_status_is_no_answer() {
+    struct Interim;
+    impl Handler for Interim {
+        fn name(&self) -> &'static str {
+            "interim"
+        }
+
+        fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
+            Box::pin(std::future::ready(Ok(Response::new(103))))
+        }
+    }
+    block_on_local(async {
+        let mut client = Client::connect(serve(Vec::new(), Interim)).await;
+        client.get("/").await;
+        assert!(client.head().await.starts_with("HTTP/1.1 500 "));
+    });
+}

@@ -226,6 +226,26 @@ fn the_fields_are_those_of_another_representation() {
 }
 
 #[test]
+fn a_304_confirms_the_form_that_the_client_holds() {
+    let compress = filter(&KIND, &node!({}));
+    test(async {
+        for (held, tag, varies) in [
+            ("W/\"v1\"", "W/\"v1\"", true),
+            ("\"v0\", W/\"v1\"", "W/\"v1\"", true),
+            ("\"v1\"", "\"v1\"", false),
+            ("W/\"v10\", \"v1\"", "\"v1\"", false),
+        ] {
+            let mut request = get("/", &[("accept-encoding", "gzip"), ("if-none-match", held)]);
+            let mut response = Response::new(304);
+            response.headers.append(Known::Etag, "\"v1\"");
+            run(&*compress, &mut request, &mut response).await;
+            assert_eq!(response.headers.get_str(Known::Etag), Some(tag), "{held}");
+            assert_eq!(response.headers.contains(Known::Vary), varies, "{held}");
+        }
+    });
+}
+
+#[test]
 fn what_does_not_get_smaller_stays_plain() {
     let compress = filter(&KIND, &node!({}));
     let mut noise = 1u64;

@@ -86,7 +86,9 @@ fn from_says_where_the_key_stands() {
         ("/a?key=abc", ("authorization", "Bearer wrong")),
         ("/a", ("x-api-key", "abc")),
     ] {
-        let fault = passed(keys.on_request(&mut get(target, &[headers]))).unwrap_err();
+        let mut request = get(target, &[headers]);
+        let fault = passed(keys.on_request(&mut request)).unwrap_err();
+        assert_eq!(request.target.raw(), b"/a", "the log shows no key");
         let challenge = rendered(&fault);
         let challenge = challenge.headers.get_str(Known::WwwAuthenticate);
         assert_eq!(challenge, Some("Bearer realm=\"tidegate\", ApiKey realm=\"tidegate\""));

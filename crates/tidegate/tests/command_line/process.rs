@@ -68,17 +68,25 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stderr(Stdio::piped());
+        Self::with_stderr(command)
+    }
+
+    /// Its standard error is where the command has it, and seen here only if that is a pipe.
+    pub(crate) fn with_stderr(mut command: Command) -> Self {
+        command.stdout(Stdio::piped());
         let mut child = command.spawn().expect("the binary starts");
         let (sender, lines) = mpsc::channel();
-        let stderr = child.stderr.take().expect("stderr is piped");
         let stdout: ChildStdout = child.stdout.take().expect("stdout is piped");
-        let other = sender.clone();
+        if let Some(stderr) = child.stderr.take() {
+            let sender = sender.clone();
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
+                lines.try_for_each(|line| sender.send(line))
+            });
+        }
         std::thread::spawn(move || {
-            BufReader::new(stderr).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
-        });
-        std::thread::spawn(move || {
-            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|l| other.send(l))
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|l| sender.send(l))
         });
         Running { child, lines, seen: Vec::new() }
     }

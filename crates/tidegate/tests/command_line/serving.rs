@@ -100,3 +100,27 @@ fn an_address_in_use_is_one_sentence() {
     assert!(why.contains(&format!("cannot listen on {address}: the address is in use")), "{why}");
     assert_eq!(why.lines().count(), 1, "{why}");
 }
+
+/// A terminal that is stopped, a collector of logs that hangs.
+#[test]
+fn who_does_not_read_the_log_stops_neither_requests_nor_the_end() {
+    let folder = TempDir::new().unwrap();
+    let (unread, mut full) = std::io::pipe().unwrap();
+    let mut command = tidegate(folder.path(), &["files", ".", "--bind", "127.0.0.1:0"]);
+    command.stderr(full.try_clone().unwrap());
+    // Ends when nobody can read the pipe any more.
+    let filling = std::thread::spawn(move || {
+        use std::io::Write;
+        while full.write_all(&[b'x'; 4096]).is_ok() {}
+    });
+    let mut server = Running::with_stderr(command);
+    let address = server.line(|line| line.rsplit_once("http://")?.1.parse().ok());
+    for _ in 0..20 {
+        assert_eq!(status(&get(address, "/bad\u{1}", "")), "400");
+    }
+    assert_eq!(status(&get(address, "/none", "")), "404");
+    server.terminate();
+    assert_eq!(server.end().0, Some(0));
+    drop(unread);
+    filling.join().unwrap();
+}

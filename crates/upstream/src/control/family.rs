@@ -11,7 +11,7 @@ use std::time::Duration;
 use net::Stream;
 use tokio::time::Instant;
 
-use crate::limits::{FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
+use crate::limits::{CHECK_DOUBT, FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
 
 /// What is known of one name.
 #[derive(Default)]
@@ -21,17 +21,18 @@ pub(super) struct Family {
     until: Option<Instant>,
 }
 
-/// The addresses to use, and whether they answered: if not, another look is worth having soon.
+/// The addresses to use, and when another look is worth having: soon, if none of them answered.
 pub(super) struct Chosen {
     pub(super) addresses: Vec<SocketAddr>,
-    pub(super) is_sure: bool,
+    pub(super) valid_for: Duration,
 }
 
 impl Family {
     pub(super) async fn choose(&mut self, addresses: Vec<SocketAddr>) -> Chosen {
         let (v4, v6): (Vec<_>, Vec<_>) = addresses.into_iter().partition(SocketAddr::is_ipv4);
         if v4.is_empty() || v6.is_empty() {
-            return Chosen { addresses: if v4.is_empty() { v6 } else { v4 }, is_sure: true };
+            let addresses = if v4.is_empty() { v6 } else { v4 };
+            return Chosen { addresses, valid_for: Duration::MAX };
         }
         if self.until.is_none_or(|until| until <= Instant::now()) {
             let (v4_answers, v6_answers) = tokio::join!(answers(&v4), answers(&v6));
@@ -40,7 +41,8 @@ impl Family {
                 self.v6 = !v4_answers;
             }
         }
-        Chosen { addresses: if self.v6 { v6 } else { v4 }, is_sure: self.until.is_some() }
+        let valid_for = if self.until.is_some() { FAMILY_HOLDS } else { CHECK_DOUBT };
+        Chosen { addresses: if self.v6 { v6 } else { v4 }, valid_for }
     }
 }
 
@@ -81,11 +83,11 @@ mod tests {
             };
             let mut family = Family::default();
             let chosen = family.choose(both(on_v4.port())).await;
-            assert_eq!((chosen.addresses, chosen.is_sure), (vec![on_v4], true));
+            assert_eq!((chosen.addresses, chosen.valid_for), (vec![on_v4], FAMILY_HOLDS));
 
             let (_v6, on_v6) = listen("[::1]:0");
             let chosen = Family::default().choose(both(on_v6.port())).await;
-            assert_eq!((chosen.addresses, chosen.is_sure), (vec![on_v6], true));
+            assert_eq!((chosen.addresses, chosen.valid_for), (vec![on_v6], FAMILY_HOLDS));
             // Believed for a while, and then looked at again.
             let chosen = family.choose(both(on_v6.port())).await;
             assert_eq!(chosen.addresses[0].ip(), on_v4.ip());
@@ -98,7 +100,7 @@ mod tests {
             family.until = None;
             let chosen = family.choose(both(closed)).await;
             assert_eq!(chosen.addresses, [SocketAddr::new(on_v6.ip(), closed)]);
-            assert!(!chosen.is_sure);
+            assert_eq!(chosen.valid_for, CHECK_DOUBT);
         });
     }
 
@@ -108,7 +110,7 @@ mod tests {
             for listed in [["192.0.2.1:1", "192.0.2.2:1"], ["[2001:db8::1]:1", "[2001:db8::2]:1"]] {
                 let listed = listed.map(|address| address.parse().unwrap()).to_vec();
                 let chosen = Family::default().choose(listed.clone()).await;
-                assert_eq!((chosen.addresses, chosen.is_sure), (listed, true));
+                assert_eq!((chosen.addresses, chosen.valid_for), (listed, Duration::MAX));
             }
         });
     }

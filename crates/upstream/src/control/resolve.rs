@@ -9,7 +9,6 @@ use telemetry::log::Level;
 
 use super::family::{Chosen, Family};
 use crate::cluster::Cluster;
-use crate::limits::CHECK_DOUBT;
 
 /// Keeps the addresses of one name.
 pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Names>) {
@@ -18,9 +17,9 @@ pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Name
     loop {
         let valid_for = match names.resolve(host, *port).await {
             Ok(answer) => {
-                let Chosen { addresses, is_sure } = family.choose(answer.addresses).await;
+                let Chosen { addresses, valid_for } = family.choose(answer.addresses).await;
                 cluster.resolve(&server, addresses.into_iter().map(Destination::Tcp).collect());
-                if is_sure { answer.valid_for } else { answer.valid_for.min(CHECK_DOUBT) }
+                valid_for.min(answer.valid_for)
             }
             Err(error) => {
                 telemetry::event_limited!(
