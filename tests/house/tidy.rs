@@ -5,7 +5,7 @@ use crate::source::{code_lines, code_of, functions_in, tests_in, words_in};
 use std::fs;
 use std::path::Path;
 
-/// Code lines of a file, its tests apart.
+/// Code lines of a file, the tests beside the code apart; a file of tests has no more.
 const FILE_LINES_MAX: usize = 500;
 /// Code lines of a function, its signature included.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -93,15 +93,16 @@ fn rust(name: &str, text: &str) -> Vec<String> {
     let code = code_of(text);
     let line_of = |at: usize| code[..at].matches('\n').count() + 1;
     complaints.extend(unsafe_blocks(name, text, &code));
-    if parts.iter().any(|part| *part == "tests" || *part == "testing") {
-        return complaints;
-    }
-    let tests = tests_in(&code);
+    let is_test = parts.iter().any(|part| *part == "tests" || *part == "testing");
+    let tests = if is_test { Vec::new() } else { tests_in(&code) };
     let in_tests = |at: usize| tests.iter().any(|range| range.contains(&at));
     let test_lines: usize = tests.iter().map(|range| code_lines(&code[range.clone()])).sum();
     let lines = code_lines(&code) - test_lines;
     if lines > FILE_LINES_MAX {
         complaints.push(format!("1: {lines} lines of code, past {FILE_LINES_MAX}"));
+    }
+    if is_test {
+        return complaints;
     }
     for (function, range) in functions_in(&code) {
         let lines = code_lines(&code[range.clone()]);
@@ -151,6 +152,7 @@ fn each_untidiness_is_seen() {
     let file = |lines: usize| format!("//! A.\n{}", "use b;\n".repeat(lines));
     assert_eq!(count("crates/a.rs", &file(FILE_LINES_MAX)), 0);
     assert_eq!(count("crates/a.rs", &file(FILE_LINES_MAX + 1)), 1, "a long file");
+    assert_eq!(count("crates/a/tests.rs", &file(FILE_LINES_MAX + 1)), 1, "a long file of tests");
     assert_eq!(count("tests/a.py", &"é".repeat(COLUMNS_MAX)), 0);
     assert_eq!(count("tests/a.py", &"é".repeat(COLUMNS_MAX + 1)), 1, "a long line");
 

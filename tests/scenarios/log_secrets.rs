@@ -30,7 +30,7 @@ fn a_key_is_masked_wherever_its_request_ends() {
         let mut client = server.connect("web");
         let mut statuses = Vec::new();
         for _ in 0..3 {
-            client.send(&format!(
+            client.send(format!(
                 "GET /ping?n=1&auth={KEY} HTTP/1.1\r\nhost: a\r\nreferer: /?%61uth={KEY}\r\n\r\n"
             ));
             statuses.push(client.answer().status);

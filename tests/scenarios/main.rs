@@ -2,6 +2,7 @@
 
 mod addresses;
 mod admin;
+mod affinity;
 mod chunked_request;
 mod date;
 mod descriptors;
@@ -12,6 +13,7 @@ mod head_method;
 mod hop_by_hop;
 mod http10;
 mod keep_alive;
+mod keepalive_probes;
 mod limits;
 mod load;
 mod log_rotation;

@@ -138,22 +138,26 @@ fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
             if tag == b"*" {
                 return Ok(Some(Expect::Any));
             }
-            versions.push(version(tag)?);
+            versions.extend(version(tag)?);
         }
     }
     Ok(given.then_some(Expect::OneOf(versions)))
 }
 
-/// The version inside an entity tag. A weak one never matches here (RFC 9110 section 13.1.1), and
-/// quotes left out are forgiven: versions have no characters that could be misread.
-fn version(tag: &[u8]) -> Result<String, Problem> {
+/// The version inside an entity tag; none in a weak one, which never matches here (RFC 9110
+/// section 13.1.1). Quotes left out are forgiven: versions have no characters that could be
+/// misread.
+fn version(tag: &[u8]) -> Result<Option<String>, Problem> {
     let text = String::from_utf8_lossy(tag).into_owned();
-    if text.starts_with("W/") || text.is_empty() {
+    if text.starts_with("W/") {
+        return Ok(None);
+    }
+    if text.is_empty() {
         return Err(Problem::new(400, format!("\"{text}\" is no entity tag for If-Match"))
             .advice("send the ETag of GET /v1/config as it was"));
     }
     let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    Ok(inner.unwrap_or(&text).to_owned())
+    Ok(Some(inner.unwrap_or(&text).to_owned()))
 }
 
 /// The body as text; too large, broken off or not UTF-8 is a problem.

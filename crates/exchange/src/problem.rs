@@ -42,7 +42,7 @@ enum Form {
 pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> Response {
     let mut response = match pages.pages.get(&fault.status) {
         Some(page) => Response::with_body(fault.status, &page.content_type, page.body.clone()),
-        None => body(fault.status, headers.map_or(Form::Text, preferred_form)),
+        None => negotiated(fault.status, headers),
     };
     let fields = &mut response.headers;
     if let Some(allow) = &fault.allow {
@@ -65,6 +65,15 @@ pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> R
             fields.append(Known::ProxyStatus, value);
         }
     }
+    response
+}
+
+/// The body that Accept asks for.
+fn negotiated(status: u16, headers: Option<&Headers>) -> Response {
+    let Some(headers) = headers else { return body(status, Form::Text) };
+    let mut response = body(status, preferred_form(headers));
+    // RFC 9110 12.5.5: a cache may keep a 404 or a 410, and the next may ask for another form.
+    response.headers.append(Known::Vary, "Accept");
     response
 }
 
@@ -130,6 +139,20 @@ mod tests {
         assert_eq!(content_type(&plain_json), "application/problem+json");
         let html = rendered(&fault, "text/html,application/xhtml+xml,*/*;q=0.8");
         assert_eq!(content_type(&html), "text/html; charset=utf-8");
+    }
+
+    #[test]
+    fn what_accept_chose_says_so() {
+        let vary = |response: &Response| response.headers.get_str(Known::Vary).map(str::to_owned);
+        let fault = Fault::not_found();
+        assert_eq!(vary(&rendered(&fault, "text/html")).as_deref(), Some("Accept"));
+        let none = ErrorPages::default();
+        // No Accept is a choice too: the next request may have one.
+        assert_eq!(vary(&render(&fault, Some(&Headers::new()), &none)).as_deref(), Some("Accept"));
+        assert_eq!(vary(&render(&fault, None, &none)), None);
+        let page = ErrorPage { content_type: "text/html".into(), body: "<p>gone".into() };
+        let pages = ErrorPages::new(BTreeMap::from([(404, page)]));
+        assert_eq!(vary(&render(&fault, Some(&Headers::new()), &pages)), None);
     }
 
     #[test]

@@ -180,7 +180,8 @@ fn the_configuration_is_replaced_whole_or_not() {
 
     let stale = put(&[yaml, ("if-match", "\"v1\"")], "workers: 3\n");
     assert_eq!((stale.status, stale.field(Known::Etag)), (412, "\"v2\""));
-    assert_eq!(put(&[yaml, ("if-match", "W/\"v2\"")], "workers: 3\n").status, 400);
+    assert_eq!(put(&[yaml, ("if-match", "W/\"v2\"")], "workers: 3\n").status, 412);
+    assert_eq!(put(&[yaml, ("if-match", "")], "workers: 3\n").status, 400);
     let json = ("content-type", "application/json");
     assert_eq!(put(&[json, ("if-match", "\"v0\", \"v2\"")], "{}").status, 200);
     assert_eq!(put(&[yaml, ("if-match", "*")], "workers: 4\n").status, 200);

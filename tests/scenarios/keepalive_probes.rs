@@ -1,0 +1,49 @@
+//! `keepalive` of a listener: the kernel asks a silent client whether it is still there. What
+//! `/proc/net/tcp` says of our end of the connection is its timer. (`nodelay` shows nowhere.)
+
+use crate::setup::answering;
+use scenarios::{PATIENCE, Tidegate};
+use std::fs;
+use std::time::{Duration, Instant};
+
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Which timer runs for the server's end of the connection between these ports, and for how many
+/// ticks: 0 is none, 1 sends again, 2 asks.
+fn timer(server: u16, client: u16) -> (u64, u64) {
+    let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+    let ends = [format!(":{server:04X}"), format!(":{client:04X}")];
+    let row = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| {
+        row.get(1).is_some_and(|local| local.ends_with(&ends[0]))
+            && row.get(2).is_some_and(|remote| remote.ends_with(&ends[1]))
+    });
+    let row = row.expect("the connection");
+    let (kind, ticks) = row[5].split_once(':').expect("a timer");
+    let number = |text| u64::from_str_radix(text, 16).expect("a number");
+    (number(kind), number(ticks))
+}
+
+#[test]
+fn a_silent_client_is_asked_after_the_time_that_is_set() {
+    for (setting, kind) in [("", 0), (", keepalive: 60s", 2)] {
+        let bind = "bind: \"127.0.0.1:0\"";
+        let config = answering("").replacen(bind, &format!("{bind}{setting}"), 1);
+        let server = Tidegate::start(&config);
+        let mut client = server.connect("web");
+        client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(client.answer().status, 200);
+        let ports = (server.address("web").port(), client.local_address().port());
+        // Until the client's kernel has confirmed the answer, the timer is that of sending again.
+        let deadline = Instant::now() + PATIENCE;
+        let ticks = loop {
+            let (running, ticks) = timer(ports.0, ports.1);
+            if running == kind {
+                break ticks;
+            }
+            assert!(Instant::now() < deadline, "{setting}: timer {running}");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        let wanted = if kind == 0 { 0..=0 } else { 1..=60 * TICKS_PER_SECOND };
+        assert!(wanted.contains(&ticks), "{setting}: {ticks} ticks");
+    }
+}
