@@ -1,4 +1,5 @@
 //! Redis: what `store.redis` of our Lua programs says to a real server.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::has;
 use scenarios::{Process, tidegate_binary};

@@ -2,6 +2,7 @@
 //! afterwards is what it held before.
 //!
 //! Twenty seconds, or what `LUA_SOAK_SECONDS` says (`make soak` says ten minutes).
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use scenarios::{Process, tidegate_binary};
 use std::fs;

@@ -248,7 +248,8 @@ fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
     Ok((body, None))
 }
 
-/// Replies of Redis: any bytes. A reader that gets them one by one sees what one sees that gets all.
+/// Replies of Redis: any bytes. A reader that gets them one by one sees what one sees that gets
+/// all.
 pub fn reply(data: &[u8]) {
     let small = Limits { line: 12, bytes: 40, items: 6, depth: 2 };
     for limits in [Limits::default(), small] {
