@@ -8,9 +8,12 @@ use crate::process::run_in;
 
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let guides = std::fs::read_dir(root.join("docs/guide")).unwrap();
-    let mut pages: Vec<_> = guides.map(|entry| entry.unwrap().path()).collect();
-    pages.push(root.join("README.md"));
+    let mut pages = vec![root.join("README.md")];
+    for folder in ["docs/guide", "docs/guide/lua"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        pages.extend(paths.filter(|path| path.extension().is_some_and(|name| name == "md")));
+    }
     pages
 }
 
