@@ -6,6 +6,7 @@
 use crate::process;
 use exchange::Response;
 use std::fmt::Write;
+use telemetry::escape::prometheus;
 use telemetry::histogram::BOUNDS_US;
 use telemetry::{Family, FamilySamples, Sample, Snapshot, Telemetry, Value};
 
@@ -36,7 +37,7 @@ fn family(out: &mut String, found: &FamilySamples) {
     out.push_str("# HELP ");
     out.push_str(family.name);
     out.push(' ');
-    escape(out, family.help, false);
+    prometheus(out, family.help, false);
     out.push_str("\n# TYPE ");
     out.push_str(family.name);
     out.push(' ');
@@ -82,7 +83,7 @@ fn line(
         separator = ',';
         out.push_str(name);
         out.push_str("=\"");
-        escape(out, value, true);
+        prometheus(out, value, true);
         out.push('"');
     }
     if separator == ',' {
@@ -90,18 +91,6 @@ fn line(
     }
     // Writing to a String does not fail.
     let _ = writeln!(out, " {value}");
-}
-
-/// Backslash and line feed are escaped everywhere, quotes in label values only.
-fn escape(out: &mut String, text: &str, quoted: bool) {
-    for character in text.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '"' if quoted => out.push_str("\\\""),
-            other => out.push(other),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Text that came from outside, made safe to stand in a log line.
+//! Text that came from outside, made safe to stand in a log line or in Prometheus' text.
 //!
-//! Whatever goes in, one line comes out: no control character survives, and what is not UTF-8 is
-//! replaced.
+//! Whatever goes into a log line, one line comes out: no control character survives, and what is
+//! not UTF-8 is replaced.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
@@ -12,6 +12,19 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
         end -= 1;
     }
     &text[..end]
+}
+
+/// Help texts and label values of the Prometheus text format. Backslash and line feed are
+/// escaped everywhere, quotes in label values only.
+pub fn prometheus(out: &mut String, text: &str, quoted: bool) {
+    for character in text.chars() {
+        match character {
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '"' if quoted => out.push_str("\\\""),
+            other => out.push(other),
+        }
+    }
 }
 
 /// A JSON string with its quotes (RFC 8259 section 7).

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::escape::cut;
+use crate::escape::{cut, prometheus};
 use crate::families::Kind;
 use crate::limits::SERIES_PER_FAMILY;
 use crate::limits::{
@@ -132,7 +132,7 @@ impl Scripted {
             out.push_str("# HELP ");
             out.push_str(name);
             out.push(' ');
-            escape(out, help, false);
+            prometheus(out, help, false);
             // Writing to a String does not fail.
             let _ = write!(out, "\n# TYPE {name} {}\n", kind.token());
             for (values, cell) in &family.series {
@@ -175,7 +175,7 @@ impl Line<'_> {
             separator = ',';
             self.out.push_str(label);
             self.out.push_str("=\"");
-            escape(self.out, value, true);
+            prometheus(self.out, value, true);
             self.out.push('"');
         }
         if separator == ',' {
@@ -186,18 +186,6 @@ impl Line<'_> {
             f64::NEG_INFINITY => writeln!(self.out, " -Inf"),
             value => writeln!(self.out, " {value}"),
         };
-    }
-}
-
-/// Backslash and line feed are escaped everywhere, quotes in label values only.
-fn escape(out: &mut String, text: &str, quoted: bool) {
-    for character in text.chars() {
-        match character {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '"' if quoted => out.push_str("\\\""),
-            other => out.push(other),
-        }
     }
 }
 
