@@ -145,7 +145,7 @@ fn head(received: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
 mod tests {
     use super::{WAIT, head, probe, probe_pings, request};
     use std::io::{Read, Write};
-    use std::net::TcpListener;
+    use std::net::{Shutdown, TcpListener};
     use std::time::{Duration, Instant};
 
     /// Answers the requests of one connection with these texts.
@@ -158,6 +158,9 @@ mod tests {
                 assert!(stream.read(&mut [0; 1000]).unwrap() > 0);
                 stream.write_all(answer).unwrap();
             }
+            // An end, not a reset: what is unread when a socket is closed turns the one into the other.
+            stream.shutdown(Shutdown::Write).unwrap();
+            while stream.read(&mut [0; 1000]).is_ok_and(|read| read > 0) {}
         });
         let found = probe(address, &request(address, "/"), Instant::now() + WAIT);
         server.join().unwrap();
