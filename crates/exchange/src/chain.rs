@@ -37,6 +37,12 @@ pub trait Filter {
     /// Its name in the configuration.
     fn name(&self) -> &'static str;
 
+    /// Whether both hooks do hardly anything: see [`Handler::is_instant`].
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    /// Called once for each request that comes this far.
     fn on_request(&self, _request: &mut Request) -> Step {
         Step::Continue
     }
@@ -46,6 +52,7 @@ pub trait Filter {
         Box::pin(std::future::ready(Step::Continue))
     }
 
+    /// Called once for each response that comes back to here.
     fn on_response(&self, _request: &mut Request, _response: &mut Response) -> Step {
         Step::Continue
     }
@@ -82,8 +89,8 @@ pub trait Handler {
         false
     }
 
-    /// The answer, where it needs no waiting. `None` asks for [`Handler::handle`]. A handler that
-    /// answers here allocates no future.
+    /// The answer, where it needs no waiting. `None` asks for [`Handler::handle`], which follows at
+    /// once: neither is asked twice. A handler that answers here allocates no future.
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {
         None
     }
@@ -155,6 +162,8 @@ pub(crate) struct Progress {
     first: usize,
     /// Stages that the request has passed.
     passed: usize,
+    /// The stage ahead has said that it has to be waited for, and is not asked again.
+    waits: bool,
     /// The response, once there is one, on its way back through the stages passed.
     response: Option<Response>,
 }
@@ -168,7 +177,7 @@ pub(crate) enum Stand {
 
 impl Progress {
     fn from(first: usize) -> Progress {
-        Progress { first, passed: first, response: None }
+        Progress { first, passed: first, waits: false, response: None }
     }
 
     /// Takes what the stage ahead said on the request.
@@ -198,7 +207,11 @@ impl Progress {
 impl Route {
     /// Whether an exchange on this route is over in hardly any time.
     pub(crate) fn is_instant(&self) -> bool {
-        self.stages.is_empty() && self.handler.is_instant()
+        let is_instant = |stage: &Stage| match stage {
+            Stage::Filter(filter) => filter.is_instant(),
+            Stage::Surround(_) => false,
+        };
+        self.handler.is_instant() && self.stages.iter().all(is_instant)
     }
 
     /// Runs a request through filters and handler.
@@ -208,6 +221,12 @@ impl Route {
 
     /// Goes as far as is possible without waiting.
     pub(crate) fn advance(&self, request: &mut Request, progress: &mut Progress) -> Stand {
+        let stand = self.go(request, progress);
+        progress.waits = matches!(stand, Stand::Waits);
+        stand
+    }
+
+    fn go(&self, request: &mut Request, progress: &mut Progress) -> Stand {
         while progress.response.is_none() {
             let step = match self.stages.get(progress.passed) {
                 Some(Stage::Filter(filter)) => filter.on_request(request),
@@ -269,9 +288,12 @@ impl Route {
         progress: &mut Progress,
     ) -> Outcome {
         loop {
-            if let Stand::Done(outcome) = self.advance(request, progress) {
+            if !progress.waits
+                && let Stand::Done(outcome) = self.advance(request, progress)
+            {
                 return outcome;
             }
+            progress.waits = false;
             if let Err(fault) = self.wait(request, progress).await {
                 return Err(self.failed(request, progress, fault));
             }
@@ -353,67 +375,4 @@ impl Next {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Headers, Target};
-
-    /// Says on a fault what it is called.
-    struct Named(&'static str);
-
-    impl Filter for Named {
-        fn name(&self) -> &'static str {
-            self.0
-        }
-
-        fn on_fault(&self, _: &mut Request, fault: &mut Fault) {
-            fault.fields.get_or_insert_default().append("x-passed", self.0);
-        }
-    }
-
-    struct Refusing;
-
-    impl Filter for Refusing {
-        fn name(&self) -> &'static str {
-            "refusing"
-        }
-
-        fn on_request(&self, _: &mut Request) -> Step {
-            Step::Fail(Fault::not_found())
-        }
-    }
-
-    struct Failing;
-
-    impl Handler for Failing {
-        fn name(&self) -> &'static str {
-            "failing"
-        }
-
-        fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
-            Box::pin(std::future::ready(Err(Fault::internal("on purpose"))))
-        }
-    }
-
-    fn passed(stages: Vec<Rc<dyn Filter>>) -> Vec<String> {
-        let route = Rc::new(Route {
-            name: "test".into(),
-            stages: stages.into_iter().map(Stage::Filter).collect(),
-            handler: Rc::new(Failing),
-            bounds: RouteBounds::default(),
-            metrics: Default::default(),
-        });
-        let target = Target::new(bytes::Bytes::from_static(b"/")).unwrap();
-        let mut request = Request::made_up(wire::Method::Get, target, Headers::new());
-        let outcome = net::worker::block_on_local(route.run(&mut request));
-        let fields = outcome.err().unwrap().fields.unwrap_or_default();
-        let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-        fields.get_all("x-passed").map(text).collect()
-    }
-
-    #[test]
-    fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
-        let (one, two) = (|| Rc::new(Named("one")), || Rc::new(Named("two")));
-        assert_eq!(passed(vec![one(), two()]), ["two", "one"]);
-        assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
-    }
-}
+mod tests;
