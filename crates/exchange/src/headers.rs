@@ -166,19 +166,22 @@ impl Headers {
     /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
     /// because a value from a variable must never end the field (RFC 9110 5.5).
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
-        let name = name.into();
         let value = value.as_ref();
+        self.append_with(name, |text| text.extend_from_slice(value));
+    }
+
+    /// As [`Headers::append`], with what `write` puts at the end of the text as the value.
+    #[inline]
+    pub fn append_with<'n>(&mut self, name: impl Into<Name<'n>>, write: impl FnOnce(&mut Vec<u8>)) {
+        let name = name.into();
         let Room { text, fields } = self.room();
         // As a whole line, so that it can be sent together with its neighbours.
-        text.reserve(name.text().len() + value.len() + 4);
         let name_span = keep(text, name.text());
         text.extend_from_slice(b": ");
-        let value_span = keep(text, value);
-        for byte in &mut text[value_span.range()] {
-            if matches!(*byte, b'\r' | b'\n' | 0) {
-                *byte = b' ';
-            }
-        }
+        let at = text.len();
+        write(text);
+        let value_span = Span { at: at as u32, len: text.len().saturating_sub(at) as u32 };
+        keep_on_one_line(&mut text[value_span.range()]);
         text.extend_from_slice(b"\r\n");
         // A name too long for its span is no name anybody sends: it is left out.
         fields.extend(FieldSpan::new(name_span, value_span, name.known()));
@@ -295,6 +298,33 @@ fn keep(text: &mut Vec<u8>, part: &[u8]) -> Span {
     Span { at: at as u32, len: part.len() as u32 }
 }
 
+/// Makes spaces of what would end a field.
+#[inline]
+fn keep_on_one_line(value: &mut [u8]) {
+    if may_break(value) {
+        for byte in value {
+            if matches!(*byte, b'\r' | b'\n' | 0) {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
+/// Whether there may be a byte up to CR: eight are looked at in one go, as nearly all are above.
+#[inline]
+fn may_break(value: &[u8]) -> bool {
+    const EACH: u64 = u64::MAX / 0xFF;
+    let low = |eight: &[u8; 8]| {
+        let eight = u64::from_ne_bytes(*eight);
+        eight.wrapping_sub(EACH * (b'\r' as u64 + 1)) & !eight & (EACH << 7) != 0
+    };
+    match value.last_chunk() {
+        // The last eight are partly looked at twice.
+        Some(last) => value.as_chunks().0.iter().any(low) || low(last),
+        None => value.iter().any(|byte| *byte <= b'\r'),
+    }
+}
+
 #[inline]
 fn view<'a>(text: &'a [u8], field: &FieldSpan) -> Field<'a> {
     Field { known: field.known, name: field.name().of(text), value: field.value().of(text) }
@@ -321,71 +351,4 @@ impl fmt::Debug for Headers {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn order_and_repeats_are_kept_and_names_have_no_case() {
-        let mut headers = Headers::new();
-        headers.append("X-One", "1");
-        headers.append("accept", "a");
-        headers.append("x-one", "2");
-        assert_eq!(headers.get("X-ONE"), Some(&b"1"[..]));
-        assert_eq!(headers.get_all("x-one").collect::<Vec<_>>(), [b"1", b"2"]);
-        assert_eq!(headers.get(Known::Accept), Some(&b"a"[..]));
-        headers.set("x-One", "3");
-        assert_eq!(headers.get_all("x-one").collect::<Vec<_>>(), [b"3"]);
-        assert!(headers.remove(Known::Accept));
-        assert_eq!(headers.len(), 1);
-    }
-
-    #[test]
-    fn a_value_cannot_end_its_field() {
-        let mut headers = Headers::new();
-        headers.append("x-user", "a\r\nSet-Cookie: b");
-        assert_eq!(headers.get("x-user"), Some(&b"a  Set-Cookie: b"[..]));
-    }
-
-    #[test]
-    fn added_fields_stand_beside_received_ones() {
-        let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        let mut fields = Vec::new();
-        let limits = wire::h1::HeadLimits { request_line: 100, headers: 100, header_count: 8 };
-        wire::h1::parse_request(head, &limits, &mut fields).unwrap().unwrap();
-        let mut headers = Headers::received(head, &fields);
-        headers.append("x-added", "yes");
-        assert_eq!(headers.get(Known::Host), Some(&b"a"[..]));
-        assert_eq!(headers.get("X-Added"), Some(&b"yes"[..]));
-    }
-
-    fn lines(headers: &Headers) -> String {
-        let mut out = bytes::BytesMut::new();
-        headers.write_lines(&mut out, |field| field.name != b"skipped");
-        String::from_utf8(out.to_vec()).unwrap()
-    }
-
-    #[test]
-    fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
-        let head = "GET / HTTP/1.1\r\nHost: a\r\nskipped: 1\r\nB:  b\r\nC: c \t\r\nD:d\r\n\r\n";
-        let limits = wire::h1::HeadLimits::default();
-        let mut headers = Headers::new();
-        wire::h1::parse_request(head.as_bytes(), &limits, headers.spans()).unwrap();
-        headers.keep_head(head.as_bytes());
-        headers.append("E", "e");
-        headers.append("skipped", "2");
-        headers.append("F", "");
-        assert_eq!(lines(&headers), "Host: a\r\nB:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\n");
-        let mut copy = headers.clone();
-        copy.append("G", "g");
-        copy.set("host", "other");
-        assert_eq!(lines(&copy), "B:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\nG: g\r\nHost: other\r\n");
-    }
-
-    #[test]
-    fn list_members_are_found_whatever_the_spelling() {
-        let mut headers = Headers::new();
-        headers.append(Known::Connection, "keep-alive, Upgrade");
-        assert!(headers.lists_token(Known::Connection, "upgrade"));
-        assert!(!headers.lists_token(Known::Connection, "up"));
-    }
-}
+mod tests;

@@ -231,6 +231,10 @@ impl Filter for OfRequest {
         REQUEST.name
     }
 
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn on_request(&self, request: &mut Request) -> Step {
         // Variables mean the request as it came to this filter, whatever it changes first.
         let mut headers = match self.0.has_variables() {
@@ -249,6 +253,10 @@ struct OfResponse(Arc<Changes>);
 impl Filter for OfResponse {
     fn name(&self) -> &'static str {
         RESPONSE.name
+    }
+
+    fn is_instant(&self) -> bool {
+        true
     }
 
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {

@@ -193,8 +193,16 @@ impl Keyring {
     fn find(&self, key: &[u8]) -> Option<usize> {
         let hash = digest(key);
         let candidates = self.places.get(&prefix(&hash))?;
-        candidates.iter().copied().find(|at| self.hashes[*at].ct_eq(&hash).into())
+        candidates.iter().copied().find(|at| is_same(&self.hashes[*at], &hash))
     }
+}
+
+/// In constant time. By words: by bytes it takes longer than the digest.
+fn is_same(one: &Hash, other: &Hash) -> bool {
+    let (one, other) = (one.as_chunks().0, other.as_chunks().0);
+    let words = one.iter().zip(other);
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    words.fold(0, |differs, (one, other)| differs | (word(one) ^ word(other))).ct_eq(&0).into()
 }
 
 fn prefix(hash: &Hash) -> u64 {
@@ -252,6 +260,10 @@ struct Life {
 impl Filter for Life {
     fn name(&self) -> &'static str {
         KIND.name
+    }
+
+    fn is_instant(&self) -> bool {
+        true
     }
 
     fn on_request(&self, request: &mut Request) -> Step {

@@ -6,7 +6,6 @@
 //! any time no more is let in than `burst` plus the rate. Reads the worker's cached clock, never
 //! the system's.
 
-use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -118,7 +117,6 @@ impl FilterPlan for Plan {
                 .headers
                 .then(|| format!("\"{name}\";q={};w={}", rate.count, rate.per.secs())),
             left: format!("\"{name}\";r="),
-            scratch: RefCell::default(),
             worker: worker.telemetry.worker(worker.index),
             refused: worker.telemetry.worker_counter(
                 worker.index,
@@ -144,7 +142,6 @@ struct Life {
     policy: Option<String>,
     /// How the value of RateLimit begins.
     left: String,
-    scratch: RefCell<Vec<u8>>,
     worker: Arc<WorkerMetrics>,
     refused: Arc<Lane<Counter>>,
 }
@@ -152,6 +149,10 @@ struct Life {
 impl Filter for Life {
     fn name(&self) -> &'static str {
         KIND.name
+    }
+
+    fn is_instant(&self) -> bool {
+        true
     }
 
     fn on_request(&self, request: &mut Request) -> Step {
@@ -208,15 +209,14 @@ impl Life {
     /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and what is left of it for how long.
     fn tell(&self, quota: Quota, headers: &mut Headers) {
         let Some(policy) = &self.policy else { return };
-        let mut value = self.scratch.borrow_mut();
-        let mut number = itoa::Buffer::new();
-        value.clear();
-        value.extend_from_slice(self.left.as_bytes());
-        value.extend_from_slice(number.format(quota.left).as_bytes());
-        value.extend_from_slice(b";t=");
-        value.extend_from_slice(number.format(quota.full_in_s).as_bytes());
         headers.append(Known::RateLimitPolicy, policy);
-        headers.append(Known::RateLimit, &*value);
+        headers.append_with(Known::RateLimit, |value| {
+            let mut number = itoa::Buffer::new();
+            value.extend_from_slice(self.left.as_bytes());
+            value.extend_from_slice(number.format(quota.left).as_bytes());
+            value.extend_from_slice(b";t=");
+            value.extend_from_slice(number.format(quota.full_in_s).as_bytes());
+        });
     }
 }
 

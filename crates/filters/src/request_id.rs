@@ -92,6 +92,10 @@ impl Filter for Life {
         KIND.name
     }
 
+    fn is_instant(&self) -> bool {
+        true
+    }
+
     fn on_request(&self, request: &mut Request) -> Step {
         let RequestId { header, trust, format, .. } = &*self.settings;
         let trusted = || any_contains(trust, request.facts.peer_ip());

@@ -153,3 +153,14 @@ fn mistakes_are_named_and_show_no_key() {
         assert_eq!(report.matches("mistake: ").count(), 1, "{report}");
     }
 }
+
+#[test]
+fn digests_that_differ_anywhere_are_not_the_same() {
+    let hash: super::Hash = std::array::from_fn(|at| at as u8);
+    assert!(super::is_same(&hash, &hash));
+    for at in 0..hash.len() {
+        let mut other = hash;
+        other[at] ^= 0x80;
+        assert!(!super::is_same(&hash, &other), "byte {at}");
+    }
+}
