@@ -46,7 +46,9 @@ fn run(options: Options) -> Data {
     let live = Live::to(io::sink(), false, schedule.told());
     let began = Instant::now();
     let data = schedule.run(&live).unwrap();
-    assert!(began.elapsed() <= schedule.told() + Duration::from_secs(1), "{:?}", began.elapsed());
+    // With the slack of a machine that is busy with other things.
+    let told = schedule.told() + Duration::from_secs(15);
+    assert!(began.elapsed() <= told, "{:?}", began.elapsed());
     data
 }
 
