@@ -135,19 +135,65 @@ return function(raw)
     return setmetatable({ exchange = exchange }, Request)
   end
 
-  local function fetch(client, method, url, header, body)
-    local stream, why = client:request(method, url, header)
-    if not stream then return nil, why end
-    local ok
-    ok, why = stream:closewrite(body or "")
-    if not ok then return nil, why end
-    local data
-    data, why = stream:readall()
-    if not data then
-      stream:close()
-      return nil, why
+  -- RFC 9110 15.4: these change the method, those do not.
+  local CHANGING, KEEPING = { [301] = true, [302] = true, [303] = true }, { [307] = true, [308] = true }
+  -- What says something of a body that is not sent again, and what is meant for one server only.
+  local OF_BODY = {
+    ["content-type"] = true, ["content-encoding"] = true, ["content-language"] = true,
+    ["content-location"] = true, ["content-length"] = true, ["transfer-encoding"] = true,
+  }
+  local OF_ORIGIN = {
+    authorization = true, cookie = true, ["proxy-authorization"] = true, host = true,
+  }
+
+  local function without(header, names)
+    local kept = {}
+    for name, value in pairs(header or {}) do
+      if not names[name:lower()] then kept[name] = value end
     end
-    return { status = stream.status, header = stream.header, trailer = stream.trailer, body = data }
+    return kept
+  end
+
+  -- A small body is read away, so that the connection is used again.
+  local function forget(stream)
+    local length = tonumber(stream.header["content-length"])
+    if length and length <= 4096 then stream:readall() end
+    stream:close()
+  end
+
+  local function fetch(client, method, url, header, body)
+    local left = client.redirects
+    while true do
+      local stream, why = client:request(method, url, header)
+      if not stream then return nil, why end
+      local ok
+      ok, why = stream:closewrite(body or "")
+      if ok then ok, why = stream:waitresponse() end
+      if not ok then
+        stream:close()
+        return nil, why
+      end
+      local status, location = stream.status, stream.header.location
+      if not ((CHANGING[status] or KEEPING[status]) and type(location) == "string" and client.redirects > 0) then
+        local data
+        data, why = stream:readall()
+        if not data then
+          stream:close()
+          return nil, why
+        end
+        return { status = status, header = stream.header, trailer = stream.trailer, body = data, url = url }
+      end
+      forget(stream)
+      if left == 0 then return nil, "too many redirects" end
+      left = left - 1
+      local same
+      url, same, why = raw.follow(url, location)
+      if not url then return nil, why end
+      if CHANGING[status] and method ~= "GET" then
+        method, body, header = "GET", nil, without(header, OF_BODY)
+      end
+      if not same then header = without(header, OF_ORIGIN) end
+    end
   end
 
   --- `get(url[, header]) → { status =, header =, body = } | nil, err`
@@ -165,10 +211,14 @@ return function(raw)
 
   local http = {}
 
-  --- `newclient{ max_idle_per_host =, idle_timeout =, read_timeout = } → client`
+  --- `newclient{ max_idle_per_host =, idle_timeout =, read_timeout =, redirects = } → client`
   function http.newclient(options)
     if options ~= nil then check("newclient", 1, options, "table") end
-    return setmetatable({ raw = raw.client(options) }, Client)
+    local redirects = options and options.redirects or 0
+    if math.type(redirects) ~= "integer" or redirects < 0 or redirects > raw.redirects then
+      error(("bad argument #1 to 'newclient' (redirects: 0 to %d expected)"):format(raw.redirects), 2)
+    end
+    return setmetatable({ raw = raw.client(options), redirects = redirects }, Client)
   end
 
   local default

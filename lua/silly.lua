@@ -23,5 +23,12 @@ return function(silly)
     return size and value:sub(1, size) or value
   end
 
+  -- What a server has in their place: requests to its upstreams and through its routes.
+  for _, name in ipairs { "upstream", "route" } do
+    silly[name] = function()
+      error(("tide.%s is there only in a server (tidegate up)"):format(name), 2)
+    end
+  end
+
   return silly
 end

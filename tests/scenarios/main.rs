@@ -25,6 +25,7 @@ mod lua_handlers;
 mod lua_http;
 mod lua_metrics;
 mod lua_soak;
+mod lua_subrequests;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;

@@ -7,9 +7,10 @@
 
 mod chains;
 mod listeners;
+mod mentions;
 mod routes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use exchange::problem::{ErrorPage, ErrorPages};
@@ -38,10 +39,11 @@ pub(crate) fn compile(
     let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
+    let mentioned = mentions::check(&settings, &routes, &programs, reader);
     if !reader.report().is_empty() {
         return None;
     }
-    unused(&settings, &chains, &routes, reader);
+    unused(&settings, &chains, &routes, &mentioned, reader);
     Some(Plan {
         version,
         workers: settings.workers,
@@ -91,13 +93,14 @@ fn unused(
     settings: &Settings,
     chains: &Chains,
     routes: &[routes::Compiled],
+    mentioned: &HashSet<String>,
     reader: &mut Reader<'_>,
 ) {
     for (name, _) in &settings.upstreams.entries {
         let used = |route: &routes::Compiled| {
             route.plan.handler.upstream().is_some_and(|used| used.value == name.value)
         };
-        if !routes.iter().any(used) {
+        if !routes.iter().any(used) && !mentioned.contains(&name.value) {
             reader.report().unused(name.span, "upstream", name);
         }
     }

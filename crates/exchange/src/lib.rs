@@ -28,6 +28,7 @@ pub mod problem;
 mod request;
 mod response;
 pub mod serve;
+mod subrequest;
 mod target;
 pub mod variables;
 
@@ -49,9 +50,13 @@ pub use headers::{Field, Headers, Name};
 pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};
 pub use marks::Marks;
 pub use params::{PARAMS_MAX, Params};
-pub use plan::{FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Shared, WorkerContext};
+pub use plan::{
+    FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions, Shared,
+    WorkerContext,
+};
 pub use request::{Inform, Notes, Request};
 pub use response::Response;
+pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};
 pub use target::{BadPath, Target};
 
 /// Chooses the way of a request; implemented by `server` over the router of the current Plan.

@@ -7,7 +7,7 @@
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -23,6 +23,10 @@ pub trait FilterPlan: Send + Sync {
     /// One line for `explain`, with no secret in it.
     fn describe(&self) -> String {
         String::new()
+    }
+    /// What its own files say of upstreams.
+    fn mentions(&self) -> Option<&Mentions> {
+        None
     }
     /// Query parameters it takes secrets from: the access log masks their values on every route.
     fn secret_queries(&self) -> Vec<&str> {
@@ -41,6 +45,30 @@ pub trait HandlerPlan: Send + Sync {
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None
     }
+    /// What its own files say of upstreams.
+    fn mentions(&self) -> Option<&Mentions> {
+        None
+    }
+}
+
+/// What the files of a plan say of upstreams: checked against `upstreams` like what the
+/// configuration itself says.
+#[derive(Clone, Debug, Default)]
+pub struct Mentions {
+    /// Named where only the name of an upstream can stand.
+    pub upstreams: Vec<Mention>,
+    /// Every text in the files: one that is the name of an upstream may be a use of it.
+    pub texts: BTreeSet<String>,
+}
+
+/// An upstream that a file names.
+#[derive(Clone, Debug)]
+pub struct Mention {
+    pub upstream: String,
+    /// Where the configuration names the file.
+    pub span: settings::Span,
+    /// File and line.
+    pub place: String,
 }
 
 /// A filter that the configuration may name.

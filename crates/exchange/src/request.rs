@@ -57,6 +57,8 @@ pub struct Request {
     /// What a script keeps with the request; it goes when the request does.
     pub attached: Option<Rc<dyn Any>>,
     pub informer: Option<Rc<dyn Inform>>,
+    /// How many requests led to this one from within: 0 for a client's.
+    pub depth: u8,
 }
 
 /// Remarks for the access log.
@@ -95,6 +97,7 @@ impl Request {
             marks: Marks::default(),
             attached: None,
             informer: None,
+            depth: 0,
         }
     }
 
@@ -119,6 +122,7 @@ impl Request {
         self.marks = Marks::default();
         self.attached = None;
         self.informer = None;
+        self.depth = 0;
         SPARE.with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {
@@ -173,6 +177,28 @@ impl Request {
             marks: self.marks.clone(),
             attached: self.attached.clone(),
             informer: self.informer.clone(),
+            depth: self.depth,
+        }
+    }
+
+    /// A request of the same client that this one leads to: the same method, target and fields, but
+    /// without a body, and with nothing of what was found out about this one.
+    pub fn beneath(&self) -> Request {
+        let mut headers = self.headers.clone();
+        for framing in [Known::ContentLength, Known::TransferEncoding, Known::Expect] {
+            headers.remove(framing);
+        }
+        Request {
+            method: self.method.clone(),
+            version: self.version,
+            target: self.target.afresh(),
+            headers,
+            facts: self.facts.clone(),
+            client_ip: self.client_ip,
+            scheme: self.scheme,
+            request_id: self.request_id.clone(),
+            depth: self.depth.saturating_add(1),
+            ..Request::nothing()
         }
     }
 

@@ -167,6 +167,15 @@ impl Target {
         Ok(())
     }
 
+    /// The same target with no other before it: that of a new request.
+    pub(crate) fn afresh(&self) -> Target {
+        let mut target = self.clone();
+        if let Some(other) = &mut target.other {
+            (other.routed, other.received) = (None, None);
+        }
+        target
+    }
+
     /// Whether the path holds a slash that is none: `%2F` (RFC 3986 2.2).
     pub fn has_encoded_slash(&self) -> bool {
         let mut escapes = memchr::memchr_iter(b'%', self.raw_path());

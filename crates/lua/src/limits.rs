@@ -93,6 +93,15 @@ pub(crate) const LONG_TURN_MS: u64 = 1_000;
 pub(crate) const BODY_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of a streamed answer that wait for the client before `write` does.
 pub(crate) const STREAM_BYTES: usize = 64 * 1024;
+/// Requests from within that a VM may have under way.
+pub(crate) const SUBREQUESTS: usize = 4096;
+/// An answer to one whose length is known and no more than this is received before it is handed
+/// over: its connection is free again at once.
+pub(crate) const SUBREQUEST_WHOLE_BYTES: u64 = 64 * 1024;
+/// What is decoded on the worker; more is decoded off the loop.
+pub(crate) const DECODED_HERE_BYTES: usize = 64 * 1024;
+/// Output per input byte of a coded answer, above the first mebibyte.
+pub(crate) const SUBREQUEST_RATIO: u64 = 1100;
 /// Entries of `tide.shared`; the one least used goes for another.
 pub(crate) const SHARED_ENTRIES: usize = 65_536;
 /// Bytes of a key and of a text in `tide.shared`.
@@ -134,6 +143,8 @@ pub(crate) const HTTP_READ_MS: u64 = 30_000;
 pub(crate) const HTTP_CLIENT_IDLE_MS: u64 = 30_000;
 /// How many idle connections to one address an HTTP client keeps, as Silly has it.
 pub(crate) const HTTP_IDLE_PER_HOST: u64 = 10;
+/// How many redirects a client of a script may be told to follow.
+pub(crate) const HTTP_REDIRECTS: u32 = 20;
 /// Memory that the VM of a server's raw programs may hold.
 pub(crate) const PROGRAM_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
 /// Addresses to which an HTTP client keeps idle connections.

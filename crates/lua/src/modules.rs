@@ -13,7 +13,7 @@ mod env;
 mod errno;
 mod fs;
 mod hex;
-mod http;
+pub(crate) mod http;
 mod json;
 mod jwt;
 mod logger;

@@ -14,6 +14,7 @@ mod generation;
 mod handler;
 mod headers;
 mod loaded;
+mod mentions;
 mod object;
 mod outlet;
 mod program;
@@ -22,8 +23,10 @@ mod request;
 mod response;
 mod sandbox;
 mod settings;
+mod subrequest;
 mod waiting;
 
+use exchange::Subrequests;
 use mlua::{Function, Lua, Result, Table};
 
 use crate::vm::Vm;
@@ -36,11 +39,12 @@ pub use program::{ProgramPlan, RawProgram};
 pub use settings::{ProgramSettings, ServingSettings};
 
 /// Makes what requests are seen through known to a VM.
-fn open(lua: &Lua, vm: &Vm) -> Result<()> {
+fn open(lua: &Lua, vm: &Vm, subrequests: &std::rc::Rc<Subrequests>) -> Result<()> {
     let require: Function = lua.globals().get("require")?;
     let json: Table = require.call("tide.encoding.json")?;
     headers::open(lua, vm)?;
     request::open(lua, vm)?;
-    response::open(lua, vm, &json.get("encode")?)?;
+    let pass = subrequest::open(lua, subrequests)?;
+    response::open(lua, vm, &json.get("encode")?, &pass)?;
     reading::open(lua, vm, &json.get("decode")?)
 }

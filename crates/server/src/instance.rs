@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use config::{Limits, ListenerPlan, Plan, RoutePlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, Edge, TrustedProxies};
-use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, WorkerContext};
+use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, Subrequests, WorkerContext};
 use router::{Found, Input, Router};
 use settings::Cidr;
 use wire::h1::HeadLimits;
@@ -36,6 +36,12 @@ impl Instance {
         Rc::new(Instance { plan: plan.clone(), router, routes: routes.collect(), access })
     }
 
+    /// Requests from within go through these routes.
+    pub(crate) fn serve_within(self: &Rc<Self>, subrequests: &Subrequests) {
+        let dispatch: Rc<dyn Dispatch> = self.clone();
+        subrequests.route_through(Rc::downgrade(&dispatch), self.plan.errors.clone());
+    }
+
     /// What a listener's connections work with under this Plan.
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
         let limits = &listener.limits;
@@ -54,6 +60,12 @@ impl Instance {
             access: self.access.clone(),
         }
     }
+}
+
+/// What scripts of a Plan may send requests to: all of its upstreams, and later its routes.
+pub(crate) fn subrequests(plan: &Plan, worker: &WorkerContext) -> Rc<Subrequests> {
+    let handler = |name: &String| (name.clone(), upstream::handler(name, worker));
+    Subrequests::new(plan.upstreams.iter().map(|(name, _)| handler(name)).collect())
 }
 
 /// How large the head of a request may be.

@@ -18,7 +18,7 @@ use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::accept::{Door, Stop, accept};
-use crate::instance::{Instance, secret_queries};
+use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::programs::Programs;
@@ -98,8 +98,11 @@ impl Worker {
             let secrets = secret_queries(&serving.plan);
             Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
         });
-        self.lua = Some(lua::Generation::begin(&self.context, &serving.plan.lua));
+        let subrequests = instance::subrequests(&serving.plan, &self.context);
+        let lua = lua::Generation::begin(&self.context, &serving.plan.lua, subrequests.clone());
+        self.lua = Some(lua);
         let instance = Instance::build(&serving.plan, &self.context, access);
+        instance.serve_within(&subrequests);
         let mut sockets = serving.sockets;
         let mut failed = None;
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();

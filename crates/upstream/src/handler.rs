@@ -46,11 +46,7 @@ impl HandlerPlan for UpstreamPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
-        // `config` has checked the name and `server` has applied the upstreams of this Plan.
-        let cluster = Upstreams::of(&worker.shared).get(&self.upstream);
-        Rc::new(UpstreamHandler {
-            local: cluster.map(|cluster| LocalCluster::of(worker, &cluster)),
-        })
+        handler(&self.upstream, worker)
     }
 
     fn describe(&self) -> String {
@@ -60,6 +56,13 @@ impl HandlerPlan for UpstreamPlan {
     fn upstream(&self) -> Option<&Spanned<String>> {
         Some(&self.upstream)
     }
+}
+
+/// Who sends requests to the upstream of that name, for those that come from no route as well.
+pub fn handler(upstream: &str, worker: &WorkerContext) -> Rc<dyn Handler> {
+    // `config` has checked the name and `server` has applied the upstreams of this Plan.
+    let cluster = Upstreams::of(&worker.shared).get(upstream);
+    Rc::new(UpstreamHandler { local: cluster.map(|cluster| LocalCluster::of(worker, &cluster)) })
 }
 
 struct UpstreamHandler {

@@ -27,7 +27,7 @@ mod view;
 mod tests;
 
 pub use cluster::Cluster;
-pub use handler::KIND;
+pub use handler::{KIND, handler};
 pub use member::State;
 pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,

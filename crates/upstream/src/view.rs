@@ -274,6 +274,7 @@ fn client_options(settings: &UpstreamSettings) -> ClientOptions {
             ..HeadLimits::default()
         },
         forwarded: settings.forwarded,
+        via: true,
     }
 }
 

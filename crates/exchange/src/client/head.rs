@@ -37,6 +37,8 @@ pub struct ClientOptions {
     pub head: HeadLimits,
     /// Send Forwarded (RFC 7239) as well.
     pub forwarded: bool,
+    /// Send Via: requests are somebody else's, and we are on their way (RFC 9110 7.6.3).
+    pub via: bool,
 }
 
 impl Default for ClientOptions {
@@ -48,6 +50,7 @@ impl Default for ClientOptions {
             tunnel_idle: Duration::from_secs(60),
             head: HeadLimits::default(),
             forwarded: false,
+            via: true,
         }
     }
 }
@@ -113,11 +116,13 @@ pub(super) fn write_head(
         }
         RequestFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
     }
-    // RFC 9110 7.6.3: the protocol version is the one the message was received with.
-    out.extend_from_slice(match request.version {
-        Version::Http10 => b"Via: 1.0 tidegate\r\n",
-        Version::Http11 => b"Via: 1.1 tidegate\r\n",
-    });
+    if call.options.via {
+        // RFC 9110 7.6.3: the protocol version is the one the message was received with.
+        out.extend_from_slice(match request.version {
+            Version::Http10 => b"Via: 1.0 tidegate\r\n",
+            Version::Http11 => b"Via: 1.1 tidegate\r\n",
+        });
+    }
     if request.facts.protocol != Protocol::Internal {
         write_forwarded(out, request, authority, &seen, call.options.forwarded);
     }

@@ -8,7 +8,7 @@ mod bell;
 mod client;
 mod faults;
 mod feed;
-pub(super) mod fields;
+pub(crate) mod fields;
 mod inbound;
 mod input;
 mod outbound;
@@ -25,7 +25,7 @@ use crate::script;
 
 pub(super) use bell::Bell;
 pub(super) use client::Client;
-pub(super) use faults::reason;
+pub(crate) use faults::reason;
 pub(super) use inbound::Inbound;
 pub(crate) use server::drain;
 pub(super) use stream::Stream;

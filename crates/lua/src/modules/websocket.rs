@@ -128,6 +128,7 @@ fn options_of_client() -> ClientOptions {
         response: Duration::from_millis(HTTP_CONNECT_MS),
         // A socket may be quiet for as long as it likes.
         tunnel_idle: Duration::from_millis(u64::from(u32::MAX)),
+        via: false,
         ..ClientOptions::default()
     }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, LocalFuture, Request, Response, Stage, Step,
+    Fault, Filter, FilterKind, FilterPlan, LocalFuture, Mentions, Request, Response, Stage, Step,
     WorkerContext,
 };
 use mlua::{Error, Function, Result, Value};
@@ -48,6 +48,10 @@ impl FilterPlan for Plan {
 
     fn describe(&self) -> String {
         self.0.path.display().to_string()
+    }
+
+    fn mentions(&self) -> Option<&Mentions> {
+        Some(&self.0.mentions)
     }
 }
 

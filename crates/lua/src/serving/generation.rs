@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use exchange::WorkerContext;
+use exchange::{Subrequests, WorkerContext};
 use telemetry::event;
 use telemetry::log::Level;
 
@@ -27,6 +27,7 @@ pub struct Generation {
     native_modules: bool,
     shared: std::sync::Arc<SharedTable>,
     metrics: std::sync::Arc<telemetry::Scripted>,
+    subrequests: Rc<Subrequests>,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<Running>>>,
 }
@@ -46,7 +47,11 @@ pub(super) struct Running {
 impl Generation {
     /// What is built from now on on this worker belongs to a new generation. Whoever begins it
     /// holds it.
-    pub fn begin(worker: &WorkerContext, settings: &ServingSettings) -> Rc<Generation> {
+    pub fn begin(
+        worker: &WorkerContext,
+        settings: &ServingSettings,
+        subrequests: Rc<Subrequests>,
+    ) -> Rc<Generation> {
         let seat = worker.local.get("lua", Seat::default);
         let generation = Rc::new(Generation {
             seat,
@@ -54,6 +59,7 @@ impl Generation {
             native_modules: settings.native_modules,
             shared: worker.shared.get("lua", SharedTable::default),
             metrics: worker.telemetry.scripted().clone(),
+            subrequests,
             memory: Cell::new(0),
             running: RefCell::default(),
         });
@@ -66,7 +72,8 @@ impl Generation {
         let seat = worker.local.get("lua", Seat::default);
         let known = seat.current.borrow().upgrade();
         known.unwrap_or_else(|| {
-            Generation::begin(worker, &ServingSettings { native_modules: false })
+            let settings = ServingSettings { native_modules: false };
+            Generation::begin(worker, &settings, Rc::default())
         })
     }
 
@@ -101,7 +108,7 @@ impl Generation {
         let vm = Vm::new(options)?;
         crate::modules::count_into(&vm, self.metrics.clone());
         sandbox::close(vm.lua(), self.native_modules)?;
-        super::open(vm.lua(), &vm)?;
+        super::open(vm.lua(), &vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
         let driven = vm.clone();
         tokio::task::spawn_local(async move {

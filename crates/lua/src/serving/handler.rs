@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Outcome, Request, Response,
+    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Mentions, Outcome, Request, Response,
     WorkerContext,
 };
 use mlua::{Error, Result, Value};
@@ -43,6 +43,10 @@ impl HandlerPlan for Plan {
 
     fn describe(&self) -> String {
         self.0.path.display().to_string()
+    }
+
+    fn mentions(&self) -> Option<&Mentions> {
+        Some(&self.0.mentions)
     }
 }
 

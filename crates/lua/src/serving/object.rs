@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use mlua::{Lua, Result, ffi};
+use mlua::{AnyUserData, Lua, Result, ffi};
 
 use super::call::{Call, CallId};
 use crate::stack::{self, Named, State};
@@ -102,6 +102,21 @@ pub(super) unsafe fn call_of(state: State, kind: Kind) -> (CallId, *mut Call) {
     // SAFETY: promised by the caller.
     let (_, id, call) = unsafe { call_of_either(state, [kind, kind]) };
     (id, call)
+}
+
+/// The call of an object in mlua's hands; `None` if it is another kind of object, or its call is
+/// over.
+pub(super) fn call_of_value(lua: &Lua, object: &AnyUserData, kind: Kind) -> Option<*mut Call> {
+    let mut found = None;
+    // SAFETY: the object comes and goes.
+    let looked = unsafe {
+        lua.exec_raw::<()>(object, |state| {
+            found = look(state, -1);
+            ffi::lua_settop(state, -2);
+        })
+    };
+    let (_, id) = found.filter(|(known, _)| looked.is_ok() && *known == kind)?;
+    Vm::of(lua).calls.find(id)
 }
 
 /// Makes the metatable of a kind: raw functions with the VM as their first upvalue.

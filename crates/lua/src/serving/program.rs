@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::WorkerContext;
+use exchange::{Mentions, WorkerContext};
 use mlua::{Error, Lua, Result, Value, ffi};
 use net::Accepted;
 use settings::{Reader, Size};
@@ -31,6 +31,11 @@ impl ProgramPlan {
         let memory = Size::from_bytes(PROGRAM_MEMORY_BYTES);
         let file = &settings.lua;
         Source::read(file.span, &file.value, memory, TURN_INSTRUCTIONS, reader).map(ProgramPlan)
+    }
+
+    /// What its file says of upstreams.
+    pub fn mentions(&self) -> &Mentions {
+        &self.0.mentions
     }
 }
 

@@ -18,22 +18,33 @@ use crate::stack::{self, State};
 use crate::vm::Vm;
 
 const METHODS: &[stack::Named] =
-    &[(c"write", write), (c"finish", finish), (c"text", text), (c"stream", stream)];
+    &[(c"write", write), (c"finish", finish), (c"text", text)];
 
-pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function) -> Result<()> {
+/// `encode` writes JSON; `pass` makes an answer the response.
+pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function, pass: &Function) -> Result<()> {
     object::metatable(lua, vm, RESPONSE, "response", &[(c"__newindex", set)])?;
     let methods = stack::functions(lua, vm, METHODS)?;
+    methods.set("json", with_function(lua, vm, json, encode)?)?;
+    methods.set("stream", with_function(lua, vm, stream, pass)?)?;
+    object::with_methods(lua, vm, RESPONSE, get, &methods)
+}
+
+/// A raw function whose second upvalue is another function.
+fn with_function(
+    lua: &Lua,
+    vm: &Vm,
+    raw: ffi::lua_CFunction,
+    function: &Function,
+) -> Result<Function> {
     let pointer: *const Vm = vm;
     // SAFETY: one function comes, a closure over the VM and it goes.
-    let json: Function = unsafe {
-        lua.exec_raw(encode, |state| {
+    unsafe {
+        lua.exec_raw(function, |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
             ffi::lua_insert(state, 1);
-            ffi::lua_pushcclosure(state, json, 2);
-        })?
-    };
-    methods.set("json", json)?;
-    object::with_methods(lua, vm, RESPONSE, get, &methods)
+            ffi::lua_pushcclosure(state, raw, 2);
+        })
+    }
 }
 
 /// `response[name]`: methods, `status`, `headers`.
@@ -158,11 +169,19 @@ unsafe extern "C-unwind" fn finish(state: State) -> c_int {
     0
 }
 
-/// `response:stream()`: status and headers go out now, and each `write` as it comes.
+/// `response:stream()`: status and headers go out now, and each `write` as it comes;
+/// `response:stream(answer)`: the answer of a request from within is the response.
 unsafe extern "C-unwind" fn stream(state: State) -> c_int {
-    // SAFETY: nothing here has to be dropped.
+    // SAFETY: nothing here has to be dropped; the second upvalue takes response and answer.
     unsafe {
         let call = open_call(state);
+        if ffi::lua_gettop(state) > 1 {
+            let given = ffi::lua_gettop(state);
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+            ffi::lua_insert(state, 1);
+            ffi::lua_call(state, given, 0);
+            return 0;
+        }
         if (*call).outlet.is_none() {
             let outlet = Rc::new(Outlet::default());
             if !(*call).text.is_empty() {

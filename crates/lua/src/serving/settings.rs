@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use exchange::Mentions;
 use mlua::Lua;
 use settings::{
     Address, FilePath, Node, Reader, Schema, SchemaBuilder, Setting, Size, Span, Spanned,
 };
 
+use super::mentions;
 use crate::errors;
 
 settings::record! {
@@ -119,6 +121,7 @@ pub(crate) struct Source {
     pub(crate) text: Vec<u8>,
     pub(crate) memory: usize,
     pub(crate) budget: u64,
+    pub(crate) mentions: Mentions,
 }
 
 impl Source {
@@ -131,13 +134,15 @@ impl Source {
     ) -> Option<Arc<Source>> {
         let text = reader.read_file(span, path)?;
         let path: PathBuf = path.to_path_buf();
-        let name = format!("@{}", path.display());
-        if let Err(error) = Lua::new().load(&text[..]).set_name(name).into_function() {
+        let name = path.display().to_string();
+        let chunk = format!("@{name}");
+        if let Err(error) = Lua::new().load(&text[..]).set_name(chunk).into_function() {
             let why = errors::text(&error);
             reader.mistake(span, why.strip_prefix("syntax error: ").unwrap_or(&why).to_owned());
             return None;
         }
-        Some(Arc::new(Source { path, text, memory: memory.bytes_usize(), budget }))
+        let mentions = mentions::find(&text, &name, span);
+        Some(Arc::new(Source { path, text, memory: memory.bytes_usize(), budget, mentions }))
     }
 }
 

@@ -23,6 +23,14 @@ fn blocks(page: &str) -> Vec<&str> {
     parts.skip(1).step_by(2).filter_map(|block| block.strip_prefix("yaml\n")).collect()
 }
 
+/// The files of Lua in a page: blocks that are marked with a name.
+fn lua_files(page: &str) -> Vec<(&str, &str)> {
+    let parts = page.split("```");
+    let marked =
+        parts.skip(1).step_by(2).filter_map(|block| block.strip_prefix("lua ")?.split_once('\n'));
+    marked.collect()
+}
+
 #[test]
 fn whole_configurations_are_right() {
     let mut checked = 0;
@@ -36,6 +44,9 @@ fn whole_configurations_are_right() {
             let folder = TempDir::new().unwrap();
             std::fs::create_dir(folder.path().join("public")).unwrap();
             std::fs::write(folder.path().join("sorry.html"), "sorry").unwrap();
+            for (name, lua) in lua_files(&text) {
+                std::fs::write(folder.path().join(name), lua).unwrap();
+            }
             std::fs::write(folder.path().join("tidegate.yaml"), block).unwrap();
             let ended = run_in(folder.path(), &["check"]);
             assert_eq!(ended.stderr, "", "{}:\n{block}", page.display());

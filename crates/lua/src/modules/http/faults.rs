@@ -5,7 +5,7 @@ use exchange::Fault;
 use crate::errno;
 
 /// The text of a fault: that of the system's error it stands for, where there is one.
-pub(in crate::modules) fn reason(fault: &Fault) -> String {
+pub(crate) fn reason(fault: &Fault) -> String {
     let number = match fault.slug {
         "connection_refused" => libc::ECONNREFUSED,
         "connection_timeout"

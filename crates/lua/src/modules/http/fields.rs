@@ -4,7 +4,7 @@ use exchange::Headers;
 use mlua::{Error, Lua, LuaString, Result, Table, Value};
 use wire::{Known, token};
 
-pub(in crate::modules) fn to_table(lua: &Lua, headers: &Headers) -> Result<Table> {
+pub(crate) fn to_table(lua: &Lua, headers: &Headers) -> Result<Table> {
     let table = lua.create_table_with_capacity(0, headers.len())?;
     for field in headers.iter() {
         let name = match field.known {
@@ -24,7 +24,17 @@ pub(in crate::modules) fn to_table(lua: &Lua, headers: &Headers) -> Result<Table
 }
 
 /// The fields of a table; values are strings, numbers, or arrays of them.
-pub(in crate::modules) fn of_table(function: &str, index: usize, table: &Table) -> Result<Headers> {
+pub(crate) fn of_table(function: &str, index: usize, table: &Table) -> Result<Headers> {
+    of_table_but(function, index, table, |_| false)
+}
+
+/// The same without those whose value means something else to the caller.
+pub(crate) fn of_table_but(
+    function: &str,
+    index: usize,
+    table: &Table,
+    other: impl Fn(&Value) -> bool,
+) -> Result<Headers> {
     let wrong =
         |what: &str| Error::runtime(format!("bad argument #{index} to '{function}' ({what})"));
     let mut headers = Headers::new();
@@ -35,6 +45,7 @@ pub(in crate::modules) fn of_table(function: &str, index: usize, table: &Table) 
             return Err(wrong(&format!("\"{}\" is no field name", name.to_string_lossy())));
         }
         match &value {
+            value if other(value) => {}
             Value::Table(values) => {
                 for value in values.sequence_values::<Value>() {
                     append(&mut headers, name, &value?).ok_or_else(|| wrong("a field value"))?;

@@ -18,7 +18,9 @@ use super::outbound::Outbound;
 use super::stream::{done, taken};
 use super::url;
 use crate::errno;
-use crate::limits::{HTTP_CLIENT_IDLE_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_UNSENT_BYTES};
+use crate::limits::{
+    HTTP_CLIENT_IDLE_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_REDIRECTS, HTTP_UNSENT_BYTES,
+};
 use crate::vm::Vm;
 use crate::waits;
 
@@ -42,7 +44,8 @@ fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
         ..PoolLimits::default()
     };
     let read = Duration::from_millis(number("read_timeout", HTTP_READ_MS)?);
-    let options = ClientOptions { response: read, read, ..ClientOptions::default() };
+    // A program speaks for itself: nobody stands behind it whose request this would be.
+    let options = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
     Ok(Handle(Rc::new(Client::new(limits, options))))
 }
 
@@ -67,6 +70,15 @@ fn made_up(method: &str, url: &url::Url, table: Option<&Table>) -> Result<Box<Re
 pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
     table.set("client", lua.create_function(client)?)?;
     table.set("unsent", HTTP_UNSENT_BYTES)?;
+    table.set("redirects", HTTP_REDIRECTS)?;
+    let follow = |_: &Lua, (from, location): (LuaString, LuaString)| {
+        let (from, location) = (from.to_string_lossy(), location.to_string_lossy());
+        Ok(match url::follow(&from, &location, "http", "https") {
+            Ok((to, same_origin)) => (Some(to), Some(same_origin), None),
+            Err(reason) => (None, None, Some(reason)),
+        })
+    };
+    table.set("follow", lua.create_function(follow)?)?;
     type Asked = (UserDataRef<Handle>, String, LuaString, Option<Table>);
     let open = waits::function(lua, |lua, (client, method, text, table): Asked| {
         let client = client.0.clone();

@@ -1,0 +1,290 @@
+//! Requests that Lua handlers send themselves: to an upstream by its name, and through the routes.
+
+mod page;
+
+use scenarios::{Answer, Launch, PATIENCE, Tidegate, Upstream};
+use std::time::Instant;
+
+const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-from: u\r\n\r\nok";
+
+/// A server whose `/x` is this handler, with an upstream `u`.
+fn server(script: &str, upstream: &str, more: &str) -> Tidegate {
+    launch(script, upstream, more).start()
+}
+
+fn launch(script: &str, upstream: &str, more: &str) -> Launch {
+    let config = format!(
+        r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+upstreams:
+  u: {{ servers: [{upstream}] }}
+routes:
+  - {{ name: x, match: {{ path: "/x" }}, handler: {{ lua: x.lua }} }}
+  - {{ match: {{ path: "/u" }}, handler: {{ upstream: u }} }}
+{more}
+"#
+    );
+    Launch::new(&config).file("x.lua", script)
+}
+
+fn get(server: &Tidegate, target: &str) -> Answer {
+    server.exchange("web", format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"))
+}
+
+fn quoted(upstream: &Upstream) -> String {
+    format!("{:?}", upstream.address().to_string())
+}
+
+#[test]
+fn an_upstream_is_asked_by_its_name() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let body =
+                if head.contains("Content-Length: 4") { peer.read_exactly(4) } else { vec![] };
+            let said = format!("{head}{}", String::from_utf8_lossy(&body));
+            let length = said.len();
+            let fields = format!("X-Two: 1\r\nx-two: 2\r\ncontent-length: {length}");
+            peer.send(format!("HTTP/1.1 201 Made\r\n{fields}\r\n\r\n{said}"));
+        }
+    });
+    let script = "local u = require 'tide'.upstream('u')
+      return function(request, response)
+        local answer
+        if request.query.own then
+          answer = u:request{ method = 'PUT', path = '/a b', query = { q = 1 }, body = 'body',
+            headers = { ['X-Own'] = { 'a', 'b' } } }
+        else
+          answer = u:request(request, { path = '/other', headers = { ['x-gone'] = false } })
+        end
+        assert(answer.status == 201 and answer.headers['X-TWO'][2] == '2')
+        response:text(answer.body:read() .. '|' .. answer.body:read())
+      end";
+    let server = server(script, &quoted(&upstream), "");
+    let text = get(&server, "/x?own").text();
+    let (first, second) = text.split_once('|').expect("both");
+    assert_eq!(first, second);
+    let lower = first.to_ascii_lowercase();
+    assert!(lower.starts_with("put /a%20b?q=1 http/1.1\r\nhost: 127.0.0.1:"), "{first}");
+    assert!(lower.contains("x-own: a\r\nx-own: b\r\n"), "{first}");
+    assert!(!lower.contains("x-forwarded-for"), "{first}");
+    assert!(lower.ends_with("\r\n\r\nbody"), "{first}");
+    let answer = server.exchange(
+        "web",
+        "POST /x?a=1 HTTP/1.1\r\nhost: a.example\r\nx-gone: 1\r\nx-kept: 2\r\n\
+         content-length: 4\r\n\r\nsent",
+    );
+    let text = answer.text().to_ascii_lowercase();
+    assert!(text.starts_with("post /other?a=1 http/1.1\r\nhost: a.example\r\n"), "{text}");
+    assert!(text.contains("x-kept: 2\r\n") && !text.contains("x-gone"), "{text}");
+    assert!(text.contains("x-forwarded-for: 127.0.0.1\r\n"), "{text}");
+    assert!(text.contains("\r\n\r\nsent|"), "{text}");
+}
+
+#[test]
+fn the_upstream_tries_another_server_and_says_why_when_none_is_left() {
+    let script = "local u = require 'tide'.upstream('u')
+      return function(request, response)
+        local answer, why, status = u:request{ path = '/' }
+        if answer then return response:stream(answer) end
+        response:text(status, why)
+      end";
+    let upstream = Upstream::answering(OK);
+    // Nobody listens on port 1.
+    let both = format!("\"127.0.0.1:1\", {}", quoted(&upstream));
+    let healthy = server(script, &both, "");
+    for _ in 0..4 {
+        let answer = get(&healthy, "/x");
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        assert_eq!(answer.header("x-from"), Some("u"));
+    }
+    let dead = server(script, "\"127.0.0.1:1\"", "");
+    let answer = get(&dead, "/x");
+    assert_eq!(answer.status, 502);
+    assert!(answer.text().contains("refused"), "{}", answer.text());
+}
+
+#[test]
+fn a_request_takes_another_route_and_its_answer_is_passed_on() {
+    let script = "local tide = require 'tide'
+      return function(request, response)
+        local to = request.query.to
+        response.headers['x-mine'] = 'yes'
+        response:stream(tide.route(request, { target = to, timeout = 60000 }))
+      end";
+    let more = "
+  - match: { path: /said }
+    handler: { respond: { status: 202, body: said, headers: { x-mine: no } } }
+  - { match: { path: '/{*rest}' }, handler: { files: { root: '.' } } }";
+    let upstream = Upstream::answering(OK);
+    let long = "0123456789".repeat(30_000);
+    let server = launch(script, &quoted(&upstream), more).file("long.txt", &long).start();
+    let said = get(&server, "/x?to=/said");
+    assert_eq!((said.status, said.text().as_str(), said.all("x-mine")), (202, "said", vec!["yes"]));
+    assert_eq!(get(&server, "/x?to=/u").text(), "ok");
+    assert!(get(&server, "/x?to=/long.txt").text() == long);
+    assert_eq!(get(&server, "/x?to=/short").status, 404);
+}
+
+#[test]
+fn a_route_that_asks_itself_ends() {
+    let script = "local tide = require 'tide'
+      return function(request, response)
+        local answer, why, status = tide.route(request)
+        if answer then return response:stream(answer) end
+        response:text(status, why)
+      end";
+    let upstream = Upstream::answering(OK);
+    let answer = get(&server(script, &quoted(&upstream), ""), "/x");
+    assert_eq!(answer.status, 508);
+    assert!(answer.text().contains("10 requests led to one another"), "{}", answer.text());
+}
+
+#[test]
+fn content_is_read_within_bounds_whatever_it_is() {
+    let script = "local tide = require 'tide'
+      return function(request, response)
+        local answer = tide.route(request, { target = request.query.to })
+        local text, why = answer.body:read(tonumber(request.query.limit))
+        local coding = answer.headers['content-encoding']
+        response:text((text and #text or why) .. ' ' .. tostring(coding))
+      end";
+    let more = "
+  - match: { path: '/{*rest}' }
+    filters: [{ compress: {} }]
+    handler: { files: { root: '.' } }";
+    let upstream = Upstream::answering(OK);
+    let long = "0123456789".repeat(30_000);
+    let server = launch(script, &quoted(&upstream), more).file("long.txt", &long).start();
+    assert_eq!(get(&server, "/x?to=/long.txt").text(), "300000 nil");
+    assert_eq!(get(&server, "/x?to=/long.txt&limit=299999").text(), "body too large nil");
+    let zipped = |limit: &str| {
+        let request = format!(
+            "GET /x?to=/long.txt{limit} HTTP/1.1\r\nhost: a\r\naccept-encoding: gzip\r\n\r\n"
+        );
+        server.exchange("web", request).text()
+    };
+    assert_eq!(zipped(""), "300000 gzip");
+    assert!(zipped("&limit=200000").contains("larger than allowed"), "{}", zipped("&limit=200000"));
+}
+
+#[test]
+fn a_client_that_goes_away_takes_its_request_with_it() {
+    let script = "local u = require 'tide'.upstream('u')
+      return function(request, response)
+        response:stream(u:request{ path = '/' })
+      end";
+    let (told, gone) = std::sync::mpsc::channel();
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        told.send("asked").unwrap();
+        // Never answered: the connection ends because nobody wants the answer any more.
+        peer.read_until_gone();
+        told.send("gone").unwrap();
+    });
+    let server = server(script, &quoted(&upstream), "");
+    let mut client = server.connect("web");
+    client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(gone.recv_timeout(PATIENCE), Ok("asked"));
+    drop(client);
+    assert_eq!(gone.recv_timeout(PATIENCE), Ok("gone"));
+}
+
+#[test]
+fn time_runs_out_and_what_is_wrong_is_said() {
+    let script = "local tide, errno = require 'tide', require 'tide.errno'
+      local u = tide.upstream('u')
+      return function(request, response)
+        local answer, why, status = u:request{ timeout = 20 }
+        assert(not answer and why == errno.TIMEDOUT and status == 504)
+        local said = {}
+        for _, wrong in ipairs {
+          function() u:request{ haeders = {} } end,
+          function() u:request{ method = 'A B' } end,
+          function() u:request{ target = '/a b' } end,
+          function() u:request{ path = 'a' } end,
+          function() u:request(request, { body = 1 }) end,
+          function() u:request{ headers = { ['a b'] = 'c' } } end,
+          function() tide.route{} end,
+          function() tide.upstream('n' .. '') end,
+          function() response:stream(nil, 'the reason') end,
+        } do
+          local ok, why = pcall(wrong)
+          assert(not ok)
+          said[#said + 1] = why:match('^[^\\n]*')
+        end
+        response:text(table.concat(said, '\\n'))
+      end";
+    let upstream = Upstream::start(|peer| {
+        peer.read_until_gone();
+    });
+    let server = server(script, &quoted(&upstream), "");
+    let text = get(&server, "/x").text();
+    let lines: Vec<&str> = text.lines().collect();
+    for (line, expected) in lines.iter().zip([
+        "unknown option 'haeders'",
+        "method: no method",
+        "target: a path from / on",
+        "path: a path from / on",
+        "body: string expected, got number",
+        "\"a b\" is no field name",
+        "a request expected, got table",
+        "there is no upstream \"n\"",
+        "an answer expected, got nil: the reason",
+    ]) {
+        assert!(line.contains(expected), "{line}\nwanted {expected}");
+    }
+    assert_eq!(lines.len(), 9, "{text}");
+}
+
+#[test]
+fn names_in_lua_files_are_checked_with_the_configuration() {
+    let launch = |script: &str| {
+        let config = r#"
+listeners: { web: { bind: "127.0.0.1:0" } }
+upstreams:
+  catalog: { servers: ["127.0.0.1:1"] }
+routes:
+  - { match: { path: "/x" }, handler: { lua: x.lua } }
+"#;
+        Launch::new(config).file("x.lua", script).run(&["check", "tidegate.yaml"])
+    };
+    let used = "return function() require 'tide'.upstream(('cat'):upper() or 'catalog') end";
+    assert_eq!(launch(used).code, Some(0), "{}", launch(used).stderr);
+    let unused = launch("return function() end");
+    assert!(unused.stderr.contains("upstream \"catalog\" is never used"), "{}", unused.stderr);
+    let wrong = launch("local tide = require 'tide'\nlocal c = tide.upstream('catlog')\nreturn c");
+    assert_eq!(wrong.code, Some(2));
+    let said = "x.lua:2: there is no upstream \"catlog\", did you mean \"catalog\"?";
+    assert!(wrong.stderr.contains(said), "{}", wrong.stderr);
+}
+
+#[test]
+fn requests_under_way_keep_their_routes_over_a_reload() {
+    let script =
+        "local tide, shared, time = require 'tide', require 'tide.shared', require 'tide.time'
+      return function(request, response)
+        if request.query.go then shared.set('go', true) return response:text('gone') end
+        shared.set('waits', true)
+        while not shared.get('go') do time.sleep(1) end
+        response:stream(tide.route(request, { target = '/said' }))
+      end";
+    let said = |text: &str| {
+        format!("  - {{ match: {{ path: /said }}, handler: {{ respond: {{ body: {text} }} }} }}")
+    };
+    let upstream = Upstream::answering(OK);
+    let address = quoted(&upstream);
+    let server = server(script, &address, &said("one"));
+    let mut client = server.connect("web");
+    client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    let config = std::fs::read_to_string(server.path("tidegate.yaml")).expect("the configuration");
+    let config = config.replace("body: one", "body: two");
+    server.write("tidegate.yaml", config);
+    let deadline = Instant::now() + PATIENCE;
+    while get(&server, "/said").text() != "two" {
+        assert!(Instant::now() < deadline, "{}", server.log().join("\n"));
+    }
+    assert_eq!(get(&server, "/x?go").text(), "gone");
+    assert_eq!(client.answer().text(), "one");
+}
