@@ -60,15 +60,16 @@ fn program(folder: &Path, server: &Server, text: &str) -> Process {
 }
 
 fn ends_well(process: Process) {
-    let log = process.log();
     let exit = process.wait();
-    assert_eq!(exit.code, Some(0), "{log:?} {exit:?}");
+    assert_eq!(exit.code, Some(0), "{exit:?}");
 }
 
 const HEAD: &str = r#"
 local silly, task, time = require "silly", require "silly.task", require "silly.time"
 local redis, errno = require "silly.store.redis", require "silly.errno"
 local addr = require "silly.env".get("redis")
+-- Longer than the test is waited for.
+local LONG = 120000
 local function check(ok, ...)
   if not ok then
     io.stderr:write(debug.traceback(tostring((...))), "\n")
@@ -90,7 +91,7 @@ fn commands_pipelines_and_protocols() {
     let server = Server::start(folder.path(), free_port());
     let text = r#"
 for _, protocol in ipairs{ 2, 3 } do
-  local db = redis.new{ addr = addr, auth = "secret", db = 3, protocol = protocol }
+  local db = redis.new{ addr = addr, auth = "secret", db = 3, protocol = protocol, timeout = LONG }
   check(db:flushdb())
   same(select(2, check(db:set("bytes", "a\r\n\0b"))), "OK")
   same(select(2, db:get("bytes")), "a\r\n\0b")
@@ -125,12 +126,14 @@ for _, protocol in ipairs{ 2, 3 } do
   local slow = redis.new{ addr = addr, auth = "secret", protocol = protocol, timeout = 500 }
   ok, why = slow:blpop("nothing", 5)
   check(ok == nil and why == errno.TIMEDOUT, why)
-  check(slow:ping())
+  -- It goes on afterwards; a machine that stands still may make it late once more.
+  repeat ok, why = slow:ping() until ok or why ~= errno.TIMEDOUT
+  check(ok, why)
   slow:close()
   db:close()
 end
-check(redis.new{ addr = addr, user = "reader", auth = "open" }:ping())
-local ok, why = redis.new{ addr = addr, auth = "wrong" }:ping()
+check(redis.new{ addr = addr, user = "reader", auth = "open", timeout = LONG }:ping())
+local ok, why = redis.new{ addr = addr, auth = "wrong", timeout = LONG }:ping()
 check(ok == nil and why:find("WRONGPASS"), why)
 silly.exit()
 "#;
@@ -146,13 +149,13 @@ fn a_server_that_comes_back_is_used_again() {
     let folder = TempDir::new().expect("a temporary folder");
     let server = Server::start(folder.path(), free_port());
     let text = r#"
-local db = redis.new{ addr = addr, auth = "secret", db = 1, pool = 2 }
+local db = redis.new{ addr = addr, auth = "secret", db = 1, pool = 2, timeout = LONG }
 local sub = check(db:subscribe("news"))
 check(sub:psubscribe("a*"))
 repeat local _, heard = db:publish("ab", "pattern") until heard > 0
-same(sub:read(5000).pattern, "a*")
+same(sub:read(LONG).pattern, "a*")
 check(db:publish("news", "before"))
-same(sub:read(5000).payload, "before")
+same(sub:read(LONG).payload, "before")
 check(db:set("k", "v"))
 task.fork(function()
   local _, why = sub:read()

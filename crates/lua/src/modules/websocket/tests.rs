@@ -77,16 +77,18 @@ fn messages_of_any_size_come_back() {
 fn pings_are_answered_and_delivered_and_a_close_has_its_code() {
     check(
         r#"
+        local over = require "silly.sync.channel".new()
         local url = serve(function(socket)
             say(socket:read())
             say(socket:read())
             say(socket:read())
+            over:push(true)
         end)
         local socket = assert(websocket.connect(url))
         socket:write("hello", "ping")
         say(socket:read())
         socket:close(4000, "enough")
-        require "silly.time".sleep(50)
+        over:pop()
         "#,
         &["hello ping", "hello pong", "enough close 4000", "nil End of file (10004) "],
     );
@@ -186,7 +188,8 @@ fn a_peer_nobody_reads_is_held_back() {
     check(
         r#"
         local time = require "silly.time"
-        local url = serve(function(socket) time.sleep(100) echo(socket) end)
+        local go = require "silly.sync.channel".new()
+        local url = serve(function(socket) go:pop() echo(socket) end)
         local socket = assert(websocket.connect(url))
         local sent = 0
         require "silly.task".fork(function()
@@ -195,8 +198,10 @@ fn a_peer_nobody_reads_is_held_back() {
                 sent = sent + 1
             end
         end)
-        time.sleep(50)
+        -- The other coroutine has run until it had to wait, or to its end.
+        time.sleep(0)
         say(sent < 64)
+        go:push(true)
         local back = 0
         for _ = 1, 64 do back = back + #socket:read() end
         say(back == 64 << 19)
