@@ -89,6 +89,10 @@ pub(crate) const TURN_INSTRUCTIONS: u64 = 50_000_000;
 pub(crate) const STOPPED_PER_TURN: u32 = 8;
 /// How long a turn may take before the log says so.
 pub(crate) const LONG_TURN_MS: u64 = 1_000;
+/// Calls of handlers and filters that are kept for the next ones, and the longest text whose room
+/// is kept with one.
+pub(crate) const SPARE_CALLS: usize = 256;
+pub(crate) const KEPT_TEXT_BYTES: usize = 4 * 1024;
 /// Bytes of a request body that `body:read` collects, unless told otherwise.
 pub(crate) const BODY_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of a streamed answer that wait for the client before `write` does.

@@ -31,7 +31,7 @@ use mlua::{Function, Lua, Result, Table};
 
 use crate::vm::Vm;
 
-pub(crate) use call::Calls;
+pub(crate) use call::{CallId, Calls};
 pub use filter::FILTER;
 pub use generation::Generation;
 pub use handler::HANDLER;

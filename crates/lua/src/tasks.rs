@@ -12,6 +12,7 @@ use mlua::ffi;
 use mlua::{Lua, MultiValue};
 
 use crate::limits::SPARE_COROUTINES;
+use crate::serving::CallId;
 use crate::stack::State;
 
 /// Names one wait of one coroutine: stale once it has been woken, so that of a deadline and an
@@ -34,6 +35,16 @@ pub enum End {
 /// Called when a coroutine has ended, in the turn it ended in; dropped uncalled if the program
 /// exits.
 pub type OnEnd = Box<dyn FnOnce(&Lua, End)>;
+
+/// Who hears that a coroutine has ended.
+#[derive(Default)]
+pub(crate) enum Ended {
+    #[default]
+    Nobody,
+    Told(OnEnd),
+    /// A request's call, which needs no box and no values.
+    Call(CallId),
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -66,7 +77,7 @@ pub(crate) struct Task {
     pub(crate) values: c_int,
     /// What log lines of this coroutine carry.
     pub(crate) trace: u64,
-    pub(crate) ended: Option<OnEnd>,
+    pub(crate) ended: Ended,
 }
 
 /// No coroutine runs.
@@ -145,7 +156,7 @@ impl Tasks {
             status: Status::Spare,
             values: 0,
             trace: 0,
-            ended: None,
+            ended: Ended::Nobody,
         };
         let index = match self.vacant.pop() {
             Some(index) => {

@@ -22,7 +22,7 @@ use std::ops::Deref;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, MultiValue, Result, StdLib, ffi};
+use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, Result, StdLib, ffi};
 
 use telemetry::event;
 use telemetry::log::Level;
@@ -32,11 +32,12 @@ use crate::guard::Guard;
 use crate::modules;
 use crate::program::Place;
 use crate::serving::Calls;
-use crate::stack::{self, State};
+use crate::stack::State;
 use crate::streams::Streams;
-use crate::tasks::{End, OnEnd, Status, Task, TaskId, Tasks};
+use crate::tasks::{Ended, OnEnd, Status, Task, TaskId, Tasks};
 use crate::timers::Timers;
 
+mod ending;
 #[cfg(test)]
 mod tests;
 
@@ -247,7 +248,7 @@ impl Vm {
                 let mut tasks = self.tasks.borrow_mut();
                 let task = tasks.get(index);
                 task.values = values;
-                task.ended = ended;
+                task.ended = ended.map_or(Ended::Nobody, Ended::Told);
                 Ok(index)
             }
             Err(error) => {
@@ -323,93 +324,6 @@ impl Vm {
             ffi::LUA_YIELD => unsafe { ffi::lua_settop(thread, -results - 1) },
             ffi::LUA_OK => self.returned(index, thread, results),
             _ => self.failed(index, thread),
-        }
-    }
-
-    /// A coroutine whose thread a script has closed under the scheduler's feet is over.
-    fn abandon(&self, index: u32, thread: State) {
-        event!(Level::Error, "a task was closed with coroutine.close; it is over");
-        // SAFETY: the thread does not run.
-        unsafe { ffi::lua_closethread(thread, self.main) };
-        drop(self.tasks.borrow_mut().get(index).ended.take());
-        self.retire(index);
-    }
-
-    fn returned(&self, index: u32, thread: State, results: c_int) {
-        let ended = self.tasks.borrow_mut().get(index).ended.take();
-        if let Some(ended) = ended {
-            let values = self.take_from(thread, results).unwrap_or_default();
-            ended(&self.lua, End::Returned(values));
-        }
-        // SAFETY: the thread has ended; an empty stack makes it ready for another function.
-        unsafe { ffi::lua_settop(thread, 0) };
-        self.retire(index);
-    }
-
-    /// Takes the topmost values of a thread that does not run.
-    fn take_from(&self, thread: State, count: c_int) -> Result<MultiValue> {
-        if count == 0 {
-            return Ok(MultiValue::new());
-        }
-        // SAFETY: `exec_raw` gives a stack with room for what is moved, checked before.
-        unsafe {
-            self.lua.exec_raw((), |state| {
-                ffi::luaL_checkstack(state, count, std::ptr::null());
-                ffi::lua_xmove(thread, state, count);
-            })
-        }
-    }
-
-    fn failed(&self, index: u32, thread: State) {
-        let text = errors::report(self, thread);
-        self.failures.set(self.failures.get() + 1);
-        // Closes what the coroutine left open (`local x <close>`); such a thread is good as new.
-        // SAFETY: the thread ended with an error and is not running.
-        unsafe { ffi::lua_closethread(thread, self.main) };
-        let ended = self.tasks.borrow_mut().get(index).ended.take();
-        if let Some(ended) = ended
-            && self.exit.get().is_none()
-        {
-            ended(&self.lua, End::Failed(text));
-        }
-        self.retire(index);
-    }
-
-    /// Ends a coroutine that has used up its turn: it yielded from the hook and is never resumed.
-    fn stop(&self, index: u32, thread: State) {
-        let why = self.guard.forgive();
-        // SAFETY: the thread is suspended, and never goes on with the stack it has.
-        unsafe {
-            ffi::lua_checkstack(thread, 2);
-            stack::push(thread, why.as_bytes());
-        }
-        self.failed(index, thread);
-    }
-
-    /// Closes a coroutine that waits: what it left open is closed, what it waits for wakes nobody.
-    pub(crate) fn cancel(&self, index: u32) {
-        let thread = {
-            let mut tasks = self.tasks.borrow_mut();
-            let task = tasks.get(index);
-            if task.status != Status::Wait {
-                return;
-            }
-            task.ended = None;
-            task.thread
-        };
-        // SAFETY: the thread is suspended.
-        unsafe { ffi::lua_closethread(thread, self.main) };
-        self.retire(index);
-    }
-
-    fn retire(&self, index: u32) {
-        let thread = self.tasks.borrow_mut().get(index).thread;
-        // SAFETY: the thread does not run.
-        unsafe { ffi::lua_settop(thread, 0) };
-        let given_up = self.tasks.borrow_mut().retire(index);
-        if let Some(anchor) = given_up {
-            // SAFETY: the anchor was made for this thread and is let go once.
-            unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, anchor) };
         }
     }
 

@@ -62,12 +62,6 @@ pub(super) fn park(request: &mut Request, ticket: Ticket) {
     request.attached = Some(parked);
 }
 
-/// Whether a call waits already: a hook that had to wait is asked once more before its twin is.
-pub(super) fn is_parked(request: &Request) -> bool {
-    let parked = request.attached.as_ref().and_then(|kept| kept.downcast_ref::<Parked>());
-    parked.is_some_and(|parked| parked.0.borrow().is_some())
-}
-
 /// Takes it up again.
 pub(super) fn take(request: &Request) -> Option<Ticket> {
     let parked = request.attached.as_ref()?.downcast_ref::<Parked>()?;

@@ -9,21 +9,22 @@
 //! ask for the same call: no reference to one is held while Lua may run.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::ptr::NonNull;
+use std::rc::Rc;
 use std::task::Waker;
 
 use bytes::Bytes;
 use exchange::{Body, Fault, Request, Response};
-use mlua::{Lua, ffi};
+use mlua::ffi;
 use slab::Slab;
 use wire::Known;
 
 use super::generation::Running;
-use super::object;
+use super::object::{self, Metatables};
 use super::outlet::Outlet;
 use super::reading::Reading;
-use crate::tasks::{End, OnEnd};
-use crate::vm::Vm;
+use crate::limits::{KEPT_TEXT_BYTES, SPARE_CALLS};
+use crate::tasks::Ended;
 
 /// Names a call; stale once it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub(crate) struct CallId {
 pub(super) struct Call {
     serial: u32,
     task: u32,
-    /// The caller's while the first turn runs, then [`Call::owned`].
+    /// The caller's while the first turn runs, then [`Call::owned`]; null in a spare one.
     pub(super) request: *mut Request,
     owned: Option<Box<Request>>,
     pub(super) response: Response,
@@ -62,22 +63,76 @@ pub(super) struct Call {
 
 /// The calls of a VM.
 #[derive(Default)]
+#[allow(clippy::vec_box)] // raw functions hold the address of a call
 pub(crate) struct Calls {
-    #[allow(clippy::vec_box)] // raw functions hold the address of a call
     slots: RefCell<Slab<Box<Call>>>,
+    /// For the next ones: a call is larger than what most handlers put into it.
+    spare: RefCell<Vec<Box<Call>>>,
     serial: Cell<u32>,
+    pub(super) metatables: Metatables,
 }
 
 impl Calls {
-    fn open(&self, request: &mut Request, response: Response) -> CallId {
+    fn open(&self, request: &mut Request, response: Response) -> (CallId, NonNull<Call>) {
         self.serial.set(self.serial.get().wrapping_add(1));
         let serial = self.serial.get();
-        let call = Call {
-            serial,
+        let spare = self.spare.borrow_mut().pop();
+        let mut call = spare.unwrap_or_else(|| Box::new(Call::spare()));
+        call.serial = serial;
+        call.request = request;
+        call.response = response;
+        let place = NonNull::from(&mut *call);
+        let index = self.slots.borrow_mut().insert(call) as u32;
+        (CallId { index, serial }, place)
+    }
+
+    /// The address of a call that is not over.
+    pub(super) fn find(&self, id: CallId) -> Option<*mut Call> {
+        let mut slots = self.slots.borrow_mut();
+        let call = slots.get_mut(id.index as usize)?;
+        if call.serial == id.serial { Some(&raw mut **call) } else { None }
+    }
+
+    fn close(&self, id: CallId) {
+        let mut slots = self.slots.borrow_mut();
+        let known = slots.get(id.index as usize).is_some_and(|call| call.serial == id.serial);
+        if !known {
+            return;
+        }
+        let mut call = slots.remove(id.index as usize);
+        drop(slots);
+        // What it held may close other calls when it goes.
+        call.clear();
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_CALLS {
+            spare.push(call);
+        }
+    }
+
+    /// A call's coroutine has ended: well, or not.
+    pub(crate) fn ended(&self, id: CallId, well: bool) {
+        let Some(call) = self.find(id) else { return };
+        // SAFETY: as in `Ticket::with`; nothing here runs Lua.
+        let call = unsafe { &mut *call };
+        call.ended = Some(well);
+        call.wake();
+        if let Some(outlet) = &call.outlet {
+            outlet.wake();
+        }
+        if call.detached {
+            self.close(id);
+        }
+    }
+}
+
+impl Call {
+    fn spare() -> Call {
+        Call {
+            serial: 0,
             task: 0,
-            request,
+            request: std::ptr::null_mut(),
             owned: None,
-            response,
+            response: Response::default(),
             text: Vec::new(),
             answered: false,
             finished: false,
@@ -88,26 +143,24 @@ impl Calls {
             reading: None,
             fault: None,
             outlet: None,
-        };
-        let index = self.slots.borrow_mut().insert(Box::new(call)) as u32;
-        CallId { index, serial }
+        }
     }
 
-    /// The address of a call that is not over.
-    pub(super) fn find(&self, id: CallId) -> Option<*mut Call> {
-        let mut slots = self.slots.borrow_mut();
-        let call = slots.get_mut(id.index as usize)?;
-        if call.serial == id.serial { Some(&raw mut **call) } else { None }
+    /// Lets go of everything but the room for text.
+    fn clear(&mut self) {
+        self.request = std::ptr::null_mut();
+        self.owned = None;
+        self.response = Response::default();
+        self.text.clear();
+        self.text.shrink_to(KEPT_TEXT_BYTES);
+        (self.answered, self.finished, self.ended, self.detached) = (false, false, None, false);
+        self.waker = None;
+        self.body = None;
+        self.reading = None;
+        self.fault = None;
+        self.outlet = None;
     }
 
-    fn close(&self, id: CallId) -> Option<Box<Call>> {
-        let mut slots = self.slots.borrow_mut();
-        let known = slots.get(id.index as usize).is_some_and(|call| call.serial == id.serial);
-        if known { Some(slots.remove(id.index as usize)) } else { None }
-    }
-}
-
-impl Call {
     pub(super) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -132,8 +185,8 @@ impl Call {
             if !response.headers.contains(Known::ContentType) {
                 response.headers.append(Known::ContentType, "text/plain; charset=utf-8");
             }
-            let text = std::mem::take(&mut self.text);
-            response.body = Body::Kept(Rc::from(text));
+            response.body = Body::Kept(Rc::from(&self.text[..]));
+            self.text.clear();
         }
         Ok(response)
     }
@@ -142,17 +195,16 @@ impl Call {
 /// Holds a call, and with it the VM. Dropped, the call is over.
 pub(super) struct Ticket {
     pub(super) running: Rc<Running>,
-    pub(super) id: CallId,
+    id: CallId,
+    call: NonNull<Call>,
 }
 
 impl Ticket {
     /// Looks at the call, which is there as long as its ticket. `look` must not run Lua.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut Call) -> R) -> R {
-        let call = self.running.vm.calls.find(self.id);
-        let call = call.expect("a ticket's call is there");
-        // SAFETY: a boxed call stays where it is until its ticket goes, no Lua runs, and references
-        // to it live no longer than a `look`.
-        look(unsafe { &mut *call })
+        // SAFETY: a boxed call stays where it is, and is closed by its ticket or after it; no Lua
+        // runs, and references to it live no longer than a `look`.
+        look(unsafe { &mut *self.call.as_ptr() })
     }
 
     /// The call keeps its request from now on; the caller's place gets a husk.
@@ -185,40 +237,8 @@ impl Drop for Ticket {
             if !ended {
                 vm.turn(|turn| turn.cancel(task));
             }
-            drop(vm.calls.close(self.id));
+            vm.calls.close(self.id);
         }
-    }
-}
-
-/// Tells the call that its coroutine has ended, or will never.
-struct Finish {
-    vm: Weak<Vm>,
-    id: CallId,
-}
-
-impl Finish {
-    fn tell(&self, well: bool) {
-        let Some(vm) = self.vm.upgrade() else { return };
-        let Some(call) = vm.calls.find(self.id) else { return };
-        // SAFETY: as in `Ticket::with`; nothing here runs Lua.
-        let call = unsafe { &mut *call };
-        if call.ended.is_some() {
-            return;
-        }
-        call.ended = Some(well);
-        call.wake();
-        if let Some(outlet) = &call.outlet {
-            outlet.wake();
-        }
-        if call.detached {
-            drop(vm.calls.close(self.id));
-        }
-    }
-}
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        self.tell(false);
     }
 }
 
@@ -232,27 +252,28 @@ pub(super) fn begin(
     budget: u64,
 ) -> Ticket {
     let vm = &running.vm;
-    let ticket = Ticket { running: running.clone(), id: vm.calls.open(request, response) };
-    let id = ticket.id;
-    let finish = Finish { vm: vm.weak(), id };
-    let ended: OnEnd =
-        Box::new(move |_: &Lua, end: End| finish.tell(matches!(end, End::Returned(_))));
-    vm.turn(|turn| {
+    let (id, call) = vm.calls.open(request, response);
+    let ticket = Ticket { running: running.clone(), id, call };
+    let begun = vm.turn(|turn| {
         turn.guard.allow(budget);
         let index = turn.new_task();
         let thread = turn.tasks(|tasks| {
             let task = tasks.get(index);
-            task.ended = Some(ended);
+            task.ended = Ended::Call(id);
             task.thread
         });
         ticket.with(|call| call.task = index);
         // SAFETY: the thread is empty and has room for a call's worth of values.
         unsafe {
             ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(function));
-            object::push(thread, object::REQUEST, id);
-            object::push(thread, object::RESPONSE, id);
+            object::push(thread, vm, object::REQUEST, id);
+            object::push(thread, vm, object::RESPONSE, id);
         }
         turn.run(index, 2);
     });
+    if begun.is_none() {
+        // A VM that has exited runs nothing.
+        vm.calls.ended(id, false);
+    }
     ticket
 }

@@ -126,9 +126,6 @@ impl Filter for LuaFilter {
     }
 
     fn on_request(&self, request: &mut Request) -> Step {
-        if attached::is_parked(request) {
-            return Step::Wait;
-        }
         let functions = match self.functions() {
             Ok(functions) => functions,
             Err(fault) => return Step::Fail(fault),
@@ -168,9 +165,6 @@ impl Filter for LuaFilter {
     }
 
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
-        if attached::is_parked(request) {
-            return Step::Wait;
-        }
         let functions = match self.functions() {
             Ok(functions) => functions,
             Err(fault) => return Step::Fail(fault),

@@ -68,9 +68,6 @@ impl Handler for LuaHandler {
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        if attached::is_parked(request) {
-            return None;
-        }
         let Some(kept) = self.0.get() else {
             return Some(Err(Fault::internal("the Lua handler could not be loaded")));
         };
@@ -89,13 +86,7 @@ impl Handler for LuaHandler {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
         Box::pin(async move {
-            let ticket = match attached::take(request) {
-                Some(ticket) => ticket,
-                None => match self.answer(request) {
-                    Some(outcome) => return outcome,
-                    None => waiting::parked(request)?,
-                },
-            };
+            let ticket = waiting::parked(request)?;
             waiting::wait(&ticket).await;
             waiting::answer(ticket, request)
         })

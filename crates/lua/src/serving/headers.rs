@@ -9,7 +9,7 @@ use exchange::{Headers, Name};
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;
-use super::object::{self, Kind, REQUEST_HEADERS, RESPONSE_HEADERS};
+use super::object::{self, Found, Kind, REQUEST_HEADERS, RESPONSE_HEADERS};
 use crate::stack::{self, State};
 use crate::vm::Vm;
 
@@ -43,7 +43,7 @@ unsafe extern "C-unwind" fn get(state: State) -> c_int {
     // SAFETY: values are copied by the push before anything else can happen; of a repeated field
     // each value is looked up anew.
     unsafe {
-        let (kind, _, call) = object::call_of_either(state, EITHER);
+        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
         let Some(name) = stack::bytes(state, 2) else {
             ffi::lua_pushnil(state);
             return 1;
@@ -85,7 +85,7 @@ unsafe fn push_all(state: State, call: *mut Call, kind: Kind, name: &[u8], count
 unsafe extern "C-unwind" fn set(state: State) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
-        let (kind, _, call) = object::call_of_either(state, EITHER);
+        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
         put(state, call, kind, 2, 3);
     }
     0
@@ -98,8 +98,9 @@ unsafe extern "C-unwind" fn set(state: State) -> c_int {
 pub(super) unsafe fn put(state: State, call: *mut Call, kind: Kind, name: c_int, value: c_int) {
     // SAFETY: what may raise comes before anything is changed; strings live in their slots.
     unsafe {
-        let field = stack::check_bytes(state, name);
-        if !wire::token::is_token(field) {
+        let text = stack::check_bytes(state, name);
+        let field = Name::from(text);
+        if matches!(field, Name::Other(_)) && !wire::token::is_token(text) {
             stack::raise(state, "bad header name");
         }
         match ffi::lua_type(state, value) {
@@ -129,7 +130,7 @@ pub(super) unsafe fn put(state: State, call: *mut Call, kind: Kind, name: c_int,
 unsafe extern "C-unwind" fn pairs(state: State) -> c_int {
     // SAFETY: each name is copied by its push; a name added meanwhile is seen or not.
     unsafe {
-        let (kind, _, call) = object::call_of_either(state, EITHER);
+        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
         ffi::lua_getglobal(state, c"next".as_ptr());
         ffi::lua_createtable(state, 0, 8);
         let mut place = 0;

@@ -1,54 +1,62 @@
 //! What a script holds of a call: request, response, their headers, the body.
 //!
-//! Each is a userdata of a number that says which, and the call's name. Promises that making one
-//! costs one small allocation and that one whose call is over raises an error.
+//! Each is a userdata of a number that says which, its VM, and the call's name. Promises that making
+//! one costs one small allocation and that one whose call is over raises an error.
 
-use std::ffi::{c_int, c_void};
+use std::cell::Cell;
+use std::ffi::c_int;
 
-use mlua::{AnyUserData, Lua, Result, ffi};
+use mlua::{AnyUserData, Function, Lua, Result, ffi};
 
 use super::call::{Call, CallId};
 use crate::stack::{self, Named, State};
 use crate::vm::Vm;
 
-/// Which object; also the key of its metatable.
+/// Which object: a number that nobody else's userdata begins with, and in its last digit the place
+/// of its metatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(super) struct Kind(u64);
 
-pub(super) const REQUEST: Kind = Kind(u64::from_be_bytes(*b"tide-req"));
-pub(super) const RESPONSE: Kind = Kind(u64::from_be_bytes(*b"tide-res"));
-pub(super) const REQUEST_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-rqh"));
-pub(super) const RESPONSE_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-rsh"));
-pub(super) const BODY: Kind = Kind(u64::from_be_bytes(*b"tide-bod"));
+pub(super) const REQUEST: Kind = Kind(u64::from_be_bytes(*b"tide-rq0"));
+pub(super) const RESPONSE: Kind = Kind(u64::from_be_bytes(*b"tide-rs1"));
+pub(super) const REQUEST_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-hd2"));
+pub(super) const RESPONSE_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-hd3"));
+pub(super) const BODY: Kind = Kind(u64::from_be_bytes(*b"tide-bd4"));
+
+const KINDS: usize = 5;
+
+/// Where the registry of a VM has the metatables.
+#[derive(Default)]
+pub(super) struct Metatables([Cell<c_int>; KINDS]);
+
+impl Metatables {
+    #[inline]
+    fn of(&self, kind: Kind) -> &Cell<c_int> {
+        &self.0[(kind.0 & 0xF) as usize % KINDS]
+    }
+}
 
 #[repr(C)]
 struct Object {
     kind: Kind,
+    vm: *const Vm,
     call: CallId,
-}
-
-/// Five addresses, the keys of the metatables.
-static METAS: [u8; 5] = [0; 5];
-
-fn key(kind: Kind) -> *const c_void {
-    let kinds = [REQUEST, RESPONSE, REQUEST_HEADERS, RESPONSE_HEADERS, BODY];
-    let place = kinds.iter().position(|known| *known == kind).unwrap_or(0);
-    (&raw const METAS[place]).cast()
 }
 
 /// Pushes an object.
 ///
 /// # Safety
-/// `state` has two free slots, and the metatables were made.
-pub(super) unsafe fn push(state: State, kind: Kind, call: CallId) {
+/// `state` is of the VM and has two free slots, and the metatables were made.
+pub(super) unsafe fn push(state: State, vm: &Vm, kind: Kind, call: CallId) {
     // SAFETY: the userdata has room for an `Object`, which needs no drop; one user value is the
     // table of what was worked out once.
     unsafe {
         let values = c_int::from(kind == REQUEST);
         let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), values).cast::<Object>();
-        room.write(Object { kind, call });
-        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(kind));
+        room.write(Object { kind, vm, call });
+        let metatable = vm.calls.metatables.of(kind).get();
+        ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, i64::from(metatable));
         ffi::lua_setmetatable(state, -2);
     }
 }
@@ -57,16 +65,24 @@ pub(super) unsafe fn push(state: State, kind: Kind, call: CallId) {
 ///
 /// # Safety
 /// `state` is alive.
-unsafe fn look(state: State, index: c_int) -> Option<(Kind, CallId)> {
+unsafe fn look<'a>(state: State, index: c_int) -> Option<&'a Object> {
     // SAFETY: only a full userdata has a length, and one of this length that begins with one of our
-    // numbers was made by `push`: scripts cannot write into a userdata.
+    // numbers was made by `push`: scripts cannot write into a userdata. It lives as long as its
+    // slot holds it.
     unsafe {
         if ffi::lua_rawlen(state, index) != size_of::<Object>() {
             return None;
         }
-        let object = ffi::lua_touserdata(state, index).cast::<Object>();
-        (!object.is_null()).then(|| ((*object).kind, (*object).call))
+        ffi::lua_touserdata(state, index).cast::<Object>().as_ref()
     }
+}
+
+/// A call as an object names it. The reference to its VM is the raw function's.
+pub(super) struct Found<'a> {
+    pub(super) vm: &'a Vm,
+    pub(super) kind: Kind,
+    pub(super) id: CallId,
+    pub(super) call: *mut Call,
 }
 
 /// The first argument's call, of an object of one of two kinds; raises if it is something else, or
@@ -74,10 +90,10 @@ unsafe fn look(state: State, index: c_int) -> Option<(Kind, CallId)> {
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-pub(super) unsafe fn call_of_either(state: State, kinds: [Kind; 2]) -> (Kind, CallId, *mut Call) {
-    // SAFETY: promised by the caller.
+pub(super) unsafe fn call_of_either<'a>(state: State, kinds: [Kind; 2]) -> Found<'a> {
+    // SAFETY: promised by the caller; the VM of an object owns the state that has the object.
     unsafe {
-        let Some((kind, id)) = look(state, 1).filter(|(kind, _)| kinds.contains(kind)) else {
+        let Some(object) = look(state, 1).filter(|object| kinds.contains(&object.kind)) else {
             let what = match kinds[0] {
                 REQUEST => c"a request expected",
                 RESPONSE => c"a response expected",
@@ -87,8 +103,9 @@ pub(super) unsafe fn call_of_either(state: State, kinds: [Kind; 2]) -> (Kind, Ca
             ffi::luaL_argerror(state, 1, what.as_ptr());
             unreachable!("luaL_argerror does not return")
         };
-        match stack::vm(state).calls.find(id) {
-            Some(call) => (kind, id, call),
+        let vm = &*object.vm;
+        match vm.calls.find(object.call) {
+            Some(call) => Found { vm, kind: object.kind, id: object.call, call },
             None => stack::raise(state, "this request is over"),
         }
     }
@@ -98,10 +115,10 @@ pub(super) unsafe fn call_of_either(state: State, kinds: [Kind; 2]) -> (Kind, Ca
 ///
 /// # Safety
 /// As there.
-pub(super) unsafe fn call_of(state: State, kind: Kind) -> (CallId, *mut Call) {
+#[inline]
+pub(super) unsafe fn call_of<'a>(state: State, kind: Kind) -> Found<'a> {
     // SAFETY: promised by the caller.
-    let (_, id, call) = unsafe { call_of_either(state, [kind, kind]) };
-    (id, call)
+    unsafe { call_of_either(state, [kind, kind]) }
 }
 
 /// The call of an object in mlua's hands; `None` if it is another kind of object, or its call is
@@ -111,7 +128,7 @@ pub(super) fn call_of_value(lua: &Lua, object: &AnyUserData, kind: Kind) -> Opti
     // SAFETY: the object comes and goes.
     let looked = unsafe {
         lua.exec_raw::<()>(object, |state| {
-            found = look(state, -1);
+            found = look(state, -1).map(|object| (object.kind, object.call));
             ffi::lua_settop(state, -2);
         })
     };
@@ -130,33 +147,52 @@ pub(super) fn metatable(
     let table = stack::functions(lua, vm, functions)?;
     table.set("__name", name)?;
     table.set("__metatable", false)?;
+    let mut place = 0;
     // SAFETY: the table goes into the registry.
     unsafe {
         lua.exec_raw::<()>(table, |state| {
-            ffi::lua_rawsetp(state, ffi::LUA_REGISTRYINDEX, key(kind));
-        })
+            place = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
+        })?;
     }
+    vm.calls.metatables.of(kind).set(place);
+    Ok(())
 }
 
-/// Makes the metatable of a kind with methods: `__index` gets the table of methods as its second
-/// upvalue.
+/// Gives a kind its `__index`, which has the functions of `methods` as upvalues after the VM: see
+/// [`push_method`].
 pub(super) fn with_methods(
     lua: &Lua,
     vm: &Vm,
     kind: Kind,
     index: ffi::lua_CFunction,
-    methods: &mlua::Table,
+    methods: &[Function],
 ) -> Result<()> {
     let pointer: *const Vm = vm;
-    // SAFETY: the metatable is found under its key and gets one closure more; the VM owns the
-    // state.
+    let count = methods.len() as c_int;
+    let place = vm.calls.metatables.of(kind).get();
+    // SAFETY: the metatable is found at its place and gets one closure more, over as many functions
+    // as came; the VM owns the state.
     unsafe {
-        lua.exec_raw::<()>(methods, |state| {
-            ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(kind));
+        lua.exec_raw::<()>(mlua::Variadic::from_iter(methods.iter().cloned()), |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
-            ffi::lua_pushvalue(state, 1);
-            ffi::lua_pushcclosure(state, index, 2);
-            ffi::lua_setfield(state, -2, c"__index".as_ptr());
+            ffi::lua_insert(state, 1);
+            ffi::lua_pushcclosure(state, index, count + 1);
+            ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, i64::from(place));
+            ffi::lua_insert(state, 1);
+            ffi::lua_setfield(state, 1, c"__index".as_ptr());
+            ffi::lua_settop(state, 0);
         })
     }
+}
+
+/// In an `__index` that was given methods, in the order of `names`: pushes the one of this name, or
+/// nothing and says so.
+///
+/// # Safety
+/// `state` runs such a function and has a free slot.
+pub(super) unsafe fn push_method(state: State, names: &[&[u8]], name: &[u8]) -> bool {
+    let Some(at) = names.iter().position(|known| *known == name) else { return false };
+    // SAFETY: promised by the caller.
+    unsafe { ffi::lua_pushvalue(state, ffi::lua_upvalueindex(at as c_int + 2)) };
+    true
 }

@@ -20,7 +20,7 @@ use crate::limits::{PROGRAM_MEMORY_BYTES, TURN_INSTRUCTIONS};
 use crate::modules::push_connection;
 use crate::stack;
 use crate::streams::peer_address;
-use crate::tasks::{End, OnEnd};
+use crate::tasks::{End, Ended, OnEnd};
 
 /// A program, checked and frozen.
 pub struct ProgramPlan(Arc<Source>);
@@ -77,7 +77,7 @@ impl RawProgram {
             let index = turn.new_task();
             let thread = turn.tasks(|tasks| {
                 let task = tasks.get(index);
-                task.ended = Some(ended);
+                task.ended = Ended::Told(ended);
                 task.thread
             });
             // SAFETY: the thread is empty and has room for a call's worth of values.

@@ -69,7 +69,7 @@ pub(super) fn poll(ticket: &Ticket, cx: &mut Context<'_>) -> Poll<()> {
 
 pub(super) fn open(lua: &Lua, vm: &Vm, decode: &Function) -> Result<()> {
     object::metatable(lua, vm, object::BODY, "body", &[])?;
-    let methods = stack::functions(lua, vm, &[(c"read", read)])?;
+    let raw = stack::functions(lua, vm, &[(c"read", read)])?;
     let pointer: *const Vm = vm;
     // SAFETY: one function comes, a closure over the VM and it goes.
     let json: Function = unsafe {
@@ -79,15 +79,16 @@ pub(super) fn open(lua: &Lua, vm: &Vm, decode: &Function) -> Result<()> {
             ffi::lua_pushcclosure(state, json, 2);
         })?
     };
-    methods.set("json", json)?;
-    object::with_methods(lua, vm, object::BODY, method, &methods)
+    object::with_methods(lua, vm, object::BODY, method, &[raw.get("read")?, json])
 }
 
 unsafe extern "C-unwind" fn method(state: State) -> c_int {
-    // SAFETY: the second upvalue is the table of methods.
+    // SAFETY: the upvalues are the methods in this order.
     unsafe {
-        ffi::lua_settop(state, 2);
-        ffi::lua_rawget(state, ffi::lua_upvalueindex(2));
+        let name = stack::bytes(state, 2).unwrap_or_default();
+        if !object::push_method(state, &[b"read", b"json"], name) {
+            ffi::lua_pushnil(state);
+        }
     }
     1
 }
@@ -111,7 +112,7 @@ unsafe extern "C-unwind" fn json(state: State) -> c_int {
 unsafe fn begin(state: State, finish: ffi::lua_KFunction) -> c_int {
     // SAFETY: promised by the caller; the call is looked at only between calls of Lua.
     unsafe {
-        let (_, call) = object::call_of(state, object::BODY);
+        let call = object::call_of(state, object::BODY).call;
         let limit = ffi::luaL_optinteger(state, 2, BODY_BYTES as i64);
         ffi::lua_settop(state, 1);
         let task = stack::vm(state).waiter(state);
@@ -162,7 +163,7 @@ fn start(call: &mut Call, limit: u64, task: Option<TaskId>) -> Start {
 unsafe fn push(state: State) -> bool {
     // SAFETY: the bytes are the call's, which nothing changes before they are copied.
     unsafe {
-        let (_, call) = object::call_of(state, object::BODY);
+        let call = object::call_of(state, object::BODY).call;
         let read: Option<*const [u8]> = (*call).body.as_ref().map(|bytes| &raw const **bytes);
         match read {
             Some(bytes) => {

@@ -11,8 +11,8 @@ use exchange::Request;
 use mlua::{Lua, Result, ffi};
 
 use super::attached;
-use super::call::{Call, CallId};
-use super::object::{self, REQUEST, REQUEST_HEADERS};
+use super::call::Call;
+use super::object::{self, Found, REQUEST, REQUEST_HEADERS};
 use crate::stack::{self, State};
 use crate::vm::Vm;
 
@@ -64,14 +64,14 @@ fn field(request: &Request, name: &[u8]) -> Field {
 unsafe extern "C-unwind" fn get(state: State) -> c_int {
     // SAFETY: text is copied by the push before anything else can happen; a call has its request.
     unsafe {
-        let (id, call) = object::call_of(state, REQUEST);
+        let Found { vm, id, call, .. } = object::call_of(state, REQUEST);
         let name = stack::bytes(state, 2).unwrap_or_default();
         match field(&*(*call).request, name) {
             Field::Text(text) => stack::push(state, &*text),
-            Field::Headers => object::push(state, REQUEST_HEADERS, id),
-            Field::Body => object::push(state, object::BODY, id),
+            Field::Headers => object::push(state, vm, REQUEST_HEADERS, id),
+            Field::Body => object::push(state, vm, object::BODY, id),
             Field::Client => push_address(state, call),
-            Field::Table(made) => push_made(state, id, call, made),
+            Field::Table(made) => push_made(state, call, made),
             Field::Nothing => ffi::lua_pushnil(state),
         }
     }
@@ -94,7 +94,7 @@ unsafe fn push_address(state: State, call: *mut Call) {
 
 /// # Safety
 /// As [`get`]: the request is the first value.
-unsafe fn push_made(state: State, _: CallId, call: *mut Call, made: Made) {
+unsafe fn push_made(state: State, call: *mut Call, made: Made) {
     // SAFETY: promised by the caller.
     unsafe {
         if ffi::lua_getiuservalue(state, 1, 1) != ffi::LUA_TTABLE {
@@ -191,7 +191,7 @@ unsafe fn push_params(state: State, call: *mut Call) {
 unsafe extern "C-unwind" fn set(state: State) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
-        let (_, call) = object::call_of(state, REQUEST);
+        let call = object::call_of(state, REQUEST).call;
         if stack::bytes(state, 2) != Some(b"path") {
             stack::raise(state, "of a request only the path, headers and state can be set");
         }

@@ -12,20 +12,24 @@ use wire::Known;
 
 use super::call::Call;
 use super::headers;
-use super::object::{self, RESPONSE, RESPONSE_HEADERS};
+use super::object::{self, Found, RESPONSE, RESPONSE_HEADERS};
 use super::outlet::Outlet;
 use crate::stack::{self, State};
 use crate::vm::Vm;
 
-const METHODS: &[stack::Named] =
-    &[(c"write", write), (c"finish", finish), (c"text", text)];
+const METHODS: &[stack::Named] = &[(c"write", write), (c"finish", finish), (c"text", text)];
 
 /// `encode` writes JSON; `pass` makes an answer the response.
 pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function, pass: &Function) -> Result<()> {
     object::metatable(lua, vm, RESPONSE, "response", &[(c"__newindex", set)])?;
-    let methods = stack::functions(lua, vm, METHODS)?;
-    methods.set("json", with_function(lua, vm, json, encode)?)?;
-    methods.set("stream", with_function(lua, vm, stream, pass)?)?;
+    let raw = stack::functions(lua, vm, METHODS)?;
+    let methods = [
+        raw.get("write")?,
+        with_function(lua, vm, json, encode)?,
+        raw.get("text")?,
+        raw.get("finish")?,
+        with_function(lua, vm, stream, pass)?,
+    ];
     object::with_methods(lua, vm, RESPONSE, get, &methods)
 }
 
@@ -49,17 +53,18 @@ fn with_function(
 
 /// `response[name]`: methods, `status`, `headers`.
 unsafe extern "C-unwind" fn get(state: State) -> c_int {
-    // SAFETY: the second upvalue is the table of methods.
+    // SAFETY: the upvalues are the methods in this order.
     unsafe {
-        let (id, call) = object::call_of(state, RESPONSE);
-        ffi::lua_pushvalue(state, 2);
-        if ffi::lua_rawget(state, ffi::lua_upvalueindex(2)) != ffi::LUA_TNIL {
-            return 1;
-        }
+        let Found { vm, id, call, .. } = object::call_of(state, RESPONSE);
         match stack::bytes(state, 2).unwrap_or_default() {
+            b"headers" => object::push(state, vm, RESPONSE_HEADERS, id),
             b"status" => ffi::lua_pushinteger(state, i64::from((*call).response.status)),
-            b"headers" => object::push(state, RESPONSE_HEADERS, id),
-            _ => ffi::lua_pushnil(state),
+            name => {
+                let methods: &[&[u8]] = &[b"write", b"json", b"text", b"finish", b"stream"];
+                if !object::push_method(state, methods, name) {
+                    ffi::lua_pushnil(state);
+                }
+            }
         }
     }
     1
@@ -69,7 +74,7 @@ unsafe extern "C-unwind" fn get(state: State) -> c_int {
 unsafe extern "C-unwind" fn set(state: State) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
-        let (_, call) = object::call_of(state, RESPONSE);
+        let call = object::call_of(state, RESPONSE).call;
         match stack::bytes(state, 2).unwrap_or_default() {
             b"status" => set_status(state, call, 3),
             b"headers" => {
@@ -112,7 +117,7 @@ unsafe fn set_status(state: State, call: *mut Call, place: c_int) {
 unsafe fn open_call(state: State) -> *mut Call {
     // SAFETY: promised by the caller.
     unsafe {
-        let (_, call) = object::call_of(state, RESPONSE);
+        let call = object::call_of(state, RESPONSE).call;
         if (*call).finished {
             stack::raise(state, "the response is finished");
         }
