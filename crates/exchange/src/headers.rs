@@ -80,6 +80,21 @@ pub struct Field<'a> {
     pub value: &'a [u8],
 }
 
+/// A field whose name and the beginning of its value are made once, for many messages.
+#[derive(Clone, Debug)]
+pub struct BegunField {
+    known: Known,
+    text: Box<[u8]>,
+}
+
+impl BegunField {
+    pub fn new(known: Known, value: &str) -> BegunField {
+        let mut text = format!("{}: {value}", known.as_str()).into_bytes();
+        keep_on_one_line(&mut text);
+        BegunField { known, text: text.into() }
+    }
+}
+
 impl Headers {
     pub fn new() -> Headers {
         Headers::default()
@@ -166,25 +181,37 @@ impl Headers {
     /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
     /// because a value from a variable must never end the field (RFC 9110 5.5).
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
-        let value = value.as_ref();
-        self.append_with(name, |text| text.extend_from_slice(value));
-    }
-
-    /// As [`Headers::append`], with what `write` puts at the end of the text as the value.
-    #[inline]
-    pub fn append_with<'n>(&mut self, name: impl Into<Name<'n>>, write: impl FnOnce(&mut Vec<u8>)) {
         let name = name.into();
         let Room { text, fields } = self.room();
         // As a whole line, so that it can be sent together with its neighbours.
         let name_span = keep(text, name.text());
         text.extend_from_slice(b": ");
-        let at = text.len();
-        write(text);
-        let value_span = Span { at: at as u32, len: text.len().saturating_sub(at) as u32 };
+        let value_span = keep(text, value.as_ref());
         keep_on_one_line(&mut text[value_span.range()]);
         text.extend_from_slice(b"\r\n");
         // A name too long for its span is no name anybody sends: it is left out.
-        fields.extend(FieldSpan::new(name_span, value_span, name.known()));
+        if let Some(field) = FieldSpan::new(name_span, value_span, name.known()) {
+            fields.push(field);
+        }
+    }
+
+    /// As [`Headers::append`], of a field that begins like this and ends as `write` says.
+    #[inline]
+    pub fn append_begun(&mut self, begun: &BegunField, write: impl FnOnce(&mut Vec<u8>)) {
+        let Room { text, fields } = self.room();
+        let at = text.len();
+        text.extend_from_slice(&begun.text);
+        let rest = text.len();
+        write(text);
+        keep_on_one_line(text.get_mut(rest..).unwrap_or_default());
+        let name = begun.known.as_str().len();
+        let value_at = at + name + 2;
+        let value = Span { at: value_at as u32, len: text.len().saturating_sub(value_at) as u32 };
+        text.extend_from_slice(b"\r\n");
+        let name = Span { at: at as u32, len: name as u32 };
+        if let Some(field) = FieldSpan::new(name, value, Some(begun.known)) {
+            fields.push(field);
+        }
     }
 
     /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, KeyedMetrics, Request,
-    Response, Stage, Step, WorkerContext, variables,
+    BegunField, Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, KeyedMetrics,
+    Request, Response, Stage, Step, WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
@@ -112,11 +112,14 @@ impl FilterPlan for Plan {
             key: (!by_address).then(|| self.0.key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
             status: self.0.status,
-            policy: self
-                .0
-                .headers
-                .then(|| format!("\"{name}\";q={};w={}", rate.count, rate.per.secs())),
-            left: format!("\"{name}\";r="),
+            told: self.0.headers.then(|| {
+                let policy = format!("\"{name}\";q={};w={}", rate.count, rate.per.secs());
+                let left = format!("\"{name}\";r=");
+                (
+                    BegunField::new(Known::RateLimitPolicy, &policy),
+                    BegunField::new(Known::RateLimit, &left),
+                )
+            }),
             worker: worker.telemetry.worker(worker.index),
             refused: worker.telemetry.worker_counter(
                 worker.index,
@@ -138,10 +141,8 @@ struct Life {
     key: Option<Key>,
     ipv6_mask: u128,
     status: u16,
-    /// The value of RateLimit-Policy, where it is sent.
-    policy: Option<String>,
-    /// How the value of RateLimit begins.
-    left: String,
+    /// RateLimit-Policy, and how RateLimit begins, where they are sent.
+    told: Option<(BegunField, BegunField)>,
     worker: Arc<WorkerMetrics>,
     refused: Arc<Lane<Counter>>,
 }
@@ -159,7 +160,7 @@ impl Filter for Life {
         let now_ns = net::clock::now_us() * 1000;
         match self.take(request, now_ns) {
             Verdict::Allowed(quota) => {
-                if self.policy.is_some() {
+                if self.told.is_some() {
                     request.marks.set(self, quota.pack());
                 }
                 Step::Continue
@@ -208,11 +209,10 @@ impl Life {
 
     /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and what is left of it for how long.
     fn tell(&self, quota: Quota, headers: &mut Headers) {
-        let Some(policy) = &self.policy else { return };
-        headers.append(Known::RateLimitPolicy, policy);
-        headers.append_with(Known::RateLimit, |value| {
+        let Some((policy, left)) = &self.told else { return };
+        headers.append_begun(policy, |_| ());
+        headers.append_begun(left, |value| {
             let mut number = itoa::Buffer::new();
-            value.extend_from_slice(self.left.as_bytes());
             value.extend_from_slice(number.format(quota.left).as_bytes());
             value.extend_from_slice(b";t=");
             value.extend_from_slice(number.format(quota.full_in_s).as_bytes());

@@ -55,11 +55,13 @@ fn a_break_becomes_a_space_wherever_it_stands() {
 }
 
 #[test]
-fn a_value_can_be_written_in_place() {
+fn a_field_can_be_begun_once_and_ended_often() {
+    let age = BegunField::new(Known::Age, "a\n");
     let mut headers = Headers::new();
-    headers.append_with(Known::Age, |text| text.extend_from_slice(b"1\n2"));
-    assert_eq!(headers.get(Known::Age), Some(&b"1 2"[..]));
-    assert_eq!(lines(&headers), "Age: 1 2\r\n");
+    headers.append_begun(&age, |text| text.extend_from_slice(b"1\n2"));
+    headers.append_begun(&age, |_| ());
+    assert_eq!(headers.get_all(Known::Age).collect::<Vec<_>>(), [&b"a 1 2"[..], b"a "]);
+    assert_eq!(lines(&headers), "Age: a 1 2\r\nAge: a \r\n");
 }
 
 fn lines(headers: &Headers) -> String {

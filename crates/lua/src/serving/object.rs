@@ -1,7 +1,7 @@
 //! What a script holds of a call: request, response, their headers, the body.
 //!
-//! Each is a userdata of a number that says which, its VM, and the call's name. Promises that making
-//! one costs one small allocation and that one whose call is over raises an error.
+//! Each is a userdata of a number that says which, its VM, and the call's name. Promises that
+//! making one costs one small allocation and that one whose call is over raises an error.
 
 use std::cell::Cell;
 use std::ffi::c_int;
