@@ -14,6 +14,10 @@ return function(silly)
   --- `register(kind, fn)`: keeps a handler for messages of Silly's engine. There are none here, so it
   --- is never called; programs that register and do not depend on it run.
   function silly.register(kind, fn)
+    if kind == nil then error("bad argument #1 to 'register' (value expected)", 2) end
+    if fn ~= nil and type(fn) ~= "function" then
+      error(("bad argument #2 to 'register' (function expected, got %s)"):format(type(fn)), 2)
+    end
     handlers[kind] = fn
   end
 

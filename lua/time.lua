@@ -9,27 +9,32 @@ return function(time)
   end
 
   --- `timeout(ms, fn, ...)` returns what `fn(...)` returns, or `nil, errno.TIMEDOUT` after `ms`.
-  --- The function is not stopped: what it returns later is dropped. Its error is raised here.
+  --- The function runs in a coroutine of its own and is not stopped: what it returns later is
+  --- dropped, an error it raises later is logged. One that it raises in time is raised here.
   function time.timeout(ms, fn, ...)
     check("timeout", 1, ms, "number")
     check("timeout", 2, fn, "function")
     local waiter = task.running()
-    local over = false
-    local session
-    local function finish(...)
-      if over then return end
-      over = true
+    if not task.status(waiter) then error("time.timeout: only a task may wait", 2) end
+    local result
+    local function settle(...)
+      result = table.pack(...)
+      if task.status(waiter) == "WAIT" then task.wakeup(waiter) end
+    end
+    local session = time.after(ms, function()
+      if not result then settle(true, nil, time.TIMEDOUT) end
+    end)
+    local function finish(ok, ...)
+      if result then
+        if not ok then task.error((...)) end
+        return
+      end
       time.cancel(session)
-      task.wakeup(waiter, table.pack(...))
+      settle(ok, ...)
     end
     task.fork(function(...) finish(pcall(fn, ...)) end, ...)
-    session = time.after(ms, function()
-      if not over then
-        over = true
-        task.wakeup(waiter, table.pack(true, nil, time.TIMEDOUT))
-      end
-    end)
-    local result = task.wait()
+    -- Whoever else wakes this coroutine is not who it waits for.
+    while not result do task.wait() end
     if not result[1] then error(result[2], 0) end
     return table.unpack(result, 2, result.n)
   end

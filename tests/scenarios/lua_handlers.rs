@@ -200,6 +200,26 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
 }
 
 #[test]
+fn a_handler_that_blocks_its_worker_is_told_of_while_it_does() {
+    // Time within one function of C is not counted; this one lasts until it is let go.
+    let server = handler(
+        "return function(request, response)
+           os.execute('until [ -e release ]; do sleep 0.05; done')
+           response:text('let go')
+         end",
+    );
+    let mut client = server.connect("web");
+    client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    let line = server.wait_for_log("a turn of Lua has been running for more than a second");
+    assert!(line.contains("vm=worker-0"), "{line}");
+    server.write("release", "");
+    assert_eq!(client.answer().text(), "let go");
+    // Once, however long it lasts.
+    let told = server.log().iter().filter(|line| line.contains("a turn of Lua has")).count();
+    assert_eq!(told, 1);
+}
+
+#[test]
 fn a_vm_that_holds_too_much_is_replaced() {
     let script = "local held, count = {}, 0
       return function(request, response)

@@ -143,6 +143,10 @@ fn time_outs_throttles_and_debounces() {
         say(time.timeout(1000, function(a, b) time.sleep(1) return a, b end, 1, nil))
         say(time.timeout(5, function() time.sleep(50) end))
         say(pcall(time.timeout, 5, error, "raised"))
+        local task = require "silly.task"
+        local waiter = task.running()
+        say(time.timeout(1000, function() task.wakeup(waiter, "another") time.sleep(1) return "own" end))
+        say(pcall(coroutine.wrap(function() time.timeout(5, print) end)))
         local throttled = time.throttle(10, function(x) say("throttled", x) end)
         throttled(1) throttled(2) throttled(3)
         local debounced = time.debounce(5, function(x) say("debounced", x) end)
@@ -154,6 +158,8 @@ fn time_outs_throttles_and_debounces() {
         "1 nil",
         "nil Connection timed out (110)",
         "false raised",
+        "own",
+        "false program:9: time.timeout: only a task may wait",
         "throttled 1",
         "debounced 2",
         "throttled 3",
