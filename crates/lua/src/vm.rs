@@ -38,6 +38,7 @@ use crate::tasks::{Ended, OnEnd, Status, Task, TaskId, Tasks};
 use crate::timers::Timers;
 
 mod ending;
+mod hooks;
 #[cfg(test)]
 mod tests;
 
@@ -56,6 +57,7 @@ pub struct Vm {
     names: OnceCell<Rc<net::Names>>,
     pub(crate) signals: modules::SignalHandlers,
     pub(crate) guard: Guard,
+    hooks: Cell<hooks::Hooks>,
     pub(crate) calls: Calls,
     warned: Rc<Cell<bool>>,
     failures: Cell<u64>,
@@ -110,6 +112,7 @@ impl Vm {
             names: OnceCell::new(),
             signals: modules::SignalHandlers::default(),
             guard: Guard::default(),
+            hooks: Cell::default(),
             calls: Calls::default(),
             warned: Rc::default(),
             failures: Cell::new(0),
@@ -291,6 +294,7 @@ impl Vm {
 
     /// Runs a coroutine until it waits or ends. Its status is Ready, or Spare before it begins.
     pub(crate) fn resume(&self, index: u32) {
+        self.tell_begin(index);
         let (thread, values) = {
             let mut tasks = self.tasks.borrow_mut();
             tasks.set_current(Some(index));

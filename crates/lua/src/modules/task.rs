@@ -26,6 +26,7 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
         (c"readycount", ready_count),
         (c"inspect", inspect),
         (c"error", error),
+        (c"sethooks", set_hooks),
     ];
     let raw = stack::functions(lua, &vm, functions)?;
     script::open(lua, "task", include_str!("../../../../lua/task.lua"), raw)
@@ -146,6 +147,30 @@ unsafe extern "C-unwind" fn inspect(state: State) -> c_int {
         }
     }
     1
+}
+
+/// `sethooks(create | nil, term | nil)`
+unsafe extern "C-unwind" fn set_hooks(state: State) -> c_int {
+    // SAFETY: the references go to the VM, which lets them go.
+    unsafe {
+        for place in 1..=2 {
+            if ffi::lua_type(state, place) > ffi::LUA_TNIL {
+                ffi::luaL_checktype(state, place, ffi::LUA_TFUNCTION);
+            }
+        }
+        ffi::lua_settop(state, 2);
+        let mut references = [0; 2];
+        // The last first: a reference takes its value off the stack.
+        for reference in references.iter_mut().rev() {
+            match ffi::lua_type(state, -1) {
+                ffi::LUA_TNIL => ffi::lua_settop(state, -2),
+                _ => *reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX),
+            }
+        }
+        let [begins, ends] = references;
+        stack::vm(state).set_hooks(begins, ends);
+    }
+    0
 }
 
 /// `error(message)`: logs it with a traceback and goes on.

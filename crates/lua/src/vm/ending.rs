@@ -102,6 +102,7 @@ impl Vm {
 
     /// The thread, emptied, is ready for another function.
     pub(super) fn retire(&self, index: u32) {
+        self.tell_end(index);
         let thread = self.tasks.borrow_mut().get(index).thread;
         // SAFETY: the thread does not run.
         unsafe { ffi::lua_settop(thread, 0) };

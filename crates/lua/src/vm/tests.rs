@@ -168,6 +168,39 @@ fn time_outs_throttles_and_debounces() {
 }
 
 #[test]
+fn hooks_are_told_of_every_task_and_fail_by_themselves() {
+    let program = r#"
+        local task, time, silly = require "silly.task", require "silly.time", require "silly"
+        local begun, ended = 0, 0
+        say(task.hook(function() begun = begun + 1 end, function() ended = ended + 1 end)
+            == coroutine.resume)
+        task.fork(function() end)
+        task.fork(function() error("on purpose") end)
+        task.fork(function() coroutine.yield() end)
+        time.after(1, function() end)
+        time.sleep(5)
+        say(begun, ended)
+        task.hook(function() error("a hook") end, function() task.wait() end)
+        task.fork(function() say("runs all the same") end)
+        time.sleep(1)
+        task.hook()
+        task.fork(function() end)
+        time.sleep(1)
+        say(begun, ended)
+        say(pcall(task.hook, 1))
+        silly.exit()
+    "#;
+    let expected = [
+        "true",
+        "4 3",
+        "runs all the same",
+        "4 3",
+        "false bad argument #1 to 'hook' (function expected, got number)",
+    ];
+    assert_eq!(said(program), expected);
+}
+
+#[test]
 fn a_hundred_thousand_coroutines_sleep_and_wake() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"

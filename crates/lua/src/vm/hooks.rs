@@ -1,0 +1,87 @@
+//! `task.hook`: functions of a script that are told of every coroutine's beginning and end.
+//!
+//! Promises that both are told of each coroutine of the scheduler, whoever began it and however it
+//! ended; that neither can wait or end one; and that its error is logged and goes no further. A VM
+//! without hooks pays for one look.
+
+use std::ffi::c_int;
+
+use mlua::ffi;
+use telemetry::event;
+use telemetry::log::Level;
+
+use super::Vm;
+use crate::stack;
+use crate::tasks::Status;
+
+/// References of the registry; 0 where there is none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Hooks {
+    begins: c_int,
+    ends: c_int,
+}
+
+impl Hooks {
+    fn are_set(self) -> bool {
+        self.begins | self.ends != 0
+    }
+}
+
+impl Vm {
+    /// Puts hooks in place of those before; the references are the VM's from now on.
+    pub(crate) fn set_hooks(&self, begins: c_int, ends: c_int) {
+        let before = self.hooks.replace(Hooks { begins, ends });
+        for reference in [before.begins, before.ends] {
+            if reference != 0 {
+                // SAFETY: the reference was given to the VM and is let go once.
+                unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, reference) };
+            }
+        }
+    }
+
+    /// A coroutine is about to be resumed.
+    #[inline]
+    pub(super) fn tell_begin(&self, index: u32) {
+        let hooks = self.hooks.get();
+        if hooks.are_set() {
+            let thread = self.tasks(|tasks| tasks.get(index).thread);
+            // SAFETY: the thread is anchored.
+            if unsafe { ffi::lua_status(thread) } == ffi::LUA_OK {
+                self.call_hook(hooks.begins, index);
+            }
+        }
+    }
+
+    /// A coroutine that had begun is over.
+    #[inline]
+    pub(super) fn tell_end(&self, index: u32) {
+        let hooks = self.hooks.get();
+        if hooks.are_set() && self.tasks(|tasks| tasks.get(index).status) != Status::Spare {
+            self.call_hook(hooks.ends, index);
+        }
+    }
+
+    #[cold]
+    fn call_hook(&self, hook: c_int, index: u32) {
+        if hook == 0 || self.exit.get().is_some() {
+            return;
+        }
+        let thread = self.tasks(|tasks| tasks.get(index).thread);
+        // SAFETY: no Lua runs; the hook and the thread are pushed on the main stack, which is left
+        // as it was found.
+        unsafe {
+            let top = ffi::lua_gettop(self.main);
+            ffi::lua_checkstack(self.main, 4);
+            ffi::lua_rawgeti(self.main, ffi::LUA_REGISTRYINDEX, i64::from(hook));
+            ffi::lua_pushthread(thread);
+            ffi::lua_xmove(thread, self.main, 1);
+            if ffi::lua_pcall(self.main, 1, 0, 0) != ffi::LUA_OK {
+                self.failures.set(self.failures.get() + 1);
+                let why = stack::bytes(self.main, -1).unwrap_or(b"an error that is no text");
+                let why = String::from_utf8_lossy(why);
+                event!(Level::Error, "a hook of tasks failed", error = why);
+            }
+            ffi::lua_settop(self.main, top);
+        }
+    }
+}
