@@ -121,6 +121,16 @@ impl Listening {
         Ok(Listening { local, sockets: share(socket.into(), workers)? })
     }
 
+    /// One more socket on an address that sockets of this process listen on, as
+    /// [`Listening::bind`] made them.
+    pub fn beside(local: SocketAddr, options: &ListenOptions) -> Result<BoundSocket, BindError> {
+        let bind = Bind::Tcp(local);
+        match join_tcp(local, options) {
+            Ok(socket) => Ok(BoundSocket { socket, local: bind }),
+            Err(error) => Err(BindError { bind, error }),
+        }
+    }
+
     /// The address that is really bound: the port is known even where 0 was asked for.
     pub fn local(&self) -> &Bind {
         &self.local
@@ -269,13 +279,18 @@ fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io:
     first.set_reuse_port(true)?;
     let mut sockets = vec![OwnedFd::from(first)];
     for _ in 1..workers {
-        let socket = tcp_socket(address, options)?;
-        socket.set_reuse_port(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(backlog)?;
-        sockets.push(OwnedFd::from(socket));
+        sockets.push(join_tcp(address, options)?);
     }
     Ok(Listening { local: Bind::Tcp(address), sockets })
+}
+
+/// A socket of the group on an address. From here on the kernel gives it connections.
+fn join_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = tcp_socket(address, options)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    Ok(OwnedFd::from(socket))
 }
 
 /// All addresses of a machine whose kernel has no IPv6 are its IPv4 addresses.

@@ -49,6 +49,19 @@ fn every_vm_serves_and_hears_the_others() {
 }
 
 #[test]
+fn a_vm_that_does_not_listen_gets_no_connections() {
+    let one = COUNTING
+        .replace("local listener = ", "if worker.id == 2 then return end local listener = ");
+    let (process, address) = Program::new(&one).serve(&["--workers", "2"]);
+    // Of 32 some would go to the other VM, and wait there for ever.
+    let mut clients: Vec<_> = (0..32).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        assert_eq!(ask(client, "who\n"), "1 2 0\n");
+    }
+    drop((clients, process));
+}
+
+#[test]
 fn an_address_of_another_process_is_in_use() {
     let (process, address) = Program::new(COUNTING).serve(&["--workers", "2"]);
     let text = format!(

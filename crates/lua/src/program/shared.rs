@@ -1,10 +1,11 @@
 //! What the VMs of one process share: listening addresses, and messages between them.
 //!
 //! Promises that each VM which listens on an address has a socket of its own there (SO_REUSEPORT),
-//! that an address in use by others is an error for all, and that a full mailbox refuses a message
-//! instead of growing.
+//! that no socket listens for a VM which does not, that an address in use by others is an error for
+//! all, and that a full mailbox refuses a message instead of growing.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use net::{Bind, BindError, BoundSocket, ListenOptions, Listening};
@@ -31,10 +32,18 @@ pub(crate) struct Letter {
     pub(crate) value: Message,
 }
 
+/// An address that VMs listen on together.
+enum Group {
+    /// Where that is, and which VMs have asked for it.
+    Tcp(SocketAddr, Vec<bool>),
+    /// Handles on the one socket for VMs which have not asked yet: they accept from one queue.
+    Unix(Vec<Option<BoundSocket>>),
+}
+
 pub(crate) struct Shared {
     workers: usize,
-    /// Sockets that were bound for VMs which have not asked for them yet.
-    bound: Mutex<HashMap<Bind, Vec<Option<BoundSocket>>>>,
+    /// By the address that was asked for.
+    bound: Mutex<HashMap<Bind, Group>>,
     mailboxes: Vec<mpsc::Sender<Letter>>,
     readers: Mutex<Vec<Option<mpsc::Receiver<Letter>>>>,
     table: Arc<SharedTable>,
@@ -74,16 +83,29 @@ impl Shared {
         options: &ListenOptions,
     ) -> Result<Option<BoundSocket>, BindError> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sockets) = bound.get_mut(bind)
-            && let Some(socket) = sockets[index].take()
-        {
-            return Ok(Some(socket));
+        match bound.get_mut(bind) {
+            Some(Group::Tcp(local, asked)) if !asked[index] => {
+                asked[index] = true;
+                return Listening::beside(*local, options).map(Some);
+            }
+            Some(Group::Unix(handles)) if handles[index].is_some() => {
+                return Ok(handles[index].take());
+            }
+            _ => {}
         }
-        let sockets = Listening::bind(bind, self.workers, options)?.into_sockets();
-        let mut sockets: Vec<_> = sockets.into_iter().map(Some).collect();
-        let own = sockets[index].take();
+        let handles = if matches!(bind, Bind::Unix(_)) { self.workers } else { 1 };
+        let listening = Listening::bind(bind, handles, options)?;
+        let local = listening.local().clone();
+        let mut sockets: Vec<_> = listening.into_sockets().into_iter().map(Some).collect();
+        let (own, group) = match local {
+            Bind::Tcp(local) => {
+                let asked = (0..self.workers).map(|other| other == index).collect();
+                (sockets.pop().flatten(), Group::Tcp(local, asked))
+            }
+            Bind::Unix(_) => (sockets[index].take(), Group::Unix(sockets)),
+        };
         if self.workers > 1 {
-            bound.insert(bind.clone(), sockets);
+            bound.insert(bind.clone(), group);
         }
         Ok(own)
     }
