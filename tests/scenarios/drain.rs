@@ -108,6 +108,25 @@ fn what_is_not_finished_in_time_is_cut() {
     assert_eq!(exit.code, Some(0), "it ended as it was told to");
 }
 
+/// Without a length and chunks an end looks like the whole.
+#[test]
+fn an_answer_that_ends_with_its_connection_is_cut_with_a_reset() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n");
+        peer.read_until_gone();
+    });
+    let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 200ms }"));
+    let mut client = server.connect("web");
+    client.send("GET / HTTP/1.0\r\nhost: a\r\n\r\n");
+    let head = client.read_head();
+    assert!(!head.to_ascii_lowercase().contains("content-length"), "{head}");
+    assert_eq!(client.read_exactly(4), b"half");
+    server.signal("TERM");
+    assert_eq!(client.expect_reset(), b"");
+    assert_eq!(server.wait().code, Some(0));
+}
+
 #[test]
 fn a_second_interrupt_stops_at_once() {
     let upstream = Upstream::start(|peer| {

@@ -122,6 +122,39 @@ fn a_list_that_cannot_be_read_says_nothing() {
     }
 }
 
+/// Each proxy adds the scheme by which it was reached, as it adds the address: what stands before
+/// the client's own is hearsay.
+#[test]
+fn of_a_list_of_schemes_the_clients_is_believed() {
+    let scheme = |trusted: &str, fields: &str| {
+        let server = Tidegate::start(&format!(
+            r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+trusted_proxies: [{trusted}]
+routes: [{{ match: {{ path: "/" }}, handler: {{ respond: {{ headers: {{ x-scheme: "{{scheme}}" }} }} }} }}]
+"#
+        ));
+        let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");
+        server.exchange("web", request).header("x-scheme").map(str::to_owned).unwrap_or_default()
+    };
+    let all = "127.0.0.1/32, 10.0.0.0/8";
+    let chain = "x-forwarded-for: 203.0.113.9, 10.1.1.1\r\n";
+    let two = format!("{chain}x-forwarded-proto: https, http\r\n");
+    assert_eq!(scheme(all, &two), "https");
+    assert_eq!(scheme("127.0.0.1/32", &two), "http");
+    let lines = format!("{chain}x-forwarded-proto: https\r\nx-forwarded-proto: http\r\n");
+    assert_eq!(scheme(all, &lines), "https");
+    // A stranger's claim, to which the nearest proxy has added.
+    let claimed = "x-forwarded-for: 203.0.113.9\r\nx-forwarded-proto: https, http\r\n";
+    assert_eq!(scheme(all, claimed), "http");
+    // A proxy that replaces the field says one thing for all before it.
+    assert_eq!(scheme(all, &format!("{chain}x-forwarded-proto: https\r\n")), "https");
+    assert_eq!(scheme(all, "x-forwarded-proto: HTTPS\r\n"), "https");
+    assert_eq!(scheme(all, &format!("{chain}x-forwarded-proto: https, gopher\r\n")), "https");
+    assert_eq!(scheme("127.0.0.1/32", &format!("{chain}x-forwarded-proto: https, ws\r\n")), "http");
+}
+
 #[test]
 fn http10_is_named_in_via() {
     let upstream = mirror();

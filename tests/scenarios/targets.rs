@@ -58,6 +58,31 @@ fn options_asterisk_is_answered_by_the_server_itself() {
     assert_eq!(upstream.accepted(), 1);
 }
 
+/// RFC 9112 3.2.4: the last on the way to the server asks it about itself.
+#[test]
+fn options_of_an_absolute_target_without_a_path_goes_on_as_an_asterisk() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let line = head.lines().next().unwrap_or_default().to_owned();
+            assert!(head.contains("\r\nHost: b.example\r\n"), "{head}");
+            peer.send(format!("HTTP/1.1 200 OK\r\nx-line: {line}\r\ncontent-length: 0\r\n\r\n"));
+        }
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    for (asked, sent) in [
+        ("OPTIONS http://b.example", "OPTIONS * HTTP/1.1"),
+        ("OPTIONS http://b.example/", "OPTIONS / HTTP/1.1"),
+        ("OPTIONS http://b.example?q", "OPTIONS /?q HTTP/1.1"),
+        ("GET http://b.example", "GET / HTTP/1.1"),
+    ] {
+        client.send(format!("{asked} HTTP/1.1\r\nhost: b.example\r\n\r\n"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("x-line")), (200, Some(sent)), "{asked}");
+    }
+}
+
 #[test]
 fn connect_is_refused_and_nothing_behind_it_is_a_request() {
     let server = Tidegate::start(&answering(""));

@@ -79,8 +79,17 @@ impl Target {
         Target { raw: Raw::Short { length: 1, text }, path_length: 1, other: None }
     }
 
+    /// The target of `OPTIONS http://host`: routes see `/`, the server is sent `*` (RFC 9112
+    /// 3.2.4).
+    pub(crate) fn whole_server() -> Target {
+        let path = Some("/".into());
+        let other = Some(Box::new(Other { path, ..Other::default() }));
+        Target { other, ..Target::asterisk() }
+    }
+
+    /// Whether it is the target of `OPTIONS *`.
     pub fn is_asterisk(&self) -> bool {
-        self.raw.get() == b"*"
+        self.raw.get() == b"*" && self.path_bytes() == b"*"
     }
 
     /// From a raw target whose path is known to end at `path_length`.

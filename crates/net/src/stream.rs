@@ -315,6 +315,11 @@ impl Stream {
 
     /// Closes with a reset: the peer learns that what it got is not whole.
     pub fn abort(self) {
+        self.reset_on_close();
+    }
+
+    /// However it is closed from now on, the peer learns that what it got is not whole.
+    pub fn reset_on_close(&self) {
         if let Io::Tcp(stream) = &self.io {
             // A failure leaves an ordinary close, which is all that is left to do anyway.
             let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));

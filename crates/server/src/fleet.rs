@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use config::Plan;
 use exchange::{Local, Shared, WorkerContext};
@@ -13,6 +14,10 @@ use crate::listeners::{Fresh, Listeners};
 use crate::logs::Logs;
 use crate::seats::Seats;
 use crate::worker::{Order, Serving, Worker};
+
+/// How long the workers may take to end, and how often it is looked whether they have.
+const END_WITHIN: Duration = Duration::from_secs(1);
+const END_LOOK: Duration = Duration::from_millis(2);
 
 /// All workers.
 pub(crate) struct Fleet {
@@ -113,12 +118,17 @@ impl Fleet {
         }
     }
 
-    /// Ends the threads and waits for them.
-    pub(crate) fn stop(self) {
-        for worker in self.workers {
-            drop(worker.orders);
-            // A worker that panicked has said so already.
-            let _ = worker.thread.join();
+    /// Ends the threads, with whatever is under way: each connection ends as its own task says and
+    /// not as the kernel closes what a process leaves. One that blocks is left to that.
+    pub(crate) async fn end(&self) {
+        for worker in &self.workers {
+            let _ = worker.orders.send(Order::End);
         }
+        let ended = async {
+            while !self.workers.iter().all(|worker| worker.thread.is_finished()) {
+                net::timer::sleep(END_LOOK).await;
+            }
+        };
+        net::timer::within(END_WITHIN, ended).await;
     }
 }

@@ -32,10 +32,7 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
             Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let control = Control::start(source, loaded, telemetry, &options).await?;
         let served = serve(&control, options, signals, &events).await;
-        let control = Rc::into_inner(control);
-        if let Some(control) = control {
-            control.fleet.stop();
-        }
+        control.fleet.end().await;
         served
     })
 }

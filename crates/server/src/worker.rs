@@ -33,6 +33,8 @@ pub(crate) enum Order {
     Serve(Box<Serving>),
     /// Take no more connections and let those that are open end; answered when none is left.
     Drain(oneshot::Sender<()>),
+    /// End now, with whatever is under way.
+    End,
 }
 
 /// A Plan and the sockets that come with it.
@@ -66,6 +68,15 @@ pub(crate) struct Worker {
     version: Arc<Mutex<String>>,
 }
 
+/// Nothing else is told to a worker that drains.
+async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Order>) {
+    while let Some(order) = orders.recv().await {
+        if let Order::End = order {
+            return;
+        }
+    }
+}
+
 impl Worker {
     pub(crate) fn new(context: WorkerContext, version: Arc<Mutex<String>>) -> Worker {
         let metrics = context.telemetry.worker(context.index);
@@ -80,15 +91,20 @@ impl Worker {
         }
     }
 
-    /// Carries out orders until there is nobody left to give any.
+    /// Carries out orders until it is to end, or there is nobody left to give any.
     pub(crate) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.recv().await {
             match order {
                 Order::Serve(serving) => self.serve(*serving),
                 Order::Drain(done) => {
-                    self.drain().await;
-                    let _ = done.send(());
+                    tokio::select! {
+                        () = self.drain() => {
+                            let _ = done.send(());
+                        }
+                        () = told_to_end(&mut orders) => return,
+                    }
                 }
+                Order::End => return,
             }
         }
     }

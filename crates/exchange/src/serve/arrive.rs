@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use wire::Known;
 use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
-use wire::token;
+use wire::{Known, Method, token};
 
 use super::body::{BodyBounds, Decoder, RequestBody};
 use super::edge::{Edge, TrustedProxies};
@@ -55,8 +54,9 @@ pub(super) fn request(
     let mut scheme = facts.scheme();
     if headers.contains_any(&FORWARDING) {
         if edge.trusted_proxies.contains(client_ip) {
-            client_ip = believed_client(&headers, client_ip, &edge.trusted_proxies);
-            scheme = believed_scheme(&headers).unwrap_or(scheme);
+            let (client, hops) = believed_client(&headers, client_ip, &edge.trusted_proxies);
+            client_ip = client;
+            scheme = believed_scheme(&headers, hops).unwrap_or(scheme);
         } else {
             headers.retain(|field| !field.known.is_some_and(|known| FORWARDING.contains(&known)));
         }
@@ -113,6 +113,10 @@ fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), c
             Ok(())
         }
         TargetForm::Absolute => {
+            if head.method == Method::Options && head.path.len == 0 && head.query.is_none() {
+                *target = Target::whole_server();
+                return Ok(());
+            }
             let path = head.path_bytes(bytes);
             let mut raw = Vec::with_capacity(head.target.len as usize + 1);
             raw.extend_from_slice(path);
@@ -148,17 +152,18 @@ pub(super) fn attach_body(
 }
 
 /// Reads the list of forwarders from the nearest outwards; the first that is not trusted is the
-/// client. Without a readable list it is the peer.
-fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) -> IpAddr {
-    let mut client = peer;
-    for node in forwarders(headers) {
+/// client. Without a readable list it is the peer. Second, how many proxies were believed behind
+/// the nearest.
+fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) -> (IpAddr, usize) {
+    let (mut client, mut hops) = (peer, 0);
+    for (hop, node) in forwarders(headers).into_iter().enumerate() {
         let Some(address) = node else { break };
-        client = address.to_canonical();
+        (client, hops) = (address.to_canonical(), hop);
         if !trusted.contains(client) {
             break;
         }
     }
-    client
+    (client, hops)
 }
 
 /// The nodes a request came by, the nearest first: of X-Forwarded-For, else of Forwarded (RFC
@@ -178,8 +183,11 @@ fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
     nodes
 }
 
-fn believed_scheme(headers: &Headers) -> Option<Scheme> {
-    let named = headers.get(Known::XForwardedProto)?.trim_ascii();
+/// What the proxy that the client came to says of how it came. Each that adds to the field says so
+/// behind what the one before it said; one that replaces it speaks for all before it.
+fn believed_scheme(headers: &Headers, hops: usize) -> Option<Scheme> {
+    let listed = || headers.get_all(Known::XForwardedProto).flat_map(token::list);
+    let named = listed().nth(listed().count().saturating_sub(hops + 1))?;
     if named.eq_ignore_ascii_case(b"https") {
         Some(Scheme::Https)
     } else if named.eq_ignore_ascii_case(b"http") {

@@ -25,7 +25,7 @@ use super::respond::{self, Broken, Streaming};
 use super::settle;
 use super::tell;
 use super::tunnel::ClientDuplex;
-use crate::chain::{Progress, Stand};
+use crate::chain::{Bounds, Progress, RouteBounds, Stand};
 use crate::{Body, Ending, Fault, Outcome, Request, Response, Takeover, problem};
 
 /// Answers that may gather for a client that sends its requests in one go before they are sent.
@@ -163,11 +163,18 @@ impl Exchange {
             return self.hand_over(connection, takeover).await;
         }
         let after = self.conclude(connection, sent);
-        let edge = self.retire();
+        let pause = self.bounds().body_pause;
+        drop(self.retire());
         match after {
             Some(after) => after,
-            None => settle::rest_of_body(&connection.wire, &edge, &connection.service).await,
+            None => settle::rest_of_body(&connection.wire, pause, &connection.service).await,
         }
+    }
+
+    /// The bounds of the route, or of the listener where there is none.
+    fn bounds(&self) -> Bounds {
+        let own = self.request.route.as_ref().map_or(RouteBounds::default(), |route| route.bounds);
+        own.over(self.edge.bounds)
     }
 
     /// Leaves the request's memory to the next one of the worker.
@@ -207,6 +214,7 @@ impl Exchange {
     /// Queues the response, or what a fault becomes.
     fn queue(&mut self, connection: &Connection, outcome: Outcome) -> &Answer {
         let wire = &connection.wire;
+        let bounds = self.bounds();
         let request = &mut self.request;
         let outcome = match outcome {
             // RFC 9110 15.2: an interim response ends no exchange; only a switch of protocols does.
@@ -229,7 +237,7 @@ impl Exchange {
             // A body nobody took is dropped now, so that it is known what is left of it.
             request.body = Body::Empty;
         }
-        let unread = !settle::may_continue(wire, self.edge.bounds.body);
+        let unread = !settle::may_continue(wire, bounds.body);
         let persistence = if takeover.is_some() {
             Persistence::Upgrade
         } else if !self.keep_alive || close.is_some() || unread || connection.service.is_draining()
@@ -240,12 +248,11 @@ impl Exchange {
         } else {
             Persistence::Keep
         };
-        let own_pause = request.route.as_ref().and_then(|route| route.bounds.write_pause);
         let plan = respond::Plan {
             to_head: request.method == Method::Head,
             version: request.version,
             persistence,
-            write_pause: own_pause.unwrap_or(self.edge.bounds.write_pause),
+            write_pause: bounds.write_pause,
             half_close: self.edge.half_close,
             at_once: takeover.is_none() && wire.input.borrow().is_empty(),
         };

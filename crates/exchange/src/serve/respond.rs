@@ -186,6 +186,18 @@ pub(super) struct Streaming {
     ended: bool,
 }
 
+/// Dropped before the end of a body that ends with its connection, as when the time to drain is
+/// over: the client must not take the close for that end.
+struct Cut<'w>(Option<&'w Wire>);
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        if let Some(wire) = self.0 {
+            wire.stream.reset_on_close();
+        }
+    }
+}
+
 impl Streaming {
     pub(super) fn body_bytes(&self) -> u64 {
         self.sent
@@ -195,7 +207,13 @@ impl Streaming {
     pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
         let mut progress = Progress::new(plan.write_pause);
         let mut failed = pin!(wire.stream.failed());
-        poll_fn(|cx| self.poll(cx, wire, plan.half_close, &mut progress, failed.as_mut())).await
+        let mut cut = Cut((self.framing == Framing::Close).then_some(wire));
+        let run = |cx: &mut Context<'_>| {
+            self.poll(cx, wire, plan.half_close, &mut progress, failed.as_mut())
+        };
+        let outcome = poll_fn(run).await;
+        cut.0 = None;
+        outcome
     }
 
     fn poll(

@@ -4,12 +4,13 @@
 //! whose end nobody can know ends the connection.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use telemetry::CloseReason;
 
 use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
 use super::connection::After;
-use super::edge::{Edge, Service};
+use super::edge::Service;
 use super::wire::Wire;
 use crate::BodyStream;
 
@@ -31,8 +32,8 @@ pub(super) fn is_settled(wire: &Wire) -> bool {
     matches!(*wire.remainder.borrow(), Remainder::None)
 }
 
-/// Reads the rest away.
-pub(super) async fn rest_of_body(wire: &Rc<Wire>, edge: &Edge, service: &Service) -> After {
+/// Reads the rest away, with at most this pause.
+pub(super) async fn rest_of_body(wire: &Rc<Wire>, pause: Duration, service: &Service) -> After {
     let remainder = wire.remainder.take();
     let decoder = match remainder {
         Remainder::None => return After::Idle,
@@ -40,7 +41,7 @@ pub(super) async fn rest_of_body(wire: &Rc<Wire>, edge: &Edge, service: &Service
         Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
         Remainder::Lost | Remainder::Held => return After::Linger(CloseReason::BodyUnread),
     };
-    let bounds = BodyBounds { bytes_max: REST_BYTES_MAX, pause: edge.bounds.body_pause };
+    let bounds = BodyBounds { bytes_max: REST_BYTES_MAX, pause };
     let mut rest = RequestBody::new(wire.clone(), decoder, bounds, false);
     loop {
         match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
