@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 use telemetry::event_limited;
 use telemetry::log::Level;
 use wire::Known;
+use wire::authorization::bearer;
 
 /// The locks of the admin API.
 #[derive(Debug, Clone)]
@@ -60,27 +61,4 @@ impl Access {
 
 fn unauthorized(detail: &str, challenge: &'static str) -> Problem {
     Problem::new(401, detail).field(Known::WwwAuthenticate, challenge)
-}
-
-/// The scheme's name has no case (RFC 9110 section 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"bearer") || !token.starts_with(b" ") {
-        return None;
-    }
-    Some(token.trim_ascii())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bearer;
-
-    #[test]
-    fn the_scheme_has_no_case_and_needs_a_space() {
-        assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
-        assert_eq!(bearer(b"bEARER   abc "), Some(&b"abc"[..]));
-        assert_eq!(bearer(b"Bearerabc"), None);
-        assert_eq!(bearer(b"Basic abc"), None);
-        assert_eq!(bearer(b"Bear"), None);
-    }
 }

@@ -11,15 +11,19 @@ use crate::problem::Problem;
 use exchange::{Request, Response};
 use serde_json::{Value as Json, json};
 use settings::Report;
-use wire::Known;
+use wire::conditional::{self, EntityTag, Preconditions, Validators};
+use wire::{Known, token};
 
 pub(crate) fn get(document: &ConfigDocument, request: &Request) -> Response {
     let tag = format!("\"{}\"", document.version);
-    let known = request.headers.get_all(Known::IfNoneMatch).any(|value| lists(value, &tag));
-    let mut response = if known {
-        Response::new(304)
-    } else {
-        Response::with_body(200, document.syntax.media_type(), document.text.clone())
+    let if_none_match = request.headers.joined(Known::IfNoneMatch);
+    let asked =
+        Preconditions { if_none_match: if_none_match.as_deref(), ..Preconditions::default() };
+    let etag = EntityTag::parse(tag.as_bytes());
+    let have = Validators { exists: true, etag, last_modified: None };
+    let mut response = match conditional::evaluate(&request.method, &asked, &have) {
+        conditional::Outcome::NotModified => Response::new(304),
+        _ => Response::with_body(200, document.syntax.media_type(), document.text.clone()),
     };
     response.headers.append(Known::Etag, &tag);
     // To be asked about every time, but then the tag may say that nothing changed.
@@ -28,14 +32,6 @@ pub(crate) fn get(document: &ConfigDocument, request: &Request) -> Response {
         response.headers.append("tidegate-read-only", why);
     }
     response
-}
-
-/// Whether a list of entity tags names this one, compared weakly (RFC 9110 section 13.1.2).
-fn lists(value: &[u8], tag: &str) -> bool {
-    let mut tags = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    tags.any(|listed| {
-        listed == b"*" || listed.strip_prefix(b"W/").unwrap_or(listed) == tag.as_bytes()
-    })
 }
 
 pub(crate) fn history(versions: &[ConfigVersion]) -> Response {
@@ -130,34 +126,32 @@ fn syntax(request: &Request) -> Result<Syntax, Problem> {
 
 /// What If-Match allows to be replaced; `None` without the field.
 fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
-    let mut versions = Vec::new();
-    let mut given = false;
-    for value in request.headers.get_all(Known::IfMatch) {
-        given = true;
-        for tag in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            if tag == b"*" {
-                return Ok(Some(Expect::Any));
-            }
-            versions.extend(version(tag)?);
-        }
+    let Some(value) = request.headers.joined(Known::IfMatch) else { return Ok(None) };
+    let mut tags = token::list(&value).peekable();
+    if tags.peek().is_none() {
+        return Err(Problem::new(400, "If-Match names no entity tag")
+            .advice("send the ETag of GET /v1/config as it was"));
     }
-    Ok(given.then_some(Expect::OneOf(versions)))
+    let mut versions = Vec::new();
+    for tag in tags {
+        if tag == b"*" {
+            return Ok(Some(Expect::Any));
+        }
+        versions.extend(version(tag));
+    }
+    Ok(Some(Expect::OneOf(versions)))
 }
 
 /// The version inside an entity tag; none in a weak one, which never matches here (RFC 9110
 /// section 13.1.1). Quotes left out are forgiven: versions have no characters that could be
 /// misread.
-fn version(tag: &[u8]) -> Result<Option<String>, Problem> {
-    let text = String::from_utf8_lossy(tag).into_owned();
-    if text.starts_with("W/") {
-        return Ok(None);
-    }
-    if text.is_empty() {
-        return Err(Problem::new(400, format!("\"{text}\" is no entity tag for If-Match"))
-            .advice("send the ETag of GET /v1/config as it was"));
-    }
-    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    Ok(Some(inner.unwrap_or(&text).to_owned()))
+fn version(tag: &[u8]) -> Option<String> {
+    let inner = match EntityTag::parse(tag) {
+        Some(tag) if tag.weak => return None,
+        Some(tag) => tag.opaque,
+        None => tag,
+    };
+    Some(String::from_utf8_lossy(inner).into_owned())
 }
 
 /// The body as text; too large, broken off or not UTF-8 is a problem.

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use telemetry::LogRing;
+use telemetry::escape::json_string;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
 use wire::Known;
 use wire::target::query_pairs;
@@ -259,23 +260,9 @@ impl<'a> Object<'a> {
         write_to(self.line, format_args!("{value}"));
     }
 
-    /// Bytes that are no UTF-8 appear as U+FFFD: the line stays JSON whatever a client sends.
     fn text(&mut self, name: &str, value: &[u8]) {
         self.name(name);
-        self.line.push(b'"');
-        for character in String::from_utf8_lossy(value).chars() {
-            match character {
-                '"' => self.line.extend_from_slice(b"\\\""),
-                '\\' => self.line.extend_from_slice(b"\\\\"),
-                control if control.is_control() => {
-                    write_to(self.line, format_args!("\\u{:04x}", u32::from(control)));
-                }
-                other => {
-                    self.line.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes());
-                }
-            }
-        }
-        self.line.push(b'"');
+        json_string(value, self.line);
     }
 
     fn end(self) {
@@ -326,7 +313,7 @@ mod tests {
         object.end();
         assert_eq!(
             String::from_utf8(line).unwrap(),
-            "{\"path\":\"/\\\"\\\\\\u000a\u{fffd}\",\"status\":200}"
+            "{\"path\":\"/\\\"\\\\\\n\u{fffd}\",\"status\":200}"
         );
     }
 

@@ -2,8 +2,6 @@
 //!
 //! Waits for nothing, and for a plain GET of a small file copies nothing but the list of fields.
 
-use std::borrow::Cow;
-
 use coding::Coding;
 use exchange::{Fault, Headers, Outcome, Request, Response};
 use wire::conditional::{EntityTag, Outcome as Verdict, Preconditions, Validators};
@@ -29,7 +27,7 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
         last_modified: Some(variant.modified_secs),
     };
     let (if_match, if_none_match) =
-        (joined(headers, Known::IfMatch), joined(headers, Known::IfNoneMatch));
+        (headers.joined(Known::IfMatch), headers.joined(Known::IfNoneMatch));
     let asked = Preconditions {
         if_match: if_match.as_deref(),
         if_none_match: if_none_match.as_deref(),
@@ -64,7 +62,7 @@ fn choose<'r>(resource: &'r Resource, headers: &Headers) -> &'r Variant {
         *place = coding.token();
     }
     let offered = &offered[..resource.coded.len().min(CODINGS)];
-    let accepted = joined(headers, Known::AcceptEncoding);
+    let accepted = headers.joined(Known::AcceptEncoding);
     match negotiate::choose_coding(accepted.as_deref(), offered) {
         negotiate::Coding::Offered(at) => &resource.coded[at].1,
         // Who accepts nothing that there is gets the file as it is (RFC 9110 12.5.3 allows it).
@@ -115,16 +113,4 @@ fn ranges(variant: &Variant, asked: &[u8]) -> Outcome {
             Err(fault.with_field(Known::ContentRange, content_range))
         }
     }
-}
-
-/// A list-valued field as one value (RFC 9110 5.3).
-pub(crate) fn joined(headers: &Headers, name: Known) -> Option<Cow<'_, [u8]>> {
-    let mut values = headers.get_all(name);
-    let mut whole = Cow::Borrowed(values.next()?);
-    for value in values {
-        let whole = whole.to_mut();
-        whole.extend_from_slice(b", ");
-        whole.extend_from_slice(value);
-    }
-    Some(whole)
 }

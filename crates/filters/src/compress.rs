@@ -260,16 +260,8 @@ impl Life {
     }
 
     fn choose(&self, headers: &Headers) -> Option<&Offer> {
-        let mut accepted: Option<Vec<u8>> = None;
-        let mut values = headers.get_all(Known::AcceptEncoding);
-        let first = values.next()?;
-        for value in values {
-            let joined = accepted.get_or_insert_with(|| first.to_vec());
-            joined.extend_from_slice(b", ");
-            joined.extend_from_slice(value);
-        }
-        let accepted = accepted.as_deref().unwrap_or(first);
-        match negotiate::choose_coding(Some(accepted), &self.tokens) {
+        let accepted = headers.joined(Known::AcceptEncoding)?;
+        match negotiate::choose_coding(Some(&accepted), &self.tokens) {
             negotiate::Coding::Offered(at) => self.codings.get(at),
             negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => None,
         }

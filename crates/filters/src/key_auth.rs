@@ -19,6 +19,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 use telemetry::{Counter, Lane, families};
 use wire::Known;
+use wire::authorization::bearer;
 use wire::target::{QueryPair, query_pairs};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
@@ -357,13 +358,6 @@ fn is_named(pair: &[u8], name: &str) -> bool {
 fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.next().is_none().then_some(first)
-}
-
-/// `Bearer` and the token behind it (RFC 6750 2.1); the scheme has no case (RFC 9110 11.1).
-fn bearer(value: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = value.split_at_checked(7)?;
-    let token = token.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
 }
 
 #[cfg(test)]

@@ -27,21 +27,22 @@ pub fn prometheus(out: &mut String, text: &str, quoted: bool) {
     }
 }
 
-/// A JSON string with its quotes (RFC 8259 section 7).
+/// A JSON string with its quotes (RFC 8259 section 7). The controls above ASCII (U+0080 to U+009F),
+/// which RFC 8259 would let pass, are escaped too: terminals obey them.
 pub fn json_string(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in value.utf8_chunks() {
-        let text = chunk.valid().as_bytes();
+        let text = chunk.valid();
         let mut plain = 0;
-        for (i, &byte) in text.iter().enumerate() {
-            if byte >= 0x20 && byte != b'"' && byte != b'\\' && byte != 0x7f {
+        for (at, character) in text.char_indices() {
+            if !character.is_control() && character != '"' && character != '\\' {
                 continue;
             }
-            out.extend_from_slice(&text[plain..i]);
-            plain = i + 1;
-            json_escape(byte, out);
+            out.extend_from_slice(&text.as_bytes()[plain..at]);
+            plain = at + character.len_utf8();
+            json_escape(character as u8, out);
         }
-        out.extend_from_slice(&text[plain..]);
+        out.extend_from_slice(&text.as_bytes()[plain..]);
         if !chunk.invalid().is_empty() {
             out.extend_from_slice("\u{fffd}".as_bytes());
         }
@@ -49,6 +50,7 @@ pub fn json_string(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// A control or a character of ASCII.
 fn json_escape(byte: u8, out: &mut Vec<u8>) {
     match byte {
         b'"' => out.extend_from_slice(b"\\\""),
@@ -92,6 +94,7 @@ mod tests {
         assert_eq!(with(json_string, b"plain"), r#""plain""#);
         assert_eq!(with(json_string, b"a\"b\\c\n\x00\x7f"), r#""a\"b\\c\n\u0000\u007f""#);
         assert_eq!(with(json_string, "käse".as_bytes()), "\"käse\"");
+        assert_eq!(with(json_string, "a\u{9b}31m\u{a0}".as_bytes()), "\"a\\u009b31m\u{a0}\"");
         assert_eq!(with(json_string, b"bad \xff\xfe!"), "\"bad \u{fffd}\u{fffd}!\"");
     }
 

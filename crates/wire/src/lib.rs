@@ -5,6 +5,7 @@
 //! same verdict however the bytes were split. Never reads a socket or a clock: time is passed in.
 
 pub mod authority;
+pub mod authorization;
 pub mod conditional;
 pub mod cookie;
 pub mod date;

@@ -1,5 +1,7 @@
 //! Order, repeats, names without case, and lines as they go over the wire.
 
+use std::borrow::Cow;
+
 use super::*;
 
 #[test]
@@ -85,6 +87,16 @@ fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
     copy.append("G", "g");
     copy.set("host", "other");
     assert_eq!(lines(&copy), "B:  b\r\nC: c\r\nD:d\r\nE: e\r\nF: \r\nG: g\r\nHost: other\r\n");
+}
+
+#[test]
+fn the_values_of_a_list_are_one_list() {
+    let mut headers = Headers::new();
+    assert_eq!(headers.joined(Known::Accept), None);
+    headers.append(Known::Accept, "a");
+    assert!(matches!(headers.joined(Known::Accept), Some(Cow::Borrowed(b"a"))));
+    headers.append(Known::Accept, "b;q=0, c");
+    assert_eq!(headers.joined(Known::Accept).as_deref(), Some(&b"a, b;q=0, c"[..]));
 }
 
 #[test]
