@@ -1,4 +1,6 @@
 -- `sync.channel`: a queue that one task waits on.
+--
+-- A coroutine that is closed while it waits, as one whose client has gone, gives its place up.
 return function()
   local task = require "silly.task"
   local time = require "silly.time"
@@ -12,22 +14,44 @@ return function()
     if capacity ~= nil and (math.type(capacity) ~= "integer" or capacity < 1) then
       error("bad argument #1 to 'new' (a positive integer expected)", 2)
     end
-    return setmetatable({ first = 1, last = 0, capacity = capacity }, Channel)
+    return setmetatable({ first = 1, last = 0, capacity = capacity, pushers = {} }, Channel)
+  end
+
+  local function wake(place)
+    place.over = true
+    if task.status(place.task) == "WAIT" then task.wakeup(place.task) end
+  end
+
+  -- Somebody who waits to push.
+  local Pusher = {}
+  function Pusher.__close(place)
+    if place.over then return end
+    for at, other in ipairs(place.pushers) do
+      if other == place then table.remove(place.pushers, at) break end
+    end
+  end
+
+  -- The one who waits for a value.
+  local Popper = {}
+  function Popper.__close(place)
+    if place.session then time.cancel(place.session) end
+    if place.channel.waiter == place then place.channel.waiter = nil end
   end
 
   --- `push(value)` → ok, err: nil and false cannot be pushed.
   function Channel:push(value)
     if not value then return false, "cannot push nil or false" end
     while self.capacity and not self.closed and self.last - self.first + 1 >= self.capacity do
-      self.pushers = self.pushers or {}
-      table.insert(self.pushers, task.running())
-      task.wait()
+      local place <close> = setmetatable({ task = task.running(), pushers = self.pushers }, Pusher)
+      table.insert(self.pushers, place)
+      while not place.over do task.wait() end
     end
     if self.closed then return false, self.reason end
     local waiter = self.waiter
     if waiter then
       self.waiter = nil
-      task.wakeup(waiter, value)
+      waiter.value = value
+      wake(waiter)
     else
       self.last = self.last + 1
       self[self.last] = value
@@ -36,8 +60,8 @@ return function()
   end
 
   local function let_push(self)
-    local pusher = self.pushers and table.remove(self.pushers, 1)
-    if pusher then task.wakeup(pusher) end
+    local pusher = table.remove(self.pushers, 1)
+    if pusher then wake(pusher) end
   end
 
   --- `pop([ms])` → value, or nil and why: closed, timed out, or another task waits already.
@@ -51,24 +75,23 @@ return function()
     end
     if self.closed then return nil, self.reason end
     if self.waiter then return nil, "Channel is mpsc" end
-    self.waiter = task.running()
-    local session = ms and time.after(ms, function()
-      local waiter = self.waiter
-      self.waiter = nil
-      task.wakeup(waiter, false)
+    local place <close> = setmetatable({ task = task.running(), channel = self }, Popper)
+    self.waiter = place
+    place.session = ms and time.after(ms, function()
+      if place.over then return end
+      self.waiter, place.session, place.why = nil, nil, time.TIMEDOUT
+      wake(place)
     end)
-    local value = task.wait()
-    if value == nil then return nil, self.reason end
-    if value == false then return nil, time.TIMEDOUT end
-    if session then time.cancel(session) end
-    return value
+    while not place.over do task.wait() end
+    if place.value == nil then return nil, place.why end
+    return place.value
   end
 
   --- `clear()`: forgets what is queued.
   function Channel:clear()
     for at = self.first, self.last do self[at] = nil end
     self.first, self.last = 1, 0
-    let_push(self)
+    while self.pushers[1] do let_push(self) end
   end
 
   --- `close([reason])`: what is queued can still be popped; after that `pop` gives nil, reason.
@@ -78,11 +101,10 @@ return function()
     self.reason = reason or "channel closed"
     local waiter = self.waiter
     if waiter then
-      self.waiter = nil
-      task.wakeup(waiter, nil)
+      self.waiter, waiter.why = nil, self.reason
+      wake(waiter)
     end
-    for _, pusher in ipairs(self.pushers or {}) do task.wakeup(pusher) end
-    self.pushers = nil
+    while self.pushers[1] do let_push(self) end
   end
 
   --- Values that are queued.

@@ -158,29 +158,23 @@ return function(raw)
   local function forget(stream)
     local length = tonumber(stream.header["content-length"])
     if length and length <= 4096 then stream:readall() end
-    stream:close()
   end
 
   local function fetch(client, method, url, header, body)
     local left = client.redirects
     while true do
-      local stream, why = client:request(method, url, header)
+      -- Closed too when this coroutine is.
+      local stream <close>, why = client:request(method, url, header)
       if not stream then return nil, why end
       local ok
       ok, why = stream:closewrite(body or "")
       if ok then ok, why = stream:waitresponse() end
-      if not ok then
-        stream:close()
-        return nil, why
-      end
+      if not ok then return nil, why end
       local status, location = stream.status, stream.header.location
       if not ((CHANGING[status] or KEEPING[status]) and type(location) == "string" and client.redirects > 0) then
         local data
         data, why = stream:readall()
-        if not data then
-          stream:close()
-          return nil, why
-        end
+        if not data then return nil, why end
         return { status = status, header = stream.header, trailer = stream.trailer, body = data, url = url }
       end
       forget(stream)

@@ -1,7 +1,8 @@
 -- `pool`: things that are dear to open, kept by key and lent to one coroutine at a time.
 --
 -- Of a key at most `max` are open, those being opened among them. Who waits is served in the order of
--- asking. A resource is given back or dropped; whoever opens one in vain lets the next one try.
+-- asking. A resource is given back or dropped; whoever opens one in vain lets the next one try. What a
+-- coroutine has begun that is closed on the way, as one whose client has gone, is undone.
 return function()
   local task = require "silly.task"
   local time = require "silly.time"
@@ -71,11 +72,19 @@ return function()
     return entry.resource
   end
 
+  -- What is undone when a coroutine is closed before it has settled it.
+  local Doing = {}
+  function Doing.__close(doing)
+    if not doing.settled then doing.undo() end
+  end
+
   --- Opens one in a place that is taken already.
   local function grow(pool, shelf)
     local key = shelf.key
     if key == NO_KEY then key = nil end
+    local opening <close> = setmetatable({ undo = function() leave(pool, shelf) end }, Doing)
     local ok, resource, why = pcall(pool.options.open, key)
+    opening.settled = true
     if not ok or resource == nil then
       leave(pool, shelf)
       if not ok then error(resource, 0) end
@@ -109,7 +118,12 @@ return function()
       local now = time.monotonic()
       local good = not too_old(pool, entry, now) and now - entry.since < options.idle
       if good and options.check and now - entry.since >= (options.check_after or 0) then
+        local checking <close> = setmetatable({ undo = function()
+          discard(pool, entry)
+          leave(pool, shelf)
+        end }, Doing)
         local ok, healthy = pcall(options.check, entry.resource)
+        checking.settled = true
         good = ok and healthy
       end
       if good and not pool.closed then return entry end
@@ -169,15 +183,23 @@ return function()
 
   local function wait(pool, shelf, ms)
     local waiter = { task = task.running() }
-    table.insert(shelf.waiting, waiter)
-    waiter.session = time.after(ms, function()
+    local function give_up()
       for at, other in ipairs(shelf.waiting) do
         if other == waiter then table.remove(shelf.waiting, at) break end
       end
+    end
+    local waiting <close> = setmetatable({ undo = function()
+      if waiter.session then time.cancel(waiter.session) end
+      give_up()
+    end }, Doing)
+    table.insert(shelf.waiting, waiter)
+    waiter.session = time.after(ms, function()
+      give_up()
       waiter.session, waiter.why = nil, errno.TIMEDOUT
       wake(waiter)
     end)
     while not waiter.done do task.wait() end
+    waiting.settled = true
     if waiter.why then
       pool.counts.refused = pool.counts.refused + 1
       return nil, waiter.why
@@ -254,7 +276,12 @@ return function()
   function Pool:with(key, fn, ...)
     local resource, why = self:take(key)
     if resource == nil then return nil, why end
-    return settle(self, resource, pcall(fn, resource, ...))
+    local using <close> = setmetatable({ undo = function()
+      if self.lent[resource] then self:drop(resource) end
+    end }, Doing)
+    local results = table.pack(pcall(fn, resource, ...))
+    using.settled = true
+    return settle(self, resource, table.unpack(results, 1, results.n))
   end
 
   --- `lease([key[, ms]])` → { resource = } | nil, why: for `local held <close> = pool:lease(key)`.

@@ -20,6 +20,24 @@ return function(worker)
     return channel
   end
 
+  -- A task that waits, until it has a letter, no time left, or is closed.
+  local Waiter = {}
+  function Waiter.__close(waiter)
+    if waiter.session then time.cancel(waiter.session) end
+    if waiter.over then return end
+    for at, other in ipairs(waiter.waiting) do
+      if other == waiter then table.remove(waiter.waiting, at) break end
+    end
+  end
+
+  local function settle(waiter, letter)
+    for at, other in ipairs(waiter.waiting) do
+      if other == waiter then table.remove(waiter.waiting, at) break end
+    end
+    waiter.over, waiter.letter = true, letter
+    if task.status(waiter.task) == "WAIT" then task.wakeup(waiter.task) end
+  end
+
   --- `send(to, channel, value)` → ok, err: to the VM with that id (1 to `worker.count`).
   function worker.send(to, channel, value)
     channel_of(channel)
@@ -48,28 +66,25 @@ return function(worker)
       channel.first = channel.first + 1
       return letter[1], letter[2]
     end
-    local waiter = { task = task.running() }
+    local waiter <close> = setmetatable({ task = task.running(), waiting = channel.waiting }, Waiter)
     table.insert(channel.waiting, waiter)
-    local session = ms and time.after(ms, function()
-      for at, other in ipairs(channel.waiting) do
-        if other == waiter then
-          table.remove(channel.waiting, at)
-          task.wakeup(waiter.task, nil)
-          return
-        end
-      end
+    waiter.session = ms and time.after(ms, function()
+      waiter.session = nil
+      settle(waiter)
     end)
-    local letter = task.wait()
+    while not waiter.over do task.wait() end
+    local letter = waiter.letter
     if not letter then return nil, "timeout" end
-    if session then time.cancel(session) end
     return letter[1], letter[2]
   end
 
   function worker.deliver(name, value, from)
     local channel = channel_of(name)
-    local waiter = table.remove(channel.waiting, 1)
+    local waiter = channel.waiting[1]
     if waiter then
-      task.wakeup(waiter.task, { value, from })
+      settle(waiter, { value, from })
+    elseif channel.last - channel.first + 1 >= worker.letters then
+      task.error(("worker: nobody receives from channel '%s', a message is dropped"):format(name))
     else
       channel.last = channel.last + 1
       channel.values[channel.last] = { value, from }

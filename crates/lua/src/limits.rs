@@ -56,6 +56,11 @@ pub(crate) const DRAIN_MS: u64 = 10_000;
 
 /// Messages from other VMs that nobody has looked at.
 pub(crate) const MAILBOX_MESSAGES: usize = 1024;
+/// Messages of one channel between VMs that nobody has received.
+pub(crate) const WORKER_LETTERS: usize = 65_536;
+/// Values and bytes of one message between VMs.
+pub(crate) const MESSAGE_VALUES: usize = 1_000_000;
+pub(crate) const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// How deep tables of a message may stand in each other.
 pub(crate) const MESSAGE_DEPTH: usize = 100;
 

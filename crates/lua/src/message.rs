@@ -5,7 +5,7 @@
 
 use mlua::{Error, Lua, Result, Value};
 
-use crate::limits::MESSAGE_DEPTH;
+use crate::limits::{MESSAGE_BYTES, MESSAGE_DEPTH, MESSAGE_VALUES};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Message {
@@ -17,12 +17,31 @@ pub(crate) enum Message {
     Table(Vec<(Message, Message)>),
 }
 
+/// What a message may still take.
+struct Room {
+    values: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn take(&mut self, bytes: usize) -> Result<()> {
+        let left = self.values.checked_sub(1).zip(self.bytes.checked_sub(bytes));
+        let Some((values, bytes)) = left else {
+            return Err(Error::runtime("the value is too large to leave its VM"));
+        };
+        *self = Room { values, bytes };
+        Ok(())
+    }
+}
+
 impl Message {
     pub(crate) fn copy(value: &Value) -> Result<Message> {
-        Message::copy_at(value, 0)
+        Message::copy_at(value, 0, &mut Room { values: MESSAGE_VALUES, bytes: MESSAGE_BYTES })
     }
 
-    fn copy_at(value: &Value, depth: usize) -> Result<Message> {
+    fn copy_at(value: &Value, depth: usize, room: &mut Room) -> Result<Message> {
+        // A table that stands in several places is copied for each.
+        room.take(value.as_string().map_or(0, |text| text.as_bytes().len()))?;
         Ok(match value {
             Value::Nil => Message::Nil,
             Value::Boolean(truth) => Message::Boolean(*truth),
@@ -37,8 +56,8 @@ impl Message {
                 for pair in table.pairs::<Value, Value>() {
                     let (key, value) = pair?;
                     pairs.push((
-                        Message::copy_at(&key, depth + 1)?,
-                        Message::copy_at(&value, depth + 1)?,
+                        Message::copy_at(&key, depth + 1, room)?,
+                        Message::copy_at(&value, depth + 1, room)?,
                     ));
                 }
                 Message::Table(pairs)

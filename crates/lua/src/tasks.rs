@@ -14,6 +14,7 @@ use mlua::{Lua, MultiValue};
 use crate::limits::SPARE_COROUTINES;
 use crate::serving::CallId;
 use crate::stack::State;
+use crate::timers::Session;
 
 /// Names one wait of one coroutine: stale once it has been woken, so that of a deadline and an
 /// answer the later one does nothing.
@@ -77,6 +78,8 @@ pub(crate) struct Task {
     pub(crate) values: c_int,
     /// What log lines of this coroutine carry.
     pub(crate) trace: u64,
+    /// The timer it sleeps by; another's or none's once it has woken.
+    pub(crate) sleeps: Option<Session>,
     pub(crate) ended: Ended,
 }
 
@@ -156,6 +159,7 @@ impl Tasks {
             status: Status::Spare,
             values: 0,
             trace: 0,
+            sleeps: None,
             ended: Ended::Nobody,
         };
         let index = match self.vacant.pop() {
@@ -194,6 +198,18 @@ impl Tasks {
     /// Forgets what was to run: nothing runs after `silly.exit`.
     pub(crate) fn clear_ready(&mut self) {
         self.ready.clear();
+    }
+
+    /// A coroutine that was closed from outside: its thread is not used again, because scripts may
+    /// still have it in their queues. Returns the anchor of the thread.
+    pub(crate) fn give_up(&mut self, index: u32) -> c_int {
+        let task = &mut self.slots[index as usize];
+        task.generation = task.generation.wrapping_add(1);
+        task.status = Status::Spare;
+        task.trace = 0;
+        task.thread = std::ptr::null_mut();
+        self.vacant.push(index);
+        task.anchor
     }
 
     /// An ended coroutine becomes spare; returns the anchor of a thread that is not kept.

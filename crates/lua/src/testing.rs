@@ -51,6 +51,14 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
         Ok(())
     });
     vm.lua().globals().set("say", say.unwrap()).unwrap();
+    // `cancel(thread)`: as if its client had gone.
+    let cancel = vm.lua().create_function(|lua, thread: mlua::Thread| {
+        let vm = Vm::of(lua);
+        let index = vm.tasks(|tasks| tasks.of_thread(thread.to_pointer().cast_mut().cast()));
+        vm.cancel(index.expect("a task"));
+        Ok(())
+    });
+    vm.lua().globals().set("cancel", cancel.unwrap()).unwrap();
     let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
     let (weak, log) = (vm.weak(), said.clone());
     let ended = move |_: &mlua::Lua, end: End| {

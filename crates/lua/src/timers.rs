@@ -119,6 +119,14 @@ impl Timers {
         Some(due)
     }
 
+    /// Forgets the timer of a coroutine that sleeps.
+    pub(crate) fn cancel_wake(&self, session: Session) {
+        let slot = |heap: &Heap| heap.slots.get(session.index as usize).and_then(|slot| slot.due);
+        if matches!(slot(&self.heap.borrow()), Some(Due::Wake(_))) {
+            self.cancel(session);
+        }
+    }
+
     /// Forgets a timer that calls a function: the only kind a script holds a session of.
     pub(crate) fn cancel_call(&self, session: Session) -> Option<Due> {
         let call = matches!(

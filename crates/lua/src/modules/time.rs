@@ -101,7 +101,8 @@ unsafe extern "C-unwind" fn sleep(state: State) -> c_int {
         let Some(task) = vm.waiter(state) else {
             stack::raise(state, "only a task may sleep");
         };
-        vm.timers.set(span_ms, Due::Wake(task));
+        let session = vm.timers.set(span_ms, Due::Wake(task));
+        vm.tasks(|tasks| tasks.get(task.index).sleeps = Some(session));
         ffi::lua_yieldk(state, 0, 0, None)
     }
 }

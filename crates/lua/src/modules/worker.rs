@@ -5,6 +5,7 @@
 
 use mlua::{Function, Lua, Result, Table, Value};
 
+use crate::limits::WORKER_LETTERS;
 use crate::message::Message;
 use crate::program::shared::Letter;
 use crate::script;
@@ -22,6 +23,7 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
         let letter = Letter { from: place.index + 1, channel, value };
         Ok(to > 0 && place.shared.send(to - 1, letter))
     };
+    raw.set("letters", WORKER_LETTERS)?;
     raw.set("send_raw", lua.create_function(send)?)?;
     script::open(lua, "worker", include_str!("../../../../lua/worker.lua"), raw)
 }

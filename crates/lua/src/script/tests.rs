@@ -222,3 +222,119 @@ fn settings_come_from_files_and_the_first_writer_wins() {
     );
     assert_eq!(program(&text), ["nil", "1 h 5 mine", "string"]);
 }
+
+/// What coroutines leave behind that are closed while they wait, as handlers are whose client has
+/// gone.
+fn after_closing(program: &str) -> Vec<String> {
+    let head = r#"
+        local silly, task, time = require "silly", require "silly.task", require "silly.time"
+        -- Begins a coroutine, lets it wait, and closes it.
+        local function closed(fn)
+            local thread = task.fork(fn)
+            time.sleep(0)
+            cancel(thread)
+            return thread
+        end
+    "#;
+    said(&format!("{head}{program}\nsilly.exit()"))
+}
+
+#[test]
+fn a_thread_that_was_closed_stands_for_no_other_coroutine() {
+    let program = r#"
+        local thread = closed(function() time.sleep(100000) end)
+        -- Another one that waits, in a thread of its own.
+        task.fork(function() time.sleep(20) say("slept") end)
+        time.sleep(0)
+        say(task.status(thread), (pcall(task.wakeup, thread)))
+        time.sleep(30)
+    "#;
+    assert_eq!(after_closing(program), ["nil false", "slept"]);
+}
+
+#[test]
+fn locks_and_channels_outlive_who_was_closed() {
+    let program = r#"
+        local mutex = require "silly.sync.mutex".new()
+        local held = mutex:lock("k")
+        closed(function() local lock <close> = mutex:lock("k") end)
+        task.fork(function() local lock <close> = mutex:lock("k") say("locked") end)
+        time.sleep(0)
+        held:unlock()
+        time.sleep(0)
+        closed(function() mutex:lock("k") time.sleep(100000) end)
+        do local lock <close> = mutex:lock("k") say("taken over") end
+
+        local channel = require "silly.sync.channel".new(1)
+        closed(function() channel:pop() end)
+        closed(function() channel:pop(100000) end)
+        say(channel:push("one"))
+        closed(function() channel:push("lost") end)
+        task.fork(function() say(channel:push("two")) end)
+        time.sleep(0)
+        say(channel:pop())
+        time.sleep(0)
+        say(channel:pop(), channel:pop(1))
+    "#;
+    let expected =
+        ["locked", "taken over", "true", "one", "true", "two nil Connection timed out (110)"];
+    assert_eq!(after_closing(program), expected);
+}
+
+#[test]
+fn who_waits_for_others_outlives_them() {
+    let program = r#"
+        local flights = 0
+        local flight = require "silly.sync.singleflight".new(function(key)
+            flights = flights + 1
+            time.sleep(flights == 1 and 100000 or 1)
+            return key .. flights
+        end)
+        local leader = task.fork(function() flight:call("k") end)
+        time.sleep(0)
+        for _ = 1, 2 do task.fork(function() say(flight:call("k")) end) end
+        time.sleep(0)
+        cancel(leader)
+        time.sleep(20)
+        say(flight:call("k"))
+
+        local group = require "silly.sync.waitgroup".new()
+        local member = group:fork(function() time.sleep(100000) end)
+        closed(function() group:wait() end)
+        task.fork(function() time.sleep(0) cancel(member) end)
+        group:wait()
+        say("all gone")
+    "#;
+    assert_eq!(after_closing(program), ["k2", "k2", "k3", "all gone"]);
+}
+
+#[test]
+fn a_pool_gets_back_what_was_being_used_opened_or_waited_for() {
+    let program = r#"
+        local opened, slow = 0, false
+        local pool = require "silly.pool".new {
+            max = 1,
+            open = function()
+                if slow then time.sleep(100000) end
+                opened = opened + 1
+                return { opened }
+            end,
+            check = function() if slow then time.sleep(100000) end return true end,
+        }
+        closed(function() pool:with(nil, function() time.sleep(100000) end) end)
+        say(pool:stat().open, pool:stat().idle)
+        slow = true
+        closed(function() pool:take() end)
+        slow = false
+        say(pool:stat().open)
+        local held = pool:take()
+        closed(function() pool:take(nil, 100000) end)
+        say(pool:stat().waiting)
+        pool:give(held)
+        slow = true
+        closed(function() pool:take() end)
+        slow = false
+        say(pool:stat().open, pool:take(nil, 10)[1])
+    "#;
+    assert_eq!(after_closing(program), ["0 0", "0", "0", "0 3"]);
+}

@@ -86,18 +86,26 @@ impl Vm {
     /// Closes a coroutine that waits: what it left open is closed, what it waits for wakes nobody,
     /// and nobody hears of it.
     pub(crate) fn cancel(&self, index: u32) {
-        let (thread, ended) = {
+        let (thread, ended, sleeps) = {
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.get(index);
             if task.status != Status::Wait {
                 return;
             }
-            (task.thread, std::mem::take(&mut task.ended))
+            (task.thread, std::mem::take(&mut task.ended), task.sleeps.take())
         };
         drop(ended);
+        if let Some(session) = sleeps {
+            // Nobody is there to be woken; the place must not be kept until then.
+            self.timers.cancel_wake(session);
+        }
         // SAFETY: the thread is suspended.
         unsafe { ffi::lua_closethread(thread, self.main) };
-        self.retire(index);
+        // Whoever still has it in a queue must not wake another coroutine in its place.
+        self.tell_end(index);
+        let anchor = self.tasks.borrow_mut().give_up(index);
+        // SAFETY: the anchor was made for this thread and is let go once.
+        unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, anchor) };
     }
 
     /// The thread, emptied, is ready for another function.
