@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -106,7 +107,7 @@ fn read(path: &Path) -> Result<Document, String> {
     Ok(Document { name: path.display().to_string(), text, dir })
 }
 
-/// Readers see the old text or the new one; a crash leaves one of them (rename(2) after fsync(2)).
+/// Owner and mode stay those of the file. Readers see the old text or the new one; a crash leaves one of them (rename(2) after fsync(2)).
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path)?;
@@ -114,8 +115,15 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     name.push(format!(".{}.new", std::process::id()));
     let beside = path.with_file_name(name);
     let written = (|| {
-        let mut file = fs::File::create(&beside)?;
-        file.set_permissions(fs::metadata(&path)?.permissions())?;
+        let before = fs::metadata(&path)?;
+        // Until it is whose it is to be, it is nobody else's.
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        if (before.uid(), before.gid()) != owner(&file)? {
+            fchown(&file, Some(before.uid()), Some(before.gid()))
+                .map_err(|error| io::Error::new(error.kind(), "its owner cannot be kept"))?;
+        }
+        file.set_permissions(before.permissions())?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&beside, &path)
@@ -125,6 +133,10 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+fn owner(file: &fs::File) -> io::Result<(u32, u32)> {
+    file.metadata().map(|found| (found.uid(), found.gid()))
 }
 
 /// The files a pattern names, sorted. `*` and `?` stand in the last part only; a pattern without
@@ -254,6 +266,7 @@ impl Source for Replaced<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     use super::{FileSource, Source, glob};
 
@@ -298,6 +311,24 @@ mod tests {
             let out = source.included(pattern, Some(dir.path())).unwrap_err();
             assert!(out.contains(why), "{out}");
         }
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode_and_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("t.yaml");
+        fs::write(&path, "a: 1").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        // Only root may give a file away; anybody else sees their own come back.
+        let _ = std::os::unix::fs::chown(&path, Some(4711), Some(4712));
+        let before = fs::metadata(&path).unwrap();
+        FileSource::new(&path).replace("a: 2").unwrap();
+        let after = fs::metadata(&path).unwrap();
+        assert_ne!(before.ino(), after.ino());
+        assert_eq!(
+            (after.uid(), after.gid(), after.mode()),
+            (before.uid(), before.gid(), before.mode())
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use crate::platform;
 use crate::stream::{Peer, Stream, own_descriptor};
 
 /// Where to listen.
@@ -49,11 +50,14 @@ pub struct ListenOptions {
     pub nodelay: bool,
     /// Idle time before TCP probes whether the peer is still there; `None` for never.
     pub keepalive: Option<Duration>,
+    /// Who may connect to a Unix socket, as the mode of its file; `None` as the process's umask
+    /// says.
+    pub mode: Option<u32>,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        ListenOptions { backlog: 4096, nodelay: true, keepalive: None }
+        ListenOptions { backlog: 4096, nodelay: true, keepalive: None, mode: None }
     }
 }
 
@@ -327,7 +331,10 @@ fn bind_unix(path: &Path, workers: usize, options: &ListenOptions) -> io::Result
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&SockAddr::unix(path)?)?;
+    match options.mode {
+        None => socket.bind(&SockAddr::unix(path)?)?,
+        Some(mode) => platform::bind_restricted(&socket, path, mode)?,
+    }
     socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
     Ok(Listening { local: Bind::Unix(path.to_owned()), sockets: share(socket.into(), workers)? })
 }
@@ -370,103 +377,4 @@ pub(crate) fn local_of(address: &SockAddr) -> io::Result<Bind> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::worker::block_on_local;
-
-    fn local() -> Bind {
-        Bind::Tcp("127.0.0.1:0".parse().unwrap())
-    }
-
-    #[test]
-    fn all_addresses_are_those_of_both_families_or_of_the_one_there_is() {
-        let any: SocketAddr = "[::]:80".parse().unwrap();
-        assert!(!tcp_socket(any, &ListenOptions::default()).unwrap().only_v6().unwrap());
-        let none = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
-        assert_eq!(without_v6(any, &none), "0.0.0.0:80".parse().ok());
-        assert_eq!(without_v6("[::1]:80".parse().unwrap(), &none), None);
-        assert_eq!(without_v6(any, &io::ErrorKind::AddrInUse.into()), None);
-    }
-
-    #[test]
-    fn an_address_in_use_is_an_error_even_between_reuseport_groups() {
-        let first = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
-        let second = Listening::bind(first.local(), 2, &ListenOptions::default());
-        let message = second.err().unwrap().to_string();
-        assert!(message.contains("in use"), "{message}");
-    }
-
-    #[test]
-    fn of_two_that_bind_at_the_same_moment_one_gets_an_error() {
-        for _ in 0..50 {
-            let free = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
-            let bind = free.local().clone();
-            drop(free);
-            let barrier = std::sync::Barrier::new(2);
-            let racing = || {
-                barrier.wait();
-                Listening::bind(&bind, 2, &ListenOptions::default())
-            };
-            let (one, other) = std::thread::scope(|scope| {
-                let one = scope.spawn(racing);
-                let other = scope.spawn(racing);
-                (one.join().unwrap(), other.join().unwrap())
-            });
-            // Both may lose: to each other, or to another test that was given the port.
-            assert!(one.is_err() || other.is_err());
-        }
-    }
-
-    #[test]
-    fn connections_are_spread_over_the_workers() {
-        block_on_local(async {
-            let listening = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
-            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
-            let mut clients = Vec::new();
-            for _ in 0..64 {
-                clients.push(Stream::connect_tcp(address).await.unwrap());
-            }
-            let sockets = listening.into_sockets().into_iter();
-            let shares: Vec<usize> =
-                sockets.map(|socket| socket.adopt().unwrap().drain().unwrap().len()).collect();
-            assert_eq!(shares.iter().sum::<usize>(), 64);
-            assert!(shares.iter().all(|share| *share > 8), "{shares:?}");
-        });
-    }
-
-    #[test]
-    fn every_worker_has_a_socket_on_the_same_port() {
-        let listening = Listening::bind(&local(), 3, &ListenOptions::default()).unwrap();
-        assert_eq!(listening.descriptors().len(), 3);
-        let Bind::Tcp(address) = listening.local() else { panic!("TCP was asked for") };
-        assert_ne!(address.port(), 0);
-    }
-
-    #[test]
-    fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
-        let folder = std::env::temp_dir().join(format!("tidegate-net-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let bind = Bind::Unix(folder.join("s.sock"));
-        drop(Listening::bind(&bind, 1, &ListenOptions::default()).unwrap());
-        let live = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
-        let refused = Listening::bind(&bind, 1, &ListenOptions::default()).err().unwrap();
-        assert_eq!(refused.error.kind(), io::ErrorKind::AddrInUse);
-        drop(live);
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_drained_listener_loses_no_queued_connection() {
-        block_on_local(async {
-            let listening = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
-            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
-            let listener = listening.into_sockets().remove(0).adopt().unwrap();
-            let mut clients = Vec::new();
-            for _ in 0..5 {
-                clients.push(Stream::connect_tcp(address).await.unwrap());
-            }
-            assert_eq!(listener.drain().unwrap().len(), 5);
-            assert!(clients.iter().all(Stream::is_quiet));
-        });
-    }
-}
+mod tests;

@@ -10,11 +10,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
+    MSG_MORE, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file, send_message,
+    unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
+    MSG_MORE, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file, send_message,
+    unconfirmed,
 };
 
 #[cfg(test)]
@@ -23,7 +25,26 @@ mod tests {
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
+
+    use socket2::{Domain, Socket, Type};
+
+    #[test]
+    fn both_sides_give_the_file_of_a_socket_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        type Binds = fn(&Socket, &Path, u32) -> std::io::Result<()>;
+        let binds: [Binds; 2] = [linux::bind_restricted, portable::bind_restricted];
+        for (at, bind) in binds.into_iter().enumerate() {
+            for mode in [0o600, 0o700] {
+                let path = folder.path().join(format!("{at}-{mode:o}"));
+                bind(&Socket::new(Domain::UNIX, Type::STREAM, None).unwrap(), &path, mode).unwrap();
+                let found = std::fs::metadata(&path).unwrap().permissions().mode();
+                assert_eq!(found & 0o777, mode);
+            }
+        }
+    }
 
     #[test]
     fn both_sides_send_the_same_part_of_a_file() {

@@ -91,7 +91,7 @@ impl Stream {
         Ok((Stream::from_unix(one), Stream::from_unix(other)))
     }
 
-    fn socket(&self) -> RawFd {
+    pub(crate) fn socket(&self) -> RawFd {
         match &self.io {
             Io::Tcp(stream) => stream.as_raw_fd(),
             Io::Unix(stream) => stream.as_raw_fd(),

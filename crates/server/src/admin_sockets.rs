@@ -5,7 +5,7 @@
 //! failure; the one we choose, in a folder of the user's, may be missing where the user has no such
 //! folder, and then only a warning says so. A file that was made for nothing goes again.
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use config::AdminPlan;
@@ -43,7 +43,7 @@ impl AdminSockets {
         if before.is_none_or(|before| before.bind != plan.bind)
             && let Some(bind) = &plan.bind
         {
-            sockets.tcp = Some(listen(bind)?);
+            sockets.tcp = Some(listen(bind, &ListenOptions::default())?);
         }
         Ok(sockets)
     }
@@ -56,9 +56,8 @@ impl AdminSockets {
     }
 }
 
-fn listen(bind: &Bind) -> Result<Listening, String> {
-    Listening::bind(bind, 1, &ListenOptions::default())
-        .map_err(|error| format!("admin API: {error}"))
+fn listen(bind: &Bind, options: &ListenOptions) -> Result<Listening, String> {
+    Listening::bind(bind, 1, options).map_err(|error| format!("admin API: {error}"))
 }
 
 fn bind_unix(plan: &AdminPlan) -> Result<Option<(Listening, Option<SocketFile>)>, String> {
@@ -84,12 +83,10 @@ fn open(path: &Path) -> Result<(Listening, Option<SocketFile>), String> {
             sweep(folder);
         }
     }
-    let listening = listen(&Bind::Unix(path.to_owned()))?;
-    let file = SocketFile::of(listening.local());
     // Whoever may open the socket needs no token.
-    let rights = std::fs::Permissions::from_mode(0o600);
-    std::fs::set_permissions(path, rights)
-        .map_err(|error| format!("admin API: {}: {error}", path.display()))?;
+    let options = ListenOptions { mode: Some(0o600), ..ListenOptions::default() };
+    let listening = listen(&Bind::Unix(path.to_owned()), &options)?;
+    let file = SocketFile::of(listening.local());
     Ok((listening, file))
 }
 

@@ -89,6 +89,7 @@ fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings
             backlog: listener.backlog,
             nodelay: listener.nodelay,
             keepalive: listener.keepalive.map(settings::Duration::get),
+            mode: None,
         },
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,

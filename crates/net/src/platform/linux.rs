@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
+
+use socket2::{SockAddr, Socket};
 
 /// Lets the kernel hold the last short packet until what follows.
 pub(crate) const MSG_MORE: libc::c_int = libc::MSG_MORE;
@@ -75,6 +78,16 @@ pub(crate) fn pin_to_core(core: usize) {
             libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set);
         }
     }
+}
+
+/// Binds a Unix socket whose file has this mode (less the umask) from the first moment: Linux takes
+/// it from the socket. To change the file afterwards leaves a moment in which others may connect.
+pub(crate) fn bind_restricted(socket: &Socket, path: &Path, mode: u32) -> io::Result<()> {
+    // SAFETY: takes numbers only; the descriptor is open.
+    if unsafe { libc::fchmod(socket.as_raw_fd(), mode) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    socket.bind(&SockAddr::unix(path)?)
 }
 
 /// Bytes sent and not confirmed by the peer's kernel (SIOCOUTQ, tcp(7)).

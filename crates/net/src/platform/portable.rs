@@ -3,7 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use socket2::{SockAddr, Socket};
 
 /// Bytes of a file sent at a time.
 const STEP: usize = 64 * 1024;
@@ -48,6 +51,12 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 
 /// Threads stay where the scheduler puts them.
 pub(crate) fn pin_to_core(_core: usize) {}
+
+/// Elsewhere the file is changed once it is there.
+pub(crate) fn bind_restricted(socket: &Socket, path: &Path, mode: u32) -> io::Result<()> {
+    socket.bind(&SockAddr::unix(path)?)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
 
 /// Not told.
 pub(crate) fn unconfirmed(_socket: RawFd) -> usize {

@@ -1,0 +1,140 @@
+//! Addresses are claimed by one, shared by workers, and drained before they are left.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::worker::block_on_local;
+
+fn local() -> Bind {
+    Bind::Tcp("127.0.0.1:0".parse().unwrap())
+}
+
+#[test]
+fn all_addresses_are_those_of_both_families_or_of_the_one_there_is() {
+    let any: SocketAddr = "[::]:80".parse().unwrap();
+    assert!(!tcp_socket(any, &ListenOptions::default()).unwrap().only_v6().unwrap());
+    let none = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+    assert_eq!(without_v6(any, &none), "0.0.0.0:80".parse().ok());
+    assert_eq!(without_v6("[::1]:80".parse().unwrap(), &none), None);
+    assert_eq!(without_v6(any, &io::ErrorKind::AddrInUse.into()), None);
+}
+
+#[test]
+fn an_address_in_use_is_an_error_even_between_reuseport_groups() {
+    let first = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
+    let second = Listening::bind(first.local(), 2, &ListenOptions::default());
+    let message = second.err().unwrap().to_string();
+    assert!(message.contains("in use"), "{message}");
+}
+
+#[test]
+fn of_two_that_bind_at_the_same_moment_one_gets_an_error() {
+    for _ in 0..50 {
+        let free = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
+        let bind = free.local().clone();
+        drop(free);
+        let barrier = std::sync::Barrier::new(2);
+        let racing = || {
+            barrier.wait();
+            Listening::bind(&bind, 2, &ListenOptions::default())
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(racing);
+            let other = scope.spawn(racing);
+            (one.join().unwrap(), other.join().unwrap())
+        });
+        // Both may lose: to each other, or to another test that was given the port.
+        assert!(one.is_err() || other.is_err());
+    }
+}
+
+#[test]
+fn connections_are_spread_over_the_workers() {
+    block_on_local(async {
+        let listening = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let mut clients = Vec::new();
+        for _ in 0..64 {
+            clients.push(Stream::connect_tcp(address).await.unwrap());
+        }
+        let sockets = listening.into_sockets().into_iter();
+        let shares: Vec<usize> =
+            sockets.map(|socket| socket.adopt().unwrap().drain().unwrap().len()).collect();
+        assert_eq!(shares.iter().sum::<usize>(), 64);
+        assert!(shares.iter().all(|share| *share > 8), "{shares:?}");
+    });
+}
+
+#[test]
+fn every_worker_has_a_socket_on_the_same_port() {
+    let listening = Listening::bind(&local(), 3, &ListenOptions::default()).unwrap();
+    assert_eq!(listening.descriptors().len(), 3);
+    let Bind::Tcp(address) = listening.local() else { panic!("TCP was asked for") };
+    assert_ne!(address.port(), 0);
+}
+
+#[test]
+fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
+    let folder = std::env::temp_dir().join(format!("tidegate-net-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let bind = Bind::Unix(folder.join("s.sock"));
+    drop(Listening::bind(&bind, 1, &ListenOptions::default()).unwrap());
+    let live = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+    let refused = Listening::bind(&bind, 1, &ListenOptions::default()).err().unwrap();
+    assert_eq!(refused.error.kind(), io::ErrorKind::AddrInUse);
+    drop(live);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_drained_listener_loses_no_queued_connection() {
+    block_on_local(async {
+        let listening = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let listener = listening.into_sockets().remove(0).adopt().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..5 {
+            clients.push(Stream::connect_tcp(address).await.unwrap());
+        }
+        assert_eq!(listener.drain().unwrap().len(), 5);
+        assert!(clients.iter().all(Stream::is_quiet));
+    });
+}
+
+#[test]
+fn connections_have_nagles_algorithm_off_unless_it_is_asked_for() {
+    let nodelay = |stream: &Stream| {
+        // SAFETY: the descriptor is the stream's, which lives longer.
+        let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.socket()) };
+        SockRef::from(&socket).tcp_nodelay().unwrap()
+    };
+    block_on_local(async {
+        for wanted in [true, false] {
+            let options = ListenOptions { nodelay: wanted, ..ListenOptions::default() };
+            let listening = Listening::bind(&local(), 1, &options).unwrap();
+            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+            let beside = Listening::beside(address, &options).unwrap().adopt().unwrap();
+            let first = listening.into_sockets().remove(0).adopt().unwrap();
+            // The kernel chooses which of the two gets it.
+            let client = Stream::connect_tcp(address).await.unwrap();
+            let accepted = poll_fn(|cx| match first.poll_accept(cx) {
+                Poll::Pending => beside.poll_accept(cx),
+                ready => ready,
+            });
+            let server = accepted.await.unwrap().stream;
+            assert_eq!((nodelay(&server), nodelay(&client)), (wanted, true));
+        }
+    });
+}
+
+#[test]
+fn a_unix_socket_has_its_mode_from_the_first_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [0o600, 0o700] {
+        let path = folder.path().join(format!("{mode:o}.sock"));
+        let options = ListenOptions { mode: Some(mode), ..ListenOptions::default() };
+        let _listening = Listening::bind(&Bind::Unix(path.clone()), 1, &options).unwrap();
+        let found = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode);
+    }
+}
