@@ -142,6 +142,29 @@ fn a_route_that_asks_itself_ends() {
 }
 
 #[test]
+fn an_answer_of_another_handler_is_let_go_of_in_the_middle_of_a_turn() {
+    let script = "local tide, shared = require 'tide', require 'tide.shared'
+      return function(request, response)
+        if request.query.stream then
+          local over <close> = setmetatable({}, { __close = function() shared.add('over') end })
+          response:stream()
+          while true do response:write(('x'):rep(100000)) end
+        end
+        if request.query.over then return response:text(tostring(shared.get('over'))) end
+        local answer = tide.route(request, { query = { stream = 1 } })
+        answer:close()
+        response:text(tostring(answer.status))
+      end";
+    let upstream = Upstream::answering(OK);
+    let server = server(script, &quoted(&upstream), "");
+    assert_eq!(get(&server, "/x").text(), "200");
+    let deadline = Instant::now() + PATIENCE;
+    while get(&server, "/x?over").text() != "1" {
+        assert!(Instant::now() < deadline, "the other handler goes on");
+    }
+}
+
+#[test]
 fn content_is_read_within_bounds_whatever_it_is() {
     let script = "local tide = require 'tide'
       return function(request, response)

@@ -130,7 +130,7 @@ async fn work(options: Options, text: &[u8], file: &Path) -> Ended {
         return Ended::Refused(failed(error));
     }
     let code = crate::drive(vm.clone()).await;
-    net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.streams.last_bytes()).await;
+    net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.streams.last_bytes(&vm)).await;
     // As in Silly: a program that was warned has not ended well.
     Ended::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
 }

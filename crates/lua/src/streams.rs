@@ -121,10 +121,10 @@ impl Streams {
                 let Some(Source::Connection(index)) = inner.driver.state(key).copied() else {
                     return;
                 };
-                let sent = if ready.write { inner.unblock(index) } else { None };
+                let sent = if ready.write { inner.unblock(index) } else { Vec::new() };
                 let read = if ready.read { inner.receive(index, turn) } else { None };
                 drop(inner);
-                for wake in [sent, read].into_iter().flatten() {
+                for wake in sent.into_iter().chain(read) {
                     wake.run(turn);
                 }
             }
@@ -240,9 +240,16 @@ impl Streams {
         }
         let done = connection.unsent() == 0;
         if !done {
-            connection.flusher = Some(task);
+            connection.flushers.push(task);
         }
         Ok(done)
+    }
+
+    /// Forgets a reader that waits no more: it was woken by somebody else, or closed. True if there
+    /// was one.
+    pub(crate) fn forget_reader(&self, vm: &Vm, handle: Handle) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        inner.open(handle).is_some_and(|connection| connection.forget_reader(vm))
     }
 
     /// Says that nothing more is written; the peer sees the end after what was.
@@ -285,13 +292,13 @@ impl Streams {
         let Some(connection) = inner.open(handle) else { return false };
         connection.closed = true;
         let reader = connection.reader.take();
-        let flusher = connection.flusher.take();
+        let flushers = std::mem::take(&mut connection.flushers);
         inner.touch(handle.index);
         drop(inner);
         if let Some(deadline) = reader.as_ref().and_then(|reader| reader.deadline) {
             vm.timers.cancel(deadline);
         }
-        for task in reader.map(|reader| reader.task).into_iter().chain(flusher) {
+        for task in reader.map(|reader| reader.task).into_iter().chain(flushers) {
             Wake::Failed(task, errno::CLOSED.into()).run(vm);
         }
         true
@@ -319,7 +326,7 @@ impl Streams {
     }
 
     /// Sends what the program wrote before it ended.
-    pub(crate) async fn last_bytes(&self) {
+    pub(crate) async fn last_bytes(&self, vm: &Vm) {
         while self.inner.borrow().connections.iter().any(|(_, c)| c.unsent() > 0) {
             let (key, event) = std::future::poll_fn(|cx| self.poll(cx)).await;
             let mut inner = self.inner.borrow_mut();
@@ -328,7 +335,7 @@ impl Streams {
                 && ready.write
             {
                 inner.unblock(index);
-                inner.cut(index);
+                inner.cut(index, vm, &mut Vec::new());
             }
         }
     }
@@ -338,7 +345,8 @@ impl Streams {
         self.collected.borrow_mut().push(handle);
     }
 
-    /// The end of a turn: everything written is sent, closed connections go.
+    /// The end of a turn: everything written is sent, closed connections go. Who is woken by that
+    /// is ready.
     pub(crate) fn end_turn(&self, vm: &Vm) {
         if !self.collected.borrow().is_empty() {
             let collected = self.collected.take();
@@ -346,6 +354,14 @@ impl Streams {
                 self.close(vm, handle);
             }
         }
+        let mut wakes = Vec::new();
+        self.end_streams(vm, &mut wakes);
+        for wake in wakes {
+            wake.run(vm);
+        }
+    }
+
+    fn end_streams(&self, vm: &Vm, wakes: &mut Vec<Wake>) {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(index) = inner.lent.take()
             && let Some(connection) = inner.connections.get_mut(index as usize)
@@ -358,7 +374,7 @@ impl Streams {
             if !connection.blocked {
                 inner.flush(index);
             }
-            inner.cut(index);
+            inner.cut(index, vm, wakes);
             if let Some(handle) = inner.bury(index) {
                 vm.timers.set(LINGER_MS, Due::Linger(handle));
             }

@@ -204,11 +204,22 @@ impl Vm {
         assert!(!self.turning.replace(true), "a turn inside a turn");
         self.guard.begin();
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
-        self.drain();
-        self.streams.end_turn(self);
+        loop {
+            self.drain();
+            self.streams.end_turn(self);
+            // A connection that broke while it was sent to has woken who waits for it.
+            if self.tasks.borrow().ready_count() == 0 {
+                break;
+            }
+        }
         self.guard.end();
         self.turning.set(false);
         outcome
+    }
+
+    /// Whether a turn is under way: then nobody may begin another.
+    pub(crate) fn is_turning(&self) -> bool {
+        self.turning.get()
     }
 
     fn drain(&self) {

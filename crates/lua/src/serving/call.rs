@@ -227,6 +227,13 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let vm = &self.running.vm;
+        if vm.is_turning() {
+            // A script let go of an answer that was another handler's: its end is a turn of its own.
+            let Ticket { id, call, .. } = *self;
+            let later = Ticket { running: self.running.clone(), id, call };
+            tokio::task::spawn_local(async move { drop(later) });
+            return;
+        }
         let (ended, finished, task) = self.with(|call| {
             call.detached = true;
             // The caller's request is out of reach from now on.

@@ -114,7 +114,7 @@ impl Generation {
         tokio::task::spawn_local(async move {
             crate::drive(driven.clone()).await;
             let within = Duration::from_millis(LAST_BYTES_MS);
-            net::timer::within(within, driven.streams.last_bytes()).await;
+            net::timer::within(within, driven.streams.last_bytes(&driven)).await;
         });
         Ok(Rc::new(Running { vm, generation: Rc::downgrade(self) }))
     }

@@ -9,6 +9,7 @@ use crate::limits::{OUTPUT_BYTES, READ_BYTES};
 use crate::streams::input::{Input, Want};
 use crate::tasks::TaskId;
 use crate::timers::Session;
+use crate::vm::Vm;
 
 /// A coroutine that waits for bytes.
 #[derive(Debug)]
@@ -31,8 +32,8 @@ pub(crate) struct Connection {
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
     pub(crate) output_limit: usize,
-    /// A coroutine that waits until everything is sent.
-    pub(crate) flusher: Option<TaskId>,
+    /// Coroutines that wait until everything is sent.
+    pub(crate) flushers: Vec<TaskId>,
     /// In the list of those to flush at the end of the turn.
     pub(crate) dirty: bool,
     /// The socket takes no more for now.
@@ -62,7 +63,7 @@ impl Connection {
             output: Vec::new(),
             sent: 0,
             output_limit: OUTPUT_BYTES,
-            flusher: None,
+            flushers: Vec::new(),
             dirty: false,
             blocked: false,
             ended: false,
@@ -74,13 +75,27 @@ impl Connection {
         }
     }
 
+    /// Forgets a reader that waits no more; true if there was one.
+    pub(crate) fn forget_reader(&mut self, vm: &Vm) -> bool {
+        let gone = |reader: &Reader| vm.tasks(|tasks| tasks.find(reader.task).is_none());
+        if !self.reader.as_ref().is_some_and(gone) {
+            return false;
+        }
+        if let Some(deadline) = self.reader.take().and_then(|reader| reader.deadline) {
+            vm.timers.cancel(deadline);
+        }
+        true
+    }
+
     pub(crate) fn unsent(&self) -> usize {
         self.output.len() - self.sent
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        // Bytes that have left make room before the buffer grows.
-        if self.sent > 0 && self.output.len() + bytes.len() > self.output.capacity() {
+        // Bytes that have left make room before the buffer grows, if they are most of it: moving the
+        // rest for each small write to a slow peer would cost more than the room is worth.
+        let full = self.output.len() + bytes.len() > self.output.capacity();
+        if full && self.sent > 0 && self.sent >= self.output.len() / 2 {
             self.output.drain(..self.sent);
             self.sent = 0;
         }

@@ -47,6 +47,9 @@ impl Inner {
     /// The waiting reader, if it need not wait any more.
     fn satisfy(&mut self, index: u32, vm: &Vm) -> Option<Wake> {
         let connection = self.connections.get_mut(index as usize)?;
+        if connection.forget_reader(vm) {
+            return None;
+        }
         let Reader { task, want, .. } = connection.reader.as_ref()?;
         let task = *task;
         let found = connection.input.find(want, &self.room);
@@ -132,34 +135,37 @@ impl Inner {
     }
 
     /// The socket takes bytes again; who is woken by that.
-    pub(super) fn unblock(&mut self, index: u32) -> Option<Wake> {
-        let connection = self.connections.get_mut(index as usize)?;
+    pub(super) fn unblock(&mut self, index: u32) -> Vec<Wake> {
+        let Some(connection) = self.connections.get_mut(index as usize) else { return Vec::new() };
         if !std::mem::take(&mut connection.blocked) {
-            return None;
+            return Vec::new();
         }
         self.flush(index);
         self.watch(index);
-        let connection = self.connections.get_mut(index as usize)?;
+        let Some(connection) = self.connections.get_mut(index as usize) else { return Vec::new() };
         if connection.closed {
             self.touch(index);
-            return None;
+            return Vec::new();
         }
-        match &connection.broken {
-            Some(reason) => {
-                let reason = reason.as_ref().into();
-                connection.flusher.take().map(|task| Wake::Failed(task, reason))
-            }
-            None if connection.unsent() == 0 => connection.flusher.take().map(Wake::Sent),
-            None => None,
+        // One that is broken is cut at the end of the turn, which tells everybody.
+        if connection.unsent() > 0 || connection.broken.is_some() {
+            return Vec::new();
         }
+        connection.flushers.drain(..).map(Wake::Sent).collect()
     }
 
-    /// Closes the socket of a connection that is broken; what was received stays readable.
-    pub(super) fn cut(&mut self, index: u32) {
+    /// Closes the socket of a connection that is broken; what was received stays readable, and who
+    /// waits is told.
+    pub(super) fn cut(&mut self, index: u32, vm: &Vm, wakes: &mut Vec<Wake>) {
         let Some(connection) = self.connections.get_mut(index as usize) else { return };
-        if connection.broken.is_none() {
-            return;
+        let Some(reason) = &connection.broken else { return };
+        let reader = connection.reader.take();
+        if let Some(deadline) = reader.as_ref().and_then(|reader| reader.deadline) {
+            vm.timers.cancel(deadline);
         }
+        let waiting = reader.map(|reader| reader.task).into_iter();
+        let waiting = waiting.chain(connection.flushers.drain(..));
+        wakes.extend(waiting.map(|task| Wake::Failed(task, reason.as_ref().into())));
         let lost = connection.unsent() > 0;
         connection.output = Vec::new();
         connection.sent = 0;

@@ -237,6 +237,57 @@ fn what_a_turn_writes_leaves_together_and_a_collected_connection_closes() {
 }
 
 #[test]
+fn who_was_woken_or_closed_while_it_read_leaves_the_bytes_to_the_next() {
+    let text = r#"
+        local addr = serve(function(conn)
+            conn:read(1)
+            conn:write("first\n")
+            conn:read(1)
+            conn:write("second\n")
+        end)
+        local conn = tcp.connect(addr)
+        local reader = task.fork(function() say("woken by", conn:read("\n", 100000)) end)
+        time.sleep(0)
+        task.wakeup(reader, "another")
+        time.sleep(0)
+        conn:write("x")
+        say(conn:read("\n"))
+        reader = task.fork(function() conn:read("\n") end)
+        time.sleep(0)
+        cancel(reader)
+        conn:write("x")
+        while conn:unreadbytes() == 0 do time.sleep(1) end
+        say(conn:read("\n"))
+        silly.exit()
+    "#;
+    assert_eq!(program(text), ["woken by another", "first\n", "second\n"]);
+}
+
+#[test]
+fn everybody_who_waits_is_told_that_a_connection_broke() {
+    let text = r#"
+        local addr = serve(function(conn) conn:limit(1) time.sleep(100000) end)
+        local conn = tcp.connect(addr)
+        conn:outputlimit(20 << 20)
+        conn:write(("x"):rep(19 << 20))
+        for _ = 1, 2 do task.fork(function() say("flush", conn:flush()) end) end
+        task.fork(function() say("read", conn:read(1)) end)
+        time.sleep(1)
+        say(conn:write(("x"):rep(19 << 20)))
+        time.sleep(1)
+        silly.exit()
+    "#;
+    let reason = "nil No buffer space available (105)";
+    let mut said = program(text);
+    assert_eq!(said.remove(0), reason);
+    said.sort();
+    assert_eq!(
+        said,
+        [format!("flush {reason}"), format!("flush {reason}"), format!("read {reason}")]
+    );
+}
+
+#[test]
 fn a_thousand_connections_in_one_vm() {
     let text = r#"
         local addr = serve(function(conn)

@@ -160,7 +160,11 @@ unsafe fn attempt(state: State, handle: Handle, want: Want, patience: Option<u64
     // SAFETY: promised by the caller; the bytes are copied by the push.
     unsafe {
         let vm: &Vm = stack::vm(state);
-        match vm.streams.read(handle, &want) {
+        let mut found = vm.streams.read(handle, &want);
+        if matches!(found, Found::Busy) && vm.streams.forget_reader(vm, handle) {
+            found = vm.streams.read(handle, &want);
+        }
+        match found {
             Found::Bytes(bytes) => {
                 stack::push(state, &*bytes);
                 Next::Return(1)
