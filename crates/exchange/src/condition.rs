@@ -217,9 +217,9 @@ impl Setting for Condition {
     }
 }
 
-/// Several conditions as one, the cheap ones first.
+/// Several conditions as one, the cheap ones first. `list` is where they are written.
 fn combined(
-    node: &Node,
+    list: &Node,
     conditions: Vec<Condition>,
     how: fn(Vec<Check>) -> Check,
     reader: &mut Reader<'_>,
@@ -228,7 +228,10 @@ fn combined(
     checks.sort_by_key(Check::cost);
     match checks.len() {
         0 => {
-            reader.mistake(node.span, "an empty list of conditions").help("leave it out");
+            // What cannot be read is a mistake already.
+            if matches!(&list.value, Value::List(written) if written.is_empty()) {
+                reader.mistake(list.span, "an empty list of conditions").help("leave it out");
+            }
             None
         }
         1 => checks.pop(),

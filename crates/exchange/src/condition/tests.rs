@@ -98,6 +98,19 @@ fn cheap_ones_come_first_and_the_failing_one_is_named() {
 }
 
 #[test]
+fn a_word_misspelt_is_one_mistake() {
+    for node in [
+        node!({ "haeder": "a" }),
+        node!({ "haeder": "a", "equals": "b" }),
+        node!({ "all": [{ "haeder": "a" }] }),
+        node!({ "not": { "haeder": "a" } }),
+    ] {
+        let out = read::<Condition>(&node).unwrap_err();
+        assert_eq!(out.matches("mistake").count(), 1, "{out}");
+    }
+}
+
+#[test]
 fn mistakes_say_what_was_meant() {
     for (node, why) in [
         (node!({}), "a condition without a subject"),

@@ -90,6 +90,16 @@ settings::choice! {
 /// The keys that name what is tested.
 const SUBJECTS: &str = "all, any, not, header, query, cookie, ip, scheme, time";
 
+/// The keys that say how.
+const OPERATORS: &[&str] =
+    &["equals", "prefix", "suffix", "contains", "regex", "ant", "in", "present", "blank"];
+
+fn has_unknown(node: &Node) -> bool {
+    node.map().unwrap_or_default().iter().any(|(key, _)| {
+        !OPERATORS.contains(&&*key.name) && SUBJECTS.split(", ").all(|word| word != key.name)
+    })
+}
+
 impl Written {
     pub(super) fn check(self, node: &Node, reader: &mut Reader<'_>) -> Option<Check> {
         let named = node.map().unwrap_or_default().iter().filter(|(key, value)| {
@@ -98,6 +108,8 @@ impl Written {
         let subjects: Vec<_> = named.map(|(key, _)| key).collect();
         match subjects.as_slice() {
             [_] => self.subject(node, reader),
+            // A key that nobody knows is a mistake already, and probably the subject misspelt.
+            [] if has_unknown(node) => None,
             [] => {
                 reader
                     .mistake(node.span, "a condition without a subject")
@@ -133,17 +145,20 @@ impl Written {
     }
 
     fn without_operators(self, node: &Node, reader: &mut Reader<'_>) -> Option<Check> {
-        const OPERATORS: &[&str] =
-            &["equals", "prefix", "suffix", "contains", "regex", "ant", "in", "present", "blank"];
         let keys = node.map().unwrap_or_default();
         if let Some((key, _)) = keys.iter().find(|(key, _)| OPERATORS.contains(&&*key.name)) {
             let why = format!("`{}` tests nothing here", key.name);
             reader.mistake(key.span, why).help("it stands beside header, query or cookie");
             return None;
         }
+        let list = |key| node.get(key).unwrap_or(node);
         Some(match self {
-            Written { all: Some(all), .. } => return combined(node, all, Check::All, reader),
-            Written { any: Some(any), .. } => return combined(node, any, Check::Any, reader),
+            Written { all: Some(all), .. } => {
+                return combined(list("all"), all, Check::All, reader);
+            }
+            Written { any: Some(any), .. } => {
+                return combined(list("any"), any, Check::Any, reader);
+            }
             Written { not: Some(not), .. } => Check::Not(Box::new(not.0)),
             Written { ip: Some(ip), .. } => Check::Ip(ip.r#in.0),
             Written { scheme: Some(SchemeWord::Http), .. } => Check::Scheme(Scheme::Http),
