@@ -20,6 +20,7 @@ mod log_rotation;
 mod log_secrets;
 mod lua;
 mod lua_compatibility;
+mod lua_coroutines;
 mod lua_examples;
 mod lua_handlers;
 mod lua_http;

@@ -100,6 +100,8 @@ pub(crate) const SPARE_CALLS: usize = 256;
 pub(crate) const KEPT_TEXT_BYTES: usize = 4 * 1024;
 /// Bytes of a request body that `body:read` collects, unless told otherwise.
 pub(crate) const BODY_BYTES: u64 = 16 * 1024 * 1024;
+/// Bytes of an answer that a script writes without streaming it.
+pub(crate) const RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of a streamed answer that wait for the client before `write` does.
 pub(crate) const STREAM_BYTES: usize = 64 * 1024;
 /// Requests from within that a VM may have under way.

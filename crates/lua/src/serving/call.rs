@@ -24,7 +24,7 @@ use super::object::{self, Metatables};
 use super::outlet::Outlet;
 use super::reading::Reading;
 use crate::limits::{KEPT_TEXT_BYTES, SPARE_CALLS};
-use crate::tasks::Ended;
+use crate::tasks::{Ended, TaskId};
 
 /// Names a call; stale once it is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +167,16 @@ impl Call {
         }
     }
 
+    /// Coroutines that wait for the client.
+    fn take_waiting(&mut self) -> Vec<TaskId> {
+        let mut waiting = self.outlet.as_ref().map(|o| o.take_writers()).unwrap_or_default();
+        if let Some(reading) = self.reading.take() {
+            self.fault = Some(Fault::client_gone("the request was over before its body was read"));
+            waiting.push(reading.task);
+        }
+        waiting
+    }
+
     pub(super) fn ended(&self) -> Option<bool> {
         self.ended
     }
@@ -239,12 +249,22 @@ impl Drop for Ticket {
             // The caller's request is out of reach from now on.
             (call.ended.is_some(), call.finished && call.owned.is_some(), call.task)
         });
+        // Nobody carries the body to a coroutine any more, nor what it writes to the client.
+        let waiting = self.with(Call::take_waiting);
         // A handler that has said all may go on with what else it has to do.
-        if ended || !finished {
-            if !ended {
-                vm.turn(|turn| turn.cancel(task));
-            }
+        let goes_on = !ended && finished;
+        if !(ended || goes_on) {
+            vm.turn(|turn| turn.cancel(task));
+        }
+        if !goes_on {
             vm.calls.close(self.id);
+        }
+        if !waiting.is_empty() {
+            vm.turn(|turn| {
+                for task in waiting {
+                    turn.wake_with(task, |_| 0);
+                }
+            });
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct Outlet {
     pieces: RefCell<VecDeque<Bytes>>,
     bytes: Cell<usize>,
     reader: Cell<Option<Waker>>,
-    writer: Cell<Option<TaskId>>,
+    writers: RefCell<Vec<TaskId>>,
 }
 
 impl Outlet {
@@ -34,8 +34,18 @@ impl Outlet {
         self.bytes.get() >= STREAM_BYTES
     }
 
+    /// Whether a write has to wait for the client.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.get() >= STREAM_BYTES
+    }
+
     pub(super) fn park(&self, writer: TaskId) {
-        self.writer.set(Some(writer));
+        self.writers.borrow_mut().push(writer);
+    }
+
+    /// Who waits to write on.
+    pub(super) fn take_writers(&self) -> Vec<TaskId> {
+        self.writers.take()
     }
 
     pub(super) fn wake(&self) {
@@ -64,9 +74,14 @@ impl BodyStream for Streamed {
             if let Some(piece) = piece {
                 self.outlet.bytes.set(self.outlet.bytes.get() - piece.len());
                 if self.outlet.bytes.get() < STREAM_BYTES / 2
-                    && let Some(writer) = self.outlet.writer.take()
+                    && !self.outlet.writers.borrow().is_empty()
                 {
-                    self.ticket.running.vm.turn(|turn| turn.wake_with(writer, |_| 0));
+                    let writers = self.outlet.take_writers();
+                    self.ticket.running.vm.turn(|turn| {
+                        for writer in writers {
+                            turn.wake_with(writer, |_| 0);
+                        }
+                    });
                 }
                 return Poll::Ready(Some(Ok(Frame::Data(piece))));
             }

@@ -23,7 +23,7 @@ pub(super) struct Reading {
     body: Body,
     whole: BytesMut,
     limit: u64,
-    task: TaskId,
+    pub(super) task: TaskId,
 }
 
 impl Reading {
@@ -119,7 +119,7 @@ unsafe fn begin(state: State, finish: ffi::lua_KFunction) -> c_int {
         match start(&mut *call, u64::try_from(limit).unwrap_or(BODY_BYTES), task) {
             Start::There => finish(state, ffi::LUA_OK, 0),
             Start::Waits => ffi::lua_yieldk(state, 0, 0, Some(finish)),
-            Start::Cannot => stack::raise(state, "only the handler's own coroutine reads a body"),
+            Start::Cannot(why) => stack::raise(state, why),
         }
     }
 }
@@ -127,7 +127,7 @@ unsafe fn begin(state: State, finish: ffi::lua_KFunction) -> c_int {
 enum Start {
     There,
     Waits,
-    Cannot,
+    Cannot(&'static str),
 }
 
 fn start(call: &mut Call, limit: u64, task: Option<TaskId>) -> Start {
@@ -142,11 +142,22 @@ fn start(call: &mut Call, limit: u64, task: Option<TaskId>) -> Start {
         Body::Kept(bytes) => Some(Bytes::copy_from_slice(bytes)),
         Body::File(_) | Body::Stream(_) => None,
     };
+    if call.reading.is_some() {
+        return Start::Cannot("another task reads this body");
+    }
     if let Some(bytes) = there {
-        call.body = Some(bytes);
+        if bytes.len() as u64 > limit {
+            call.fault = Some(Fault::body_too_large());
+        } else {
+            call.body = Some(bytes);
+        }
         return Start::There;
     }
-    let Some(task) = task else { return Start::Cannot };
+    // Whoever would carry the body here is done with this request.
+    if call.finished {
+        return Start::Cannot("the response is finished: its request's body cannot be read");
+    }
+    let Some(task) = task else { return Start::Cannot("only a task may wait for a body") };
     let body = std::mem::take(&mut request.body);
     call.reading = Some(Reading { body, whole: BytesMut::new(), limit, task });
     call.wake();

@@ -14,8 +14,12 @@ use super::call::Call;
 use super::headers;
 use super::object::{self, Found, RESPONSE, RESPONSE_HEADERS};
 use super::outlet::Outlet;
+use crate::limits::RESPONSE_BYTES;
 use crate::stack::{self, State};
 use crate::vm::Vm;
+
+/// What a script writes lies outside of what its VM may hold.
+const TOO_LONG: &str = "the response is longer than 64 MiB: stream it";
 
 const METHODS: &[stack::Named] = &[(c"write", write), (c"finish", finish), (c"text", text)];
 
@@ -133,11 +137,18 @@ unsafe extern "C-unwind" fn write(state: State) -> c_int {
         let text = stack::check_bytes(state, 2);
         (*call).answered = true;
         let Some(outlet) = &(*call).outlet else {
+            if (*call).text.len() + text.len() > RESPONSE_BYTES {
+                stack::raise(state, TOO_LONG);
+            }
             (*call).text.extend_from_slice(text);
             return 0;
         };
+        let waiter = stack::vm(state).waiter(state);
+        if outlet.is_full() && waiter.is_none() {
+            stack::raise(state, "only a task may wait for the client");
+        }
         if outlet.push(text)
-            && let Some(task) = stack::vm(state).waiter(state)
+            && let Some(task) = waiter
         {
             outlet.park(task);
             return ffi::lua_yieldk(state, 0, 0, Some(written));
