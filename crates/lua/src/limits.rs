@@ -86,6 +86,9 @@ pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
 /// Bytes of datagrams that wait for the kernel to take them.
 pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 
+/// What one that waits takes beside its bytes.
+pub(crate) const DATAGRAM_TAKES: usize = 256;
+
 /// Instructions between two looks at what a turn has used up.
 pub(crate) const HOOK_STEP: u32 = 1000;
 /// Instructions of one turn in a server, unless told otherwise.

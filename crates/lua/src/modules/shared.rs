@@ -57,7 +57,9 @@ fn lock(entry: &Mutex<Entry>) -> MutexGuard<'_, Entry> {
 fn until(ttl_s: Option<f64>, name: &str) -> Result<u64> {
     match ttl_s {
         None => Ok(0),
-        Some(ttl) if ttl > 0.0 && ttl.is_finite() => Ok(now_ms() + (ttl * 1000.0).ceil() as u64),
+        Some(ttl) if ttl > 0.0 && ttl.is_finite() => {
+            Ok(now_ms().saturating_add((ttl * 1000.0).ceil() as u64))
+        }
         Some(_) => Err(Error::runtime(format!("bad ttl to '{name}' (seconds above 0 expected)"))),
     }
 }

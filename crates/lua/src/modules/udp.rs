@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::address;
 use crate::errno;
-use crate::limits::{DATAGRAM_BYTES, DATAGRAMS};
+use crate::limits::{DATAGRAM_BYTES, DATAGRAM_TAKES, DATAGRAMS};
 use crate::waits;
 
 /// A socket and the datagrams nobody has taken.
@@ -176,11 +176,13 @@ impl Socket {
                     && self.unsent.get() < DATAGRAM_BYTES =>
             {
                 let (socket, data) = (self.clone(), data.to_vec());
-                self.unsent.set(self.unsent.get() + data.len());
+                // An empty one takes room too.
+                let takes = data.len() + DATAGRAM_TAKES;
+                self.unsent.set(self.unsent.get() + takes);
                 tokio::task::spawn_local(async move {
                     // A datagram may be lost anywhere on its way, here too.
                     let _ = socket.datagram.send_to(&data, to).await;
-                    socket.unsent.set(socket.unsent.get() - data.len());
+                    socket.unsent.set(socket.unsent.get() - takes);
                 });
                 Ok(())
             }

@@ -338,3 +338,40 @@ fn a_pool_gets_back_what_was_being_used_opened_or_waited_for() {
     "#;
     assert_eq!(after_closing(program), ["0 0", "0", "0", "0 3"]);
 }
+
+#[test]
+fn numbers_of_any_size_are_no_trouble() {
+    let program = r#"
+        local silly, time, task = require "silly", require "silly.time", require "silly.task"
+        local shared, udp, dns = require "tide.shared", require "silly.net.udp", require "silly.net.dns"
+        local tcp, http, fs = require "silly.net.tcp", require "silly.net.http", require "tide.fs"
+        local websocket = require "silly.net.websocket"
+        local most = math.maxinteger
+        shared.set("for long", 1, 1e300)
+        say(shared.get("for long"), shared.add("count", most), shared.add("count", 1) == math.mininteger)
+        local listener = assert(http.listen { addr = "127.0.0.1:0", head_timeout = most, idle_timeout = most,
+            max_body = most, max_connections = most, backlog = most,
+            handler = function(stream) stream:respond(200) stream:closewrite("x") end })
+        local client = http.newclient { max_idle_per_host = most, idle_timeout = most, read_timeout = most }
+        say(client:get("http://" .. listener.addr).body)
+        local stream = client:request("GET", "http://" .. listener.addr)
+        say(stream:waitresponse(most), stream:read(1, most))
+        say(tcp.connect(listener.addr, { timeout = 1e300 }) ~= nil)
+        say(dns.lookup("127.0.0.1", dns.A, most))
+        local socket = udp.bind("127.0.0.1:0")
+        socket:sendto("x", socket.addr)
+        say((socket:recvfrom(most)))
+        say((time.timeout(2^32 - 1, function() return "in time" end)))
+        for _, wrong in ipairs { -1, 0.5, most, 0/0, 1/0, "1e400" } do
+            pcall(time.sleep, wrong == most and most or -1)
+            pcall(time.after, wrong, function() end)
+            pcall(http.newclient, { read_timeout = wrong })
+            pcall(fs.read, "/dev/null", wrong)
+            pcall(string.rep, "x", -1)
+        end
+        silly.exit()
+    "#;
+    let expected =
+        ["1 9223372036854775807 true", "x", "true x nil", "true", "127.0.0.1", "x", "in time"];
+    assert_eq!(said(program), expected);
+}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use inotify::{EventMask, Inotify, WatchMask};
 use mlua::{AnyUserData, IntoLua, Lua, Result, Table, UserData, Value};
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 
 use super::{Answer, Bytes, Place, text};
 use crate::limits::WATCH_READ_BYTES;
@@ -23,6 +24,8 @@ struct Watch(Rc<RefCell<Inner>>);
 struct Inner {
     source: Option<AsyncFd<Inotify>>,
     closed: bool,
+    /// Rung when it is closed while a coroutine reads.
+    closing: Rc<Notify>,
 }
 
 impl UserData for Watch {}
@@ -56,6 +59,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
     let read = waits::function(lua, |_, (watch, ms): (AnyUserData, Option<u64>)| {
         let inner = watch.borrow::<Watch>()?.0.clone();
         let source = inner.borrow_mut().source.take();
+        let closing = inner.borrow().closing.clone();
         if source.is_none() && !inner.borrow().closed {
             return Err(mlua::Error::runtime("another task reads from this watch"));
         }
@@ -63,10 +67,17 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
             let Some(mut source) = source else {
                 return Ok(Answer(Err(io::Error::other(crate::errno::CLOSED))));
             };
+            let found = async {
+                tokio::select! {
+                    biased;
+                    () = closing.notified() => Err(io::Error::other(crate::errno::CLOSED)),
+                    found = next(&mut source) => found,
+                }
+            };
             let found = match ms {
-                None => next(&mut source).await,
+                None => found.await,
                 Some(ms) => {
-                    let found = net::timer::within(Duration::from_millis(ms), next(&mut source));
+                    let found = net::timer::within(Duration::from_millis(ms), found);
                     found.await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
                 }
             };
@@ -79,7 +90,10 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
     })?;
     raw.set("watch_read", read)?;
     let close = |_: &Lua, watch: AnyUserData| {
-        *watch.borrow::<Watch>()?.0.borrow_mut() = Inner { source: None, closed: true };
+        let watch = watch.borrow::<Watch>()?;
+        let mut inner = watch.0.borrow_mut();
+        (inner.source, inner.closed) = (None, true);
+        inner.closing.notify_one();
         Ok(())
     };
     raw.set("watch_close", lua.create_function(close)?)
@@ -99,7 +113,7 @@ fn begin(path: &std::path::Path) -> io::Result<Inner> {
     inotify.watches().add(path, mask)?;
     // SAFETY: an `Inotify` owns its descriptor, always the same one, until it is dropped.
     let source = unsafe { AsyncFd::register(inotify) }?;
-    Ok(Inner { source: Some(source), closed: false })
+    Ok(Inner { source: Some(source), ..Inner::default() })
 }
 
 async fn next(source: &mut AsyncFd<Inotify>) -> io::Result<Events> {

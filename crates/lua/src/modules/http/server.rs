@@ -175,7 +175,8 @@ pub(super) fn listen(
         left: Bell::default(),
     });
     let open = lua.app_data_ref::<Doors>().map(|doors| doors.clone()).unwrap_or_default();
-    open.0.borrow_mut().push(Rc::downgrade(&door));
+    open.0.0.borrow_mut().retain(|door| door.strong_count() > 0);
+    open.0.0.borrow_mut().push(Rc::downgrade(&door));
     lua.set_app_data(open);
     tokio::task::spawn_local(accept(listener, door.clone()));
     Ok((Value::UserData(lua.create_userdata(Open(door))?), None))
@@ -192,9 +193,20 @@ struct Door {
     left: Bell,
 }
 
-/// The listeners of a VM.
+/// The listeners of a VM. They end with it: what would answer their requests is gone.
 #[derive(Clone, Default)]
-struct Doors(Rc<RefCell<Vec<Weak<Door>>>>);
+struct Doors(Rc<Opened>);
+
+#[derive(Default)]
+struct Opened(RefCell<Vec<Weak<Door>>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for door in self.0.take().iter().filter_map(Weak::upgrade) {
+            door.close();
+        }
+    }
+}
 
 impl Door {
     /// Accepts no more, and lets every connection end after its exchange.
@@ -251,7 +263,7 @@ async fn accept(listener: Listener, door: Rc<Door>) {
 /// Drains every listener of a VM, if there are any: ready once no connection is open.
 pub(crate) fn drain(vm: &Vm) -> Option<impl Future<Output = ()> + use<>> {
     let doors = vm.lua().app_data_ref::<Doors>().map(|doors| doors.clone())?;
-    let doors: Vec<Rc<Door>> = doors.0.take().iter().filter_map(Weak::upgrade).collect();
+    let doors: Vec<Rc<Door>> = doors.0.0.take().iter().filter_map(Weak::upgrade).collect();
     for door in &doors {
         door.close();
     }

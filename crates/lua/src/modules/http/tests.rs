@@ -1,6 +1,6 @@
 //! Server and client of one program talk to each other, and to bare connections.
 
-use crate::testing::said;
+use crate::testing::{run_here, said};
 
 /// What every program here begins with: `serve(handler[, conf])` gives a URL without its path.
 const BEGIN: &str = r#"
@@ -310,6 +310,17 @@ fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
             "false bad argument #1 to 'listen' (handler is no function)",
         ],
     );
+}
+
+#[test]
+fn a_listener_ends_with_its_vm() {
+    let (told, refused) = net::worker::block_on_local(async {
+        let listening = format!("{BEGIN}say((serve(function() end))) silly.exit()");
+        let (_, told) = run_here(&listening).await;
+        let program = format!("{BEGIN}say(http.get('{}/')) silly.exit()", told[0]);
+        (told, run_here(&program).await.1)
+    });
+    assert_eq!(refused, ["nil Connection refused (111)"], "{told:?}");
 }
 
 #[test]
