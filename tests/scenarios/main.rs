@@ -30,6 +30,7 @@ mod lua_subrequests;
 mod many_idle;
 mod no_body_statuses;
 mod pipelining;
+mod reading;
 mod refusals;
 mod reload;
 mod respond;

@@ -3,7 +3,8 @@
 //! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
 //! changes the Plan goes through [`Control::put_into_use`], one at a time, and is carried to its
 //! end once it has begun (so it must not be given up half-way: see `api`); a Plan that cannot be
-//! put into use leaves the one before it serving. Nothing here waits for a disk.
+//! put into use leaves the one before it serving. Nothing here waits for a disk: what is read and
+//! written is so on other threads.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use admin::{Applied, Refusal, ReloadStatus, ServerState};
 use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
 use exchange::Shared;
+use settings::Report;
 use telemetry::log::Level;
 use telemetry::{Telemetry, event, families};
 use tokio::sync::{Mutex, MutexGuard, Notify};
@@ -31,6 +33,8 @@ use crate::upstreams::Background;
 
 /// How long a Plan waits for the names of its upstreams' servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
+/// How long the source may take to be read.
+const READ_WITHIN: Duration = Duration::from_secs(30);
 /// How long a change waits for those ahead of it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -69,6 +73,29 @@ pub(crate) struct Control {
     pub(crate) plan_changed: Notify,
     /// Files whose change is worth a reload.
     pub(crate) watched: RefCell<Vec<PathBuf>>,
+    /// What was read last.
+    read_last: RefCell<Print>,
+}
+
+/// What tells two readings of the source apart.
+#[derive(PartialEq, Eq)]
+enum Print {
+    Plan(String, Vec<config::Part>),
+    Mistakes(String),
+}
+
+impl Print {
+    fn of(loaded: Result<Loaded, Report>) -> (Result<Loaded, Report>, Print) {
+        let print = match &loaded {
+            Ok(loaded) => Print::of_plan(&loaded.plan),
+            Err(report) => Print::Mistakes(report.render()),
+        };
+        (loaded, print)
+    }
+
+    fn of_plan(plan: &Plan) -> Print {
+        Print::Plan(plan.version.clone(), plan.parts.clone())
+    }
 }
 
 impl Control {
@@ -89,6 +116,7 @@ impl Control {
         let fleet = Fleet::start(count, options.cpu_affinity, &telemetry, &shared)
             .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
         let watched = RefCell::new(watched(&*source, loaded.files));
+        let read_last = RefCell::new(Print::of_plan(&plan));
         let control = Rc::new(Control {
             source,
             telemetry,
@@ -109,6 +137,7 @@ impl Control {
             reload_asked: Notify::new(),
             plan_changed: Notify::new(),
             watched,
+            read_last,
         });
         control.upkeep.replace(Some(Background::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
@@ -155,7 +184,15 @@ impl Control {
     /// Reads the source again and puts what it says into use.
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
-        let result = match load(&*self.source) {
+        let result = self.reload_alone().await;
+        self.note_reload(&result);
+        result
+    }
+
+    async fn reload_alone(&self) -> Result<Applied, Refusal> {
+        let (loaded, print) = self.read(|source| Print::of(load(source))).await?;
+        self.read_last.replace(print);
+        match loaded {
             Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
                 Ok(prepared) => self.replace(loaded, prepared).await,
                 Err(why) => {
@@ -167,9 +204,7 @@ impl Control {
                 self.watch(report.files());
                 Err(Refusal::Mistakes(Box::new(report)))
             }
-        };
-        self.note_reload(&result);
-        result
+        }
     }
 
     /// Checks a text, writes it to the source and puts it into use.
@@ -189,18 +224,24 @@ impl Control {
         text: String,
         expect: &admin::Expect,
     ) -> Result<Applied, Refusal> {
-        let before = self.source.main().map_err(Refusal::Failed)?;
+        let read = self.read(|source| {
+            let before = source.main();
+            let replaced = Replaced { source, text };
+            (before, load(&replaced), replaced.text)
+        });
+        let (before, loaded, text) = read.await?;
+        let before = before.map_err(Refusal::Failed)?;
         let current = before.version();
         if !expect.allows(&current) {
             return Err(Refusal::Stale { current });
         }
-        let replaced = Replaced { source: &*self.source, text };
-        let loaded = load(&replaced).map_err(|report| Refusal::Mistakes(Box::new(report)))?;
-        let text = replaced.text;
+        let loaded = loaded.map_err(|report| Refusal::Mistakes(Box::new(report)))?;
+        let print = Print::of_plan(&loaded.plan);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
         self.write(text.clone()).await?;
         match self.replace(loaded, prepared).await {
             Ok(applied) => {
+                self.read_last.replace(print);
                 self.keep_history(current, before.text, text).await;
                 Ok(applied)
             }
@@ -216,6 +257,22 @@ impl Control {
                 }
                 Err(refusal)
             }
+        }
+    }
+
+    /// Reads on another thread: a disk, or a pipe that nobody writes to, may take its time.
+    async fn read<T: Send + 'static>(
+        &self,
+        reading: impl FnOnce(&dyn Source) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let source = self.source.clone();
+        let read = net::blocking(move || reading(&*source));
+        match net::timer::within(READ_WITHIN, read).await {
+            Some(read) => read.map_err(|error| Refusal::Failed(error.to_string())),
+            None => Err(Refusal::Failed(format!(
+                "the configuration could not be read within {} s",
+                READ_WITHIN.as_secs()
+            ))),
         }
     }
 
@@ -263,6 +320,13 @@ impl Control {
     fn watch(&self, files: Vec<PathBuf>) {
         self.watched.replace(watched(&*self.source, files));
         self.plan_changed.notify_waiters();
+    }
+
+    /// Whether the source says something else by now than when it was read last: asked when more of
+    /// it is watched than before, as what happened between the two was seen by nobody.
+    pub(crate) async fn reads_otherwise(&self) -> bool {
+        let read = self.read(|source| Print::of(load(source)).1).await;
+        read.is_ok_and(|print| print != *self.read_last.borrow())
     }
 
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
@@ -337,7 +401,7 @@ impl Control {
 }
 
 /// Reads, checks and freezes what a source has.
-pub(crate) fn load(source: &dyn Source) -> Result<Loaded, settings::Report> {
+pub(crate) fn load(source: &dyn Source) -> Result<Loaded, Report> {
     config::load(source, &config::process_environment, &Kinds::all())
 }
 

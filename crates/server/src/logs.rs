@@ -50,10 +50,8 @@ impl Logs {
     pub(crate) fn check(&self, settings: &LogSettings) -> Result<(), String> {
         match settings.access.as_ref().map(|access| &access.path) {
             Some(target @ LogTarget::File(path)) if self.target.as_ref() != Some(target) => {
-                let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-                opened
-                    .map(drop)
-                    .map_err(|error| unwritable(&format!("{}: {error}", path.display())))
+                let checked = Sink::File(path.clone()).check();
+                checked.map_err(|error| unwritable(&format!("{}: {error}", path.display())))
             }
             _ => Ok(()),
         }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{Refusal, ServerState};
 use config::{LevelWord, LogFormatWord, Plan, Source};
@@ -15,6 +16,9 @@ use crate::reception::Reception;
 use crate::signals::{Asked, Signals};
 use crate::watch::Watch;
 
+/// How long what other threads read and write may take when all else has ended.
+const END_WITHIN: Duration = Duration::from_secs(1);
+
 /// Serves until it is told to stop and every connection has ended, or the time to drain is over.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     net::raise_descriptor_limit();
@@ -25,7 +29,7 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
         .map_err(|error| Failure::Start(format!("the log cannot be started: {error}")))?;
     let runtime = net::worker::runtime()
         .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
         let signals =
@@ -34,7 +38,10 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
         let served = serve(&control, options, signals, &events).await;
         control.fleet.end().await;
         served
-    })
+    });
+    // A disk that does not answer holds nobody up.
+    runtime.shutdown_timeout(END_WITHIN);
+    served
 }
 
 /// Sets how the server speaks about itself: the command line wins over the configuration.
@@ -66,7 +73,7 @@ async fn serve(
         event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
         Watch::blind()
     });
-    watch.set(&control.watched.borrow());
+    follow_files(&mut watch, control).await;
     for one in &bound {
         say_listening(one);
     }
@@ -91,14 +98,14 @@ async fn serve(
             () = control.reload_asked.notified() => true,
             () = control.plan_changed.notified() => {
                 // Somebody put another Plan into use over the admin API.
-                follow(&reception, &options, &mut watch, control, &mut bound);
+                follow(&reception, &options, &mut watch, control, &mut bound).await;
                 continue;
             }
             () = control.drain_asked.notified() => break,
         };
         if reload {
             reload_now(control).await;
-            follow(&reception, &options, &mut watch, control, &mut bound);
+            follow(&reception, &options, &mut watch, control, &mut bound).await;
         }
     }
     drain(control, &mut signals).await;
@@ -117,7 +124,7 @@ fn say_listening(bound: &Bound) {
 }
 
 /// Lets what is not a worker follow the Plan in use; says where the server listens now and did not.
-fn follow(
+async fn follow(
     reception: &Reception,
     options: &Options,
     watch: &mut Watch,
@@ -138,7 +145,15 @@ fn follow(
         say_listening(one);
     }
     *before = bound;
-    watch.set(&control.watched.borrow());
+    follow_files(watch, control).await;
+}
+
+/// Watches what the Plan depends on; what has changed before it was watched is read again.
+async fn follow_files(watch: &mut Watch, control: &Control) {
+    let is_wider = watch.set(&control.watched.borrow());
+    if is_wider && control.reads_otherwise().await {
+        control.reload_asked.notify_one();
+    }
 }
 
 /// Lets connections end: what is under way is finished, idle connections are closed, and after

@@ -63,9 +63,10 @@ impl Watch {
 
     /// Watches exactly these from now on: files by name, folders for whatever happens in them, and
     /// the symbolic links on the way there. Folders that were watched before stay so without a gap:
-    /// what happens in them meanwhile, while a reload is reading, is not missed.
-    pub(crate) fn set(&mut self, paths: &[PathBuf]) {
-        let Some(watches) = &mut self.watches else { return };
+    /// what happens in them meanwhile, while a reload is reading, is not missed. Whether there is a
+    /// folder that was not: what happened there before, nobody has seen.
+    pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
+        let Some(watches) = &mut self.watches else { return false };
         self.names =
             paths.iter().flat_map(|path| with_links(path)).map(|path| place(&path)).collect();
         let names = &self.names;
@@ -79,13 +80,14 @@ impl Watch {
         }
         let wanted: BTreeSet<PathBuf> =
             self.names.iter().map(|(folder, _)| folder.clone()).collect();
+        let mut is_wider = false;
         for folder in wanted {
             // A folder that was removed and made anew is another one, so it is asked for again: the
             // kernel knows those that it has.
             match watches.add(&folder, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
-                    self.folders.insert(id, (descriptor, folder));
+                    is_wider |= self.folders.insert(id, (descriptor, folder)).is_none();
                 }
                 Err(error) => {
                     let folder = folder.display();
@@ -93,6 +95,7 @@ impl Watch {
                 }
             }
         }
+        is_wider
     }
 
     /// Returns after one of the files has changed and then been left alone for a moment. Dropping
@@ -261,6 +264,17 @@ mod tests {
             let ((), read) = tokio::join!(write, changed);
             assert_eq!(read, "01234567end");
         });
+    }
+
+    #[test]
+    fn who_watches_more_than_before_is_told() {
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (in_one, in_two) = (one.path().join("a"), two.path().join("a"));
+        let mut watch = Watch::new().unwrap();
+        assert!(watch.set(std::slice::from_ref(&in_one)));
+        assert!(!watch.set(&[in_one.clone(), one.path().join("b")]));
+        assert!(watch.set(&[in_one.clone(), in_two]));
+        assert!(!watch.set(&[in_one]));
     }
 
     #[test]

@@ -13,8 +13,9 @@ use crate::limits::{FLUSH_WITHIN, GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
 use crate::log::Level;
 use crate::registry::Telemetry;
 use crate::ring::{Bell, LogRing};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -29,6 +30,13 @@ pub enum Sink {
     File(PathBuf),
 }
 
+impl Sink {
+    /// Whether it can be written, without a word written.
+    pub fn check(&self) -> io::Result<()> {
+        Output::open(self).map(drop)
+    }
+}
+
 enum Output {
     Stderr,
     Stdout,
@@ -41,7 +49,12 @@ impl Output {
             Sink::Stderr => Self::Stderr,
             Sink::Stdout => Self::Stdout,
             Sink::File(path) => {
-                Self::File(OpenOptions::new().append(true).create(true).open(path)?)
+                let mut options = OpenOptions::new();
+                options.append(true).create(true);
+                // To open a FIFO for writing waits for its reader; for both it does not (fifo(7)),
+                // and lines wait in it.
+                options.read(fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()));
+                Self::File(options.open(path)?)
             }
         })
     }
@@ -265,6 +278,7 @@ mod tests {
     use crate::limits::RING_LINES;
     use crate::registry::Telemetry;
     use std::fs;
+    use std::io::Read;
     use std::sync::Arc;
     use std::thread;
 
@@ -367,6 +381,24 @@ mod tests {
         writer.ring().push(vec![b'x'; 4 << 20]);
         writer.flush();
         drop(writer);
+    }
+
+    #[test]
+    fn a_fifo_is_opened_before_anybody_reads_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let (opened, is_opened) = std::sync::mpsc::channel();
+        let sink = Sink::File(fifo.clone());
+        thread::spawn(move || {
+            sink.check().unwrap();
+            opened.send(LogWriter::start("access", sink, &Telemetry::new()).unwrap()).unwrap();
+        });
+        let writer = is_opened.recv_timeout(std::time::Duration::from_secs(30)).expect("it waits");
+        writer.ring().push(b"a line".to_vec());
+        let mut line = [0; 7];
+        fs::File::open(&fifo).unwrap().read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"a line\n");
     }
 
     #[test]
