@@ -89,7 +89,7 @@ impl Target {
 
     /// Whether it is the target of `OPTIONS *`.
     pub fn is_asterisk(&self) -> bool {
-        self.raw.get() == b"*" && self.path_bytes() == b"*"
+        self.other.is_none() && self.raw.get() == b"*"
     }
 
     /// From a raw target whose path is known to end at `path_length`.

@@ -90,24 +90,37 @@ pub(super) struct Found<'a> {
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
+#[inline]
 pub(super) unsafe fn call_of_either<'a>(state: State, kinds: [Kind; 2]) -> Found<'a> {
     // SAFETY: promised by the caller; the VM of an object owns the state that has the object.
     unsafe {
-        let Some(object) = look(state, 1).filter(|object| kinds.contains(&object.kind)) else {
-            let what = match kinds[0] {
-                REQUEST => c"a request expected",
-                RESPONSE => c"a response expected",
-                BODY => c"a body expected: body:read()",
-                _ => c"headers expected",
-            };
-            ffi::luaL_argerror(state, 1, what.as_ptr());
-            unreachable!("luaL_argerror does not return")
-        };
-        let vm = &*object.vm;
-        match vm.calls.find(object.call) {
-            Some(call) => Found { vm, kind: object.kind, id: object.call, call },
-            None => stack::raise(state, "this request is over"),
+        let object = look(state, 1).filter(|object| kinds.contains(&object.kind));
+        if let Some(object) = object
+            && let Some(call) = (*object.vm).calls.find(object.call)
+        {
+            return Found { vm: &*object.vm, kind: object.kind, id: object.call, call };
         }
+        refuse(state, kinds[0], object.is_some())
+    }
+}
+
+/// # Safety
+/// As [`call_of_either`].
+#[cold]
+unsafe fn refuse(state: State, kind: Kind, is_over: bool) -> ! {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if is_over {
+            stack::raise(state, "this request is over")
+        }
+        let what = match kind {
+            REQUEST => c"a request expected",
+            RESPONSE => c"a response expected",
+            BODY => c"a body expected: body:read()",
+            _ => c"headers expected",
+        };
+        ffi::luaL_argerror(state, 1, what.as_ptr());
+        unreachable!("luaL_argerror does not return")
     }
 }
 
@@ -133,7 +146,7 @@ pub(super) fn call_of_value(lua: &Lua, object: &AnyUserData, kind: Kind) -> Opti
         })
     };
     let (_, id) = found.filter(|(known, _)| looked.is_ok() && *known == kind)?;
-    Vm::of(lua).calls.find(id)
+    Vm::of(lua).ok()?.calls.find(id)
 }
 
 /// Makes the metatable of a kind: raw functions with the VM as their first upvalue.
