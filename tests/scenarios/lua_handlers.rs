@@ -224,10 +224,11 @@ fn a_vm_that_holds_too_much_is_replaced() {
     let script = "local held, count = {}, 0
       return function(request, response)
         count = count + 1
-        if request.query.hold then held[1] = ('x'):rep(8 * 1024 * 1024) end
+        if request.query.hold then held[1] = { ('x'):rep(2500000), ('y'):rep(1000000) } end
+        if request.query.hold then for i = 2, 9 do held[i] = ('z'):rep(200000) end end
         if request.query.grow then
-          local t = {}
-          while true do t[#t + 1] = {} end
+          local t
+          while true do t = { t } end
         end
         response:text(tostring(count))
       end";
@@ -240,6 +241,35 @@ fn a_vm_that_holds_too_much_is_replaced() {
     assert_eq!(get(&server, "/x?grow").status, 500);
     server.wait_for_log("the VM has used up its memory");
     assert_eq!(get(&server, "/x").status, 200);
+}
+
+#[test]
+fn what_one_operation_makes_is_bounded_too() {
+    let script = "return function(request, response)
+        local text = 'x'
+        if request.query.kind == 'concat' then
+          for _ = 1, 50 do text = text .. text end
+        elseif request.query.kind == 'rep' then
+          text = text:rep(1 << 40)
+        elseif request.query.kind == 'caught' then
+          local ok, why = pcall(function() for _ = 1, 50 do text = text .. text end end)
+          text = tostring(ok) .. why
+        end
+        response:text(text)
+      end";
+    let config = config("lua: { file: x.lua, memory: 32MiB }", "");
+    let server = Launch::new(&config).file("x.lua", script).start();
+    for kind in ["concat", "rep"] {
+        assert_eq!(get(&server, &format!("/x?kind={kind}")).status, 500, "{kind}");
+        server.wait_for_log("not enough memory");
+        assert_eq!(get(&server, "/x").text(), "x");
+    }
+    assert_eq!(get(&server, "/x?kind=caught").text(), "falsenot enough memory");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).expect("it runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    let kibibytes: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
+    // What the process takes besides is some twenty.
+    assert!(kibibytes < 256 * 1024, "{kibibytes} KiB");
 }
 
 #[test]

@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use mlua::{Result, ffi};
+use mlua::{Function, Result, Table, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::limits::{HOOK_STEP, LONG_TURN_MS, STOPPED_PER_TURN, TURN_INSTRUCTIONS};
+use crate::limits::{
+    HOOK_STEP, LONG_TURN_MS, METER_REFUSED_BYTES, STOPPED_PER_TURN, TURN_INSTRUCTIONS,
+};
 use crate::stack::{self, State};
 use crate::vm::Vm;
 
@@ -41,7 +43,6 @@ pub(crate) struct Guard {
     budget: Cell<u64>,
     /// What the next turn begins with.
     default_budget: Cell<u64>,
-    memory_bytes: Cell<usize>,
     spent: Cell<u64>,
     over: Cell<Option<Over>>,
     stopped: Cell<u32>,
@@ -62,7 +63,6 @@ impl Default for Guard {
         Guard {
             budget: Cell::new(TURN_INSTRUCTIONS),
             default_budget: Cell::new(TURN_INSTRUCTIONS),
-            memory_bytes: Cell::new(usize::MAX),
             spent: Cell::new(0),
             over: Cell::new(None),
             stopped: Cell::new(0),
@@ -98,10 +98,6 @@ impl Guard {
         self.budget.set(instructions);
     }
 
-    pub(crate) fn allow_memory(&self, bytes: usize) {
-        self.memory_bytes.set(bytes);
-    }
-
     pub(crate) fn is_over(&self) -> bool {
         self.over.get().is_some()
     }
@@ -119,13 +115,13 @@ impl Guard {
     /// Whether the VM holds more than it may, even after a full collection.
     pub(crate) fn is_too_large(&self, vm: &Vm, state: State) -> bool {
         // What the allocator has given: Lua itself does not count long strings of its library.
-        if vm.lua().used_memory() < self.memory_bytes.get() {
+        if vm.meter.used() < vm.meter.limit() {
             return false;
         }
         // SAFETY: the state is alive; a collection may run finalizers, of which nothing is
         // borrowed.
         unsafe { ffi::lua_gc(state, ffi::LUA_GCCOLLECT) };
-        vm.lua().used_memory() >= self.memory_bytes.get()
+        vm.meter.used() >= vm.meter.limit()
     }
 
     fn look(&self, vm: &Vm, state: State) -> Option<Over> {
@@ -141,7 +137,7 @@ impl Guard {
 pub(crate) fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> {
     let guard = &vm.guard;
     guard.default_budget.set(budget);
-    guard.allow_memory(memory_bytes);
+    vm.meter.set_limit(memory_bytes);
     guard.pulse.set(Some(watch(name)));
     let pointer: *const Vm = vm;
     // SAFETY: the registry gets a pointer to the VM that owns the state.
@@ -152,7 +148,36 @@ pub(crate) fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Resu
         })?;
         ffi::lua_sethook(vm.main(), Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
     }
-    Ok(())
+    let strings: Table = vm.lua().globals().get("string")?;
+    let original: Function = strings.get("rep")?;
+    // SAFETY: one function comes, a closure over the VM and it goes.
+    let bounded: Function = unsafe {
+        vm.lua().exec_raw(original, |state| {
+            ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+            ffi::lua_insert(state, 1);
+            ffi::lua_pushcclosure(state, repeated, 2);
+        })?
+    };
+    strings.set("rep", bounded)
+}
+
+/// `string.rep`, which makes much of little in one call, within what the VM may hold.
+unsafe extern "C-unwind" fn repeated(state: State) -> c_int {
+    // SAFETY: the upvalues are the VM and Lua's own function; nothing here has to be dropped.
+    unsafe {
+        let text = stack::bytes(state, 1).map_or(0, <[u8]>::len);
+        let between = stack::bytes(state, 3).map_or(0, <[u8]>::len);
+        let times = usize::try_from(ffi::lua_tointeger(state, 2)).unwrap_or(0);
+        let takes = (text + between).saturating_mul(times);
+        let meter = &stack::vm(state).meter;
+        if takes >= METER_REFUSED_BYTES && meter.used().saturating_add(takes) > meter.limit() {
+            stack::raise(state, "not enough memory");
+        }
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, ffi::lua_gettop(state) - 1, 1);
+    }
+    1
 }
 
 unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {

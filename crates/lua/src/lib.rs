@@ -15,6 +15,7 @@ mod errors;
 mod guard;
 mod limits;
 mod message;
+mod meter;
 mod modules;
 pub mod program;
 mod script;

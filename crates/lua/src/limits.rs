@@ -89,6 +89,14 @@ pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 /// What one that waits takes beside its bytes.
 pub(crate) const DATAGRAM_TAKES: usize = 256;
 
+/// Blocks of memory from which on a VM counts them as large.
+pub(crate) const METER_LARGE_BYTES: usize = 4 * 1024;
+/// What large blocks of a VM may come to before it collects for their sake.
+pub(crate) const METER_FREE_BYTES: usize = 64 * 1024 * 1024;
+/// What Lua code may ask for at once however much its VM holds: smaller pieces are weighed between
+/// instructions.
+pub(crate) const METER_REFUSED_BYTES: usize = 1024 * 1024;
+
 /// Instructions between two looks at what a turn has used up.
 pub(crate) const HOOK_STEP: u32 = 1000;
 /// Instructions of one turn in a server, unless told otherwise.

@@ -53,7 +53,7 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     vm.lua().globals().set("say", say.unwrap()).unwrap();
     // `cancel(thread)`: as if its client had gone.
     let cancel = vm.lua().create_function(|lua, thread: mlua::Thread| {
-        let vm = Vm::of(lua);
+        let vm = Vm::of(lua)?;
         let index = vm.tasks(|tasks| tasks.of_thread(thread.to_pointer().cast_mut().cast()));
         vm.cancel(index.expect("a task"));
         Ok(())

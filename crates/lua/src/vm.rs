@@ -29,6 +29,7 @@ use telemetry::log::Level;
 
 use crate::errors;
 use crate::guard::Guard;
+use crate::meter::Meter;
 use crate::modules;
 use crate::program::Place;
 use crate::serving::Calls;
@@ -47,6 +48,8 @@ pub struct Vm {
     // Closed first: finalizers may still use the rest.
     lua: Lua,
     main: State,
+    /// Dropped behind the state.
+    pub(crate) meter: Meter,
     weak: Weak<Vm>,
     tasks: RefCell<Tasks>,
     pub(crate) timers: Timers,
@@ -99,8 +102,10 @@ impl Vm {
                 ffi::lua_gc(state, ffi::LUA_GCGEN);
             })?;
         }
+        let meter = Meter::new(&lua, main);
         let vm = Rc::new_cyclic(|weak| Vm {
             lua,
+            meter,
             main,
             weak: weak.clone(),
             tasks: RefCell::new(Tasks::new()),
@@ -126,13 +131,11 @@ impl Vm {
         Ok(vm)
     }
 
-    /// The VM of a state that one of ours owns.
-    ///
-    /// # Panics
-    /// If the state is of another making, or the VM is being dropped.
-    pub fn of(lua: &Lua) -> Rc<Vm> {
+    /// The VM of a state that one of ours owns; an error once that is being dropped: finalizers are
+    /// the last that runs, and may call anything.
+    pub fn of(lua: &Lua) -> Result<Rc<Vm>> {
         let vm = lua.app_data_ref::<Handle>().and_then(|handle| handle.0.upgrade());
-        vm.expect("modules are opened by a living VM only")
+        vm.ok_or_else(|| mlua::Error::runtime("this VM is over"))
     }
 
     pub fn lua(&self) -> &Lua {
@@ -322,7 +325,10 @@ impl Vm {
                 self.tasks.borrow_mut().set_current(None);
                 return self.abandon(index, thread);
             }
-            ffi::lua_resume(thread, self.main, values, &raw mut results)
+            self.meter.runs(Some(thread));
+            let status = ffi::lua_resume(thread, self.main, values, &raw mut results);
+            self.meter.runs(None);
+            status
         };
         {
             let mut tasks = self.tasks.borrow_mut();
@@ -379,6 +385,12 @@ impl Vm {
         let values = push(thread);
         self.tasks.borrow_mut().make_ready(index, values);
         true
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.meter.step_aside();
     }
 }
 

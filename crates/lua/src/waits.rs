@@ -36,7 +36,7 @@ where
     R: IntoLuaMulti + 'static,
 {
     let begin = lua.create_function(move |lua, arguments: A| {
-        let vm = Vm::of(lua);
+        let vm = Vm::of(lua)?;
         let Some(task) = vm.tasks(|tasks| tasks.current().map(|index| tasks.id(index))) else {
             return Err(mlua::Error::runtime("there is no coroutine to wait"));
         };
@@ -44,7 +44,7 @@ where
         spawn(&vm, task, future);
         Ok(())
     })?;
-    let pointer: *const Vm = &*Vm::of(lua);
+    let pointer: *const Vm = &*Vm::of(lua)?;
     // SAFETY: one function comes, a closure over it and the VM that owns the state goes.
     unsafe {
         lua.exec_raw(begin, |state| {

@@ -81,7 +81,10 @@ fn find(
     }
     let own = own.borrow();
     let hosts = own.hosts.get(&name.to_ascii_lowercase()).cloned();
-    let names = own.names.clone().unwrap_or_else(|| Vm::of(lua).names());
+    let names = match &own.names {
+        Some(names) => names.clone(),
+        None => Vm::of(lua)?.names(),
+    };
     let patience = Duration::from_millis(ms.unwrap_or(15_000));
     Ok(async move {
         let of_kind = |ip: &IpAddr| ip.is_ipv4() == (kind == A);

@@ -9,7 +9,7 @@ use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
-    for (key, value) in &Vm::of(lua).options().arguments {
+    for (key, value) in &Vm::of(lua)?.options().arguments {
         // The first of two equal options counts.
         if !raw.contains_key(key.as_str())? {
             raw.set(key.as_str(), value.as_str())?;

@@ -14,7 +14,8 @@ use crate::stack::{self, State};
 use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let raw = stack::functions(lua, &Vm::of(lua), &[(c"write", write)])?;
+    let vm = Vm::of(lua)?;
+    let raw = stack::functions(lua, &vm, &[(c"write", write)])?;
     let level = Level::ALL.into_iter().rev().find(|level| log::enabled(*level));
     raw.set("level", level.map_or(3, number))?;
     script::open(lua, "logger", include_str!("../../../../lua/logger.lua"), raw)

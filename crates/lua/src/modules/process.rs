@@ -7,6 +7,7 @@ use std::fs;
 use mlua::{Lua, Result, Table};
 
 use crate::timers;
+use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
@@ -21,7 +22,10 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
     // cpu() → user seconds, system seconds
     table.set("cpu", lua.create_function(|_, ()| Ok(cpu()))?)?;
     // memory() → resident bytes, bytes Lua uses
-    table.set("memory", lua.create_function(|lua, ()| Ok((resident(), lua.used_memory())))?)?;
+    table.set(
+        "memory",
+        lua.create_function(|lua, ()| Ok((resident(), Vm::of(lua)?.meter.used())))?,
+    )?;
     // descriptors() → open, most allowed
     table.set("descriptors", lua.create_function(|_, ()| Ok(descriptors()))?)?;
     table.set(

@@ -21,7 +21,7 @@ pub(crate) fn count_into(vm: &Vm, metrics: Arc<Scripted>) {
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
     let told = lua.app_data_ref::<Metrics>().map(|metrics| metrics.0.clone());
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let own = told.or_else(|| vm.options().place.as_ref().map(|place| place.shared.metrics()));
     let raw = lua.create_table()?;
     raw.set("own", lua.create_userdata(Registry(own.unwrap_or_default()))?)?;

@@ -128,7 +128,7 @@ impl Table {
 }
 
 pub(super) fn open(lua: &Lua) -> Result<mlua::Table> {
-    let shared = Vm::of(lua).options().shared.clone().unwrap_or_default();
+    let shared = Vm::of(lua)?.options().shared.clone().unwrap_or_default();
     let module = lua.create_table()?;
     let table = shared.clone();
     module.set(

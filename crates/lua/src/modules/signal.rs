@@ -47,7 +47,7 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
     let table = lua.create_table()?;
     let meta = lua.create_table()?;
     let call = |lua: &Lua, (_, name, handler): (Table, String, Option<Function>)| {
-        let vm = Vm::of(lua);
+        let vm = Vm::of(lua)?;
         let Some(&(name, number)) = SIGNALS.iter().find(|(known, _)| *known == name) else {
             let text = format!("bad argument #1 to 'signal' (there is no signal {name:?})");
             return Err(mlua::Error::runtime(text));

@@ -15,7 +15,7 @@ use crate::vm::Vm;
 const SILLY_VERSION: &str = "0.7";
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let raw = stack::functions(lua, &vm, &[(c"exit", exit), (c"genid", genid)])?;
     raw.set("pid", std::process::id())?;
     raw.set("version", SILLY_VERSION)?;

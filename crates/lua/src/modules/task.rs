@@ -16,7 +16,7 @@ use crate::tasks::Status;
 use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let functions: &[stack::Named] = &[
         (c"running", running),
         (c"fork", fork),

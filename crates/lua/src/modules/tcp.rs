@@ -47,7 +47,7 @@ fn key(meta: &'static u8) -> *const c_void {
 }
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let named: Vec<stack::Named> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
     let table = stack::functions(lua, &vm, &named)?;
     let table = script::open(lua, "tcp", include_str!("../../../../lua/tcp.lua"), table)?;

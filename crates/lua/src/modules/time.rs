@@ -16,7 +16,7 @@ use crate::timers::{self, Due, Session};
 use crate::vm::{Turn, Vm};
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let functions: &[stack::Named] = &[
         (c"now", now),
         (c"monotonic", monotonic),

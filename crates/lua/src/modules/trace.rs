@@ -9,7 +9,8 @@ use crate::stack::{self, State};
 use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let raw = stack::functions(lua, &Vm::of(lua), &[(c"get", get), (c"set", set)])?;
+    let vm = Vm::of(lua)?;
+    let raw = stack::functions(lua, &vm, &[(c"get", get), (c"set", set)])?;
     script::open(lua, "trace", include_str!("../../../../lua/trace.lua"), raw)
 }
 

@@ -97,7 +97,7 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
             None => Headers::new(),
         };
         let limit = limit(options.as_ref())?;
-        let (client, names) = (client.clone(), Vm::of(lua).names());
+        let (client, names) = (client.clone(), Vm::of(lua)?.names());
         Ok(async move {
             let reached = async {
                 let url = url?;

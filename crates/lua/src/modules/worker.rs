@@ -12,7 +12,7 @@ use crate::script;
 use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua) -> Result<Table> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let raw = lua.create_table()?;
     let place = vm.options().place.clone();
     raw.set("id", place.as_ref().map_or(0, |place| place.index) + 1)?;

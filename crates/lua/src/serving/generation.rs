@@ -81,7 +81,7 @@ impl Generation {
     pub(super) fn allow(&self, memory: usize) {
         self.memory.set(self.memory.get().max(memory));
         if let Some(running) = &*self.running.borrow() {
-            running.vm.guard.allow_memory(self.memory.get());
+            running.vm.meter.set_limit(self.memory.get());
         }
     }
 

@@ -274,3 +274,49 @@ fn a_script_that_closes_and_resumes_threads_of_tasks_harms_itself_only() {
     assert!((1..=100).all(|n| said.contains(&n.to_string())), "{said:?}");
     assert!(!said.iter().any(|line| line.starts_with("never")), "{said:?}");
 }
+
+#[test]
+fn finalizers_are_the_last_that_runs_and_may_call_anything() {
+    let program = r#"
+        local silly, task, time = require "silly", require "silly.task", require "silly.time"
+        local tcp, http, dns = require "silly.net.tcp", require "silly.net.http", require "silly.net.dns"
+        local process, channel = require "tide.process", require "silly.sync.channel"
+        local listener = tcp.listen("127.0.0.1:0", print)
+        local conn = tcp.connect(listener.addr)
+        kept = setmetatable({}, { __gc = function()
+            for _, call in ipairs {
+                function() time.sleep(1) end, function() time.after(1, print) end,
+                function() task.fork(print) end, function() task.wait() end,
+                function() conn:write("x") conn:close() end, function() listener:close() end,
+                function() tcp.connect("127.0.0.1:1") end, function() tcp.listen("127.0.0.1:0", print) end,
+                function() http.get("http://127.0.0.1:1/") end, function() dns.lookup("a") end,
+                function() process.memory() end, function() channel.new():pop() end,
+                function() require "silly.net.udp".bind("127.0.0.1:0"):recvfrom() end,
+                function() require "tide.fs".read("/dev/null") end, function() silly.exit() end,
+                function() require "silly.re".compile("a"):match("a") end,
+                function() require "silly.signal"("SIGHUP", print) end,
+            } do pcall(call) end
+        end })
+        silly.exit()
+    "#;
+    assert_eq!(said(program), [""; 0]);
+}
+
+#[test]
+fn large_strings_are_collected_before_they_pile_up() {
+    let program = r#"
+        local process, silly = require "tide.process", require "silly"
+        -- The collector has much to look at that is small.
+        local small, most = {}, 0
+        for i = 1, 100000 do small[i] = { i } end
+        local _, held = process.memory()
+        for _ = 1, 400 do
+            local text = ("x"):rep(1 << 20)
+            local _, used = process.memory()
+            most = math.max(most, used)
+        end
+        say(most - held < 150 << 20 or (most - held) >> 20)
+        silly.exit()
+    "#;
+    assert_eq!(said(program), ["true"]);
+}

@@ -87,7 +87,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
             Ok(url) => Some(made_up(&method, url, table.as_ref())?),
             Err(_) => None,
         };
-        let names = Vm::of(lua).names();
+        let names = Vm::of(lua)?.names();
         Ok(async move {
             let url = match url {
                 Ok(url) => url,

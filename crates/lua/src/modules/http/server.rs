@@ -157,7 +157,7 @@ pub(super) fn listen(
     lua: &Lua,
     (address, begin, conf): (String, Function, Table),
 ) -> Result<(Value, Option<String>)> {
-    let vm = Vm::of(lua);
+    let vm = Vm::of(lua)?;
     let options = Options::read(&conf)?;
     let bound = tcp::bind(&vm, &address, options.backlog)
         .and_then(|socket: BoundSocket| socket.adopt().map_err(|error| errno::of_error(&error)));

@@ -35,7 +35,7 @@ enum To {
 pub(super) fn function(lua: &Lua) -> Result<Function> {
     waits::function(lua, |lua, (to, options): (String, Value)| {
         let plan = plan(&to, &options)?;
-        let names = Vm::of(lua).names();
+        let names = Vm::of(lua)?.names();
         Ok(async move {
             let patience = plan.patience;
             let made = match plan.to {
@@ -147,7 +147,7 @@ impl IntoLuaMulti for Made {
             Ok(made) => made,
             Err(reason) => return (Value::Nil, reason.into_lua(lua)?).into_lua_multi(lua),
         };
-        let handle = Vm::of(lua).streams.insert(stream);
+        let handle = Vm::of(lua)?.streams.insert(stream);
         let address = peer_address(&peer);
         // SAFETY: pushes an address and a connection, and leaves the connection.
         unsafe {
