@@ -52,9 +52,15 @@ impl Output {
                 let mut options = OpenOptions::new();
                 options.append(true).create(true);
                 // To open a FIFO for writing waits for its reader; for both it does not (fifo(7)),
-                // and lines wait in it.
-                options.read(fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo()));
-                Self::File(options.open(path)?)
+                // and lines wait in it. Where we may not read it, nothing is left but to wait.
+                let fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+                let opened = options.clone().read(fifo).open(path);
+                Self::File(match opened {
+                    Err(error) if fifo && error.kind() == io::ErrorKind::PermissionDenied => {
+                        options.open(path)?
+                    }
+                    opened => opened?,
+                })
             }
         })
     }
