@@ -6,6 +6,7 @@
 //! the block it was received into, and pins no such block. Nobody above may rely on that: they see
 //! names and values as bytes.
 
+mod kept;
 mod room;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use bytes::BufMut;
 use wire::Known;
 use wire::h1::{FieldSpan, Span};
 
+pub use kept::KeptHeaders;
 use room::Room;
 
 /// Fields of a request, a response or a trailer section.

@@ -45,7 +45,7 @@ pub use fault::{Fault, Retry, Side};
 pub use growing::{Full, Growing, GrowingReader, GrowingWriter, growing};
 pub use handlers::HANDLERS;
 pub use header_name::HeaderName;
-pub use headers::{Field, Headers, Name};
+pub use headers::{Field, Headers, KeptHeaders, Name};
 pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};
 pub use marks::Marks;
 pub use params::{PARAMS_MAX, Params};

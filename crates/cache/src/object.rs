@@ -1,0 +1,126 @@
+//! What a store holds under one key.
+//!
+//! An object never changes once it is stored: a new one takes its place (a 304 makes an object that
+//! shares the old one's content). Only its life is written to, by whoever finds, purges or evicts
+//! it, with single atomic words. Anybody may go on reading an object that has left the store.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use bytes::Bytes;
+use coding::Coding;
+use exchange::KeptHeaders;
+use net::FileRange;
+
+use crate::Key;
+use crate::rules::{Meta, SearchRule, Vary};
+
+/// One thing under one key.
+pub struct Object {
+    pub key: Key,
+    pub kind: Kind,
+    pub life: Life,
+}
+
+/// What an object is.
+pub enum Kind {
+    /// A stored response in one coding: the canonical one, as the origin sent it, or one derived
+    /// from it.
+    Response(Response),
+    /// What is stored under this key varies: the variants are under keys that begin with this one.
+    Varies(Vary),
+    /// The origin says which parameters of the query do not matter (No-Vary-Search): stands under
+    /// the URL without a query.
+    Search(SearchRule),
+    /// The last answer could not be stored: requests need not wait for each other (hit-for-miss).
+    Uncacheable {
+        /// Until then, in seconds since 1970.
+        until_secs: u64,
+    },
+}
+
+/// A stored response.
+pub struct Response {
+    /// Ties derived codings to the canonical response they were made from: both have the same.
+    pub version: u64,
+    pub meta: Meta,
+    /// The fields to send, without what is said anew for each answer (Age, Date stays the origin's,
+    /// Cache-Status, Connection, Content-Length).
+    pub head: KeptHeaders,
+    pub content: Content,
+    /// The coding of `content`; `None` is identity, or one that we do not know.
+    pub coding: Option<Coding>,
+    /// Whether it was derived here from the canonical response.
+    pub derived: bool,
+    /// Hashes of tags and groups it can be purged by.
+    pub tags: Box<[u64]>,
+}
+
+/// The content of a stored response, whole.
+#[derive(Clone)]
+pub enum Content {
+    Memory(Bytes),
+    /// Sent by sendfile: of the disk tier, or memory of a file that only we know (memfd).
+    File(FileRange),
+}
+
+impl Content {
+    pub fn len(&self) -> u64 {
+        match self {
+            Content::Memory(bytes) => bytes.len() as u64,
+            Content::File(range) => range.length,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What changes of a stored object.
+#[derive(Default)]
+pub struct Life {
+    /// Whether it has left the store: tables of workers let go of it.
+    gone: AtomicBool,
+    /// Whether it was purged softly: it is stale from then on, whatever its lifetime.
+    stale: AtomicBool,
+    /// Uses since it was last looked at by eviction, up to [`Life::USES_MAX`].
+    uses: AtomicU8,
+}
+
+impl Life {
+    /// More uses than this count as this (S3-FIFO's two bits).
+    pub const USES_MAX: u8 = 3;
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub fn leave(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stale(&self) -> bool {
+        self.stale.load(Ordering::Relaxed)
+    }
+
+    pub fn make_stale(&self) {
+        self.stale.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a use. Writes nothing once there are enough, so that what everybody reads stays in
+    /// everybody's cache.
+    pub fn used(&self) {
+        let uses = self.uses.load(Ordering::Relaxed);
+        if uses < Self::USES_MAX {
+            self.uses.store(uses + 1, Ordering::Relaxed);
+        }
+    }
+
+    pub fn uses(&self) -> u8 {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    pub fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Ordering::Relaxed);
+    }
+}
