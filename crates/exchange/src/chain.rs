@@ -68,6 +68,13 @@ pub trait Filter {
 pub trait Surround {
     fn name(&self) -> &'static str;
 
+    /// The answer, where it is known without waiting and without the rest of the way: it passes the
+    /// filters before this one, and [`Surround::around`] is not called. `None` asks for that; the
+    /// request is then to be left as it was, and this may be asked once more before.
+    fn answer(&self, _request: &mut Request) -> Option<Outcome> {
+        None
+    }
+
     fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome>;
 }
 
@@ -209,26 +216,23 @@ impl Route {
     /// Goes as far as is possible without waiting.
     pub(crate) fn advance(&self, request: &mut Request, progress: &mut Progress) -> Stand {
         while progress.response.is_none() {
-            let step = match self.stages.get(progress.passed) {
-                Some(Stage::Filter(filter)) => filter.on_request(request),
-                Some(Stage::Surround(_)) => return Stand::Waits,
-                None => match self.handler.answer(request) {
-                    // Nobody is on the way back.
-                    Some(Ok(response)) if progress.passed == progress.first => {
-                        return Stand::Done(Ok(response));
+            let answered = match self.stages.get(progress.passed) {
+                Some(Stage::Filter(filter)) => {
+                    match progress.on_request(filter.on_request(request)) {
+                        Some(Ok(())) => continue,
+                        Some(Err(fault)) => Some(Err(fault)),
+                        None => None,
                     }
-                    Some(Ok(response)) => {
-                        progress.response = Some(response);
-                        break;
-                    }
-                    Some(Err(fault)) => {
-                        return Stand::Done(Err(self.failed(request, progress, fault)));
-                    }
-                    None => return Stand::Waits,
-                },
+                }
+                Some(Stage::Surround(surround)) => surround.answer(request),
+                None => self.handler.answer(request),
             };
-            match progress.on_request(step) {
-                Some(Ok(())) => {}
+            match answered {
+                // Nobody is on the way back.
+                Some(Ok(response)) if progress.passed == progress.first => {
+                    return Stand::Done(Ok(response));
+                }
+                Some(Ok(response)) => progress.response = Some(response),
                 Some(Err(fault)) => return Stand::Done(Err(self.failed(request, progress, fault))),
                 None => return Stand::Waits,
             }
