@@ -346,6 +346,21 @@ impl Next {
         })
     }
 
+    /// [`Next::run`] for a run apart, with what it noted: whoever answers the client with what comes
+    /// of it may [`Next::note`] that.
+    pub fn run_noting(self, mut request: Request) -> LocalFuture<'static, (Outcome, Notes)> {
+        Box::pin(async move {
+            let mut progress = Progress::from(self.at);
+            let outcome = self.route.run_on(&mut request, &mut progress).await;
+            (outcome, std::mem::take(&mut request.notes))
+        })
+    }
+
+    /// Leaves notes for the log in the client's own request.
+    pub fn note(&self, notes: Notes) {
+        self.noted.set(Some(notes));
+    }
+
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.
     pub fn run_within(self, span: Duration, request: Request) -> LocalFuture<'static, Outcome> {
         Box::pin(async move {
