@@ -36,7 +36,7 @@ fn entry(number: u64) -> String {
     let _ = write!(
         entry,
         r#""private":false,"fork":{},"size":{},"watchers_count":{},"default_branch":"main"}}"#,
-        id % 3 == 0,
+        id.is_multiple_of(3),
         id % 100_003,
         id % 7919
     );
