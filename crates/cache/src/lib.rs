@@ -11,5 +11,5 @@ mod limits;
 mod object;
 pub mod rules;
 
-pub use key::Key;
+pub use key::{Key, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
 pub use object::{Content, Kind, Object, Response};

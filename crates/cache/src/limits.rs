@@ -2,5 +2,44 @@
 
 /// Longest key; a request whose key would be longer is not cached.
 pub const KEY_BYTES_MAX: usize = 8 * 1024;
+/// Query parameters that are sorted or chosen among; a request with more is not cached.
+pub const KEY_PARAMS_MAX: usize = 64;
 /// Longest stored head.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Shards of a store in memory: many more than workers, so that two insertions seldom meet.
+pub const SHARDS_MAX: usize = 64;
+/// Memory that makes a shard: with less, what is in it is too few to choose a victim among.
+pub const SHARD_MEMORY_MIN: u64 = 512 * 1024;
+/// An object weighs at most this part of a store's memory.
+pub const OBJECT_PART: u64 = 4;
+/// Objects that an eviction looks at before it takes the one in front of it, however much it is
+/// used.
+pub const EVICTION_STEPS: usize = 128;
+/// Objects that an insertion looks at, whether their time is over.
+pub const SWEEP_INSERT: usize = 4;
+/// Objects looked at under one lock by a sweep, a purge or a listing.
+pub const SLICE_OBJECTS: usize = 256;
+/// Objects listed at once.
+pub const LIST_MAX: usize = 1000;
+/// Places for the times of purges, of URLs and of tags: a power of two. Those that share a place
+/// cost each other a fetch that is not stored.
+pub const PURGE_TIMES: usize = 4096;
+/// Prefixes of recent purges that are remembered for fetches that began before them.
+pub const PURGE_PREFIXES_MAX: usize = 64;
+/// Names that one part of a key may list.
+pub const KEY_PARTS_MAX: usize = 64;
+/// Languages that one entry may list.
+pub const LANGUAGES_MAX: usize = 64;
+/// Fetches of one cache that others may join.
+pub const FLIGHTS_MAX: usize = 16 * 1024;
+/// What all fills under way of one cache may hold in memory, unless it is told otherwise.
+pub const FILLS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Bytes that come of decoding one body for a client that does not take its coding.
+pub const DECODED_BYTES_MAX: u64 = 1 << 40;
+/// Bytes out per byte in, of such a body.
+pub const DECODED_RATIO_MAX: u64 = 1100;
+/// Coded bytes of such a body that are decoded at once.
+pub const DECODED_STEP_BYTES: usize = 16 * 1024;
+/// How often a request that waited for others looks again before it goes for itself.
+pub const BOARDINGS_MAX: usize = 4;
