@@ -43,3 +43,10 @@ pub const DECODED_RATIO_MAX: u64 = 1100;
 pub const DECODED_STEP_BYTES: usize = 16 * 1024;
 /// How often a request that waited for others looks again before it goes for itself.
 pub const BOARDINGS_MAX: usize = 4;
+
+/// Request fields that one response may vary by.
+pub const VARY_FIELDS_MAX: usize = 16;
+/// Tags and groups of one response; one with more is not stored, or a purge could miss it.
+pub const TAGS_MAX: usize = 1024;
+/// How long past any use but this a response is kept that the origin can be asked about.
+pub const VALIDATOR_KEEP_S: u32 = 24 * 60 * 60;

@@ -3,6 +3,33 @@
 //! Heads, stored facts, a policy and the time go in; decisions come out. Nothing here has a clock, a
 //! store or a socket, and nothing here waits.
 
+pub mod answer;
+mod directives;
+pub mod invalidate;
+mod language;
+mod lifetime;
+pub mod merge;
 mod meta;
+mod policy;
+mod reason;
+pub mod request;
+pub mod reuse;
+pub mod search;
+pub mod status;
+pub mod store;
+mod strip;
+pub mod tags;
+mod targeted;
+pub mod validate;
+pub mod vary;
 
+pub use directives::{Directives, SECONDS_MAX};
+pub use lifetime::Times;
 pub use meta::{Flags, Meta, SearchRule, Vary};
+pub use policy::{Heuristic, Policy, SetCookie, StatusCeiling};
+pub use reason::{Forward, Reason};
+pub use request::{Asked, Way};
+pub use reuse::Reuse;
+pub use status::{Status, Taken};
+pub use store::{Fetch, Storing};
+pub use strip::{is_for_us, remove_for_us};

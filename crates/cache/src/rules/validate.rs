@@ -1,0 +1,58 @@
+//! Asking the origin whether a stored response still holds (RFC 9111 4.3.1), and what its answer
+//! means (4.3.3).
+
+use exchange::Headers;
+use wire::Known;
+
+/// The fields of a client's request that are about its own copy, or a part: a request that fills or
+/// refreshes the cache has none of them.
+pub fn remove_conditions(request: &mut Headers) {
+    for known in [
+        Known::IfMatch,
+        Known::IfNoneMatch,
+        Known::IfModifiedSince,
+        Known::IfUnmodifiedSince,
+        Known::IfRange,
+        Known::Range,
+    ] {
+        request.remove(known);
+    }
+}
+
+/// Makes a request a validation of a stored response. False if it has no validator.
+pub fn add_conditions(stored: &Headers, request: &mut Headers) -> bool {
+    remove_conditions(request);
+    let mut any = false;
+    let pairs = [(Known::Etag, Known::IfNoneMatch), (Known::LastModified, Known::IfModifiedSince)];
+    for (validator, condition) in pairs {
+        if let Some(value) = stored.get(validator) {
+            request.append(condition, value);
+            any = true;
+        }
+    }
+    any
+}
+
+/// What the answer to a validation means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// 304, about the stored response: it is merged and used.
+    Confirmed,
+    /// 304, about something else: the request is made again without conditions.
+    OfAnother,
+    /// A server error: the stored response may be used if it may be stale
+    /// ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
+    Failed,
+    /// A whole answer of its own, which takes the stored one's place if it may be stored.
+    Whole,
+}
+
+/// Reads the answer's status and fields.
+pub fn answer(stored: &Headers, status: u16, headers: &Headers) -> Answer {
+    match status {
+        304 if super::merge::confirms(stored, headers) => Answer::Confirmed,
+        304 => Answer::OfAnother,
+        500..=599 => Answer::Failed,
+        _ => Answer::Whole,
+    }
+}
