@@ -6,10 +6,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use bytes::Bytes;
 use coding::Coding;
+/// The content of a stored response, whole. A `File` is of the disk tier and weighs nothing in
+/// memory; a `MemoryFile` is memory that only we know (memfd) and weighs what it holds.
+pub use exchange::Content;
 use exchange::KeptHeaders;
-use net::FileRange;
 
 use crate::Key;
 use crate::rules::{Meta, SearchRule, Vary};
@@ -46,6 +47,8 @@ pub struct Response {
     /// The fields to send, without what is said anew for each answer (Age, Date stays the origin's,
     /// Cache-Status, Connection, Content-Length).
     pub head: KeptHeaders,
+    /// What the origin said to us alone: never sent, kept for the next merge with a 304.
+    pub hidden: Option<Box<KeptHeaders>>,
     pub content: Content,
     /// The coding of `content`; `None` is identity, or one that we do not know.
     pub coding: Option<Coding>,
@@ -53,27 +56,6 @@ pub struct Response {
     pub derived: bool,
     /// Hashes of tags and groups it can be purged by.
     pub tags: Box<[u64]>,
-}
-
-/// The content of a stored response, whole.
-#[derive(Clone)]
-pub enum Content {
-    Memory(Bytes),
-    /// Sent by sendfile: of the disk tier, or memory of a file that only we know (memfd).
-    File(FileRange),
-}
-
-impl Content {
-    pub fn len(&self) -> u64 {
-        match self {
-            Content::Memory(bytes) => bytes.len() as u64,
-            Content::File(range) => range.length,
-        }
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// What changes of a stored object.

@@ -9,6 +9,7 @@
 mod kept;
 mod room;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -154,6 +155,18 @@ impl Headers {
             .iter()
             .filter(move |field| self.matches(field, name))
             .map(|field| self.slice(field.value()))
+    }
+
+    /// Every value of a list-valued name as one (RFC 9110 5.3).
+    pub fn joined<'a>(&'a self, name: impl Into<Name<'a>>) -> Option<Cow<'a, [u8]>> {
+        let mut values = self.get_all(name);
+        let mut whole = Cow::Borrowed(values.next()?);
+        for value in values {
+            let whole = whole.to_mut();
+            whole.extend_from_slice(b", ");
+            whole.extend_from_slice(value);
+        }
+        Some(whole)
     }
 
     pub fn contains<'n>(&self, name: impl Into<Name<'n>>) -> bool {

@@ -8,7 +8,7 @@ use net::clock::Moment;
 use net::files::Refusal;
 use wire::{Known, Method};
 
-use crate::answer::{joined, respond};
+use crate::answer::respond;
 use crate::cache::{Budget, Cache};
 use crate::find::{Located, find, find_fallback};
 use crate::listing;
@@ -93,7 +93,7 @@ impl Life {
     fn falls_back(&self, request: &Request) -> bool {
         let last = request.target.path().rsplit('/').next().unwrap_or_default();
         let accepts_html = || {
-            joined(&request.headers, Known::Accept).is_some_and(|accept| {
+            request.headers.joined(Known::Accept).is_some_and(|accept| {
                 wire::token::list(&accept).any(|range| range.starts_with(b"text/html"))
             })
         };

@@ -13,7 +13,6 @@ use net::files::{Folder, look_beneath};
 use wire::date::format_http_date;
 use wire::{Known, negotiate, target};
 
-use crate::answer::joined;
 use crate::limits::LISTED_NAMES;
 use crate::record::Files;
 
@@ -72,7 +71,7 @@ impl Item {
 
 /// The listing in the form that Accept asks for.
 pub(crate) fn response(path: &str, items: &[Item], headers: &Headers) -> Response {
-    let accept = joined(headers, Known::Accept);
+    let accept = headers.joined(Known::Accept);
     let offers = ["text/html", "application/json"];
     let mut response = match negotiate::choose_media_type(accept.as_deref(), &offers) {
         Some(1) => Response::json(200, json(items)),

@@ -21,7 +21,12 @@ impl KeptHeaders {
 
     /// What it takes in memory beside itself.
     pub fn bytes(&self) -> usize {
-        self.text.len() + size_of_val(&*self.fields)
+        self.blocks().iter().sum()
+    }
+
+    /// The sizes of the blocks that it takes beside itself.
+    pub fn blocks(&self) -> [usize; 2] {
+        [self.text.len(), size_of_val(&*self.fields)]
     }
 }
 
