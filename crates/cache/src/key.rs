@@ -48,12 +48,30 @@ impl Key {
     }
 
     pub fn hash(&self) -> u64 {
-        hash(&self.text)
+        hash(&self.text, self.url_len as usize)
     }
 }
 
-/// Where to look for a text. The seed is of this process: nothing outside may rely on the number.
-pub(crate) fn hash(text: &[u8]) -> u64 {
+/// Bits of a hash that come of the URL alone: what they choose (a shard of the store) holds all
+/// that is of one URL. Tables use the lowest bits and the highest seven.
+const URL_BITS: u64 = 0x01FF_F000_0000_0000;
+/// Where they begin.
+pub(crate) const URL_SHIFT: u32 = URL_BITS.trailing_zeros();
+
+/// Where to look for a text whose first `url_len` bytes are the URL. The seed is of this process:
+/// nothing outside may rely on the number.
+pub(crate) fn hash(text: &[u8], url_len: usize) -> u64 {
+    let (url, rest) = text.split_at(url_len.min(text.len()));
+    url_hash(url) ^ (text_hash(rest) & !URL_BITS)
+}
+
+/// Where to look for all that is of a URL.
+pub(crate) fn url_hash(url: &[u8]) -> u64 {
+    // Turned, or a URL that was the rest of another one's key would undo it.
+    text_hash(url).rotate_left(32)
+}
+
+fn text_hash(text: &[u8]) -> u64 {
     static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
     STATE.hash_one(text)
 }
@@ -102,7 +120,7 @@ impl Draft {
     }
 
     pub fn hash(&self) -> u64 {
-        hash(&self.text)
+        hash(&self.text, self.url_len)
     }
 
     /// The key as one to keep.

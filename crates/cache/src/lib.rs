@@ -7,9 +7,10 @@
 //! lock. Never opens a socket: it fetches through `exchange::Next`.
 
 mod key;
-mod limits;
+pub mod limits;
 mod object;
 pub mod rules;
+pub mod store;
 
 pub use key::{Key, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
 pub use object::{Content, Kind, Object, Response};
