@@ -19,6 +19,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("filters", 3),
     ("files", 3),
     ("lua", 3),
+    ("cache", 3),
     ("config", 4),
     ("admin", 5),
     ("server", 6),

@@ -50,3 +50,11 @@ pub const VARY_FIELDS_MAX: usize = 16;
 pub const TAGS_MAX: usize = 1024;
 /// How long past any use but this a response is kept that the origin can be asked about.
 pub const VALIDATOR_KEEP_S: u32 = 24 * 60 * 60;
+/// How long, at most, a failing origin is left alone where something stale can be served.
+pub const REST_S: u64 = 2;
+
+/// Objects that a worker has at hand of one store, and bytes that it keeps alive for them.
+pub const FRONT_PLACES: usize = 512;
+pub const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Content up to this is copied for the worker that has it at hand.
+pub const FRONT_BODY_BYTES_MAX: usize = 1024;

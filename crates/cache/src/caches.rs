@@ -1,0 +1,126 @@
+//! All caches of the process, by name.
+//!
+//! `server` applies the caches of every new Plan here before its workers build their filters;
+//! filters find their cache by name, and so does the admin API. What is in a cache stays while its
+//! name does, whatever else of its settings changes; a cache that the new Plan does not name lives
+//! on until the last filter of an old one is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use exchange::Shared;
+use telemetry::Telemetry;
+
+use crate::metrics::Shown;
+use crate::fill::Budget;
+use crate::flight::Flights;
+use crate::limits::FILLS_BYTES_MAX;
+use crate::settings::CacheSettings;
+use crate::store::Store;
+
+/// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
+#[derive(Default)]
+pub struct Caches {
+    // Taken when a Plan is applied or built and when the admin API asks, never for a request.
+    caches: Mutex<BTreeMap<String, Arc<Cache>>>,
+}
+
+/// One of `caches:`, which outlives Plans: all workers share it.
+pub struct Cache {
+    name: Box<str>,
+    store: Store,
+    flights: Arc<Flights>,
+    fills: Arc<Budget>,
+    shown: Shown,
+    settings: Mutex<CacheSettings>,
+}
+
+impl Cache {
+    fn new(name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Cache {
+        Cache {
+            name: name.into(),
+            store: Store::new(settings.memory.bytes()),
+            flights: Arc::default(),
+            fills: Arc::new(Budget::new(FILLS_BYTES_MAX)),
+            shown: Shown::new(telemetry, name),
+            settings: Mutex::new(settings.clone()),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The fetches under way.
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    /// What they may take together.
+    pub(crate) fn fills(&self) -> &Arc<Budget> {
+        &self.fills
+    }
+
+    /// What the Plan in use says of it.
+    pub fn settings(&self) -> CacheSettings {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes new settings; what is stored stays as far as it fits.
+    fn apply(&self, settings: &CacheSettings) {
+        self.store.set_memory(settings.memory.bytes());
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();
+    }
+}
+
+impl Caches {
+    /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
+    /// server does, for its whole life.
+    pub fn of(shared: &Shared) -> Arc<Caches> {
+        shared.get("caches", Caches::default)
+    }
+
+    fn caches(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cache>>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the caches of a Plan, by name. To be called before the workers build their filters.
+    pub fn apply<'a>(
+        &self,
+        plan: impl IntoIterator<Item = (&'a str, &'a CacheSettings)>,
+        telemetry: &Telemetry,
+    ) {
+        let mut caches = self.caches();
+        let mut kept = BTreeMap::new();
+        for (name, settings) in plan {
+            let cache = match caches.remove(name) {
+                Some(cache) => {
+                    cache.apply(settings);
+                    cache
+                }
+                None => Arc::new(Cache::new(name, settings, telemetry)),
+            };
+            kept.insert(name.to_owned(), cache);
+        }
+        *caches = kept;
+    }
+
+    /// Brings the metrics of all stores up to date: before they are read.
+    pub fn show(&self) {
+        self.all().iter().for_each(|cache| cache.shown.show(cache.store.stats()));
+    }
+
+    /// The cache of that name in the Plan applied last.
+    pub fn get(&self, name: &str) -> Option<Arc<Cache>> {
+        self.caches().get(name).cloned()
+    }
+
+    /// All caches of the Plan applied last, in the order of their names.
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        self.caches().values().cloned().collect()
+    }
+}
