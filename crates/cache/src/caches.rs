@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use exchange::Shared;
 use telemetry::Telemetry;
 
-use crate::metrics::Shown;
 use crate::fill::Budget;
 use crate::flight::Flights;
 use crate::limits::FILLS_BYTES_MAX;
+use crate::metrics::Shown;
 use crate::settings::CacheSettings;
 use crate::store::Store;
 
@@ -117,6 +117,13 @@ impl Caches {
     /// The cache of that name in the Plan applied last.
     pub fn get(&self, name: &str) -> Option<Arc<Cache>> {
         self.caches().get(name).cloned()
+    }
+
+    /// The cache of that name; where nobody has applied a Plan that names it, one as they are by
+    /// default.
+    pub(crate) fn get_or_make(&self, name: &str, telemetry: &Telemetry) -> Arc<Cache> {
+        let make = || Arc::new(Cache::new(name, &CacheSettings::default(), telemetry));
+        self.caches().entry(name.to_owned()).or_insert_with(make).clone()
     }
 
     /// All caches of the Plan applied last, in the order of their names.

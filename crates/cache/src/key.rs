@@ -145,6 +145,19 @@ impl Draft {
         self.bounded()
     }
 
+    /// Becomes the primary key `key`.
+    pub fn resume(&mut self, key: &Key) {
+        self.text.clear();
+        self.text.extend_from_slice(key.text());
+        (self.url_len, self.primary_len) = (key.url().len(), key.text().len());
+    }
+
+    /// Becomes the place of the rule for queries, of a key without any.
+    pub fn search(&mut self) -> &mut Draft {
+        self.text.extend_from_slice(b"\0s:");
+        self
+    }
+
     /// Adds the token of a derived coding.
     pub fn coding(&mut self, token: &str) -> &mut Draft {
         self.text.extend_from_slice(b"\0c:");

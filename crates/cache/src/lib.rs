@@ -6,11 +6,26 @@
 //! that nothing of a failed or cut answer is ever served as whole, and that a hit takes no exclusive
 //! lock. Never opens a socket: it fetches through `exchange::Next`.
 
+mod caches;
+mod fill;
+mod filter;
+mod flight;
 mod key;
 pub mod limits;
+mod metrics;
 mod object;
+mod plan;
 pub mod rules;
+mod serve;
+mod settings;
 pub mod store;
 
+pub use caches::{Cache, Caches};
 pub use key::{Key, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
 pub use object::{Content, Kind, Object, Response};
+pub use plan::{CachePlan, FILTER, FetchTerms, Terms};
+pub use settings::{
+    BestLevels, CacheSettings, CodingSettings, CodingWord, DiskSettings, FetchSettings,
+    FilterSettings, HeuristicSettings, KeySettings, Levels, PathWord, PurgeSettings, QueryWord,
+    SetCookieWord, StaleSettings, StatusTimes, TtlSettings,
+};

@@ -4,7 +4,7 @@
 //! shares the old one's content). Only its life is written to, by whoever finds, purges or evicts
 //! it, with single atomic words. Anybody may go on reading an object that has left the store.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use coding::Coding;
 /// The content of a stored response, whole. A `File` is of the disk tier and weighs nothing in
@@ -20,6 +20,16 @@ pub struct Object {
     pub key: Key,
     pub kind: Kind,
     pub life: Life,
+}
+
+impl Object {
+    /// The response, if it is one.
+    pub fn response(&self) -> Option<&Response> {
+        match &self.kind {
+            Kind::Response(response) => Some(response),
+            _ => None,
+        }
+    }
 }
 
 /// What an object is.
@@ -40,6 +50,7 @@ pub enum Kind {
 }
 
 /// A stored response.
+#[derive(Clone)]
 pub struct Response {
     /// Ties derived codings to the canonical response they were made from: both have the same.
     pub version: u64,
@@ -67,6 +78,8 @@ pub struct Life {
     stale: AtomicBool,
     /// Uses since it was last looked at by eviction, up to [`Life::USES_MAX`].
     uses: AtomicU8,
+    /// Until then, in seconds since 1970, the origin is not asked again: it has just failed.
+    rest_until_secs: AtomicU32,
 }
 
 impl Life {
@@ -96,6 +109,16 @@ impl Life {
         if uses < Self::USES_MAX {
             self.uses.store(uses + 1, Ordering::Relaxed);
         }
+    }
+
+    /// The origin has failed to confirm it, and is left alone for a moment.
+    pub fn rest(&self, until_secs: u64) {
+        let until_secs = u32::try_from(until_secs).unwrap_or(u32::MAX);
+        self.rest_until_secs.store(until_secs, Ordering::Relaxed);
+    }
+
+    pub fn is_resting(&self, now_secs: u64) -> bool {
+        u64::from(self.rest_until_secs.load(Ordering::Relaxed)) > now_secs
     }
 
     pub fn uses(&self) -> u8 {

@@ -124,7 +124,7 @@ impl FilterPlan for CachePlan {
 
     fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
         // `config` has checked the name and `server` has applied the caches of this Plan.
-        let cache = Caches::of(&worker.shared).get(&self.store);
+        let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
         let rules = self.key_rules(route);
         Stage::Surround(Rc::new(CacheFilter::new(cache, self.terms.clone(), rules, worker)))
     }

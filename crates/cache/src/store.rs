@@ -102,6 +102,11 @@ impl Store {
         self.fences.token()
     }
 
+    /// Whether what has been fetched from a URL since then, with these tags, was not purged.
+    pub fn is_current(&self, url: &[u8], tags: &[u64], token: Token) -> bool {
+        self.fences.is_current(url, url_hash(url), tags, token)
+    }
+
     /// A version that no response has had.
     pub fn next_version(&self) -> u64 {
         self.versions.fetch_add(1, Ordering::Relaxed)
@@ -259,3 +264,6 @@ impl Store {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -88,14 +88,25 @@ impl Fences {
 
     /// Whether what was fetched since `token` may be stored.
     pub(in crate::store) fn admit(&self, object: &Object, url_hash: u64, token: Token) -> bool {
-        if self.count.load(Ordering::Acquire) == token.0 {
-            return true;
-        }
-        let later = |time: &AtomicU64| time.load(Ordering::Acquire) > token.0;
         let tags: &[u64] = match &object.kind {
             Kind::Response(response) => &response.tags,
             _ => &[],
         };
+        self.is_current(object.key.url(), url_hash, tags, token)
+    }
+
+    /// The same of what is known so far: its URL, and its tags.
+    pub(in crate::store) fn is_current(
+        &self,
+        url: &[u8],
+        url_hash: u64,
+        tags: &[u64],
+        token: Token,
+    ) -> bool {
+        if self.count.load(Ordering::Acquire) == token.0 {
+            return true;
+        }
+        let later = |time: &AtomicU64| time.load(Ordering::Acquire) > token.0;
         if later(&self.all)
             || later(place(&self.urls, url_hash))
             || tags.iter().any(|tag| later(place(&self.tags, *tag)))
@@ -110,7 +121,7 @@ impl Fences {
             && !prefixes
                 .recent
                 .iter()
-                .any(|(time, prefix)| *time > token.0 && object.key.url().starts_with(prefix))
+                .any(|(time, prefix)| *time > token.0 && url.starts_with(prefix))
     }
 }
 

@@ -1,0 +1,74 @@
+//! The object that is made of what came.
+
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use coding::Coding;
+use exchange::{Fault, Frame, KeptHeaders};
+
+use super::decoded::read;
+use crate::rules::Storing;
+use crate::{Content, Key, Kind, Object, Response};
+
+/// Content that is put together on the worker; more of it, or parts of files, on the pool.
+const ON_WORKER_BYTES: u64 = 256 * 1024;
+
+pub(super) fn object(key: Key, kind: Kind) -> Object {
+    Object { key, kind, life: Default::default() }
+}
+
+/// All pieces as one.
+pub(super) async fn content(pieces: Vec<Frame>) -> Result<Content, Fault> {
+    let mut length = 0;
+    let mut files = false;
+    for piece in &pieces {
+        match piece {
+            Frame::Data(data) => length += data.len() as u64,
+            Frame::File(range) => {
+                length += range.length;
+                files = true;
+            }
+            Frame::Trailers(_) => {}
+        }
+    }
+    let joined = if length <= ON_WORKER_BYTES && !files {
+        joined(pieces, length)
+    } else {
+        net::blocking(move || joined(pieces, length)).await.flatten()
+    };
+    let failed = |error| Fault::internal(format!("the content cannot be kept: {error}"));
+    joined.map(Content::Memory).map_err(failed)
+}
+
+/// A copy, for a piece may be a part of a block that others have parts of.
+fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Bytes> {
+    let mut whole = BytesMut::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
+    for piece in pieces {
+        match piece {
+            Frame::Data(data) => whole.extend_from_slice(&data),
+            Frame::File(range) => whole.extend_from_slice(&read(&range)?),
+            Frame::Trailers(_) => {}
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// A stored response.
+pub(super) fn response(
+    storing: &Storing,
+    content: Content,
+    coding: Option<Coding>,
+    version: u64,
+) -> Response {
+    let hidden = &storing.hidden;
+    Response {
+        version,
+        meta: storing.meta.clone(),
+        head: KeptHeaders::from(&storing.head),
+        hidden: (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(hidden))),
+        content,
+        coding,
+        derived: false,
+        tags: storing.tags.clone(),
+    }
+}

@@ -1,0 +1,111 @@
+//! What a worker has at hand of the store: objects that are asked for again and again, with what
+//! does not change from one answer to the next.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{Body, Headers, KeptHeaders};
+
+use super::look::Found;
+use super::present::Said;
+use crate::limits::{FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_PLACES};
+use crate::store::{Front, Kept};
+use crate::{Content, Kind, Object, Response};
+
+/// The objects that one worker has at hand of one store, for all its routes.
+pub(crate) struct Shelf {
+    front: RefCell<Front<Rc<Hot>>>,
+}
+
+impl Default for Shelf {
+    fn default() -> Shelf {
+        Shelf { front: RefCell::new(Front::new(FRONT_PLACES, FRONT_BYTES_MAX)) }
+    }
+}
+
+impl Shelf {
+    pub(super) fn get(&self, hash: u64, key: &[u8], epoch: u64) -> Option<Rc<Hot>> {
+        self.front.borrow_mut().get(hash, key, epoch).cloned()
+    }
+
+    pub(super) fn put(&self, hash: u64, object: Arc<Object>, epoch: u64) -> Rc<Hot> {
+        let hot = Rc::new(Hot::new(object));
+        self.front.borrow_mut().put(hash, hot.clone(), epoch);
+        hot
+    }
+}
+
+/// An object, with what this worker has prepared for its answers.
+pub(crate) struct Hot {
+    object: Arc<Object>,
+    /// Short content as the worker's own: counted without a locked instruction.
+    body: Option<Rc<[u8]>>,
+    /// The head of an answer, as it is in this second.
+    head: RefCell<(u64, KeptHeaders)>,
+}
+
+impl Hot {
+    fn new(object: Arc<Object>) -> Hot {
+        let body = match &object.kind {
+            Kind::Response(Response { content: Content::Memory(bytes), .. })
+                if bytes.len() <= FRONT_BODY_BYTES_MAX =>
+            {
+                Some(Rc::from(&**bytes))
+            }
+            _ => None,
+        };
+        Hot { object, body, head: RefCell::default() }
+    }
+
+    pub(super) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// The head, made once a second.
+    fn head(&self, response: &Response, said: &Said, now_secs: u64) -> Headers {
+        let mut head = self.head.borrow_mut();
+        if head.0 != now_secs {
+            let mut headers = response.head.headers();
+            said.write(&mut headers);
+            *head = (now_secs, KeptHeaders::from(&headers));
+        }
+        head.1.headers()
+    }
+}
+
+impl Kept for Rc<Hot> {
+    fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    fn bytes(&self) -> usize {
+        let own = size_of::<Hot>() + self.body.as_ref().map_or(0, |body| body.len());
+        // The head twice: as it is stored, and as it is in this second.
+        let kept = match &self.object.kind {
+            Kind::Response(response) => response.content.len() as usize + 2 * response.head.bytes(),
+            _ => 0,
+        };
+        own + kept + self.object.key.text().len()
+    }
+}
+
+impl Found {
+    /// Head and body of the whole answer.
+    pub(crate) fn parts(&self, response: &Response, said: &Said, now_secs: u64) -> (Headers, Body) {
+        match self {
+            Found::Hot(hot) => {
+                let body = match &hot.body {
+                    Some(kept) => Body::Kept(kept.clone()),
+                    None => response.content.body(),
+                };
+                (hot.head(response, said, now_secs), body)
+            }
+            Found::Cold(_) => {
+                let mut headers = response.head.headers();
+                said.write(&mut headers);
+                (headers, response.content.body())
+            }
+        }
+    }
+}
