@@ -4,6 +4,7 @@
 //! store or a socket, and nothing here waits.
 
 pub mod answer;
+mod date;
 mod directives;
 pub mod invalidate;
 mod language;

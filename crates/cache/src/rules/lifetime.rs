@@ -1,10 +1,10 @@
 //! How long a response is fresh, and how old it was when it came (RFC 9111 4.2.1 to 4.2.3).
 
 use exchange::Headers;
-use wire::date::parse_http_date;
 use wire::{Known, token};
 
 use super::Policy;
+use super::date::http_date;
 use super::directives::{Directives, SECONDS_MAX, seconds};
 
 /// When the answer was asked for and when its head came, in seconds since 1970.
@@ -28,7 +28,7 @@ pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
 
 /// The origin's Date; without a readable one, when the response came (RFC 9110 6.6.1).
 pub(crate) fn date_secs(headers: &Headers, times: Times) -> u64 {
-    headers.get(Known::Date).and_then(parse_http_date).unwrap_or(times.received_secs)
+    headers.get(Known::Date).and_then(http_date).unwrap_or(times.received_secs)
 }
 
 /// `corrected_initial_age` (RFC 9111 4.2.3).
@@ -59,7 +59,7 @@ pub(crate) fn explicit_s(
     }
     let expires = headers.get(Known::Expires).filter(|_| expires_counts)?;
     // What cannot be read, "0" above all, is in the past (RFC 9111 5.3).
-    let expires_secs = parse_http_date(expires).unwrap_or(0);
+    let expires_secs = http_date(expires).unwrap_or(0);
     let seconds = expires_secs.saturating_sub(date_secs(headers, times));
     Some(seconds.min(u64::from(SECONDS_MAX)) as u32)
 }
@@ -90,7 +90,7 @@ pub(crate) fn lifetime(
 /// A part of the time since the last modification (RFC 9111 4.2.2).
 fn guess_s(headers: &Headers, times: Times, policy: &Policy) -> Option<u32> {
     let heuristic = policy.heuristic?;
-    let modified_secs = headers.get(Known::LastModified).and_then(parse_http_date)?;
+    let modified_secs = headers.get(Known::LastModified).and_then(http_date)?;
     let since_s = date_secs(headers, times).checked_sub(modified_secs)?;
     let part_s = since_s.saturating_mul(u64::from(heuristic.percent)) / 100;
     let guess_s = part_s.min(u64::from(heuristic.ttl_max_s)) as u32;

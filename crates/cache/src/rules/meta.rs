@@ -59,7 +59,7 @@ pub struct Vary {
 pub struct SearchRule {
     /// Whether the order of parameters does not matter.
     pub key_order: bool,
-    /// Parameters that do not matter; with `all` set, those that do.
+    /// Parameters that do not matter; with `all` set, those that do. Decoded.
     pub params: Box<[Box<[u8]>]>,
     /// Whether none matters but `params`.
     pub all: bool,

@@ -64,8 +64,10 @@ pub fn judge(meta: &Meta, soft_stale: bool, asked: &Asked, now_secs: u64) -> Reu
         if accepted && in_age && asked.min_fresh_s.is_none() && !soft_stale {
             return Reuse::Use { age_s, left_s, refresh: false };
         }
+        // RFC 5861 3, unless the client has said how old it may be.
         let behind = stale_s < u64::from(meta.while_revalidate_s);
-        if behind && asked.max_age_s.is_none() && asked.min_fresh_s.is_none() {
+        let limited = asked.max_age_s.or(asked.min_fresh_s).or(asked.max_stale_s).is_some();
+        if behind && !limited {
             return Reuse::Use { age_s, left_s, refresh: true };
         }
     }

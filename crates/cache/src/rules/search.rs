@@ -1,8 +1,10 @@
 //! No-Vary-Search (draft-ietf-httpbis-no-vary-search): which parameters of the query matter.
 //!
 //! A rule turns a query into a canonical one: two URLs are the same if their canonical queries are.
-//! A field that cannot be read, or has a member of another type, is ignored as a whole: then every
-//! parameter matters.
+//! Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field that
+//! cannot be read, or has a member of another type, is ignored as a whole: then every byte matters.
+
+use std::borrow::Cow;
 
 use exchange::Headers;
 use wire::Known;
@@ -44,35 +46,80 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
 
 fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
     let names = items.into_iter().map(|item| match item.bare {
-        Bare::String(text) => Some(text.into_bytes().into()),
+        Bare::String(text) => Some(decode(text.as_bytes()).into_owned().into()),
         _ => None,
     });
     names.collect()
 }
 
-/// Appends the canonical form of a query (without its `?`).
+/// Appends the canonical form of a query (without its `?`): what matters of it, in one spelling.
 pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
-    let mut kept: Vec<&[u8]> = query
+    let mut kept: Vec<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = query
         .split(|&byte| byte == b'&')
-        .filter(|pair| !pair.is_empty() && matters(pair, rule))
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let at = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+            (decode(&pair[..at]), decode(pair.get(at + 1..).unwrap_or_default()))
+        })
+        .filter(|(name, _)| rule.params.iter().any(|listed| **listed == **name) == rule.all)
         .collect();
     if rule.key_order {
         // Stable: the order of one parameter's values is its own.
-        kept.sort_by(|a, b| name(a).cmp(name(b)));
+        kept.sort_by(|a, b| a.0.cmp(&b.0));
     }
-    for (at, pair) in kept.iter().enumerate() {
+    for (at, (name, value)) in kept.iter().enumerate() {
         if at > 0 {
             out.push(b'&');
         }
-        out.extend_from_slice(pair);
+        encode(name, out);
+        out.push(b'=');
+        encode(value, out);
     }
 }
 
-fn name(pair: &[u8]) -> &[u8] {
-    pair.split(|&byte| byte == b'=').next().unwrap_or_default()
+/// As forms are read: `+` is a space, then percent-encoding, then UTF-8 with U+FFFD for what is
+/// none. Percent signs that encode nothing stand for themselves.
+fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.is_ascii() && !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (byte, encoded(after)) {
+            (b'+', _) => out.push(b' '),
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                rest = &after[2..];
+            }
+            _ => out.push(byte),
+        }
+    }
+    match String::from_utf8_lossy(&out) {
+        Cow::Borrowed(_) => Cow::Owned(out),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
 }
 
-fn matters(pair: &[u8], rule: &SearchRule) -> bool {
-    let listed = rule.params.iter().any(|listed| **listed == *name(pair));
-    listed == rule.all
+/// What two hexadecimal digits at the front stand for.
+fn encoded(text: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (&high, &low) = (text.first()?, text.get(1)?);
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+fn encode(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[
+                b'%',
+                HEX[usize::from(byte >> 4)],
+                HEX[usize::from(byte & 15)],
+            ]);
+        }
+    }
 }

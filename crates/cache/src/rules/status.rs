@@ -94,15 +94,11 @@ pub fn write(cache: &str, status: &Status<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds a member behind those of caches nearer to the origin (RFC 9211 2).
+/// Adds a member behind those of caches nearer to the origin (RFC 9211 2), as a line of its own.
 pub fn add(cache: &str, status: &Status<'_>, headers: &mut Headers) {
     let mut value = Vec::with_capacity(64);
-    for upstream in headers.get_all(Known::CacheStatus) {
-        value.extend_from_slice(upstream);
-        value.extend_from_slice(b", ");
-    }
     write(cache, status, &mut value);
-    headers.set(Known::CacheStatus, &value);
+    headers.append(Known::CacheStatus, &value);
 }
 
 /// A string; bytes that none may have become `?`.

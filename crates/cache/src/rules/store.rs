@@ -178,7 +178,10 @@ fn is_of_use(
     if policy.ttl_max_s(status) == 0 {
         return Err(Reason::Ceiling);
     }
-    if lifetime.is_none() && !directives.no_cache {
+    // Without a lifetime, no-cache says that it is to be confirmed each time; it may be stored for
+    // that if its status or `public` allows it (RFC 9111 3).
+    let allowed = lifetime::is_heuristically_cacheable(status) || directives.public;
+    if lifetime.is_none() && !(directives.no_cache && allowed) {
         return Err(Reason::NoLifetime);
     }
     let window_s = meta.while_revalidate_s.max(meta.if_error_s);

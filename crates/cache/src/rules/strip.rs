@@ -25,7 +25,7 @@ pub(crate) fn divide(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) ->
         if refused {
             continue;
         }
-        let hidden = is_for_us(&field);
+        let hidden = is_for_us(&field, policy);
         let kept = if hidden { &mut divided.hidden } else { &mut divided.shown };
         kept.append(field.name, field.value);
     }
@@ -33,22 +33,20 @@ pub(crate) fn divide(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) ->
 }
 
 /// Fields that say something to a cache like ours alone: nobody behind us sees them, whether the
-/// response is stored or not.
-pub fn is_for_us(field: &Field<'_>) -> bool {
-    matches!(
-        field.known,
-        Some(
-            Known::SurrogateKey
-                | Known::CacheTag
-                | Known::SurrogateControl
-                | Known::TidegateCacheControl
-        )
-    )
+/// response is stored or not. A targeted field that the policy does not read is passed on (RFC 9213
+/// 2.2), and so is the one for all delivery networks.
+pub fn is_for_us(field: &Field<'_>, policy: &Policy) -> bool {
+    match field.known {
+        Some(Known::SurrogateKey | Known::CacheTag) => true,
+        Some(Known::SurrogateControl) => policy.surrogate_control,
+        Some(Known::CdnCacheControl) => false,
+        _ => policy.targeted.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(field.name)),
+    }
 }
 
 /// Removes what is for us alone from a response on its way to a client.
-pub fn remove_for_us(headers: &mut Headers) {
-    headers.retain(|field| !is_for_us(&field));
+pub fn remove_for_us(headers: &mut Headers, policy: &Policy) {
+    headers.retain(|field| !is_for_us(&field, policy));
 }
 
 /// Fields of the connection, and of the proxy that it ends in (RFC 9111 3.1, RFC 9110 7.6.1).
@@ -65,8 +63,8 @@ fn is_of_one_hop(field: &Field<'_>, headers: &Headers) -> bool {
     }
 }
 
-/// Fields that every answer gets anew: Age grows, the length is known from the content, and a
-/// stored Cache-Status would speak of another request (RFC 9211 2).
+/// Fields that every answer gets anew: Age grows, and the length is known from the content. What
+/// caches nearer to the origin said in Cache-Status stays (RFC 9211 2).
 fn is_said_anew(field: &Field<'_>) -> bool {
-    matches!(field.known, Some(Known::Age | Known::ContentLength | Known::CacheStatus))
+    matches!(field.known, Some(Known::Age | Known::ContentLength))
 }

@@ -61,42 +61,52 @@ pub fn values(vary: &Vary, request: &Headers, policy: &Policy, out: &mut Vec<u8>
             continue;
         }
         out.push(b':');
-        let singleton = is_singleton(name);
+        let list = is_list(name);
         for (at, value) in request.get_all(name).enumerate() {
             if at > 0 {
                 out.push(b',');
             }
-            match singleton {
-                true => out.extend_from_slice(value),
-                false => members(value, out),
+            match list {
+                true => members(value, out),
+                false => out.extend_from_slice(value),
             }
         }
     }
 }
 
-/// Fields whose value is no list: a comma or white space in them is their own.
-fn is_singleton(name: Name<'_>) -> bool {
+/// Puts the language that counts in the place of those that the client listed, so that the origin
+/// answers for all who share the answer.
+pub fn normalise(request: &mut Headers, policy: &Policy) {
+    if !policy.languages.is_empty() {
+        let language = language::choose(request, &policy.languages).to_owned();
+        request.set(Known::AcceptLanguage, language);
+    }
+}
+
+/// Fields that are known to be lists whose members have no case and no white space of their own. Of
+/// others only the lines are joined: what white space means in them is not known (RFC 9111 4.1).
+fn is_list(name: Name<'_>) -> bool {
     matches!(
         name,
         Name::Known(
-            Known::UserAgent
-                | Known::Referer
-                | Known::Cookie
-                | Known::Authorization
-                | Known::Host
-                | Known::From
-                | Known::Origin
+            Known::Accept
+                | Known::AcceptCharset
+                | Known::AcceptLanguage
+                | Known::AccessControlRequestHeaders
+                | Known::SaveData
         )
     )
 }
 
-/// The members of a list without the white space between them (RFC 9111 4.1), which is also what
+/// The members of a list without the white space between them and in lower case, which is also what
 /// joining several lines leaves.
 fn members(value: &[u8], out: &mut Vec<u8>) {
     for (at, member) in token::list(value).enumerate() {
         if at > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(member);
+        out.extend(
+            member.iter().filter(|byte| !matches!(byte, b' ' | b'\t')).map(u8::to_ascii_lowercase),
+        );
     }
 }
