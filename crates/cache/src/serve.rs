@@ -56,3 +56,6 @@ fn is_acceptable(response: &Response, request: &Request) -> bool {
     let accepted = request.headers.joined(wire::Known::AcceptEncoding);
     choose_coding(accepted.as_deref(), &[coding.token()]) == Coding::Offered(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,11 +72,21 @@ impl KeyRules {
 
     /// Builds the primary key of a request, the same for GET and HEAD.
     pub fn write(&self, request: &Request, draft: &mut Draft) -> Result<(), Refusal> {
+        self.write_with(request, request.target.query(), draft)
+    }
+
+    /// The same as if the request had another query.
+    pub fn write_with(
+        &self,
+        request: &Request,
+        query: Option<&[u8]>,
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
         let target = &request.target;
         if target.raw().len() > KEY_BYTES_MAX {
             return Err(Refusal::TooLong);
         }
-        self.url(request.scheme, request.authority(), (target.raw_path(), target.query()), draft)?;
+        self.url(request.scheme, request.authority(), (target.raw_path(), query), draft)?;
         let text = &mut draft.text;
         text.extend_from_slice(&self.route);
         for part in &self.parts {

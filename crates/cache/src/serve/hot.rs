@@ -63,7 +63,7 @@ impl Hot {
     }
 
     /// The head, made once a second.
-    fn head(&self, response: &Response, said: &Said, now_secs: u64) -> Headers {
+    fn head(&self, response: &Response, said: &Said<'_>, now_secs: u64) -> Headers {
         let mut head = self.head.borrow_mut();
         if head.0 != now_secs {
             let mut headers = response.head.headers();
@@ -92,7 +92,12 @@ impl Kept for Rc<Hot> {
 
 impl Found {
     /// Head and body of the whole answer.
-    pub(crate) fn parts(&self, response: &Response, said: &Said, now_secs: u64) -> (Headers, Body) {
+    pub(crate) fn parts(
+        &self,
+        response: &Response,
+        said: &Said<'_>,
+        now_secs: u64,
+    ) -> (Headers, Body) {
         match self {
             Found::Hot(hot) => {
                 let body = match &hot.body {

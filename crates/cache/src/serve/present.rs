@@ -91,7 +91,8 @@ pub(crate) fn not_modified(
         let verdict = conditions(&request.headers, meta.status, headers, tags, meta.received_secs);
         verdict == Verdict::NotModified
     };
-    let origins = || without_suffix(own?, response.coding?.token());
+    let token = response.coding.map_or("identity", |coding| coding.token());
+    let origins = || without_suffix(own?, token);
     let tag = match holds(own) {
         true => None,
         false => Some(origins().filter(|tag| response.derived && holds(Some(tag)))?),
