@@ -7,9 +7,11 @@
 //! lock. Never opens a socket: it fetches through `exchange::Next`.
 
 mod caches;
+pub mod explain;
 mod fill;
 mod filter;
 mod flight;
+mod held;
 mod key;
 pub mod limits;
 mod metrics;

@@ -58,3 +58,5 @@ pub const FRONT_PLACES: usize = 512;
 pub const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Content up to this is copied for the worker that has it at hand.
 pub const FRONT_BODY_BYTES_MAX: usize = 1024;
+/// Content from this length is held as a file that is memory, to be sent without a copy.
+pub const MEMORY_FILE_BYTES_MIN: u64 = 64 * 1024;

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use bytes::{Bytes, BytesMut};
 use coding::Coding;
 use exchange::{Fault, Frame, KeptHeaders};
 
 use super::decoded::read;
+use crate::held::hold;
 use crate::rules::Storing;
 use crate::{Content, Key, Kind, Object, Response};
 
@@ -37,20 +37,18 @@ pub(super) async fn content(pieces: Vec<Frame>) -> Result<Content, Fault> {
         net::blocking(move || joined(pieces, length)).await.flatten()
     };
     let failed = |error| Fault::internal(format!("the content cannot be kept: {error}"));
-    joined.map(Content::Memory).map_err(failed)
+    joined.map_err(failed)
 }
 
 /// A copy, for a piece may be a part of a block that others have parts of.
-fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Bytes> {
-    let mut whole = BytesMut::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
-    for piece in pieces {
-        match piece {
-            Frame::Data(data) => whole.extend_from_slice(&data),
-            Frame::File(range) => whole.extend_from_slice(&read(&range)?),
-            Frame::Trailers(_) => {}
-        }
-    }
-    Ok(whole.freeze())
+fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Content> {
+    hold(length, |whole| {
+        pieces.iter().try_for_each(|piece| match piece {
+            Frame::Data(data) => whole.write_all(data),
+            Frame::File(range) => whole.write_all(&read(range)?),
+            Frame::Trailers(_) => Ok(()),
+        })
+    })
 }
 
 /// A stored response.

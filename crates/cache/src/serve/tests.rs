@@ -13,6 +13,7 @@ use settings::{Node, node, read};
 use telemetry::Telemetry;
 use wire::{Known, Method};
 
+use crate::key::Draft;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
 use crate::store::Purge;
 use crate::{Cache, CachePlan, Caches, Content, Kind, Object, Response};
@@ -43,7 +44,9 @@ impl Bench {
     }
 
     fn put(&self, request: &Request, tail: &[u8], kind: Kind) -> Arc<Object> {
-        let primary = self.plan.key("shop", request).unwrap();
+        let mut draft = Draft::default();
+        self.plan.key_rules("shop").write(request, &mut draft).unwrap();
+        let primary = draft.key();
         let key = crate::Key::new([primary.text(), tail].concat(), primary.url().len());
         let object = Object { key, kind, life: Default::default() };
         let store = self.cache.store();
