@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::{FilterKind, FilterPlan, HeaderName, Request, Stage, WorkerContext};
+use exchange::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
 use settings::{Cidr, Key, Node, Reader, Setting, Spanned};
 
 use crate::Caches;
 use crate::filter::CacheFilter;
-use crate::key::{Draft, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
+use crate::key::{KeyPath, KeyQuery, KeyRules, Matter};
 use crate::rules::{Heuristic, Policy, SetCookie, StatusCeiling};
 use crate::settings::{CodingSettings, FilterSettings, PathWord, QueryWord, SetCookieWord};
 
@@ -105,11 +105,9 @@ impl CachePlan {
         KeyRules::new(route, self.path, self.query.clone(), &self.keys)
     }
 
-    /// The key of a request on a route.
-    pub fn key(&self, route: &str, request: &Request) -> Result<crate::Key, Refusal> {
-        let mut draft = Draft::default();
-        self.key_rules(route).write(request, &mut draft)?;
-        Ok(draft.key())
+    /// An absolute URL as the keys of a route begin with it; `None` for what is no such URL.
+    pub fn url(&self, route: &str, url: &str) -> Option<Box<[u8]>> {
+        self.key_rules(route).of_url(url.as_bytes())
     }
 }
 

@@ -25,7 +25,9 @@ fn key(plan: &CachePlan, route: &str, url: &'static str, fields: &[(&str, &str)]
     }
     let target = Target::new(bytes::Bytes::from_static(url.as_bytes())).unwrap();
     let request = Request::made_up(Method::Get, target, headers);
-    plan.key(route, &request).unwrap().text().to_vec()
+    let mut draft = crate::key::Draft::default();
+    plan.key_rules(route).write(&request, &mut draft).unwrap();
+    draft.text().to_vec()
 }
 
 #[test]
