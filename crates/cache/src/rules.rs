@@ -34,3 +34,8 @@ pub use reuse::Reuse;
 pub use status::{Status, Taken};
 pub use store::{Fetch, Storing};
 pub use strip::{is_for_us, remove_for_us};
+
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod tests;

@@ -52,9 +52,12 @@ fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
     names.collect()
 }
 
+/// A parameter and its value, decoded.
+type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// Appends the canonical form of a query (without its `?`): what matters of it, in one spelling.
 pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
-    let mut kept: Vec<(Cow<'_, [u8]>, Cow<'_, [u8]>)> = query
+    let mut kept: Vec<Pair<'_>> = query
         .split(|&byte| byte == b'&')
         .filter(|pair| !pair.is_empty())
         .map(|pair| {
