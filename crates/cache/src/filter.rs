@@ -7,6 +7,7 @@
 mod asking;
 mod given;
 mod looking;
+mod purging;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use crate::rules::{Reason, Status, Way, invalidate, request};
 use crate::serve::Shelf;
 use crate::store::Purge;
 use asking::Asking;
+use purging::PURGE;
 
 /// The filter as one worker runs it.
 pub(crate) struct CacheFilter {
@@ -57,15 +59,17 @@ impl CacheFilter {
     }
 
     /// Lets a request by, and its answer.
-    async fn pass(&self, request: Request, next: Next, reason: Reason) -> Outcome {
+    async fn pass(&self, mut request: Request, next: Next, reason: Reason) -> Outcome {
         self.metrics.passed(reason);
+        request.notes.cache = Some("pass");
         let outcome = next.run(request).await;
         self.went_by(outcome, &Status::passed(reason))
     }
 
     /// Lets a request by that changes something, and purges what its answer says is not so any more.
-    async fn change(&self, request: Request, next: Next) -> Outcome {
+    async fn change(&self, mut request: Request, next: Next) -> Outcome {
         self.metrics.passed(Reason::Method);
+        request.notes.cache = Some("pass");
         let mut origin = format!("{}://", request.scheme.as_str()).into_bytes();
         origin.extend_from_slice(request.authority());
         let target = request.target.raw().to_vec();
@@ -96,7 +100,9 @@ impl Surround for CacheFilter {
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        self.hit(request)
+        let outcome = self.hit(request)?;
+        request.notes.cache = Some("hit");
+        Some(outcome)
     }
 
     fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
@@ -106,6 +112,7 @@ impl Surround for CacheFilter {
             let (method, fields) = (&request.method, &request.headers);
             match request::consider(method, fields, request.upgrade, content, policy) {
                 Way::Pass(reason) => self.pass(request, next, reason).await,
+                Way::Invalidate if method.as_bytes() == PURGE => self.purge(&request),
                 Way::Invalidate => self.change(request, next).await,
                 Way::Lookup(asked) => Asking::new(self, request, asked, next).answer().await,
             }

@@ -151,6 +151,9 @@ impl Masks {
             object.text("upstream", upstream.as_bytes());
             object.number("attempts", u64::from(request.notes.upstream_attempts));
         }
+        if let Some(cache) = request.notes.cache {
+            object.text("cache", cache.as_bytes());
+        }
         if let Some(fault) = request.notes.fault {
             object.text("fault", fault.as_bytes());
         }

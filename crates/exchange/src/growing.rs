@@ -114,7 +114,7 @@ impl Grown {
 pub fn growing(limit: u64, length: Option<u64>) -> (GrowingWriter, Growing) {
     let grown = RwLock::new(Grown::default());
     let shared = Arc::new(Shared { grown, readers: Mutex::default(), length, limit });
-    (GrowingWriter(shared.clone()), Growing(shared))
+    (GrowingWriter { shared: shared.clone(), window: limit }, Growing(shared))
 }
 
 impl Shared {
@@ -142,7 +142,11 @@ impl Shared {
 }
 
 /// Adds to the body. Dropped before its end, it leaves a fault for its readers.
-pub struct GrowingWriter(Arc<Shared>);
+pub struct GrowingWriter {
+    shared: Arc<Shared>,
+    /// What a window may come to.
+    window: u64,
+}
 
 impl GrowingWriter {
     /// Adds a piece.
@@ -156,14 +160,19 @@ impl GrowingWriter {
     }
 
     fn add(&mut self, piece: Piece) -> Result<(), Full> {
-        let mut grown = self.0.write();
-        if !grown.has_room(&piece, self.0.limit) {
+        let mut grown = self.shared.write();
+        if !grown.has_room(&piece, self.shared.limit) {
             return Err(Full);
         }
         grown.add(piece);
         drop(grown);
-        self.0.wake_all();
+        self.shared.wake_all();
         Ok(())
+    }
+
+    /// Bounds what is kept from now on, if it is [pushed on](Self::push_on).
+    pub fn narrow(&mut self, bytes: u64) {
+        self.window = bytes.min(self.shared.limit);
     }
 
     /// Adds a piece to what has become too long to be kept, once everybody has read enough of it;
@@ -178,18 +187,18 @@ impl GrowingWriter {
         if !poll_fn(|cx| self.poll_room(&piece, cx)).await {
             return false;
         }
-        self.0.write().add(piece);
-        self.0.wake_all();
+        self.shared.write().add(piece);
+        self.shared.wake_all();
         true
     }
 
     fn poll_room(&self, piece: &Piece, cx: &Context<'_>) -> Poll<bool> {
-        let mut readers = self.0.readers();
+        let mut readers = self.shared.readers();
         let Some(least) = readers.least(cx) else { return Poll::Ready(false) };
-        let mut grown = self.0.write();
+        let mut grown = self.shared.write();
         grown.is_window = true;
         let old = grown.let_go(least);
-        let ready = grown.has_room(piece, self.0.limit) || grown.pieces.is_empty();
+        let ready = grown.has_room(piece, self.window) || grown.pieces.is_empty();
         drop(grown);
         drop(readers);
         drop(old);
@@ -198,22 +207,22 @@ impl GrowingWriter {
 
     /// How many read it now.
     pub fn readers(&self) -> usize {
-        self.0.readers().count()
+        self.shared.readers().count()
     }
 
     /// Ends the body.
     pub fn finish(self, trailers: Option<Headers>) {
-        self.0.end(Ok(trailers));
+        self.shared.end(Ok(trailers));
     }
 
     /// Breaks the body off: readers get what there is, and then the fault.
     pub fn fail(self, fault: Fault) {
-        self.0.end(Err(fault));
+        self.shared.end(Err(fault));
     }
 
     /// Whether nobody reads the body, nor can any more.
     pub fn is_abandoned(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.shared) == 1
     }
 
     /// Adds a whole body as it arrives. Gives up, with the rest unread, when nobody is left to read
@@ -248,7 +257,7 @@ impl GrowingWriter {
 
 impl Drop for GrowingWriter {
     fn drop(&mut self) {
-        self.0.end(Err(fault("growing_dropped", "nobody adds to the growing body any more")));
+        self.shared.end(Err(fault("growing_dropped", "nobody adds to the growing body any more")));
     }
 }
 

@@ -34,7 +34,8 @@ pub(super) fn asked(
         let dropped = || {
             terms.drop.iter().any(|name| name.as_str().as_bytes().eq_ignore_ascii_case(field.name))
         };
-        !own && field.known != Some(Known::AcceptEncoding) && !dropped()
+        let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
+        !own && !ours && !dropped()
     });
     // RFC 9110 12.5.3: no field at all would mean any coding.
     let codings = terms.accept_encoding.as_deref().unwrap_or("identity");

@@ -161,12 +161,14 @@ impl Fetch {
         let hidden = stored.hidden.as_ref().map(|hidden| hidden.headers()).unwrap_or_default();
         let merged = merge::merged([&stored.head.headers(), &hidden], &response.headers);
         let judged = self.judge(stored.meta.status, &merged, times);
+        let terms = self.filter.terms().clone();
         self.filter.metrics().still_valid.inc();
         match judged {
             Ok(storing) => {
                 let make = || {
                     let content = stored.content.clone();
-                    let new = keep::response(&storing, content, stored.coding, stored.version);
+                    let (coding, version) = (stored.coding, stored.version);
+                    let new = keep::response(&storing, content, coding, version, &terms.codings);
                     keep::object(stale.key.clone(), Kind::Response(new))
                 };
                 let object = self.insert(make()).unwrap_or_else(|| Arc::new(make()));
@@ -252,12 +254,12 @@ impl Fetch {
         let terms = self.filter.terms().clone();
         let (writer, content) = growing(growing_bytes_max(terms.body_bytes_max), length);
         let reader = content.reader();
-        let coding = coding_of(&storing.head);
+        let (coding, none) = (coding_of(&storing.head), Content::Memory(Bytes::new()));
         let version = self.cache.store().next_version();
         let arrival = Arc::new(Arrival {
             key,
             vary: storing.vary.clone(),
-            stored: keep::response(&storing, Content::Memory(Bytes::new()), coding, version),
+            stored: keep::response(&storing, none, coding, version, &terms.codings),
             length,
             content: content.clone(),
             share,

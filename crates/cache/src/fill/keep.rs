@@ -3,12 +3,15 @@
 use std::io;
 
 use coding::Coding;
-use exchange::{Fault, Frame, KeptHeaders};
+use exchange::{Fault, Frame, Headers, KeptHeaders};
+use wire::Known;
+use wire::date::format_http_date;
 
 use super::decoded::read;
+use super::uncoded::vary_by_coding;
 use crate::held::hold;
 use crate::rules::Storing;
-use crate::{Content, Key, Kind, Object, Response};
+use crate::{CodingSettings, Content, Key, Kind, Object, Response};
 
 /// Content that is put together on the worker; more of it, or parts of files, on the pool.
 const ON_WORKER_BYTES: u64 = 256 * 1024;
@@ -57,16 +60,32 @@ pub(super) fn response(
     content: Content,
     coding: Option<Coding>,
     version: u64,
+    codings: &CodingSettings,
 ) -> Response {
     let hidden = &storing.hidden;
+    let mut head = storing.head.clone();
+    // RFC 9110 6.6.1: who keeps a response without a Date says when it came.
+    if !head.contains(Known::Date) {
+        head.append(Known::Date, format_http_date(storing.meta.received_secs));
+    }
+    if coding.is_some() || may_be_coded(&head, codings) {
+        vary_by_coding(&mut head);
+    }
     Response {
         version,
         meta: storing.meta.clone(),
-        head: KeptHeaders::from(&storing.head),
+        head: KeptHeaders::from(&head),
         hidden: (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(hidden))),
         content,
         coding,
         derived: false,
         tags: storing.tags.clone(),
     }
+}
+
+/// Whether there may be other codings of it one day.
+fn may_be_coded(head: &Headers, codings: &CodingSettings) -> bool {
+    let content_type = head.get(Known::ContentType);
+    let fits = |content_type| codings.types.iter().any(|pattern| pattern.matches(content_type));
+    !codings.offer.is_empty() && content_type.is_some_and(fits)
 }

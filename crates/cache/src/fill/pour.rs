@@ -15,6 +15,8 @@ use crate::flight::{Landing, Lead};
 
 /// What is kept of each piece beside its bytes.
 const PIECE_BYTES: u64 = 64;
+/// What is too long is kept no further ahead of the slowest who reads it.
+const WINDOW_BYTES: u64 = 1024 * 1024;
 /// So little is left that it would be a pity to give up.
 const LITTLE_LEFT_BYTES: u64 = 64 * 1024;
 /// How much longer than usual a fetch may go on for that.
@@ -93,6 +95,7 @@ pub(super) async fn pour(
 
 /// The rest of what is too long, for those who read it.
 async fn pour_on(body: &mut Body, mut writer: GrowingWriter, first: Frame) {
+    writer.narrow(WINDOW_BYTES);
     let mut frame = Some(Ok(first));
     loop {
         match frame {

@@ -7,8 +7,8 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{ApartSeat, Fault, Next, Outcome, Request, Side};
-use net::clock::wall_secs;
+use exchange::{ApartSeat, Fault, Next, Notes, Outcome, Request, Side};
+use net::clock::{self, Moment, wall_secs};
 use tokio::sync::oneshot;
 use wire::Known;
 
@@ -26,6 +26,8 @@ pub(super) struct Asking {
     request: Request,
     asked: Asked,
     next: Next,
+    /// For waiting on others.
+    deadline: Moment,
 }
 
 /// What the store says, and what is to be done.
@@ -54,7 +56,8 @@ impl Asking {
         asked: Asked,
         next: Next,
     ) -> Asking {
-        Asking { filter, request, asked, next }
+        let deadline = clock::now().after(filter.terms().fetch.wait);
+        Asking { filter, request, asked, next, deadline }
     }
 
     pub(super) async fn answer(self) -> Outcome {
@@ -114,11 +117,12 @@ impl Asking {
         let metrics = self.filter.metrics();
         match reuse::judge(&stored.meta, object.life.is_stale(), &self.asked, now_secs) {
             Reuse::OnlyIfCached => Stand::Done(Err(self.not_cached())),
-            Reuse::Use { refresh, .. } => {
+            Reuse::Use { refresh, left_s, .. } => {
                 match refresh {
                     true => metrics.stale_revalidating.inc(),
                     false => metrics.hits.inc(),
                 }
+                self.note(if left_s > 0 { "hit" } else { "stale" }, Notes::default());
                 if refresh && !object.life.is_resting(now_secs) {
                     self.refresh(looked, object);
                 }
@@ -126,6 +130,7 @@ impl Asking {
             }
             Reuse::Validate { if_error: true, .. } if object.life.is_resting(now_secs) => {
                 metrics.stale_error.inc();
+                self.note("stale", Notes::default());
                 Stand::Done(self.filter.give(object, Taken::Hit, &self.request))
             }
             Reuse::Validate { why, .. } => Stand::Missing(why, Some(object.clone())),
@@ -161,8 +166,14 @@ impl Asking {
         })
     }
 
+    /// What the log will say.
+    fn note(&self, word: &'static str, notes: Notes) {
+        self.next.note(Notes { cache: Some(word), ..notes });
+    }
+
     /// Past the cache, as it came.
-    async fn go(self, status: &Status<'_>) -> Outcome {
+    async fn go(mut self, status: &Status<'_>) -> Outcome {
+        self.request.notes.cache = Some("pass");
         let outcome = self.next.run(self.request).await;
         self.filter.went_by(outcome, status)
     }
@@ -248,7 +259,12 @@ impl Asking {
         let Ok((told, notes)) = told else {
             return Err(Fault::internal("a fetch ended without saying what became of it"));
         };
-        self.next.note(notes);
+        let word = match &told {
+            Told::Stored(_) => "revalidated",
+            Told::Alone(..) => "pass",
+            Told::Arrived(..) | Told::Failed(_) => "miss",
+        };
+        self.note(word, notes);
         let filter = &self.filter;
         match told {
             Told::Arrived(arrival, reader) => {
@@ -289,6 +305,10 @@ impl Asking {
         match stale.filter(may) {
             Some(stale) => {
                 filter.metrics().stale_error.inc();
+                // Who waited has asked nobody, and who asked knows whom.
+                if collapsed {
+                    self.note("stale", Notes::default());
+                }
                 filter.give(stale, way, &self.request)
             }
             None => Err(filter.failed(fault, &Status { way, ..by(why) })),
@@ -304,8 +324,8 @@ impl Asking {
         stale: Option<&Arc<Object>>,
     ) -> Waited {
         let filter = &self.filter;
-        let wait = filter.terms().fetch.wait;
-        let Some(landing) = net::timer::within(wait, waiter.landing()).await else {
+        let left = self.deadline.since(clock::now());
+        let Some(landing) = net::timer::within(left, waiter.landing()).await else {
             return Waited::TooLong;
         };
         let outcome = match landing {
@@ -324,6 +344,7 @@ impl Asking {
                 filter.give_growing(&arrival, reader, stored(why, None, true), &self.request)
             }
         };
+        filter.metrics().missed(why);
         filter.metrics().coalesced.inc();
         Waited::Done(outcome)
     }

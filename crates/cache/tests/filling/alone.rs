@@ -198,3 +198,29 @@ fn what_is_known_to_be_too_long_is_not_stored() {
         assert_eq!(site.counted("tidegate_cache_unstored_total", Some("content_too_long")), 1);
     });
 }
+
+/// Who may not is told so, and it never comes to the origin.
+#[test]
+fn who_may_purges_what_is_stored_under_a_url() {
+    block_on_local(async {
+        let purge: Method = Method::from_bytes(b"PURGE");
+        let allowing = || node!({ "store": "pages", "purge": ["127.0.0.1"] });
+        let others = || node!({ "store": "pages", "purge": ["10.0.0.0/8"] });
+        for (settings, status) in
+            [(allowing as fn() -> _, Ok(200)), (others, Err(403)), (|| node!("pages"), Err(405))]
+        {
+            let (site, mut origin) = Site::new(settings);
+            let route = site.worker(0);
+            let client = get(&route, "/").await;
+            origin.asked().await.answer(answer(200, &[KEPT], "content"));
+            text(client).await;
+            let got = done(begin(&route, request(purge.clone(), "/", &[])).await).await;
+            assert_eq!(got.as_ref().map(|got| got.status).map_err(|fault| fault.status), status);
+            assert_eq!(site.cache().store().stats().objects, if status.is_ok() { 0 } else { 1 });
+            if let Ok(got) = got {
+                assert_eq!(got.text().await.unwrap(), "{\"purged\":1}\n");
+            }
+            assert!(origin.is_idle());
+        }
+    });
+}
