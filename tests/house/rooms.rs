@@ -59,7 +59,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
-    ("tokio", &["net", "exchange", "upstream", "files", "lua", "server"]),
+    ("tokio", &["net", "exchange", "upstream", "files", "cache", "lua", "server"]),
     ("tokio-rustls", &["net"]),
     ("zstd", &["coding"]),
 ];

@@ -1,7 +1,7 @@
 //! One worker's life of an entry `cache:`: what stands around the rest of a route's way.
 //!
-//! Decides for each request whether it is for the cache at all; what is not goes by as it came. What
-//! is unsafe goes by too, and what it changes is purged (RFC 9111 4.4). The rest is looked for
+//! Decides for each request whether it is for the cache at all; what is not goes by as it came.
+//! What is unsafe goes by too, and what it changes is purged (RFC 9111 4.4). The rest is looked for
 //! (`looking`), and if it has to be waited for, fetched once for all (`asking`).
 
 mod asking;
@@ -66,7 +66,8 @@ impl CacheFilter {
         self.went_by(outcome, &Status::passed(reason))
     }
 
-    /// Lets a request by that changes something, and purges what its answer says is not so any more.
+    /// Lets a request by that changes something, and purges what its answer says is not so any
+    /// more.
     async fn change(&self, mut request: Request, next: Next) -> Outcome {
         self.metrics.passed(Reason::Method);
         request.notes.cache = Some("pass");

@@ -1,10 +1,10 @@
 //! Fetches under way: one per key, whoever asks, on whichever worker.
 //!
 //! Owns the table of them. Whoever boards first leads and fetches, the others wait for its news.
-//! Promises that a flight which ends without news (its leader was dropped) sets everybody free, that
-//! nobody joins one that began before what it fetches was purged, and that there are at most
-//! [`limits::FLIGHTS_MAX`](crate::limits::FLIGHTS_MAX). Asked only by requests that the store had no
-//! answer for, so its locks are on no hit's way.
+//! Promises that a flight which ends without news (its leader was dropped) sets everybody free,
+//! that nobody joins one that began before what it fetches was purged, and that there are at most
+//! [`limits::FLIGHTS_MAX`](crate::limits::FLIGHTS_MAX). Asked only by requests that the store had
+//! no answer for, so its locks are on no hit's way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -88,9 +88,9 @@ impl Flights {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leads a flight for `key`, or hears of the one under way. `begun` is the store's token of now;
-    /// a flight for which `is_current` is not true any more is not joined, and this one takes its
-    /// place.
+    /// Leads a flight for `key`, or hears of the one under way. `begun` is the store's token of
+    /// now; a flight for which `is_current` is not true any more is not joined, and this one takes
+    /// its place.
     pub(crate) fn board(
         self: &Arc<Self>,
         key: &Key,

@@ -70,7 +70,9 @@ pub trait Surround {
 
     /// The answer, where it is known without waiting and without the rest of the way: it passes the
     /// filters before this one, and [`Surround::around`] is not called. `None` asks for that; the
-    /// request is then to be left as it was, and this may be asked once more before.
+    /// request is then to be left as it was, and this may be asked once more before. Must do hardly
+    /// anything: where no filter is before it, the end of the exchange is told by a clock that was
+    /// read a few exchanges ago.
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {
         None
     }
@@ -162,6 +164,8 @@ pub(crate) struct Progress {
     first: usize,
     /// Stages that the request has passed.
     passed: usize,
+    /// A surround has answered at once, and nothing else was asked.
+    instant: bool,
     /// The response, once there is one, on its way back through the stages passed.
     response: Option<Response>,
 }
@@ -175,7 +179,12 @@ pub(crate) enum Stand {
 
 impl Progress {
     fn from(first: usize) -> Progress {
-        Progress { first, passed: first, response: None }
+        Progress { first, passed: first, ..Progress::default() }
+    }
+
+    /// Whether the exchange was over in hardly any time, whatever its route may take.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.instant
     }
 
     /// Takes what the stage ahead said on the request.
@@ -230,6 +239,7 @@ impl Route {
             match answered {
                 // Nobody is on the way back.
                 Some(Ok(response)) if progress.passed == progress.first => {
+                    progress.instant = progress.passed < self.stages.len();
                     return Stand::Done(Ok(response));
                 }
                 Some(Ok(response)) => progress.response = Some(response),
@@ -346,8 +356,8 @@ impl Next {
         })
     }
 
-    /// [`Next::run`] for a run apart, with what it noted: whoever answers the client with what comes
-    /// of it may [`Next::note`] that.
+    /// [`Next::run`] for a run apart, with what it noted: whoever answers the client with what
+    /// comes of it may [`Next::note`] that.
     pub fn run_noting(self, mut request: Request) -> LocalFuture<'static, (Outcome, Notes)> {
         Box::pin(async move {
             let mut progress = Progress::from(self.at);

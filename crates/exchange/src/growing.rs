@@ -6,7 +6,8 @@
 //! copied (a reader takes a reference to a piece under a read lock; only one that has caught up
 //! takes a mutex, to leave its waker), and that nobody waits for a writer that has gone. Drops
 //! nothing while anybody may still read it: what becomes longer than the bound goes on as a window
-//! ([`GrowingWriter::push_on`]), at the pace of the slowest who reads it, and nobody joins any more.
+//! ([`GrowingWriter::push_on`]), at the pace of the slowest who reads it, and nobody joins any
+//! more.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! What all fills under way of one cache may take in memory together.
 //!
-//! A fill takes its share as it grows, and gives it back once nobody reads what it brought. One that
-//! gets none is not kept: it goes on as a window.
+//! A fill takes its share as it grows, and gives it back once nobody reads what it brought. One
+//! that gets none is not kept: it goes on as a window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,8 +6,8 @@ use exchange::{Body, BodyStream, Fault, Frame, Response};
 use wire::Known;
 use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
 
-/// What a Range asks of content of this length, whose 200 is `whole`. Several parts would have to be
-/// waited for, so that gets the whole (RFC 9110 14.2 allows that).
+/// What a Range asks of content of this length, whose 200 is `whole`. Several parts would have to
+/// be waited for, so that gets the whole (RFC 9110 14.2 allows that).
 pub(super) fn part(asked: &[u8], length: u64, mut whole: Response) -> Result<Response, Fault> {
     let mut text = Vec::new();
     match resolve(asked, length) {

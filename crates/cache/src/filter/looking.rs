@@ -57,8 +57,8 @@ impl CacheFilter {
         })
     }
 
-    /// Where a rule for the query of a URL stands, and the key that all URLs share which it says are
-    /// the same; `None` without a query.
+    /// Where a rule for the query of a URL stands, and the key that all URLs share which it says
+    /// are the same; `None` without a query.
     pub(crate) fn searched(&self, request: &Request, rule: &SearchRule) -> Option<(Key, Key)> {
         let query = request.target.query()?;
         with_draft(|draft| {
