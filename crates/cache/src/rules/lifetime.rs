@@ -21,9 +21,9 @@ pub(crate) struct Lifetime {
     pub(crate) guessed: bool,
 }
 
-/// Statuses that may be stored without being told so (RFC 9110 15.1), without 206.
+/// Statuses that may be stored without being told so (RFC 9110 15.1, RFC 7725 3), without 206.
 pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
-    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+    matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 451 | 501)
 }
 
 /// The origin's Date; without a readable one, when the response came (RFC 9110 6.6.1).

@@ -67,7 +67,8 @@ fn seconds(text: &str) -> Option<u64> {
         .map(|offset_s| NOW.checked_add_signed(offset_s).unwrap())
 }
 
-const CACHEABLE_BY_DEFAULT: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+const CACHEABLE_BY_DEFAULT: [u16; 12] =
+    [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 451, 501];
 
 /// RFC 9111 3: whether the answer is stored, and how.
 fn store(world: &World) -> Option<Stored> {
@@ -78,7 +79,7 @@ fn store(world: &World) -> Option<Stored> {
     if world.policy.honour_request && first(&asked, "no-store").is_some() {
         return None;
     }
-    if world.status == 206 || world.status == 304 || has("no-store") || bare("private") {
+    if [206, 304, 416, 429].contains(&world.status) || has("no-store") || bare("private") {
         return None;
     }
     let authorized = !values(&world.request, "Authorization").is_empty();

@@ -34,6 +34,10 @@ pub struct Asked {
     pub no_transform: bool,
 }
 
+/// Fields by which a request says something of its own to the cache.
+const SAYING: [Known; 4] =
+    [Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince];
+
 /// What is to be done with a request. `content` says whether it has any.
 pub fn consider(
     method: &Method,
@@ -50,6 +54,10 @@ pub fn consider(
     }
     if content {
         return Way::Pass(Reason::Content);
+    }
+    // Nearly every request: one look at its fields.
+    if !headers.contains_any(&SAYING) {
+        return Way::Lookup(Asked::default());
     }
     if headers.contains_any(&[Known::IfMatch, Known::IfUnmodifiedSince]) {
         return Way::Pass(Reason::Precondition);

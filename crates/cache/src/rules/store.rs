@@ -4,8 +4,10 @@
 //! whole.
 
 use exchange::Headers;
+use wire::date::format_http_date;
 use wire::{Known, Method};
 
+use super::date::http_date;
 use super::directives::Directives;
 use super::lifetime::{self, Lifetime, Times};
 use super::{Asked, Flags, Meta, Policy, Reason, SearchRule, SetCookie, Vary};
@@ -57,7 +59,12 @@ pub fn judge(
     is_of_use(&meta, found, directives, status, policy)?;
     let vary = vary::of_response(headers)?;
     let tags = tags::of_response(headers, fetch.origin)?;
-    let divided = strip::divide(headers, &directives.fields, policy);
+    let mut divided = strip::divide(headers, &directives.fields, policy);
+    // A response without a date gets that of its arrival (RFC 9110 6.6.1).
+    let date_secs = lifetime::date_secs(headers, fetch.times);
+    if divided.shown.get(Known::Date).and_then(http_date).is_none() {
+        divided.shown.set(Known::Date, format_http_date(date_secs));
+    }
     let served_s = meta.lifetime_s.saturating_add(meta.while_revalidate_s);
     Ok(Storing {
         share: served_s > meta.initial_age_s && !meta.flags.has(Flags::NO_CACHE),
@@ -77,7 +84,7 @@ fn is_storable_kind(fetch: &Fetch<'_>, status: u16, headers: &Headers) -> Result
         Method::Head => return Err(Reason::Head),
         _ => return Err(Reason::Method),
     }
-    if !(200..=599).contains(&status) || matches!(status, 206 | 304) {
+    if !(200..=599).contains(&status) || is_never_stored(status) {
         return Err(Reason::Status);
     }
     if headers.contains(Known::ContentRange) {
@@ -86,10 +93,16 @@ fn is_storable_kind(fetch: &Fetch<'_>, status: u16, headers: &Headers) -> Result
     Ok(())
 }
 
+/// Answers that are about one request alone: to its range or conditions (we join no parts, and ask
+/// with conditions of our own only), or to its client (RFC 6585 3 to 6).
+fn is_never_stored(status: u16) -> bool {
+    matches!(status, 206 | 304 | 412 | 416 | 428 | 429 | 431 | 511)
+}
+
 /// Statuses whose caching we know (RFC 9110 15), for must-understand.
 fn is_understood(status: u16) -> bool {
     lifetime::is_heuristically_cacheable(status)
-        || matches!(status, 201 | 202 | 302 | 303 | 307 | 400..=403 | 406 | 409 | 415 | 429)
+        || matches!(status, 201 | 202 | 302 | 303 | 307 | 400..=403 | 406 | 409 | 415)
         || matches!(status, 500 | 502..=504)
 }
 

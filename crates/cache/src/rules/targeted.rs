@@ -5,7 +5,7 @@ use wire::Known;
 use wire::structured::{Bare, Dictionary, Member, parse_dictionary};
 
 use super::Policy;
-use super::directives::{Directives, SECONDS_MAX, directives};
+use super::directives::{Directives, SECONDS_MAX, directives, seconds};
 
 /// The directives that count for us.
 pub(crate) struct Chosen {
@@ -90,11 +90,24 @@ fn surrogate(headers: &Headers) -> Option<Directives> {
     let mut any = false;
     for value in headers.get_all(Known::SurrogateControl) {
         for directive in directives(value) {
-            if !directive.is("content") {
-                any = true;
-                found.add(&directive);
+            if directive.is("content") {
+                continue;
+            }
+            any = true;
+            found.add(&directive);
+            if directive.is("max-age") {
+                add_surplus(&mut found, directive.argument.unwrap_or_default());
             }
         }
     }
     any.then_some(found)
+}
+
+/// `max-age=600+30`: stale for 30 seconds more while it is fetched anew (Edge Architecture).
+fn add_surplus(found: &mut Directives, argument: &[u8]) {
+    let Some(at) = argument.iter().position(|&byte| byte == b'+') else { return };
+    if let (Some(fresh), Some(more)) = (seconds(&argument[..at]), seconds(&argument[at + 1..])) {
+        found.max_age_s = Some(fresh);
+        found.while_revalidate_s = Some(more);
+    }
 }

@@ -35,9 +35,11 @@ pub(super) fn fields(text: &str) -> Headers {
     headers
 }
 
+/// Fields but for a Date of [`NOW`], which what is stored without one gets.
 pub(super) fn lines(headers: &Headers) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    headers.iter().map(|field| format!("{}: {}", text(field.name), text(field.value))).collect()
+    let lines = headers.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)));
+    lines.filter(|line| *line != format!("Date: {}", date(0))).collect()
 }
 
 /// The date so many seconds from [`NOW`].

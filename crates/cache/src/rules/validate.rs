@@ -40,7 +40,7 @@ pub enum Answer {
     Confirmed,
     /// 304, about something else: the request is made again without conditions.
     OfAnother,
-    /// A server error: the stored response may be used if it may be stale
+    /// The server failed (RFC 5861 4 names the statuses): the stored response may be used if it may be stale
     /// ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
     Failed,
     /// A whole answer of its own, which takes the stored one's place if it may be stored.
@@ -52,7 +52,7 @@ pub fn answer(stored: &Headers, status: u16, headers: &Headers) -> Answer {
     match status {
         304 if super::merge::confirms(stored, headers) => Answer::Confirmed,
         304 => Answer::OfAnother,
-        500..=599 => Answer::Failed,
+        500 | 502 | 503 | 504 => Answer::Failed,
         _ => Answer::Whole,
     }
 }

@@ -145,13 +145,13 @@ fn world(dice: &mut Dice) -> World {
     if dice.one_in(12) {
         request.push(("Cache-Control".to_owned(), "no-store".to_owned()));
     }
-    const STATUSES: [u16; 16] =
-        [200, 200, 200, 200, 200, 203, 204, 206, 301, 302, 304, 404, 410, 500, 503, 599];
+    const STATUSES: [u16; 18] =
+        [200, 200, 200, 200, 200, 203, 204, 206, 301, 302, 304, 404, 410, 500, 503, 599, 416, 429];
     let half = |dice: &mut Dice, number: u32| if dice.one_in(2) { number } else { 0 };
     let heuristic = dice.one_in(3).then_some(Heuristic { percent: 10, ttl_max_s: 15 });
     World {
         request,
-        status: STATUSES[dice.below(16) as usize],
+        status: STATUSES[dice.below(18) as usize],
         response: answer(dice),
         delay_s: if dice.one_in(3) { dice.below(10) } else { 0 },
         policy: Policy {

@@ -83,7 +83,8 @@ fn rfc9211_s2_what_caches_nearer_to_the_origin_said_stays_in_front() {
         ["Cache-Status: OriginCache; hit; ttl=1100", "X: 1", "Cache-Status: tidegate; hit; ttl=5"]
     );
     let said = "Cache-Control: max-age=60\nCache-Status: OriginCache; hit";
-    assert_eq!(super::Case::default().judge(said).unwrap().head.len(), 2, "in the store too");
+    let stored = super::Case::default().judge(said).unwrap();
+    assert!(stored.head.contains("Cache-Status"), "in the store too");
 }
 
 #[test]

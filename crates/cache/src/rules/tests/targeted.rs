@@ -45,7 +45,8 @@ fn rfc9213_s2_2_other_targeted_fields_change_nothing() {
     let case = Case::under(Policy { targeted: Box::default(), ..Policy::default() });
     let said = "Cache-Control: max-age=3\nTidegate-Cache-Control: max-age=1";
     let stored = case.judge(said).unwrap();
-    assert_eq!((stored.meta.lifetime_s, stored.head.len()), (3, 2), "and they are passed on");
+    let passed_on = stored.head.contains("Tidegate-Cache-Control");
+    assert_eq!((stored.meta.lifetime_s, passed_on), (3, true));
 }
 
 #[test]
@@ -96,7 +97,8 @@ fn rfc9213_s2_1_fields_that_are_named_are_not_kept() {
     let said =
         "CDN-Cache-Control: max-age=9, no-cache=\"X-A\", private=\"x-b\"\nX-A: 1\nX-B: 2\nC: 3";
     let stored = Case::default().judge(said).unwrap();
-    assert_eq!(stored.head.len(), 2);
+    assert!(!stored.head.contains("X-A") && !stored.head.contains("X-B"));
+    assert!(stored.head.contains("C"));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
 }
 
@@ -107,6 +109,8 @@ fn surrogate_control_counts_if_the_policy_reads_it() {
     let case = Case::under(Policy { surrogate_control: true, ..Policy::default() });
     let stored = case.judge(said).unwrap();
     assert_eq!((stored.meta.lifetime_s, stored.hidden.len()), (5, 1));
+    let surplus = case.meta("Surrogate-Control: max-age=5+6");
+    assert_eq!((surplus.lifetime_s, surplus.while_revalidate_s), (5, 6));
     let targeted = format!("{said}\nCDN-Cache-Control: max-age=1");
     assert_eq!(case.meta(&targeted).lifetime_s, 1);
     let only = "Cache-Control: max-age=3\nSurrogate-Control: content=\"ESI/1.0\"";
