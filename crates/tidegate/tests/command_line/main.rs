@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is part of them")]
 
 mod bench;
+mod caching;
 mod demo;
 mod documents;
 mod examples;
