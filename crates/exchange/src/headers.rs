@@ -174,6 +174,7 @@ impl Headers {
     }
 
     /// Whether there is a field of any of these names.
+    #[inline]
     pub fn contains_any(&self, names: &[Known]) -> bool {
         self.fields().iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
     }

@@ -9,7 +9,7 @@ use super::{KeyPath, Refusal};
 
 /// Appends the text of a raw path.
 pub(super) fn write(path: &[u8], form: KeyPath, out: &mut Vec<u8>) -> Result<(), Refusal> {
-    if memchr::memchr2(b'\\', b'%', path).is_none() && !has_dot_segment(path) {
+    if is_simple(path) {
         out.extend_from_slice(path);
         return Ok(());
     }
@@ -17,7 +17,7 @@ pub(super) fn write(path: &[u8], form: KeyPath, out: &mut Vec<u8>) -> Result<(),
     let mut rest = path;
     while let Some((&byte, after)) = rest.split_first() {
         rest = after;
-        if byte == b'\\' {
+        if byte == b'\\' || byte < b' ' {
             return Err(Refusal::AmbiguousPath);
         }
         if byte != b'%' {
@@ -43,6 +43,43 @@ pub(super) fn write(path: &[u8], form: KeyPath, out: &mut Vec<u8>) -> Result<(),
     }
 }
 
+/// Whether there is nothing to look at more closely, which is so for nearly all paths. One short
+/// pass: most are shorter than what a search costs to begin.
+fn is_simple(path: &[u8]) -> bool {
+    // What a path begins with is the beginning of a segment.
+    let mut refused = ODD | DOT;
+    for &byte in path {
+        let class = CLASS[usize::from(byte)];
+        // A dot that begins a segment may be an ordinary name: that is for the slow way to find.
+        if class & refused != 0 {
+            return false;
+        }
+        refused = if class == SLASH { ODD | DOT } else { ODD };
+    }
+    true
+}
+
+const PLAIN: u8 = 0;
+const SLASH: u8 = 1;
+const DOT: u8 = 2;
+const ODD: u8 = 4;
+
+/// What a byte is for [`is_simple`].
+static CLASS: [u8; 256] = {
+    let mut table = [PLAIN; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = match byte as u8 {
+            b'/' => SLASH,
+            b'.' => DOT,
+            b'%' | b'\\' | 0..b' ' => ODD,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    table
+};
+
 /// Whether a segment is `.` or `..`, which some resolve and others do not; an encoded slash counts
 /// as one.
 fn has_dot_segment(path: &[u8]) -> bool {
@@ -53,7 +90,8 @@ fn has_dot_segment(path: &[u8]) -> bool {
 }
 
 fn begins_segment(before: &[u8]) -> bool {
-    before.last().is_none_or(|byte| *byte == b'/') || before.to_ascii_lowercase().ends_with(b"%2f")
+    let escaped = || before.last_chunk::<3>().is_some_and(|last| last.eq_ignore_ascii_case(b"%2f"));
+    before.last().is_none_or(|byte| *byte == b'/') || escaped()
 }
 
 fn ends_segment(behind: &[u8]) -> bool {

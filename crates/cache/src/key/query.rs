@@ -16,6 +16,9 @@ pub(super) fn write(
     out: &mut Vec<u8>,
 ) -> Result<(), Refusal> {
     let Some(query) = query else { return Ok(()) };
+    if query.iter().any(|byte| *byte < b' ') {
+        return Err(Refusal::ControlCharacter);
+    }
     if !rule.sorted && matches!(rule.matter, Matter::All) {
         out.push(b'?');
         out.extend_from_slice(query);

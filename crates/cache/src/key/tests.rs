@@ -76,6 +76,16 @@ fn requests_that_cannot_be_told_apart_safely_have_no_key() {
     }
 }
 
+/// The serving loop lets none in; a filter may have written one.
+#[test]
+fn a_control_character_in_a_target_is_refused() {
+    for (target, why) in
+        [("/a\0b", Refusal::AmbiguousPath), ("/a?b\0shop", Refusal::ControlCharacter)]
+    {
+        assert_eq!(text(&rules(&[]), &request(target, &[])).unwrap_err(), why);
+    }
+}
+
 #[test]
 fn a_declared_key_stays_apart_from_every_other_declaration() {
     let plain = text(&rules(&[]), &request("/", &[])).unwrap();
