@@ -22,6 +22,8 @@ pub const SWEEP_INSERT: usize = 4;
 pub const SLICE_OBJECTS: usize = 256;
 /// Objects listed at once.
 pub const LIST_MAX: usize = 1000;
+/// Slices looked through for one page of a list.
+pub const LIST_SLICES_MAX: usize = 256;
 /// Places for the times of purges, of URLs and of tags: a power of two. Those that share a place
 /// cost each other a fetch that is not stored.
 pub const PURGE_TIMES: usize = 4096;
@@ -33,8 +35,9 @@ pub const KEY_PARTS_MAX: usize = 64;
 pub const LANGUAGES_MAX: usize = 64;
 /// Fetches of one cache that others may join.
 pub const FLIGHTS_MAX: usize = 16 * 1024;
-/// What all fills under way of one cache may hold in memory, unless it is told otherwise.
-pub const FILLS_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// What all fills under way of one cache may hold in memory: as much as its store, within these.
+pub const FILLS_BYTES_MIN: u64 = 16 * 1024 * 1024;
+pub const FILLS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes that come of decoding one body for a client that does not take its coding.
 pub const DECODED_BYTES_MAX: u64 = 1 << 40;
 /// Bytes out per byte in, of such a body.

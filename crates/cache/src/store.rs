@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::limits::{LIST_MAX, SLICE_OBJECTS};
+use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
 use crate::{Kind, Object};
 
 mod front;
@@ -31,6 +31,8 @@ pub struct Store {
     memory: Memory,
     fences: Fences,
     versions: AtomicU64,
+    /// The shard that is swept, and the place in it.
+    sweeping: AtomicU64,
     inserted: AtomicU64,
     refused: [AtomicU64; Refused::ALL.len()],
 }
@@ -92,6 +94,7 @@ impl Store {
             memory: Memory::new(memory_bytes, fences.bytes() as u64),
             fences,
             versions: AtomicU64::new(start as u64),
+            sweeping: AtomicU64::new(0),
             inserted: AtomicU64::new(0),
             refused: Default::default(),
         }
@@ -105,6 +108,11 @@ impl Store {
     /// Whether what has been fetched from a URL since then, with these tags, was not purged.
     pub fn is_current(&self, url: &[u8], tags: &[u64], token: Token) -> bool {
         self.fences.is_current(url, url_hash(url), tags, token)
+    }
+
+    /// What one object may weigh.
+    pub fn object_bytes_max(&self) -> u64 {
+        self.memory.limit() / OBJECT_PART
     }
 
     /// A version that no response has had.
@@ -127,7 +135,8 @@ impl Store {
 
     /// Stores an object, in place of the one of the same key; with it go the codings derived from
     /// what was there. Of a URL, at most `variants_max` responses are kept. Bytes that it refers to
-    /// must be its own: a slice would keep alive, uncounted, what it is a slice of.
+    /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what it
+    /// is a slice of, and a buffer that has grown stays in its larger block when it is cut.
     pub fn insert(
         &self,
         object: Object,
@@ -206,14 +215,18 @@ impl Store {
     }
 
     /// At most `most` of the objects that `wanted` takes, from where an earlier page ended. An
-    /// object that is there all the while is listed once. A page may be shorter, even empty.
+    /// object that is there all the while is listed once, unless the store has become much emptier
+    /// meanwhile. A page may be shorter, even empty.
     pub fn list(&self, from: Option<u64>, most: usize, wanted: impl Fn(&Object) -> bool) -> Page {
         let most = most.clamp(1, LIST_MAX);
         let from = from.unwrap_or(0);
         let (mut shard, mut at) = ((from >> 32) as usize, from as u32);
         let mut objects = Vec::new();
         let epochs = self.memory.epochs();
-        while shard < self.memory.shards() && objects.len() < most {
+        for _ in 0..LIST_SLICES_MAX {
+            if shard >= self.memory.shards() || objects.len() >= most {
+                break;
+            }
             let locked = self.memory.read(shard);
             let end = locked.slots().min(at.saturating_add(SLICE_OBJECTS as u32));
             while at < end && objects.len() < most {
@@ -240,16 +253,24 @@ impl Store {
         self.memory.make_room(0, 0);
     }
 
-    /// Takes out what was purged with everything and what is of no use any more, looking at one
-    /// slice of each shard. To be called from time to time, never by a request; whether it has come
-    /// round everywhere.
+    /// Takes out what was purged with everything and what is of no use any more, looking at some
+    /// slices, each under a lock of its own. To be called from time to time, never by a request;
+    /// whether it has come round since it last said so.
     pub fn sweep(&self) -> bool {
-        let slice = SLICE_OBJECTS as u32;
-        (0..self.memory.shards())
-            .map(|shard| {
-                self.memory.change(shard, |shard, now, gone| shard.sweep(slice, now, gone))
-            })
-            .fold(true, |all, one| all & one)
+        let shards = self.memory.shards();
+        for _ in 0..shards {
+            let at = self.sweeping.load(Ordering::Relaxed);
+            let (turn, from) = ((at >> 32) as usize, at as u32);
+            let next = self.memory.change(turn, |shard, now, gone| {
+                shard.sweep(from, SLICE_OBJECTS as u32, now, gone)
+            });
+            let turn = if next == 0 { (turn + 1) % shards } else { turn };
+            self.sweeping.store((turn as u64) << 32 | u64::from(next), Ordering::Relaxed);
+            if (turn, next) == (0, 0) {
+                return true;
+            }
+        }
+        false
     }
 
     pub fn stats(&self) -> Stats {

@@ -126,3 +126,6 @@ impl<T: Kept> Front<T> {
         hash as usize & (self.places.len() - 1)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,8 +17,8 @@ mod shard;
 mod tags;
 mod weight;
 
-pub(super) use shard::canonical;
-use shard::{Now, Shard};
+use shard::Now;
+pub(super) use shard::{Shard, canonical};
 pub(super) use weight::weigh;
 
 /// Why an object left.

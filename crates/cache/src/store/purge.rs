@@ -5,7 +5,7 @@
 //! once: objects older than the last purge of everything are not found, and are taken out later.
 
 use super::Store;
-use super::memory::canonical;
+use super::memory::{Shard, canonical};
 use crate::key::url_hash;
 use crate::limits::SLICE_OBJECTS;
 use crate::{Kind, Object};
@@ -37,22 +37,41 @@ impl Store {
             Purge::All => self.memory.end_epoch(soft),
             Purge::Url(url) => {
                 let hash = url_hash(url);
-                let shard = self.memory.shard_of(hash);
-                let places = self.memory.read(shard).of_url(hash, url).collect();
-                self.purge_places(shard, places, soft, |object| object.key.url() == *url)
+                let find = |shard: &Shard| shard.of_url(hash, url).collect();
+                let meant = |object: &Object| object.key.url() == *url;
+                self.purge_found(self.memory.shard_of(hash), soft, find, meant)
             }
-            Purge::Tags(tags) => (0..self.memory.shards())
-                .map(|shard| {
-                    let places = {
-                        let shard = self.memory.read(shard);
-                        tags.iter().flat_map(|tag| shard.of_tag(*tag)).collect()
-                    };
-                    self.purge_places(shard, places, soft, |object| has_tag(object, tags))
-                })
-                .sum(),
+            Purge::Tags(tags) => {
+                let find = |shard: &Shard| tags.iter().flat_map(|tag| shard.of_tag(*tag)).collect();
+                let meant = |object: &Object| has_tag(object, tags);
+                let shards = 0..self.memory.shards();
+                shards.map(|shard| self.purge_found(shard, soft, find, meant)).sum()
+            }
             Purge::Prefix(prefix) => {
                 let meant = |object: &Object| object.key.url().starts_with(prefix);
                 (0..self.memory.shards()).map(|shard| self.purge_slices(shard, soft, meant)).sum()
+            }
+        }
+    }
+
+    /// Purges what a table says.
+    fn purge_found(
+        &self,
+        shard: usize,
+        soft: bool,
+        find: impl Fn(&Shard) -> Vec<u32>,
+        meant: impl Fn(&Object) -> bool,
+    ) -> u64 {
+        let mut purged = 0;
+        loop {
+            let (places, moves) = {
+                let shard = self.memory.read(shard);
+                (find(&shard), shard.moves())
+            };
+            let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
+            purged += some;
+            if !moved {
+                return purged;
             }
         }
     }
@@ -61,38 +80,49 @@ impl Store {
     fn purge_slices(&self, shard: usize, soft: bool, meant: impl Fn(&Object) -> bool) -> u64 {
         let mut purged = 0;
         let mut from = 0;
+        // Objects that moved may have moved to where was looked already.
+        let mut first = None;
         loop {
-            let (places, slots) = {
+            let (places, slots, moves) = {
                 let shard = self.memory.read(shard);
                 let epochs = self.memory.epochs();
                 let slice = from..shard.slots().min(from + SLICE_OBJECTS as u32);
                 let here = |at: &u32| shard.visible(*at, epochs).is_some_and(|o| meant(o));
-                (slice.filter(here).collect(), shard.slots())
+                (slice.filter(here).collect::<Vec<_>>(), shard.slots(), shard.moves())
             };
-            purged += self.purge_places(shard, places, soft, &meant);
+            let begun = *first.get_or_insert(moves);
+            let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
+            purged += some;
             from += SLICE_OBJECTS as u32;
-            if from >= slots {
+            if moved || moves != begun {
+                (from, first) = (0, None);
+            } else if from >= slots {
                 return purged;
             }
         }
     }
 
-    /// Purges what is at these places, if it is still what is meant.
+    /// Purges what is at these places, if it is still what is meant; how many responses that were,
+    /// and whether objects have moved since the places were found, as of `moves`.
     fn purge_places(
         &self,
         shard: usize,
-        places: Vec<u32>,
+        places: &[u32],
+        moves: u64,
         soft: bool,
         meant: impl Fn(&Object) -> bool,
-    ) -> u64 {
+    ) -> (u64, bool) {
         let mut purged = 0;
+        let mut moved = false;
         for slice in places.chunks(SLICE_OBJECTS) {
-            purged += self.memory.change(shard, |shard, now, gone| {
-                let mut purged = 0;
+            self.memory.change(shard, |shard, now, gone| {
+                moved |= shard.moves() != moves;
                 for &at in slice {
                     let found = shard.visible(at, now.epochs);
                     let Some(object) = found.filter(|object| meant(object)) else { continue };
-                    purged += u64::from(canonical(object).is_some());
+                    // What was made stale before a move is not made stale twice.
+                    let counts = canonical(object).is_some() && !(soft && object.life.is_stale());
+                    purged += u64::from(counts);
                     match (&object.kind, soft) {
                         (Kind::Response(_), true) => object.life.make_stale(),
                         // They say what is asked for, not what was answered.
@@ -100,10 +130,9 @@ impl Store {
                         _ => drop(shard.remove(at, super::Reason::Purged, gone)),
                     }
                 }
-                purged
             });
         }
-        purged
+        (purged, moved)
     }
 }
 

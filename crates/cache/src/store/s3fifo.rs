@@ -139,6 +139,26 @@ impl S3Fifo {
         None
     }
 
+    /// Gives all objects new numbers in the order of the queues and forgets the ghosts; the old
+    /// numbers, by the new ones.
+    pub(super) fn renumber(&mut self) -> Vec<u32> {
+        let mut order = Vec::new();
+        let mut new = S3Fifo::new();
+        for (mut at, queue) in [(self.small.oldest, Queue::Small), (self.main.oldest, Queue::Main)]
+        {
+            while at != NONE {
+                let node = self.nodes[at as usize];
+                new.nodes.push(Node { queue: Queue::None, ..node });
+                new.push(order.len() as u32, queue);
+                order.push(at);
+                at = node.newer;
+            }
+        }
+        new.nodes.shrink_to_fit();
+        *self = new;
+        order
+    }
+
     fn list(&mut self, at: u32) -> &mut List {
         match self.nodes[at as usize].queue {
             Queue::Main => &mut self.main,
@@ -183,3 +203,6 @@ impl S3Fifo {
 fn units(weight: u64) -> u32 {
     u32::try_from(weight.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

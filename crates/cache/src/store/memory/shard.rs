@@ -2,7 +2,7 @@
 //!
 //! Owns the objects, the tables they are found by (key, URL, tag) and their places in the queues of
 //! eviction. Promises that what leaves is handed out, to be dropped when the lock is not held any
-//! more, and that no number of an object changes while it is there. Whoever calls holds the lock.
+//! more, and that an object keeps its number while it is there (but see `compact`). Whoever calls holds the lock.
 
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use crate::limits::{SWEEP_INSERT, VALIDATOR_KEEP_S};
 use crate::rules::Flags;
 use crate::store::s3fifo::{NONE, S3Fifo};
 use crate::{Kind, Object, Response};
+
+mod compact;
 
 pub(in crate::store) struct Shard {
     slots: Vec<Slot>,
@@ -30,8 +32,9 @@ pub(in crate::store) struct Shard {
     urls: HashTable<u32>,
     tags: Tags,
     queues: S3Fifo,
-    /// Where the next sweep begins.
+    /// Where the next insertion looks for what is of no use any more.
     hand: u32,
+    moves: u64,
 }
 
 struct Slot {
@@ -44,6 +47,8 @@ struct Slot {
     over_secs: u32,
     tags: u32,
 }
+
+const BLANK: Slot = Slot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +101,7 @@ impl Shard {
             tags: Tags::new(),
             queues: S3Fifo::new(),
             hand: 0,
+            moves: 0,
         }
     }
 
@@ -177,7 +183,7 @@ impl Shard {
         now: Now,
         gone: &mut Gone,
     ) {
-        self.sweep(SWEEP_INSERT as u32, now, gone);
+        self.hand = self.sweep(self.hand, SWEEP_INSERT as u32, now, gone);
         let weight = weigh(&object);
         if let Some(at) = self.place(hash, object.key.text()) {
             self.replace(at, object, weight, now, gone);
@@ -326,13 +332,19 @@ impl Shard {
         }
         let reason = self.slots[victim.at as usize].ended(now).unwrap_or(Reason::Size);
         self.remove(victim.at, reason, gone);
+        self.compact();
         true
     }
 
-    /// Looks at some slots and takes out what is of no use any more; whether the last one was
-    /// reached.
-    pub(in crate::store) fn sweep(&mut self, count: u32, now: Now, gone: &mut Gone) -> bool {
-        let from = self.hand.min(self.slots());
+    /// Looks at `count` slots from `from` on and takes out what is of no use any more; where to go
+    /// on, which at the end is the beginning.
+    pub(in crate::store) fn sweep(
+        &mut self,
+        from: u32,
+        count: u32,
+        now: Now,
+        gone: &mut Gone,
+    ) -> u32 {
         let to = from.saturating_add(count).min(self.slots());
         for at in from..to {
             let slot = &self.slots[at as usize];
@@ -340,9 +352,11 @@ impl Shard {
                 self.remove(at, reason, gone);
             }
         }
-        let end = to == self.slots();
-        self.hand = if end { 0 } else { to };
-        end
+        if to < self.slots() {
+            return to;
+        }
+        self.compact();
+        0
     }
 
     pub(in crate::store) fn place(&self, hash: u64, key: &[u8]) -> Option<u32> {

@@ -50,12 +50,13 @@ fn texts(list: &[Box<[u8]>]) -> usize {
     block(size_of_val(list)) + list.iter().map(|text| block(text.len())).sum::<usize>()
 }
 
-/// The block that is given for a size: two words' multiples up to eight words, then four sizes
+/// The block that is given for a size: a word, two words' multiples up to eight words, then four sizes
 /// between each power of two and the next.
 pub(super) fn block(size: usize) -> usize {
     match size {
         0 => 0,
-        1..=64 => size.next_multiple_of(16),
+        1..=8 => 8,
+        9..=64 => size.next_multiple_of(16),
         65..=BLOCK_BINS_MAX => {
             let step = 1 << ((size - 1).ilog2() - 2);
             size.next_multiple_of(step)
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn blocks_come_in_the_allocators_sizes() {
-        let sizes = [(0, 0), (1, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128)];
+        let sizes = [(0, 0), (1, 8), (9, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128)];
         for (size, given) in sizes {
             assert_eq!(block(size), given, "{size}");
         }
