@@ -24,7 +24,7 @@ mod targeted;
 pub mod validate;
 pub mod vary;
 
-pub use directives::{Directives, SECONDS_MAX};
+pub use directives::SECONDS_MAX;
 pub use lifetime::Times;
 pub use meta::{Flags, Meta, SearchRule, Vary};
 pub use policy::{Heuristic, Policy, SetCookie, StatusCeiling};
@@ -33,7 +33,7 @@ pub use request::{Asked, Way};
 pub use reuse::Reuse;
 pub use status::{Status, Taken};
 pub use store::{Fetch, Storing};
-pub use strip::{is_for_us, remove_for_us};
+pub use strip::remove_for_us;
 
 #[cfg(test)]
 mod oracle;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use exchange::{Headers, Request};
 use wire::{Known, Method};
 
+use crate::rules::validate;
 use crate::{FetchTerms, Key};
 
 /// What a client asks of a representation it has, or of a part of it (RFC 9110 13, 14).
@@ -41,22 +42,12 @@ pub(super) fn asked(
     let codings = terms.accept_encoding.as_deref().unwrap_or("identity");
     asked.headers.append(Known::AcceptEncoding, codings);
     if let Some(stored) = stored {
-        validate(&mut asked.headers, stored);
+        validate::add_conditions(stored, &mut asked.headers);
     }
     if terms.narrow_query {
         narrow(&mut asked, key);
     }
     asked
-}
-
-/// RFC 9111 4.3.1: both validators where there are both.
-fn validate(headers: &mut Headers, stored: &Headers) {
-    if let Some(tag) = stored.get(Known::Etag) {
-        headers.append(Known::IfNoneMatch, tag);
-    }
-    if let Some(date) = stored.get(Known::LastModified) {
-        headers.append(Known::IfModifiedSince, date);
-    }
 }
 
 /// Where the key leaves out parameters of the query, the origin gets those that count: what it does

@@ -25,7 +25,7 @@ use crate::filter::CacheFilter;
 use crate::flight::{Landing, Lead, Waiter};
 use crate::limits::{HEAD_BYTES_MAX, REST_S};
 use crate::rules::validate::Answer as Verdict;
-use crate::rules::{self, Asked, Reason, Storing, Times, merge, reuse, validate};
+use crate::rules::{self, Asked, Reason, Storing, Times, merge, reuse, validate, vary};
 use crate::{Cache, Content, Key, Kind, Object, Response};
 
 /// What becomes of a fetch, for the client that caused it.
@@ -67,7 +67,8 @@ impl Fetch {
         let mut validators = stored.as_ref();
         loop {
             let terms = &self.filter.terms().fetch;
-            let request = asked(&self.request, &self.key, validators, terms);
+            let mut request = asked(&self.request, &self.key, validators, terms);
+            vary::normalise(&mut request.headers, &self.filter.terms().policy);
             let requested_secs = wall_secs();
             let Some((outcome, notes)) = self.wanted(request).await else { return };
             let times = Times { requested_secs, received_secs: wall_secs() };
@@ -200,7 +201,7 @@ impl Fetch {
         }
         let judged = self.judge(response.status, &response.headers, times);
         let length = response.body.length();
-        let too_long = length.is_some_and(|length| length > self.filter.terms().body_bytes_max);
+        let too_long = length.is_some_and(|length| length > self.bytes_max());
         let refused = match judged {
             Err(reason) => reason,
             Ok(_) if too_long => Reason::ContentLength,
@@ -215,6 +216,11 @@ impl Fetch {
         self.mark(refused, response.status);
         self.lead.land_last(Landing::Alone);
         self.tell(Told::Alone(Box::new(response), refused), notes);
+    }
+
+    /// Longest content that is kept.
+    fn bytes_max(&self) -> u64 {
+        self.filter.terms().body_bytes_max.min(self.cache.store().object_bytes_max())
     }
 
     /// The place of what came, and room for it; `None` if another fetch is bringing the same, or
@@ -252,7 +258,7 @@ impl Fetch {
         notes: Notes,
     ) {
         let terms = self.filter.terms().clone();
-        let (writer, content) = growing(growing_bytes_max(terms.body_bytes_max), length);
+        let (writer, content) = growing(growing_bytes_max(self.bytes_max()), length);
         let reader = content.reader();
         let (coding, none) = (coding_of(&storing.head), Content::Memory(Bytes::new()));
         let version = self.cache.store().next_version();
@@ -271,7 +277,8 @@ impl Fetch {
         // Its reader goes with it: it counts from the first piece on.
         self.tell(Told::Arrived(arrival.clone(), reader), notes);
         let mut body = std::mem::take(&mut response.body);
-        let poured = pour(&mut body, writer, &arrival, &mut self.lead, &terms).await;
+        let bounds = (&*terms, self.bytes_max());
+        let poured = pour(&mut body, writer, &arrival, &mut self.lead, bounds).await;
         drop(body);
         match poured {
             Poured::Whole => self.keep(&arrival).await,

@@ -11,7 +11,7 @@ use wire::{Known, token};
 pub const SECONDS_MAX: u32 = 1 << 31;
 
 /// `delta-seconds` (RFC 9111 1.2.2): digits only; what is too great is the greatest.
-pub fn seconds(text: &[u8]) -> Option<u32> {
+pub(crate) fn seconds(text: &[u8]) -> Option<u32> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -75,31 +75,31 @@ fn directive(member: &[u8]) -> Directive<'_> {
 
 /// What a response says of storing and using it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Directives {
+pub(crate) struct Directives {
     /// The first max-age; one that cannot be read is 0 (RFC 9111 4.2.1).
-    pub max_age_s: Option<u32>,
-    pub s_maxage_s: Option<u32>,
-    pub while_revalidate_s: Option<u32>,
-    pub if_error_s: Option<u32>,
-    pub no_store: bool,
+    pub(crate) max_age_s: Option<u32>,
+    pub(crate) s_maxage_s: Option<u32>,
+    pub(crate) while_revalidate_s: Option<u32>,
+    pub(crate) if_error_s: Option<u32>,
+    pub(crate) no_store: bool,
     /// Without field names.
-    pub no_cache: bool,
+    pub(crate) no_cache: bool,
     /// Without field names.
-    pub private: bool,
-    pub public: bool,
-    pub must_revalidate: bool,
-    pub proxy_revalidate: bool,
-    pub must_understand: bool,
-    pub no_transform: bool,
-    pub immutable: bool,
+    pub(crate) private: bool,
+    pub(crate) public: bool,
+    pub(crate) must_revalidate: bool,
+    pub(crate) proxy_revalidate: bool,
+    pub(crate) must_understand: bool,
+    pub(crate) no_transform: bool,
+    pub(crate) immutable: bool,
     /// Fields that no-cache="…" or private="…" names: they are not kept (RFC 9111 5.2.2.4,
     /// 5.2.2.7).
-    pub fields: Vec<Box<[u8]>>,
+    pub(crate) fields: Vec<Box<[u8]>>,
 }
 
 impl Directives {
     /// Those of Cache-Control.
-    pub fn of(headers: &Headers) -> Directives {
+    pub(crate) fn of(headers: &Headers) -> Directives {
         let mut found = Directives::default();
         for value in headers.get_all(Known::CacheControl) {
             for directive in directives(value) {

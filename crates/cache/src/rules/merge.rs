@@ -1,4 +1,4 @@
-//! Stored fields and those of a newer response (RFC 9111 3.2, 4.3.4, 4.3.5).
+//! Stored fields and those of a newer response (RFC 9111 3.2, 4.3.4).
 
 use exchange::Headers;
 use wire::Known;
@@ -28,7 +28,7 @@ fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
     }
 }
 
-/// The stored fields as a 304 (or the answer to a HEAD) updates them: every field of it takes the
+/// The stored fields as a 304 updates them: every field of it takes the
 /// place of the stored ones of its name, but for those that describe the content as it was stored.
 /// `stored` has both what is sent and what is hidden. The result goes to [`super::store::judge`].
 pub fn merged(stored: [&Headers; 2], newer: &Headers) -> Headers {
@@ -58,29 +58,4 @@ fn is_kept(known: Option<Known>) -> bool {
                 | Known::TransferEncoding
         )
     )
-}
-
-/// What the answer to a HEAD says of a stored response to a GET (RFC 9111 4.3.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// It is the same: its fields are to be merged.
-    Same,
-    /// It has changed: it is to be counted as stale.
-    Changed,
-}
-
-/// Compares. `length` is that of the stored content.
-pub fn head(stored: &Headers, length: u64, answer: &Headers) -> Head {
-    let same_tag = match answer.get(Known::Etag) {
-        Some(tag) => stored.get(Known::Etag) == Some(tag),
-        None => true,
-    };
-    let same_length = match answer.get(Known::ContentLength) {
-        Some(text) => wire::token::decimal(text) == Some(length),
-        None => true,
-    };
-    match same_tag && same_length && same_date(stored, answer) {
-        true => Head::Same,
-        false => Head::Changed,
-    }
 }

@@ -35,7 +35,7 @@ pub(crate) fn divide(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) ->
 /// Fields that say something to a cache like ours alone: nobody behind us sees them, whether the
 /// response is stored or not. A targeted field that the policy does not read is passed on (RFC 9213
 /// 2.2), and so is the one for all delivery networks.
-pub fn is_for_us(field: &Field<'_>, policy: &Policy) -> bool {
+fn is_for_us(field: &Field<'_>, policy: &Policy) -> bool {
     match field.known {
         Some(Known::SurrogateKey | Known::CacheTag) => true,
         Some(Known::SurrogateControl) => policy.surrogate_control,

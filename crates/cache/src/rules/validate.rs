@@ -4,33 +4,14 @@
 use exchange::Headers;
 use wire::Known;
 
-/// The fields of a client's request that are about its own copy, or a part: a request that fills or
-/// refreshes the cache has none of them.
-pub fn remove_conditions(request: &mut Headers) {
-    for known in [
-        Known::IfMatch,
-        Known::IfNoneMatch,
-        Known::IfModifiedSince,
-        Known::IfUnmodifiedSince,
-        Known::IfRange,
-        Known::Range,
-    ] {
-        request.remove(known);
-    }
-}
-
-/// Makes a request a validation of a stored response. False if it has no validator.
-pub fn add_conditions(stored: &Headers, request: &mut Headers) -> bool {
-    remove_conditions(request);
-    let mut any = false;
+/// Makes a request, which has no conditions of its own any more, a validation of a stored response.
+pub fn add_conditions(stored: &Headers, request: &mut Headers) {
     let pairs = [(Known::Etag, Known::IfNoneMatch), (Known::LastModified, Known::IfModifiedSince)];
     for (validator, condition) in pairs {
         if let Some(value) = stored.get(validator) {
             request.append(condition, value);
-            any = true;
         }
     }
-    any
 }
 
 /// What the answer to a validation means.

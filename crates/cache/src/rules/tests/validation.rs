@@ -6,13 +6,9 @@ use super::{NOW, date, fields, lines};
 use crate::rules::{answer, validate};
 
 fn conditions(stored: &str) -> Vec<String> {
-    let mut request = fields(
-        "Accept: a\nIf-None-Match: \"c\"\nIf-Modified-Since: x\nRange: bytes=0-1\nIf-Range: \"c\"",
-    );
-    let any = validate::add_conditions(&fields(stored), &mut request);
-    let added = lines(&request);
-    assert_eq!((added[0].as_str(), any), ("Accept: a", added.len() > 1));
-    added[1..].to_vec()
+    let mut request = fields("Accept: a");
+    validate::add_conditions(&fields(stored), &mut request);
+    lines(&request)[1..].to_vec()
 }
 
 #[test]
