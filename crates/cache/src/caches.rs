@@ -13,7 +13,6 @@ use telemetry::Telemetry;
 
 use crate::fill::Budget;
 use crate::flight::Flights;
-use crate::limits::FILLS_BYTES_MAX;
 use crate::metrics::Shown;
 use crate::settings::CacheSettings;
 use crate::store::Store;
@@ -41,7 +40,7 @@ impl Cache {
             name: name.into(),
             store: Store::new(settings.memory.bytes()),
             flights: Arc::default(),
-            fills: Arc::new(Budget::new(FILLS_BYTES_MAX)),
+            fills: Arc::new(Budget::new(settings.memory.bytes())),
             shown: Shown::new(telemetry, name),
             settings: Mutex::new(settings.clone()),
         }
@@ -73,6 +72,7 @@ impl Cache {
     /// Takes new settings; what is stored stays as far as it fits.
     fn apply(&self, settings: &CacheSettings) {
         self.store.set_memory(settings.memory.bytes());
+        self.fills.set(settings.memory.bytes());
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();
     }
 }

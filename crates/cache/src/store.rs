@@ -135,8 +135,8 @@ impl Store {
 
     /// Stores an object, in place of the one of the same key; with it go the codings derived from
     /// what was there. Of a URL, at most `variants_max` responses are kept. Bytes that it refers to
-    /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what it
-    /// is a slice of, and a buffer that has grown stays in its larger block when it is cut.
+    /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what
+    /// it is a slice of, and a buffer that has grown stays in its larger block when it is cut.
     pub fn insert(
         &self,
         object: Object,

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::limits::{FILLS_BYTES_MAX, FILLS_BYTES_MIN};
+
 /// Taken at once, so that a body in small pieces does not ask for each of them.
 const STEP_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Budget {
-    bytes_max: u64,
+    bytes_max: AtomicU64,
     taken: AtomicU64,
 }
 
@@ -24,8 +26,16 @@ pub(crate) struct Share {
 }
 
 impl Budget {
-    pub(crate) fn new(bytes_max: u64) -> Budget {
-        Budget { bytes_max, taken: AtomicU64::new(0) }
+    /// For a store of so much memory: as much again, within bounds.
+    pub(crate) fn new(memory_bytes: u64) -> Budget {
+        let budget = Budget { bytes_max: AtomicU64::new(0), taken: AtomicU64::new(0) };
+        budget.set(memory_bytes);
+        budget
+    }
+
+    pub(crate) fn set(&self, memory_bytes: u64) {
+        let bytes_max = memory_bytes.clamp(FILLS_BYTES_MIN, FILLS_BYTES_MAX);
+        self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
     /// Bytes that fills under way hold.
@@ -44,7 +54,8 @@ impl Budget {
 
 impl Share {
     fn take(&self, bytes: u64) -> bool {
-        let room = |taken: u64| Some(taken + bytes).filter(|all| *all <= self.budget.bytes_max);
+        let most = self.budget.bytes_max.load(Ordering::Relaxed);
+        let room = |taken: u64| Some(taken + bytes).filter(|all| *all <= most);
         let order = Ordering::Relaxed;
         let had = self.budget.taken.fetch_update(order, order, room).is_ok();
         if had {
@@ -77,15 +88,16 @@ mod tests {
 
     #[test]
     fn shares_grow_up_to_the_budget_and_come_back() {
-        let budget = Arc::new(Budget::new(200_000));
-        let first = budget.share(100_000).unwrap();
-        assert!(budget.share(100_001).is_none());
+        let budget = Arc::new(Budget::new(0));
+        const MOST: u64 = FILLS_BYTES_MIN;
+        let first = budget.share(MOST / 2).unwrap();
+        assert!(budget.share(MOST / 2 + 1).is_none());
         let second = budget.share(0).unwrap();
         assert!(second.grow(10));
-        assert_eq!(budget.taken(), 100_000 + STEP_BYTES);
-        assert!(first.grow(100_000), "it was taken already");
-        assert!(!first.grow(50_000));
-        assert!(first.grow(200_000 - 100_000 - STEP_BYTES), "less than a step is left");
+        assert_eq!(budget.taken(), MOST / 2 + STEP_BYTES);
+        assert!(first.grow(MOST / 2), "it was taken already");
+        assert!(!first.grow(MOST / 2));
+        assert!(first.grow(MOST / 2 - STEP_BYTES));
         drop(second);
         drop(first);
         assert_eq!(budget.taken(), 0);

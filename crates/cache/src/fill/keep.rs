@@ -5,7 +5,6 @@ use std::io;
 use coding::Coding;
 use exchange::{Fault, Frame, Headers, KeptHeaders};
 use wire::Known;
-use wire::date::format_http_date;
 
 use super::decoded::read;
 use super::uncoded::vary_by_coding;
@@ -64,10 +63,6 @@ pub(super) fn response(
 ) -> Response {
     let hidden = &storing.hidden;
     let mut head = storing.head.clone();
-    // RFC 9110 6.6.1: who keeps a response without a Date says when it came.
-    if !head.contains(Known::Date) {
-        head.append(Known::Date, format_http_date(storing.meta.received_secs));
-    }
     if coding.is_some() || may_be_coded(&head, codings) {
         vary_by_coding(&mut head);
     }

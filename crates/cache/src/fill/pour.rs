@@ -19,6 +19,8 @@ const PIECE_BYTES: u64 = 64;
 const WINDOW_BYTES: u64 = 1024 * 1024;
 /// So little is left that it would be a pity to give up.
 const LITTLE_LEFT_BYTES: u64 = 64 * 1024;
+/// How often it is seen whether somebody still reads, at most.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(100);
 /// How much longer than usual a fetch may go on for that.
 const NEARLY_DONE: u32 = 4;
 
@@ -43,7 +45,7 @@ pub(super) async fn pour(
     mut writer: GrowingWriter,
     arrival: &Arrival,
     lead: &mut Lead,
-    terms: &Terms,
+    (terms, bytes_max): (&Terms, u64),
 ) -> Poured {
     let mut left = Left::default();
     let mut length = 0;
@@ -78,7 +80,7 @@ pub(super) async fn pour(
             Frame::Trailers(_) => continue,
         };
         length += added;
-        let fits = length <= terms.body_bytes_max && arrival.share.grow(memory + PIECE_BYTES);
+        let fits = length <= bytes_max && arrival.share.grow(memory + PIECE_BYTES);
         let taken = fits
             && match &frame {
                 Frame::Data(data) => writer.push(data.clone()).is_ok(),
@@ -121,7 +123,7 @@ enum Next {
 
 async fn next(body: &mut Body, outlive: Duration) -> Next {
     // A frame that has been waited for in vain is not lost: bodies are polled.
-    let look_again = outlive.max(Duration::from_millis(net::timer::TICK_MS));
+    let look_again = outlive.max(LOOK_AGAIN_MIN);
     match net::timer::within(look_again, body.frame()).await {
         None => Next::Nothing,
         Some(None) => Next::End,

@@ -87,3 +87,41 @@ fn a_slow_reader_has_all_of_it_long_after_it_was_stored() {
         assert!(origin.is_idle());
     });
 }
+
+/// Fills under way are bounded together: who finds no room passes what comes on to one client.
+#[test]
+fn what_finds_no_room_is_passed_on() {
+    const LENGTH: u64 = 12 << 20;
+    block_on_local(async {
+        let (site, mut origin) = Site::with_memory("64MiB");
+        let route = site.worker(0);
+        let mut writers = Vec::new();
+        let mut clients = Vec::new();
+        // Of the 64 MiB for fills, each takes 12.
+        for at in 0..6 {
+            let client = get(&route, &format!("/{at}")).await;
+            let (writer, content) = growing(1 << 30, Some(LENGTH));
+            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            writers.push(writer);
+            clients.push(done(client).await.unwrap());
+        }
+        let said: Vec<&str> = clients.iter().map(|got| got.field("cache-status")).collect();
+        assert!(said[..5].iter().all(|said| said.contains("; stored")), "{said:?}");
+        assert_eq!(said[5], "tidegate; fwd=uri-miss; detail=failed");
+        for (mut writer, got) in writers.into_iter().zip(clients) {
+            let reading = tokio::task::spawn_local(got.text());
+            for _ in 0..12 {
+                writer.push(vec![b'x'; 1 << 20].into()).unwrap();
+                tokio::task::yield_now().await;
+            }
+            writer.finish(None);
+            assert_eq!(reading.await.unwrap().unwrap().len() as u64, LENGTH);
+        }
+        // It is not remembered, and there is room again.
+        let client = get(&route, "/6").await;
+        let (writer, content) = growing(1 << 30, Some(LENGTH));
+        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        assert!(done(client).await.unwrap().field("cache-status").contains("; stored"));
+        drop(writer);
+    });
+}

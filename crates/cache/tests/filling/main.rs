@@ -6,6 +6,7 @@
 
 mod alone;
 mod asking;
+mod chaos;
 mod cut;
 mod herd;
 mod site;

@@ -68,6 +68,14 @@ impl Site {
         (Site { settings, caches, shared, telemetry: Arc::default(), calls }, Origin(heard))
     }
 
+    /// With a store of so much memory.
+    pub(crate) fn with_memory(size: &'static str) -> (Site, Origin) {
+        let (site, origin) = Site::plain();
+        let settings = settings::read::<cache::CacheSettings>(&node!(size)).unwrap();
+        site.caches.apply([("pages", &settings)], &site.telemetry);
+        (site, origin)
+    }
+
     pub(crate) fn cache(&self) -> Arc<Cache> {
         self.caches.get("pages").unwrap()
     }
@@ -149,9 +157,14 @@ impl Origin {
         heard.expect("the origin is not asked").unwrap()
     }
 
+    /// The request that has come, if there is one.
+    pub(crate) fn asked_already(&mut self) -> Option<Call> {
+        self.0.try_recv().ok()
+    }
+
     /// Whether nobody has asked it.
     pub(crate) fn is_idle(&mut self) -> bool {
-        self.0.try_recv().is_err()
+        self.asked_already().is_none()
     }
 }
 
