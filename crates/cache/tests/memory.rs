@@ -28,8 +28,8 @@ fn resident_bytes() -> usize {
 /// An object, and the bytes of its key, head and body.
 fn object(version: usize, now_secs: u64) -> (Object, usize) {
     let url = format!("http://www.example.org/articles/{version}/index.html");
-    // Copied, as all that is kept for long is: text that has grown sits in a larger block, and stays
-    // in it when it is cut.
+    // Copied, as all that is kept for long is: text that has grown sits in a larger block, and
+    // stays in it when it is cut.
     let key = Key::new(format!("{url}\0catalog").as_bytes(), url.len());
     let mut head = Headers::new();
     head.append("content-type", "text/html; charset=utf-8");

@@ -1,3 +1,5 @@
+//! What is found in a front table, and what not any more.
+
 use super::*;
 use crate::store::tests::{MIB, Sample, sample};
 use crate::store::{Purge, Store};

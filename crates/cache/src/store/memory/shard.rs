@@ -2,7 +2,8 @@
 //!
 //! Owns the objects, the tables they are found by (key, URL, tag) and their places in the queues of
 //! eviction. Promises that what leaves is handed out, to be dropped when the lock is not held any
-//! more, and that an object keeps its number while it is there (but see `compact`). Whoever calls holds the lock.
+//! more, and that an object keeps its number while it is there (but see `compact`). Whoever calls
+//! holds the lock.
 
 use std::sync::Arc;
 

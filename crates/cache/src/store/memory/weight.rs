@@ -50,8 +50,8 @@ fn texts(list: &[Box<[u8]>]) -> usize {
     block(size_of_val(list)) + list.iter().map(|text| block(text.len())).sum::<usize>()
 }
 
-/// The block that is given for a size: a word, two words' multiples up to eight words, then four sizes
-/// between each power of two and the next.
+/// The block that is given for a size: a word, two words' multiples up to eight words, then four
+/// sizes between each power of two and the next.
 pub(super) fn block(size: usize) -> usize {
     match size {
         0 => 0,

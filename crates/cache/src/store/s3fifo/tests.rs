@@ -1,3 +1,5 @@
+//! The queues, driven as a shard drives them.
+
 use super::*;
 
 const KIB: u64 = 1024;
