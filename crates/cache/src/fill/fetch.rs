@@ -25,7 +25,7 @@ use crate::filter::CacheFilter;
 use crate::flight::{Landing, Lead, Waiter};
 use crate::limits::{HEAD_BYTES_MAX, REST_S};
 use crate::rules::validate::Answer as Verdict;
-use crate::rules::{self, Asked, Reason, Storing, Times, merge, reuse, validate, vary};
+use crate::rules::{self, Asked, Reason, Storing, Times, Vary, merge, reuse, validate, vary};
 use crate::{Cache, Content, Key, Kind, Object, Response};
 
 /// What becomes of a fetch, for the client that caused it.
@@ -206,16 +206,38 @@ impl Fetch {
             Err(reason) => reason,
             Ok(_) if too_long => Reason::ContentLength,
             Ok(storing) if head_bytes(&storing.head) > HEAD_BYTES_MAX => Reason::HeadLength,
-            Ok(storing) => match self.take_in(&storing, length) {
-                Some((key, share)) => {
-                    return self.arrived(response, storing, (key, share, length), notes).await;
+            Ok(mut storing) => {
+                storing.vary = storing.vary.or_else(|| self.forgotten_vary());
+                match self.take_in(&storing, length) {
+                    Some((key, share)) => {
+                        return self.arrived(response, storing, (key, share, length), notes).await;
+                    }
+                    None => Reason::Failed,
                 }
-                None => Reason::Failed,
-            },
+            }
         };
         self.mark(refused, response.status);
         self.lead.land_last(Landing::Alone);
         self.tell(Told::Alone(Box::new(response), refused), notes);
+    }
+
+    /// Origins forget Vary at times: while a variant that names fields is fresh, they count for
+    /// answers without any too (RFC 9111 4.1).
+    fn forgotten_vary(&self) -> Option<Vary> {
+        let store = self.cache.store();
+        let known = store.peek(self.primary.hash(), self.primary.text())?;
+        let Kind::Varies(vary) = &known.kind else { return None };
+        let now_secs = wall_secs();
+        let counts = |object: &Arc<Object>| {
+            let of_this = object.key.text().starts_with(self.primary.text());
+            object.response().is_some_and(|stored| {
+                let fresh = reuse::left_s(&stored.meta, now_secs) > 0;
+                of_this
+                    && fresh
+                    && vary::of_response(&stored.head.headers()) == Ok(Some(vary.clone()))
+            })
+        };
+        store.of_url(self.primary.url()).iter().any(counts).then(|| vary.clone())
     }
 
     /// Longest content that is kept.
@@ -297,7 +319,7 @@ impl Fetch {
     /// Stores something that was asked for since this began, unless it was purged meanwhile.
     fn insert(&self, object: Object) -> Option<Arc<Object>> {
         let most = self.filter.terms().policy.variants_max;
-        self.cache.store().insert(object, self.lead.begun(), most).ok()
+        self.cache.store().insert(object, self.cache.store().token(), most).ok()
     }
 
     /// Remembers that an answer could not be stored, so that requests do not wait for each other.

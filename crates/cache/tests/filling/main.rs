@@ -11,3 +11,4 @@ mod cut;
 mod herd;
 mod site;
 mod stale;
+mod variants;
