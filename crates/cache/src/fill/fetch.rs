@@ -319,7 +319,7 @@ impl Fetch {
     /// Stores something that was asked for since this began, unless it was purged meanwhile.
     fn insert(&self, object: Object) -> Option<Arc<Object>> {
         let most = self.filter.terms().policy.variants_max;
-        self.cache.store().insert(object, self.cache.store().token(), most).ok()
+        self.cache.store().insert(object, self.lead.begun(), most).ok()
     }
 
     /// Remembers that an answer could not be stored, so that requests do not wait for each other.
