@@ -2,8 +2,8 @@
 //!
 //! Owns the two directions for the fields we write and read as such: RateLimit, RateLimit-Policy,
 //! Proxy-Status, Cache-Status, targeted cache control, cache groups, No-Vary-Search. Promises that
-//! what it writes it can read, and that a value that fails anywhere fails as a whole (RFC 9651 4.2).
-//! Dictionaries, byte sequences and display strings are read only: we write none.
+//! what it writes it can read, and that a value that fails anywhere fails as a whole (RFC 9651
+//! 4.2). Dictionaries, byte sequences and display strings are read only: we write none.
 
 mod parse;
 mod write;

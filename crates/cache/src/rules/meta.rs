@@ -1,4 +1,5 @@
-//! What is remembered of a stored response for the rules: small, because a million of them are kept.
+//! What is remembered of a stored response for the rules: small, because a million of them are
+//! kept.
 
 /// Facts of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,17 @@ impl Flags {
     pub const HEURISTIC: Flags = Flags(16);
     /// It has a validator: an ETag or a Last-Modified.
     pub const VALIDATOR: Flags = Flags(32);
+    /// Other codings of it may be made: its route codes what is of its type, and nobody forbids it.
+    pub const CODABLE: Flags = Flags(64);
+
+    /// As a byte that is kept: see [`Flags::from_bits`].
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) fn from_bits(bits: u8) -> Flags {
+        Flags(bits)
+    }
 
     pub fn has(self, flag: Flags) -> bool {
         self.0 & flag.0 == flag.0

@@ -21,8 +21,8 @@ pub enum Answer {
     Confirmed,
     /// 304, about something else: the request is made again without conditions.
     OfAnother,
-    /// The server failed (RFC 5861 4 names the statuses): the stored response may be used if it may be stale
-    /// ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
+    /// The server failed (RFC 5861 4 names the statuses): the stored response may be used if it may
+    /// be stale ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
     Failed,
     /// A whole answer of its own, which takes the stored one's place if it may be stored.
     Whole,
