@@ -334,6 +334,19 @@ mod tests {
     }
 
     #[test]
+    fn a_line_says_what_upstream_and_cache_did() {
+        let target = crate::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
+        let mut request = Request::made_up(wire::Method::Get, target, crate::Headers::new());
+        request.notes.upstream = Some("10.0.0.1:80".into());
+        request.notes.cache = Some("miss");
+        let mut line = Vec::new();
+        Masks::default().json(&mut line, &request, 200, 1, 1);
+        let line = String::from_utf8(line).unwrap();
+        let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
+        assert!(line.contains(said), "{line}");
+    }
+
+    #[test]
     fn quoted_text_cannot_end_its_quotes() {
         let mut out = Vec::new();
         escape_quoted(&mut out, b"a\"b\\c\r");

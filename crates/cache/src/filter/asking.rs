@@ -72,7 +72,7 @@ impl Asking {
                 }
             };
             let stale;
-            (why, stale) = match self.stand(&looked) {
+            (why, stale) = match self.stand(&looked).await {
                 Stand::Done(outcome) => return outcome,
                 Stand::Uncacheable => return self.alone(looked).await,
                 Stand::Missing(why, stale) => (why, stale),
@@ -106,7 +106,7 @@ impl Asking {
     }
 
     /// What can be done at once.
-    fn stand(&self, looked: &Looked) -> Stand {
+    async fn stand(&self, looked: &Looked) -> Stand {
         let (object, now_secs) = match &looked.found {
             Found::Response(object) => (object, wall_secs()),
             _ if self.asked.only_if_cached => return Stand::Done(Err(self.not_cached())),
@@ -126,12 +126,12 @@ impl Asking {
                 if refresh && !object.life.is_resting(now_secs) {
                     self.refresh(looked, object);
                 }
-                Stand::Done(self.filter.give(object, Taken::Hit, &self.request))
+                Stand::Done(self.filter.give(object, Taken::Hit, &self.request).await)
             }
             Reuse::Validate { if_error: true, .. } if object.life.is_resting(now_secs) => {
                 metrics.stale_error.inc();
                 self.note("stale", Notes::default());
-                Stand::Done(self.filter.give(object, Taken::Hit, &self.request))
+                Stand::Done(self.filter.give(object, Taken::Hit, &self.request).await)
             }
             Reuse::Validate { why, .. } => Stand::Missing(why, Some(object.clone())),
         }
@@ -271,9 +271,9 @@ impl Asking {
                 filter.give_growing(&arrival, reader, stored(why, None, false), &self.request)
             }
             Told::Stored(object) => {
-                filter.give(&object, stored(why, Some(304), false), &self.request)
+                filter.give(&object, stored(why, Some(304), false), &self.request).await
             }
-            Told::Failed(fault) => self.failed(fault, why, stale.as_ref(), false),
+            Told::Failed(fault) => self.failed(fault, why, stale.as_ref(), false).await,
             Told::Alone(response, reason) => {
                 metrics.not_stored(reason);
                 let status = by(why).refused(reason);
@@ -289,7 +289,7 @@ impl Asking {
     }
 
     /// The origin failed: something stale, if that is allowed.
-    fn failed(
+    async fn failed(
         &self,
         fault: Fault,
         why: Forward,
@@ -309,7 +309,7 @@ impl Asking {
                 if collapsed {
                     self.note("stale", Notes::default());
                 }
-                filter.give(stale, way, &self.request)
+                filter.give(stale, way, &self.request).await
             }
             None => Err(filter.failed(fault, &Status { way, ..by(why) })),
         }
@@ -328,12 +328,13 @@ impl Asking {
         let Some(landing) = net::timer::within(left, waiter.landing()).await else {
             return Waited::TooLong;
         };
+        self.note("coalesced", Notes::default());
         let outcome = match landing {
             None => return Waited::Again,
             Some(Landing::Alone) => return Waited::Alone,
-            Some(Landing::Failed(fault)) => self.failed(fault, why, stale, true),
+            Some(Landing::Failed(fault)) => self.failed(fault, why, stale, true).await,
             Some(Landing::Stored(object)) if object.key == looked.key => {
-                filter.give(&object, stored(why, Some(304), true), &self.request)
+                filter.give(&object, stored(why, Some(304), true), &self.request).await
             }
             Some(Landing::Stored(_)) => return Waited::Again,
             Some(Landing::Arrived(arrival)) => {

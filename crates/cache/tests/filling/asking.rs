@@ -147,3 +147,20 @@ fn parameters_that_do_not_matter_share_what_is_stored() {
         assert_eq!(text(client).await, "two");
     });
 }
+
+/// The log of a route behind a cache still says which server answered, and what the cache did.
+#[test]
+fn the_log_says_what_the_cache_did() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let (leader, waiter) = (get(&route, "/").await, get(&route, "/").await);
+        origin.asked().await.answer(answer(200, &[KEPT], "content"));
+        let said = |got: &crate::site::Got| (got.notes.cache, got.notes.upstream.clone());
+        let leader = done(leader).await.unwrap();
+        assert_eq!(said(&leader), (Some("miss"), Some("the origin".into())));
+        assert_eq!(said(&done(waiter).await.unwrap()), (Some("coalesced"), None));
+        assert_eq!(leader.text().await.unwrap(), "content");
+        assert_eq!(said(&done(get(&route, "/").await).await.unwrap()), (Some("hit"), None));
+    });
+}
