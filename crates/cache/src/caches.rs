@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use exchange::Shared;
 use telemetry::Telemetry;
 
+use crate::derive::Making;
 use crate::fill::Budget;
 use crate::flight::Flights;
 use crate::metrics::Shown;
@@ -30,6 +31,7 @@ pub struct Cache {
     store: Store,
     flights: Arc<Flights>,
     fills: Arc<Budget>,
+    making: Arc<Making>,
     shown: Shown,
     settings: Mutex<CacheSettings>,
 }
@@ -41,6 +43,7 @@ impl Cache {
             store: Store::new(settings.memory.bytes()),
             flights: Arc::default(),
             fills: Arc::new(Budget::new(settings.memory.bytes())),
+            making: Arc::default(),
             shown: Shown::new(telemetry, name),
             settings: Mutex::new(settings.clone()),
         }
@@ -62,6 +65,11 @@ impl Cache {
     /// What they may take together.
     pub(crate) fn fills(&self) -> &Arc<Budget> {
         &self.fills
+    }
+
+    /// The codings that are being made.
+    pub(crate) fn making(&self) -> &Arc<Making> {
+        &self.making
     }
 
     /// What the Plan in use says of it.

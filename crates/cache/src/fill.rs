@@ -18,5 +18,6 @@ mod uncoded;
 
 pub(crate) use arrival::Arrival;
 pub(crate) use budget::Budget;
+pub(crate) use decoded::read;
 pub(crate) use fetch::{Fetch, Told};
 pub(crate) use uncoded::{take_as_is, uncode};

@@ -30,7 +30,7 @@ pub(crate) struct CacheFilter {
     pub(crate) terms: Arc<Terms>,
     pub(crate) rules: KeyRules,
     pub(crate) shelf: Rc<Shelf>,
-    metrics: Rc<Metrics>,
+    pub(crate) metrics: Rc<Metrics>,
 }
 
 impl CacheFilter {

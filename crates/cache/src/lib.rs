@@ -7,6 +7,7 @@
 //! lock. Never opens a socket: it fetches through `exchange::Next`.
 
 mod caches;
+mod derive;
 pub mod explain;
 mod fill;
 mod filter;

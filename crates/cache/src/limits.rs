@@ -63,3 +63,30 @@ pub const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const FRONT_BODY_BYTES_MAX: usize = 1024;
 /// Content from this length is held as a file that is memory, to be sent without a copy.
 pub const MEMORY_FILE_BYTES_MIN: u64 = 64 * 1024;
+
+/// Longest description (key, facts and head) of an object on disk.
+pub const DISK_HEAD_BYTES_MAX: usize = 256 * 1024;
+/// What waits to be written to disk; more is not written.
+pub const DISK_QUEUE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// A tier on disk has about so many segments, within these lengths.
+pub const DISK_SEGMENTS: u64 = 16;
+pub const DISK_SEGMENT_BYTES_MIN: u64 = 1024 * 1024;
+pub const DISK_SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Of a segment that is deleted, what was read since it was written is written again, up to this.
+pub const DISK_REWRITTEN_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Purges that wait while the folder cannot be opened; with more, all that is in it goes.
+pub const DISK_PURGES_WAITING_MAX: usize = 4096;
+/// Purged tags and prefixes that what is on disk is compared with.
+pub const DISK_PURGED_TAGS_MAX: usize = 64 * 1024;
+pub const DISK_PURGED_PREFIXES_MAX: usize = 256;
+/// How long a disk that failed is left alone.
+pub const DISK_REST_S: u64 = 30;
+
+/// Codings that are made at the same time, per core.
+pub const MAKING_PER_CORE: usize = 1;
+/// A coding of content up to this size is waited for; longer content is given as it is meanwhile.
+pub const MAKING_AWAITED_BYTES_MAX: u64 = 1024 * 1024;
+/// How long it is waited for.
+pub const MAKING_AWAITED_MS: u64 = 2000;
+/// What stays fresh for less is not made again at the best level.
+pub const BEST_FRESH_S_MIN: i64 = 60;

@@ -80,6 +80,8 @@ pub struct Life {
     uses: AtomicU8,
     /// Until then, in seconds since 1970, the origin is not asked again: it has just failed.
     rest_until_secs: AtomicU32,
+    /// Codings that need not be tried again, a bit for each.
+    tried: AtomicU8,
 }
 
 impl Life {
@@ -119,6 +121,15 @@ impl Life {
 
     pub fn is_resting(&self, now_secs: u64) -> bool {
         u64::from(self.rest_until_secs.load(Ordering::Relaxed)) > now_secs
+    }
+
+    /// Notes that making a coding of it was tried; whether it had been before.
+    pub fn try_once(&self, coding: u8) -> bool {
+        self.tried.fetch_or(1 << coding, Ordering::Relaxed) & (1 << coding) != 0
+    }
+
+    pub fn was_tried(&self, coding: u8) -> bool {
+        self.tried.load(Ordering::Relaxed) & (1 << coding) != 0
     }
 
     pub fn uses(&self) -> u8 {

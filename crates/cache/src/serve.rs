@@ -6,6 +6,7 @@
 //! worker may hold for long, or allocates for what is asked again and again; and that what cannot
 //! be answered like this is left to `fill`, untouched. Never decides what may be reused (`rules`).
 
+mod coded;
 mod hot;
 mod look;
 mod present;
@@ -16,10 +17,10 @@ pub(crate) use present::{ASKING, Said, answer, not_modified, say};
 
 use exchange::{Outcome, Request};
 
+use crate::Kind;
 use crate::filter::CacheFilter;
 use crate::key::with_draft;
 use crate::rules::{Reuse, Way, request, reuse};
-use crate::{Kind, Response};
 
 impl CacheFilter {
     /// The answer, if it is there and needs nothing else.
@@ -39,22 +40,13 @@ impl CacheFilter {
         let now_secs = net::clock::wall_secs();
         let reused = reuse::judge(&response.meta, object.life.is_stale(), &asked, now_secs);
         let Reuse::Use { age_s, left_s, refresh: false } = reused else { return None };
-        if !is_acceptable(response, request) {
-            return None;
-        }
+        let found = self.preferred(found, left_s, request)?;
+        let response = found.object().response()?;
         self.metrics().hits.inc();
         let said = Said::hit(age_s, left_s, self.terms.x_status);
         let (headers, body) = found.parts(response, &said, now_secs);
         Some(answer(response, headers, body, &said, request))
     }
-}
-
-/// Whether the client takes the content as it is stored (RFC 9110 12.5.3).
-fn is_acceptable(response: &Response, request: &Request) -> bool {
-    use wire::negotiate::{Coding, choose_coding};
-    let Some(coding) = response.coding else { return true };
-    let accepted = request.headers.joined(wire::Known::AcceptEncoding);
-    choose_coding(accepted.as_deref(), &[coding.token()]) == Coding::Offered(0)
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ fn step(piece: Frame) -> (Frame, Option<Frame>) {
 }
 
 /// Reads a part of a file; only where waiting is allowed.
-pub(super) fn read(range: &FileRange) -> io::Result<Bytes> {
+pub(crate) fn read(range: &FileRange) -> io::Result<Bytes> {
     let length = usize::try_from(range.length).map_err(io::Error::other)?;
     let mut data = vec![0; length];
     range.file.read_exact_at(&mut data, range.offset)?;

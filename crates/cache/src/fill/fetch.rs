@@ -21,6 +21,7 @@ use super::budget::Share;
 use super::pour::{Poured, growing_bytes_max, pour};
 use super::uncoded::coding_of;
 use super::{Arrival, keep};
+use crate::derive;
 use crate::filter::CacheFilter;
 use crate::flight::{Landing, Lead, Waiter};
 use crate::limits::{HEAD_BYTES_MAX, REST_S};
@@ -173,6 +174,7 @@ impl Fetch {
                     keep::object(stale.key.clone(), Kind::Response(new))
                 };
                 let object = self.insert(make()).unwrap_or_else(|| Arc::new(make()));
+                derive::refresh(self.cache.store(), &object);
                 if storing.share {
                     self.lead.land_last(Landing::Stored(object.clone()));
                 } else {

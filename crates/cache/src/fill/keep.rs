@@ -9,7 +9,7 @@ use wire::Known;
 use super::decoded::read;
 use super::uncoded::vary_by_coding;
 use crate::held::hold;
-use crate::rules::Storing;
+use crate::rules::{Flags, Storing};
 use crate::{CodingSettings, Content, Key, Kind, Object, Response};
 
 /// Content that is put together on the worker; more of it, or parts of files, on the pool.
@@ -63,12 +63,19 @@ pub(super) fn response(
 ) -> Response {
     let hidden = &storing.hidden;
     let mut head = storing.head.clone();
-    if coding.is_some() || may_be_coded(&head, codings) {
+    let mut meta = storing.meta.clone();
+    let codable = may_be_coded(&head, codings);
+    // RFC 9110 7.7; and what is in a coding that we do not know stays in it.
+    let encoded = head.contains(Known::ContentEncoding);
+    if codable && !meta.flags.has(Flags::NO_TRANSFORM) && coding.is_some() == encoded {
+        meta.flags = meta.flags.with(Flags::CODABLE);
+    }
+    if coding.is_some() || codable {
         vary_by_coding(&mut head);
     }
     Response {
         version,
-        meta: storing.meta.clone(),
+        meta,
         head: KeptHeaders::from(&head),
         hidden: (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(hidden))),
         content,

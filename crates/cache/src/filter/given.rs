@@ -17,7 +17,13 @@ impl CacheFilter {
     }
 
     /// A stored response.
-    pub(super) fn give(&self, object: &Arc<Object>, way: Taken, request: &Request) -> Outcome {
+    pub(super) async fn give(
+        &self,
+        object: &Arc<Object>,
+        way: Taken,
+        request: &Request,
+    ) -> Outcome {
+        let object = &self.coded(object, request).await;
         let Some(response) = object.response() else {
             return Err(Fault::internal("a marker was taken for a response"));
         };

@@ -1,14 +1,15 @@
 //! What a worker has at hand of the store: objects that are asked for again and again, with what
 //! does not change from one answer to the next.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use exchange::{Body, Headers, KeptHeaders};
 
 use super::look::Found;
 use super::present::Said;
+use crate::derive::{self, CODINGS, Target};
 use crate::limits::{FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_PLACES};
 use crate::store::{Front, Kept};
 use crate::{Content, Kind, Object, Response};
@@ -43,6 +44,10 @@ pub(crate) struct Hot {
     body: Option<Rc<[u8]>>,
     /// The head of an answer, as it is in this second.
     head: RefCell<(u64, KeptHeaders)>,
+    /// Its codings, as far as this worker has them at hand.
+    codings: RefCell<[Weak<Hot>; CODINGS]>,
+    /// How often it was the answer here.
+    given: Cell<u32>,
 }
 
 impl Hot {
@@ -55,11 +60,34 @@ impl Hot {
             }
             _ => None,
         };
-        Hot { object, body, head: RefCell::default() }
+        Hot {
+            object,
+            body,
+            head: RefCell::default(),
+            codings: RefCell::default(),
+            given: Cell::new(0),
+        }
     }
 
     pub(super) fn object(&self) -> &Arc<Object> {
         &self.object
+    }
+
+    /// A coding of it that is at hand, if it is still in the store.
+    pub(super) fn coding(&self, target: Target) -> Option<Rc<Hot>> {
+        let made = self.codings.borrow()[derive::index(target) as usize].upgrade()?;
+        (!made.object.life.is_gone()).then_some(made)
+    }
+
+    pub(super) fn set_coding(&self, target: Target, made: &Rc<Hot>) {
+        self.codings.borrow_mut()[derive::index(target) as usize] = Rc::downgrade(made);
+    }
+
+    /// Counts an answer; how many there were.
+    pub(super) fn count(&self) -> u32 {
+        let given = self.given.get().wrapping_add(1);
+        self.given.set(given);
+        given
     }
 
     /// The head, made once a second.

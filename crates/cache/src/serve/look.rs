@@ -103,7 +103,7 @@ fn look_at(
 }
 
 /// What is under the key in the draft. What is asked for again is kept at hand.
-fn find(store: &Store, shelf: &Shelf, draft: &Draft) -> Option<Found> {
+pub(super) fn find(store: &Store, shelf: &Shelf, draft: &Draft) -> Option<Found> {
     let (hash, key, epoch) = (draft.hash(), draft.text(), store.epoch());
     if let Some(hot) = shelf.get(hash, key, epoch) {
         hot.object().life.used();
