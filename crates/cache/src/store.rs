@@ -6,18 +6,24 @@
 //! fetched it before; that nothing is dropped under a lock. Never judges whether an object may be
 //! used (that is `rules`), never waits.
 
-use std::sync::Arc;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
-use crate::{Kind, Object};
+use crate::{Key, Kind, Object};
 
+mod disk;
 mod front;
 mod memory;
 mod purge;
 mod s3fifo;
 
+use disk::Disk;
+pub(crate) use disk::Stored;
+pub use disk::{DiskStats, State as DiskState};
 pub use front::{Front, Kept};
 pub use memory::Reason;
 pub use purge::{Purge, Token};
@@ -29,7 +35,9 @@ use purge::Fences;
 /// A store.
 pub struct Store {
     memory: Memory,
-    fences: Fences,
+    fences: Arc<Fences>,
+    /// Taken for reading when memory has not what is asked for, and for each change.
+    disk: RwLock<Option<Disk>>,
     versions: AtomicU64,
     /// The shard that is swept, and the place in it.
     sweeping: AtomicU64,
@@ -87,13 +95,16 @@ pub struct Page {
 impl Store {
     /// An empty store that may come to `memory_bytes`.
     pub fn new(memory_bytes: u64) -> Store {
-        let fences = Fences::new();
-        // Versions are not used again after a restart, where something was kept.
+        // Neither versions nor numbers of purges are used again after a restart, where something
+        // was kept.
         let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
+        let start = start as u64;
+        let fences = Arc::new(Fences::new(start));
         Store {
             memory: Memory::new(memory_bytes, fences.bytes() as u64),
             fences,
-            versions: AtomicU64::new(start as u64),
+            disk: RwLock::default(),
+            versions: AtomicU64::new(start),
             sweeping: AtomicU64::new(0),
             inserted: AtomicU64::new(0),
             refused: Default::default(),
@@ -138,6 +149,20 @@ impl Store {
     /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what
     /// it is a slice of, and a buffer that has grown stays in its larger block when it is cut.
     pub fn insert(
+        &self,
+        object: Object,
+        token: Token,
+        variants_max: usize,
+    ) -> Result<Arc<Object>, Refused> {
+        let object = self.put_back(object, token, variants_max)?;
+        if let Some(disk) = &*self.disk() {
+            disk.write(&object, token);
+        }
+        Ok(object)
+    }
+
+    /// The same for what comes from the disk.
+    fn put_back(
         &self,
         object: Object,
         token: Token,
@@ -199,11 +224,15 @@ impl Store {
 
     /// Takes out what is stored under a key, and what was derived from it.
     pub fn remove(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
-        self.memory.change(self.memory.shard_of(hash), |shard, now, gone| {
+        let removed = self.memory.change(self.memory.shard_of(hash), |shard, now, gone| {
             shard.get(hash, key, now.epochs)?;
             let at = shard.place(hash, key)?;
             shard.remove(at, Reason::Purged, gone)
-        })
+        });
+        if let (Some(disk), Some(object)) = (&*self.disk(), &removed) {
+            disk.remove(&object.key);
+        }
+        removed
     }
 
     /// All that is stored under a URL, of every route, in every variant and coding.
@@ -245,6 +274,44 @@ impl Store {
     /// good only for one value of it (and until its object has left).
     pub fn epoch(&self) -> u64 {
         self.memory.epoch()
+    }
+
+    fn disk(&self) -> RwLockReadGuard<'_, Option<Disk>> {
+        self.disk.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses this folder, up to that size, as a second tier; or none. `name` is the cache's, for
+    /// people. What is in the folder is read behind the caller's back.
+    pub fn set_disk(&self, name: &str, tier: Option<(&Path, u64)>) -> io::Result<()> {
+        let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
+        match (&*disk, tier) {
+            (Some(known), Some((folder, size))) if known.folder() == folder => {
+                known.set_size(size);
+            }
+            (_, tier) => {
+                // Written to its end first: it may be the same folder under another name.
+                *disk = None;
+                let open = |(folder, size)| Disk::open(name, folder, size, self.fences.clone());
+                *disk = tier.map(open).transpose()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where an object lies on disk that memory has not, if it does.
+    pub(crate) fn on_disk(&self, key: &Key) -> Option<(Stored, Token)> {
+        let token = self.token();
+        let stored = self.disk().as_ref()?.find(key)?;
+        Some((stored, token))
+    }
+
+    /// Takes an object into memory that was read from where [`Store::on_disk`] said.
+    pub(crate) fn bring(&self, object: Object, token: Token) -> Result<Arc<Object>, Refused> {
+        self.put_back(object, token, usize::MAX)
+    }
+
+    pub fn disk_stats(&self) -> Option<DiskStats> {
+        self.disk().as_ref().map(Disk::stats)
     }
 
     /// Sets what the store may come to; what is too much leaves at once.

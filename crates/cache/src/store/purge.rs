@@ -32,7 +32,10 @@ impl Store {
     /// origin sent them: derived codings go along and are not counted). What is being fetched
     /// meanwhile is not stored: see [`Token`].
     pub fn purge(&self, purge: &Purge<'_>, soft: bool) -> u64 {
-        self.fences.note(purge);
+        let time = self.fences.note(purge);
+        if let Some(disk) = &*self.disk() {
+            disk.purge(purge, time);
+        }
         match purge {
             Purge::All => self.memory.end_epoch(soft),
             Purge::Url(url) => {

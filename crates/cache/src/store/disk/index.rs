@@ -14,6 +14,8 @@ use crate::Key;
 pub(super) struct Place {
     pub(super) segment: u32,
     pub(super) offset: u32,
+    /// Of the whole record.
+    pub(super) length: u32,
 }
 
 /// What of a key's hashes is kept.
@@ -140,7 +142,7 @@ mod tests {
     }
 
     fn place(segment: u32, offset: u32) -> Place {
-        Place { segment, offset }
+        Place { segment, offset, length: 1 }
     }
 
     #[test]

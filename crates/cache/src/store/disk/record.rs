@@ -182,9 +182,7 @@ fn put_response(out: &mut Vec<u8>, response: &Response) {
     let coding = response.coding.map_or(0, |coding| coding as u8 + 1);
     out.extend_from_slice(&[meta.flags.bits(), coding]);
     out.extend_from_slice(&meta.received_secs.to_le_bytes());
-    for span_s in
-        [meta.initial_age_s, meta.lifetime_s, meta.while_revalidate_s, meta.if_error_s]
-    {
+    for span_s in [meta.initial_age_s, meta.lifetime_s, meta.while_revalidate_s, meta.if_error_s] {
         out.extend_from_slice(&span_s.to_le_bytes());
     }
     put_u32(out, response.tags.len());

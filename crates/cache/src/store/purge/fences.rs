@@ -19,6 +19,13 @@ use crate::{Kind, Object};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(u64);
 
+impl Token {
+    /// As a number that is kept on disk.
+    pub(in crate::store) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 /// When what was last purged.
 pub(in crate::store) struct Fences {
     /// Purges so far.
@@ -40,10 +47,11 @@ struct Prefixes {
 }
 
 impl Fences {
-    pub(in crate::store) fn new() -> Fences {
+    /// Counts on from `start`, which no purge before a restart has reached.
+    pub(in crate::store) fn new(start: u64) -> Fences {
         let times = || (0..PURGE_TIMES).map(|_| AtomicU64::new(0)).collect();
         Fences {
-            count: AtomicU64::new(0),
+            count: AtomicU64::new(start),
             all: AtomicU64::new(0),
             urls: times(),
             tags: times(),
@@ -64,7 +72,8 @@ impl Fences {
 
     /// Notes a purge, before anything of it is removed: whoever stores something under a lock that
     /// the purge takes later is found by it, whoever takes the lock afterwards finds this note.
-    pub(in crate::store) fn note(&self, purge: &Purge<'_>) {
+    /// Gives its number.
+    pub(in crate::store) fn note(&self, purge: &Purge<'_>) -> u64 {
         let time = self.count.fetch_add(1, Ordering::AcqRel) + 1;
         match purge {
             Purge::Url(url) => place(&self.urls, url_hash(url)).fetch_max(time, Ordering::AcqRel),
@@ -84,6 +93,7 @@ impl Fences {
                 self.prefix.fetch_max(time, Ordering::AcqRel)
             }
         };
+        time
     }
 
     /// Whether what was fetched since `token` may be stored.
