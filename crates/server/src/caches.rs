@@ -39,7 +39,11 @@ impl Upkeep {
                 if all.is_empty() {
                     continue;
                 }
-                let sweep = move || all.iter().for_each(|cache| drop(cache.store().sweep()));
+                let sweep = move || {
+                    for cache in all {
+                        cache.store().sweep();
+                    }
+                };
                 // A pool that is gone: the process ends.
                 if net::blocking(sweep).await.is_err() {
                     return;

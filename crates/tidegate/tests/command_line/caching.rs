@@ -67,7 +67,7 @@ fn sizes_of_its_cache_are_checked() {
 #[test]
 fn the_example_answers_as_its_comments_say() {
     let folder = TempDir::new().unwrap();
-    let (mut server, address) = crate::examples::start("cache.yaml", folder.path());
+    let (server, address) = crate::examples::start("cache.yaml", folder.path());
     let first = get(address, "/products/7", "");
     assert_eq!(status(&first), "200");
     assert!(first.contains("fwd=uri-miss; stored"), "{first}");

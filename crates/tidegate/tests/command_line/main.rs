@@ -8,6 +8,7 @@ mod caching;
 mod demo;
 mod documents;
 mod examples;
+mod importing;
 mod process;
 mod serving;
 mod talking;
