@@ -86,13 +86,27 @@ impl Asking {
             }
             match self.board(&looked.key) {
                 Boarding::Lead(lead) if self.has_come(&looked, stale.as_ref()) => drop(lead),
-                Boarding::Lead(lead) => return self.lead(lead, looked, why, stale).await,
+                Boarding::Lead(lead) => {
+                    if stale.is_none() && self.filter.bring(&self.request, &looked.key).await {
+                        // Whoever waits finds it too.
+                        drop(lead);
+                        continue;
+                    }
+                    return self.lead(lead, looked, why, stale).await;
+                }
                 Boarding::Full => break,
                 Boarding::Wait(waiter) => {
                     match self.wait(waiter, &looked, why, stale.as_ref()).await {
                         Waited::Done(outcome) => return outcome,
                         Waited::Again => {}
-                        Waited::Alone => break,
+                        Waited::Alone => {
+                            let again = self.filter.look(&self.request);
+                            // To be confirmed for each request (RFC 9111 4).
+                            match again.ok().filter(|looked| looked.found.is_response()) {
+                                Some(looked) => return self.alone(looked).await,
+                                None => break,
+                            }
+                        }
                         Waited::TooLong => {
                             self.filter.metrics().missed(why);
                             return self.go(&Status { detail: Some("waited"), ..by(why) }).await;
@@ -214,7 +228,7 @@ impl Asking {
 
     /// For itself, because the last answer was for one only. It is stored if it may be.
     async fn alone(self, looked: Looked) -> Outcome {
-        let why = Forward::Miss;
+        let why = if looked.found.is_response() { Forward::Stale } else { Forward::Miss };
         if self.asks_for_less() {
             self.filter.metrics().missed(why);
             return self.go(&by(why)).await;

@@ -26,6 +26,12 @@ pub(super) enum Found {
     Nothing(Forward),
 }
 
+impl Found {
+    pub(super) fn is_response(&self) -> bool {
+        matches!(self, Found::Response(_))
+    }
+}
+
 impl CacheFilter {
     /// Looks for what a request asks for.
     pub(super) fn look(&self, request: &Request) -> Result<Looked, Refusal> {
@@ -44,6 +50,28 @@ impl CacheFilter {
             };
             let key = draft.key();
             Ok(Looked { primary: draft.primary().key(), key, found })
+        })
+    }
+
+    /// Brings into memory what lies on disk under the key that a look ended at, or what may lead on
+    /// from there; whether there was anything.
+    pub(super) async fn bring(&self, request: &Request, key: &Key) -> bool {
+        if self.cache.bring(key).await {
+            return true;
+        }
+        let rule = request.target.query().filter(|_| self.terms.policy.no_vary_search);
+        let place = rule.and_then(|_| self.search_place(request));
+        match place {
+            Some(place) if !self.cache.store().has(&place) => self.cache.bring(&place).await,
+            _ => false,
+        }
+    }
+
+    /// Where a rule for the query of a URL stands.
+    fn search_place(&self, request: &Request) -> Option<Key> {
+        with_draft(|draft| {
+            self.rules.write_with(request, None, draft).ok()?;
+            Some(draft.search().key())
         })
     }
 

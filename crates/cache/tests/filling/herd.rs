@@ -178,3 +178,34 @@ fn a_purge_divides_those_who_asked_before_from_those_who_ask_later() {
         assert!(origin.is_idle());
     });
 }
+
+/// How much a fetch may take for nobody; what is nearly there is finished.
+#[test]
+fn a_fetch_for_nobody_takes_so_much_and_no_more() {
+    block_on_local(async {
+        for (length, finished) in [(1 << 20, false), (1000, true)] {
+            let (site, mut origin) =
+                Site::new(|| node!({ "store": "pages", "fetch": { "outlive_size": "0B" } }));
+            let route = site.worker(0);
+            let client = get(&route, "/").await;
+            let (mut writer, content) = growing(1 << 30, Some(length));
+            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            drop((done(client).await.unwrap(), content));
+            writer.push(Bytes::from_static(b"some")).unwrap();
+            if finished {
+                tokio::task::yield_now().await;
+                writer.push(vec![b'x'; length as usize - 4].into()).unwrap();
+                writer.finish(None);
+                while site.cache().store().stats().objects == 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(text(get(&route, "/").await).await.len() as u64, length);
+            } else {
+                while !writer.is_abandoned() {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.cache().store().stats().objects, 0);
+            }
+        }
+    });
+}

@@ -147,3 +147,26 @@ fn what_is_stored_survives_an_answer_that_is_cut_off() {
         assert_eq!(text(client).await, "content");
     });
 }
+
+/// RFC 9111 4, 5.2.2.4: what is to be confirmed each time is confirmed for each, all at once, and
+/// costs the origin no more than a 304.
+#[test]
+fn who_waited_for_what_must_be_confirmed_has_it_confirmed_for_himself() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, ASK).await;
+        let clients = [get(&route, "/").await, get(&route, "/").await, get(&route, "/").await];
+        let confirm = |call: crate::site::Call| {
+            assert_eq!(call.field("if-none-match"), Some(OLD));
+            call.answer(answer(304, &[("etag", OLD), ASK], ""));
+        };
+        confirm(origin.asked().await);
+        let calls = [origin.asked().await, origin.asked().await];
+        calls.into_iter().for_each(confirm);
+        for client in clients {
+            assert_eq!(text(client).await, "content");
+        }
+        assert!(origin.is_idle());
+    });
+}
