@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exchange::Shared;
 use telemetry::Telemetry;
+use telemetry::log::Level;
 
+use crate::Key;
 use crate::derive::Making;
 use crate::fill::Budget;
 use crate::flight::Flights;
-use crate::metrics::Shown;
+use crate::metrics::{DiskShown, Shown};
 use crate::settings::CacheSettings;
 use crate::store::Store;
 
@@ -33,20 +35,25 @@ pub struct Cache {
     fills: Arc<Budget>,
     making: Arc<Making>,
     shown: Shown,
+    /// Where there is a tier on disk.
+    disk_shown: Mutex<Option<DiskShown>>,
     settings: Mutex<CacheSettings>,
 }
 
 impl Cache {
     fn new(name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Cache {
-        Cache {
+        let cache = Cache {
             name: name.into(),
             store: Store::new(settings.memory.bytes()),
             flights: Arc::default(),
             fills: Arc::new(Budget::new(settings.memory.bytes())),
             making: Arc::default(),
             shown: Shown::new(telemetry, name),
+            disk_shown: Mutex::default(),
             settings: Mutex::new(settings.clone()),
-        }
+        };
+        cache.apply_disk(settings, telemetry);
+        cache
     }
 
     pub fn name(&self) -> &str {
@@ -77,9 +84,54 @@ impl Cache {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Brings an object from the disk into memory, if it is there and there is room to read it;
+    /// whether it was.
+    pub(crate) async fn bring(&self, key: &Key) -> bool {
+        let Some((stored, token)) = self.store.on_disk(key) else { return false };
+        let Some(share) = self.fills.share(stored.length()) else { return false };
+        let wanted = key.clone();
+        let read = net::blocking(move || stored.read(&wanted)).await;
+        drop(share);
+        let Ok(Some(object)) = read else { return false };
+        self.store.bring(object, token).is_ok()
+    }
+
+    /// Uses the folder that the settings name, if they do.
+    fn apply_disk(&self, settings: &CacheSettings, telemetry: &Telemetry) {
+        let tier = settings.disk.as_ref().map(|disk| (disk.path.as_ref(), disk.size.bytes()));
+        if let Err(error) = self.store.set_disk(&self.name, tier) {
+            telemetry::event!(
+                Level::Error,
+                "a cache goes on without its disk",
+                cache = self.name,
+                why = "no thread for it",
+                error = error
+            );
+        }
+        let mut shown = self.disk_shown();
+        match tier {
+            None => *shown = None,
+            Some(_) if shown.is_none() => *shown = Some(DiskShown::new(telemetry, &self.name)),
+            Some(_) => {}
+        }
+    }
+
+    fn disk_shown(&self) -> MutexGuard<'_, Option<DiskShown>> {
+        self.disk_shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the metrics up to date.
+    fn show(&self) {
+        self.shown.show(self.store.stats());
+        if let (Some(stats), Some(shown)) = (self.store.disk_stats(), &*self.disk_shown()) {
+            shown.show(stats);
+        }
+    }
+
     /// Takes new settings; what is stored stays as far as it fits.
-    fn apply(&self, settings: &CacheSettings) {
+    fn apply(&self, settings: &CacheSettings, telemetry: &Telemetry) {
         self.store.set_memory(settings.memory.bytes());
+        self.apply_disk(settings, telemetry);
         self.fills.set(settings.memory.bytes());
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();
     }
@@ -107,7 +159,7 @@ impl Caches {
         for (name, settings) in plan {
             let cache = match caches.remove(name) {
                 Some(cache) => {
-                    cache.apply(settings);
+                    cache.apply(settings, telemetry);
                     cache
                 }
                 None => Arc::new(Cache::new(name, settings, telemetry)),
@@ -119,7 +171,7 @@ impl Caches {
 
     /// Brings the metrics of all stores up to date: before they are read.
     pub fn show(&self) {
-        self.all().iter().for_each(|cache| cache.shown.show(cache.store.stats()));
+        self.all().iter().for_each(|cache| cache.show());
     }
 
     /// The cache of that name in the Plan applied last.

@@ -13,7 +13,7 @@ use telemetry::{Counter, Histogram, Lane, SharedCounter, SharedGauge, Telemetry}
 
 use crate::key::Refusal;
 use crate::rules::{Forward, Reason};
-use crate::store::{self, Stats};
+use crate::store::{self, DiskState, DiskStats, Stats};
 
 type WorkerCounter = Arc<Lane<Counter>>;
 
@@ -170,6 +170,55 @@ impl Shown {
         for (at, counter) in self.removed.iter().enumerate() {
             counter.add(stats.left[at].saturating_sub(last.left[at]));
         }
+        *last = stats;
+    }
+}
+
+/// The same of a store's tier on disk.
+pub(crate) struct DiskShown {
+    objects: Arc<SharedGauge>,
+    bytes: Arc<SharedGauge>,
+    limit: Arc<SharedGauge>,
+    working: Arc<SharedGauge>,
+    reads: Arc<SharedCounter>,
+    writes: Arc<SharedCounter>,
+    dropped: Arc<SharedCounter>,
+    failures: [Arc<SharedCounter>; 2],
+    /// As of when it was shown last.
+    last: Mutex<DiskStats>,
+}
+
+impl DiskShown {
+    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> DiskShown {
+        let gauge = |family| telemetry.gauge(family, &[cache]);
+        let counter = |family| telemetry.counter(family, &[cache]);
+        DiskShown {
+            objects: gauge(&families::CACHE_DISK_OBJECTS),
+            bytes: gauge(&families::CACHE_DISK),
+            limit: gauge(&families::CACHE_DISK_LIMIT),
+            working: gauge(&families::CACHE_DISK_WORKING),
+            reads: counter(&families::CACHE_DISK_READS),
+            writes: counter(&families::CACHE_DISK_WRITES),
+            dropped: counter(&families::CACHE_DISK_DROPPED),
+            failures: ["damaged", "error"]
+                .map(|why| telemetry.counter(&families::CACHE_DISK_FAILURES, &[cache, why])),
+            last: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn show(&self, stats: DiskStats) {
+        let level = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.objects.set(level(stats.objects));
+        self.bytes.set(level(stats.bytes));
+        self.limit.set(level(stats.size_bytes));
+        self.working.set(i64::from(stats.state != DiskState::Failing));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another folder counts from zero.
+        self.reads.add(stats.found.saturating_sub(last.found));
+        self.writes.add(stats.written.saturating_sub(last.written));
+        self.dropped.add(stats.dropped.saturating_sub(last.dropped));
+        self.failures[0].add(stats.damaged.saturating_sub(last.damaged));
+        self.failures[1].add(stats.errors.saturating_sub(last.errors));
         *last = stats;
     }
 }

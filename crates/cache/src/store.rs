@@ -144,6 +144,11 @@ impl Store {
         self.memory.read(self.memory.shard_of(hash)).get(hash, key, epochs).cloned()
     }
 
+    /// Whether something is stored under a key, in memory.
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        self.peek(key.hash(), key.text()).is_some()
+    }
+
     /// Stores an object, in place of the one of the same key; with it go the codings derived from
     /// what was there. Of a URL, at most `variants_max` responses are kept. Bytes that it refers to
     /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what
@@ -289,8 +294,9 @@ impl Store {
                 known.set_size(size);
             }
             (_, tier) => {
-                // Written to its end first: it may be the same folder under another name.
-                *disk = None;
+                // What waits there is still written, behind the caller's back.
+                let old = disk.take();
+                std::thread::spawn(move || drop(old));
                 let open = |(folder, size)| Disk::open(name, folder, size, self.fences.clone());
                 *disk = tier.map(open).transpose()?;
             }

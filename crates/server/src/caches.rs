@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{CacheStatus, Entries, EntriesWanted, Explanation, NoAnswer, PurgeWhat, Question};
+use admin::{
+    CacheDisk, CacheStatus, Entries, EntriesWanted, Explanation, NoAnswer, PurgeWhat, Question,
+};
 use cache::explain::{Described, explain};
 use cache::rules::tags;
 use cache::store::Purge;
@@ -88,10 +90,21 @@ pub(crate) fn status(control: &Control) -> Vec<CacheStatus> {
             objects: stats.objects,
             bytes: stats.bytes,
             memory_bytes: stats.memory_bytes,
-            disk: None,
+            disk: disk(&cache),
         }
     };
     control.caches.all().into_iter().map(status).collect()
+}
+
+fn disk(cache: &Cache) -> Option<CacheDisk> {
+    let (stats, settings) = (cache.store().disk_stats()?, cache.settings().disk?);
+    Some(CacheDisk {
+        path: settings.path.to_string(),
+        objects: stats.objects,
+        bytes: stats.bytes,
+        size_bytes: stats.size_bytes,
+        failed: stats.failed,
+    })
 }
 
 pub(crate) fn entries(

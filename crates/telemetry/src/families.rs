@@ -170,6 +170,23 @@ families! {
         "Memory of the objects stored now, with all that is needed to find them.";
     CACHE_MEMORY_LIMIT = "tidegate_cache_memory_limit_bytes", Gauge, Bytes, ["cache"],
         "Memory that the objects of a cache may take.";
+    CACHE_DISK_OBJECTS = "tidegate_cache_disk_objects", Gauge, Number, ["cache"],
+        "Objects that a cache can find on disk now.";
+    CACHE_DISK = "tidegate_cache_disk_bytes", Gauge, Bytes, ["cache"],
+        "Length of the files that a cache has on disk.";
+    CACHE_DISK_LIMIT = "tidegate_cache_disk_limit_bytes", Gauge, Bytes, ["cache"],
+        "What the files of a cache may come to.";
+    CACHE_DISK_WORKING = "tidegate_cache_disk_working", Gauge, Flag, ["cache"],
+        "Whether a cache can use its disk; it goes on in memory where it cannot.";
+    CACHE_DISK_READS = "tidegate_cache_disk_reads_total", Counter, Number, ["cache"],
+        "Objects read back into memory from disk.";
+    CACHE_DISK_WRITES = "tidegate_cache_disk_writes_total", Counter, Number, ["cache"],
+        "Objects written to disk.";
+    CACHE_DISK_DROPPED = "tidegate_cache_disk_dropped_total", Counter, Number, ["cache"],
+        "Objects not written to disk: too much waited, one was too long, or the disk failed.";
+    CACHE_DISK_FAILURES = "tidegate_cache_disk_failures_total", Counter, Number,
+        ["cache", "reason"],
+        "Objects on disk whose checksum was wrong (damaged), and calls to the disk that failed (error).";
     CACHE_DERIVE = "tidegate_cache_derive_seconds", Histogram, Seconds, ["cache", "coding"],
         "Time it took to make another coding of what is stored.";
     CACHE_DERIVED = "tidegate_cache_derived_bytes_total", Counter, Bytes, ["cache", "coding"],

@@ -13,7 +13,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc,
+};
 use std::thread::JoinHandle;
 
 use crate::limits::DISK_QUEUE_BYTES_MAX;
@@ -57,6 +59,8 @@ struct Shared {
     /// What waits to be written.
     queued: AtomicU64,
     counts: Counts,
+    /// Why it fails, while it does.
+    why: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
@@ -120,7 +124,9 @@ pub struct DiskStats {
     /// Records whose checksum was wrong.
     pub damaged: u64,
     /// Calls to the disk that failed.
-    pub failed: u64,
+    pub errors: u64,
+    /// Why it is not used at the moment.
+    pub failed: Option<String>,
 }
 
 impl Disk {
@@ -144,6 +150,7 @@ impl Disk {
             used: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             counts: Counts::default(),
+            why: Mutex::default(),
         });
         let (jobs, taken) = mpsc::channel();
         let writer = Writer::new(shared.clone(), taken);
@@ -222,7 +229,8 @@ impl Disk {
             dropped: of(&counts.dropped),
             found: of(&counts.found),
             damaged: of(&counts.damaged),
-            failed: of(&counts.failed),
+            errors: of(&counts.failed),
+            failed: shared.why().clone(),
         }
     }
 }
@@ -264,8 +272,13 @@ impl Shared {
         }
     }
 
-    fn set_state(&self, state: State) {
+    fn set_state(&self, state: State, why: Option<String>) {
+        *self.why() = why;
         self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    fn why(&self) -> MutexGuard<'_, Option<String>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -104,7 +104,7 @@ impl Writer {
                 error = error
             );
         }
-        shared.set_state(State::Failing);
+        shared.set_state(State::Failing, Some(format!("{what}: {error}")));
     }
 
     fn works(&mut self) {
@@ -118,7 +118,9 @@ impl Writer {
                 path = shared.folder.display()
             );
         }
-        self.shared.set_state(State::Working);
+        if self.shared.state() != State::Working {
+            self.shared.set_state(State::Working, None);
+        }
     }
 
     /// Takes the folder, and reads what is in it, the oldest first.
