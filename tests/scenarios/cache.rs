@@ -12,6 +12,7 @@ mod outliving;
 mod purging;
 mod sharing;
 mod staling;
+mod surviving;
 mod varying;
 
 use scenarios::{Answer, Tidegate, Upstream};
