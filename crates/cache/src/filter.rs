@@ -18,7 +18,7 @@ use crate::Cache;
 use crate::key::KeyRules;
 use crate::metrics::Metrics;
 use crate::plan::{FILTER, Terms};
-use crate::rules::{Reason, Status, Way, invalidate, request};
+use crate::rules::{Reason, Status, Way, invalidate, precondition, request};
 use crate::serve::Shelf;
 use crate::store::Purge;
 use asking::Asking;
@@ -62,6 +62,7 @@ impl CacheFilter {
     async fn pass(&self, mut request: Request, next: Next, reason: Reason) -> Outcome {
         self.metrics.passed(reason);
         request.notes.cache = Some("pass");
+        precondition::restore_tags(&mut request.headers);
         let outcome = next.run(request).await;
         self.went_by(outcome, &Status::passed(reason))
     }
@@ -71,6 +72,7 @@ impl CacheFilter {
     async fn change(&self, mut request: Request, next: Next) -> Outcome {
         self.metrics.passed(Reason::Method);
         request.notes.cache = Some("pass");
+        precondition::restore_tags(&mut request.headers);
         let mut origin = format!("{}://", request.scheme.as_str()).into_bytes();
         origin.extend_from_slice(request.authority());
         let target = request.target.raw().to_vec();

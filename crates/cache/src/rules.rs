@@ -12,6 +12,7 @@ mod lifetime;
 pub mod merge;
 mod meta;
 mod policy;
+pub mod precondition;
 mod reason;
 pub mod request;
 pub mod reuse;

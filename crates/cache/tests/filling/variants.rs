@@ -3,7 +3,9 @@
 use net::worker::block_on_local;
 use settings::node;
 
-use super::site::{Site, answer, get_with, text};
+use wire::Method;
+
+use super::site::{Site, answer, begin, done, get_with, request, text};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=600");
 
@@ -68,5 +70,23 @@ fn s4_1_what_has_varied_once_does_not_vary_for_ever() {
         assert_eq!(text(second).await, "for all");
         assert_eq!(text(ask("c").await).await, "for all");
         assert!(origin.is_idle());
+    });
+}
+
+/// Another coding is made here under a tag of ours: with that a client may change what it has.
+#[test]
+fn rfc9110_s13_1_1_a_change_of_what_was_coded_here_reaches_the_origin() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        for method in [Method::Put, Method::Get] {
+            let fields = [("if-match", "\"v1-gzip\"")];
+            let client = begin(&route, request(method, "/", &fields)).await;
+            let call = origin.asked().await;
+            let tags: Vec<&[u8]> = call.headers.get_all("if-match").collect();
+            assert_eq!(tags, [&b"\"v1-gzip\""[..], b"\"v1\""]);
+            call.answer(answer(204, &[], ""));
+            assert_eq!(done(client).await.unwrap().status, 204);
+        }
     });
 }

@@ -3,7 +3,7 @@
 use wire::conditional::Outcome;
 
 use super::{NOW, date, fields, lines};
-use crate::rules::{answer, validate};
+use crate::rules::{answer, precondition, validate};
 
 fn conditions(stored: &str) -> Vec<String> {
     let mut request = fields("Accept: a");
@@ -78,6 +78,24 @@ fn rfc9110_s13_2_1_other_answers_than_200_have_no_conditions() {
     for status in [404, 301, 204, 500] {
         assert_eq!(outcome("If-None-Match: *", status, TAGGED), Outcome::Proceed, "{status}");
     }
+}
+
+#[test]
+fn rfc9110_s13_1_1_the_origin_is_told_its_own_tags() {
+    let sent = |value: &str| {
+        let mut request = fields(&format!("If-Match: {value}"));
+        precondition::restore_tags(&mut request);
+        lines(&request)[1..].to_vec()
+    };
+    assert_eq!(sent("\"a-gzip\""), ["If-Match: \"a\""]);
+    let several = "\"a-br\", \"b\" , \"c,d-identity\",\"e-zstd\"";
+    assert_eq!(sent(several), ["If-Match: \"a\", \"c,d\", \"e\""]);
+    for untouched in ["\"a\"", "*", "W/\"a-gzip\"", "a-gzip", "\"a-gzip", "\"-gzip-a\""] {
+        assert!(sent(untouched).is_empty(), "{untouched}");
+    }
+    let mut none = fields("If-None-Match: \"a-gzip\"");
+    precondition::restore_tags(&mut none);
+    assert_eq!(none.len(), 1);
 }
 
 #[test]

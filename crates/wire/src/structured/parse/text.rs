@@ -31,7 +31,7 @@ impl Input<'_> {
         let digits = &text[..text.len() - padding];
         let fits = match padding {
             0 => digits.len() % 4 != 1,
-            _ => padding <= 2 && text.len() % 4 == 0,
+            _ => padding <= 2 && text.len().is_multiple_of(4),
         };
         if !fits {
             return None;
