@@ -22,8 +22,8 @@ fn who_has_it_is_told_so() {
 fn what_is_stale_is_confirmed_by_a_304_whose_fields_count() {
     let origin = Origin::start(|head, _| {
         if head.to_ascii_lowercase().contains("if-none-match: \"a\"") {
-            return b"HTTP/1.1 304 Not Modified\r\ncache-control: max-age=60\r\netag: \"a\"\r\nx-new: 1\r\n\r\n"
-                .to_vec();
+            let head = "HTTP/1.1 304 Not Modified\r\ncache-control: max-age=60\r\n";
+            return format!("{head}etag: \"a\"\r\nx-new: 1\r\n\r\n").into_bytes();
         }
         answer(200, "cache-control: max-age=60\r\nage: 60\r\netag: \"a\"\r\n", b"the body")
     });

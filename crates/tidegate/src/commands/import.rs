@@ -10,7 +10,8 @@ use crate::import::pike;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-What has no counterpart is said in comments that begin with \"note:\"; what comes out has been checked.
+What has no counterpart is said in comments that begin with \"note:\". What comes out has been
+checked.
 
 Examples:
   tidegate import pike pike.yml > tidegate.yaml

@@ -19,10 +19,10 @@ use routes::{Origin, Serving};
 const BEST: &str = "bestCompression";
 
 const HEAD: &str = "\
-Lines that begin with \"note:\" name what Pike has and we have not, and what means something else. \
-Everywhere: answers are kept as RFC 9111 says, so Expires, Vary and Authorization count, which Pike \
-does not look at; methods that change things invalidate; what is stale is confirmed with the origin \
-instead of fetched again; caches have a size in bytes.";
+Lines that begin with \"note:\" name what Pike has and we have not, and what means something \
+else. Everywhere: answers are kept as RFC 9111 says, so Expires, Vary and Authorization count, \
+which Pike does not look at; methods that change things invalidate; what is stale is confirmed \
+with the origin instead of fetched again; caches have a size in bytes.";
 
 /// Our configuration as YAML, or why this is none of Pike's.
 pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
@@ -188,7 +188,7 @@ fn store(cache: &mut Entry<'_>) -> String {
     match store.strip_prefix("badger://") {
         Some(path) if path.starts_with('/') => {
             cache
-                .note("store: a folder of our own beside badger's, which is not read; size is how much disk it may take");
+                .note("store: a folder of our own beside badger's, which is not read; size is of the disk");
             format!(
                 ", disk: {{ path: {}, size: 10GiB }}",
                 quoted(&format!("{}-tidegate", path.trim_end_matches('/')))

@@ -6,6 +6,9 @@ use crate::ctl::{Client, caches_table};
 use crate::failure::Failure;
 use crate::output::print;
 
+/// What a purge may name.
+const WHAT: [&str; 5] = ["url", "prefix", "tag", "group", "all"];
+
 /// Show caches and what they do, or why a request is or is not answered from one
 #[derive(Debug, clap::Args)]
 pub(super) struct CachesOf {
@@ -27,7 +30,7 @@ pub(super) struct CachesOf {
 
 /// Take out what a cache holds, and print how many responses that were
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["url", "prefix", "tag", "group", "all"]))]
+#[command(group = clap::ArgGroup::new("what").required(true).args(WHAT))]
 pub(super) struct Purge {
     /// The cache
     cache: String,
