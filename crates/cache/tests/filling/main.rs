@@ -7,6 +7,8 @@
 mod alone;
 mod asking;
 mod chaos;
+mod codings;
+mod conformance;
 mod cut;
 mod herd;
 mod site;
