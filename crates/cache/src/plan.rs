@@ -190,7 +190,7 @@ fn policy(settings: &FilterSettings) -> Policy {
             )
             .collect(),
         heuristic: ttl.heuristic.as_ref().map(|guess| Heuristic {
-            percent: (guess.fraction.fraction() * 100.0) as u32,
+            percent: (guess.fraction.fraction() * 100.0).round() as u32,
             ttl_max_s: seconds(guess.max),
         }),
         while_revalidate_s: seconds(settings.stale.while_revalidate),

@@ -50,14 +50,14 @@ fn every_setting_reaches_the_rules() {
     let policy = |key: &str, value: Node| plan(with(key, value)).terms().policy.clone();
     let ttl = node!({ "default": "10s", "min": "2s", "max": "1h",
         "statuses": { "5xx": "0s", "404": "1500ms" },
-        "heuristic": { "fraction": "20%", "max": "1m" } });
+        "heuristic": { "fraction": "29%", "max": "1m" } });
     let found = policy("ttl", ttl);
     assert_eq!((found.default_ttl_s, found.ttl_min_s, found.ttl_max_s), (10, 2, 3600));
     // What is shorter than a second is one; a status counts before its class.
     let ceilings: Vec<_> = [404, 503, 200].map(|status| found.ttl_max_s(status)).into();
     assert_eq!(ceilings, [2, 0, 3600]);
     let guess = found.heuristic.unwrap();
-    assert_eq!((guess.percent, guess.ttl_max_s), (20, 60));
+    assert_eq!((guess.percent, guess.ttl_max_s), (29, 60));
     let found = policy("stale", node!({ "while_revalidate": "10s", "if_error": "1h" }));
     assert_eq!((found.while_revalidate_s, found.if_error_s), (10, 3600));
     assert!(!policy("honour_request", node!(false)).honour_request);
