@@ -10,6 +10,7 @@ mod hitting;
 mod keying;
 mod outliving;
 mod purging;
+mod restarting;
 mod sharing;
 mod staling;
 mod surviving;

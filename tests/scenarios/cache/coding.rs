@@ -54,3 +54,47 @@ fn both_forms_have_tags_of_their_own() {
         assert_eq!(told.status, 304, "{told:?}");
     }
 }
+
+/// The content is long and even: every coding makes it shorter.
+#[test]
+fn other_codings_are_made_once() {
+    let text = "All work and no play makes the cache a dull box.\n".repeat(200);
+    let body = text.clone();
+    let origin = Origin::start(move |_, _| answer(200, KEPT, body.as_bytes()));
+    let server = cache(&origin, "codings: { offer: [br, gzip], best_after: 0 }");
+    get(&server, "/", "");
+    for (accepted, coding) in [("gzip", "gzip"), ("br;q=0.5, gzip;q=0.4", "br")] {
+        let fields = format!("accept-encoding: {accepted}\r\n");
+        // Whoever is first may get it as it came.
+        get(&server, "/", &fields);
+        let labels = [("cache", "pages"), ("coding", coding)];
+        server.wait_for_metric("tidegate_cache_derived_bytes_total", &labels, 1.0);
+        let coded = get(&server, "/", &fields);
+        assert_eq!(coded.header("content-encoding"), Some(coding), "{coded:?}");
+        assert!(is_hit(&coded) && coded.body.len() < text.len() / 4, "{coded:?}");
+        let metrics = server.metrics();
+        let made = metrics.sum("tidegate_cache_derive_seconds_count", &labels);
+        assert_eq!(made, 1.0, "{coding}");
+    }
+    assert_eq!(get(&server, "/", "").text(), text);
+    assert_eq!(origin.asked(), 1);
+}
+
+#[test]
+fn what_is_short_or_of_another_kind_stays_as_it_is() {
+    let origin = Origin::start(|head, _| {
+        let fields = "cache-control: max-age=60\r\ncontent-type: ";
+        match head.starts_with("GET /short ") {
+            true => answer(200, &format!("{fields}text/plain\r\n"), b"short"),
+            false => answer(200, &format!("{fields}image/png\r\n"), &[b'x'; 5000]),
+        }
+    });
+    let server = cache(&origin, "");
+    for path in ["/short", "/image"] {
+        for _ in 0..3 {
+            let plain = get(&server, path, "accept-encoding: br, gzip, zstd\r\n");
+            assert_eq!(plain.header("content-encoding"), None, "{plain:?}");
+        }
+    }
+    assert!(!server.metrics().has("tidegate_cache_derived_bytes_total"));
+}
