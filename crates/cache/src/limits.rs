@@ -45,7 +45,7 @@ pub const DECODED_RATIO_MAX: u64 = 1100;
 /// Coded bytes of such a body that are decoded at once.
 pub const DECODED_STEP_BYTES: usize = 16 * 1024;
 /// How often a request that waited for others looks again before it goes for itself.
-pub const BOARDINGS_MAX: usize = 4;
+pub const BOARDINGS_MAX: usize = 8;
 
 /// Request fields that one response may vary by.
 pub const VARY_FIELDS_MAX: usize = 16;
@@ -59,6 +59,8 @@ pub const REST_S: u64 = 2;
 /// Objects that a worker has at hand of one store, and bytes that it keeps alive for them.
 pub const FRONT_PLACES: usize = 512;
 pub const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest Accept-Encoding whose choice is remembered with an object at hand.
+pub const CHOSEN_BYTES_MAX: usize = 128;
 /// Content up to this is copied for the worker that has it at hand.
 pub const FRONT_BODY_BYTES_MAX: usize = 1024;
 /// Content from this length is held as a file that is memory, to be sent without a copy.
@@ -84,6 +86,8 @@ pub const DISK_REST_S: u64 = 30;
 
 /// Codings that are made at the same time, per core.
 pub const MAKING_PER_CORE: usize = 1;
+/// Codings that are being made or wait for their turn, per cache; more are not begun.
+pub const MAKING_WAITING_MAX: usize = 256;
 /// A coding of content up to this size is waited for; longer content is given as it is meanwhile.
 pub const MAKING_AWAITED_BYTES_MAX: u64 = 1024 * 1024;
 /// How long it is waited for.

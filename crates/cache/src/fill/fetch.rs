@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Fault, GrowingReader, Headers, Next, Notes, Outcome, Request, Response as Answer, Retry,
+    Fault, GrowingReader, Headers, Next, Notes, Outcome, Request, Response as Answer, Retry, Side,
     growing,
 };
 use net::clock::wall_secs;
@@ -134,6 +134,11 @@ impl Fetch {
 
     /// All who waited get the fault of this very fetch, or what is stored.
     fn failed(mut self, fault: Fault, notes: Notes) {
+        // What was refused to this client may be allowed to another.
+        if fault.side == Side::Client {
+            self.lead.land_last(Landing::Alone);
+            return self.tell(Told::Failed(fault), notes);
+        }
         if let Some(stale) = &self.stale {
             stale.life.rest(wall_secs() + REST_S);
             self.filter.metrics().revalidation_failed.inc();

@@ -312,7 +312,7 @@ impl Asking {
     ) -> Outcome {
         let filter = &self.filter;
         let may = |stale: &&Arc<Object>| {
-            let stored = stale.response();
+            let stored = stale.response().filter(|_| fault.side != Side::Client);
             stored.is_some_and(|s| reuse::may_serve_on_error(&s.meta, &self.asked, wall_secs()))
         };
         let way = Taken::Forwarded { why, status: Some(fault.status), stored: false, collapsed };

@@ -5,7 +5,9 @@ use net::worker::block_on_local;
 use settings::node;
 use wire::Method;
 
-use crate::site::{Site, answer, begin, done, fault, get, get_with, growing_answer, request, text};
+use crate::site::{
+    Site, answer, begin, done, fault, get, get_with, growing_answer, refusal, request, text,
+};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 const PRIVATE: (&str, &str) = ("cache-control", "private");
@@ -80,6 +82,28 @@ fn a_fault_is_shared_by_those_who_waited_for_it_and_forgotten() {
         let client = get(&route, "/").await;
         origin.asked().await.answer(answer(200, &[KEPT], "well again"));
         assert_eq!(text(client).await, "well again");
+    });
+}
+
+/// A filter behind the cache may allow to one what it refuses to another.
+#[test]
+fn what_one_client_is_refused_is_no_answer_for_another() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let (one, two) = (get(&route, "/").await, get(&route, "/").await);
+        origin.asked().await.answer(refusal(403));
+        origin.asked().await.answer(answer(200, &[KEPT], "his"));
+        assert_eq!(done(one).await.err().unwrap().status, 403);
+        assert_eq!(text(two).await, "his");
+        // Neither is it a reason to serve something stale.
+        let said = ("cache-control", "max-age=0, stale-if-error=1000");
+        let client = get(&route, "/").await;
+        origin.asked().await.answer(answer(200, &[said], "stale"));
+        text(client).await;
+        let client = get(&route, "/").await;
+        origin.asked().await.answer(refusal(403));
+        assert_eq!(done(client).await.err().unwrap().status, 403);
     });
 }
 

@@ -190,6 +190,11 @@ pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &'static str) -
     Answer { status, headers: headers(fields), body }
 }
 
+/// One whose body is no text.
+pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> Answer {
+    Answer { status: 200, headers: headers(fields), body: Content::Whole(Bytes::from(body)) }
+}
+
 /// One whose body the test adds to.
 pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &Growing) -> Answer {
     let body = Content::Growing(content.clone());
@@ -199,6 +204,12 @@ pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &Growing) -> Answ
 pub(crate) fn fault(status: u16) -> Answer {
     let fault = Fault::upstream(status, "connection_refused", exchange::Retry::Never, "on purpose");
     Answer { status, headers: Headers::new(), body: Content::Fault(fault) }
+}
+
+/// What a filter behind the cache says to one client.
+pub(crate) fn refusal(status: u16) -> Answer {
+    let body = Content::Fault(Fault::client(status, "refused", ""));
+    Answer { status, headers: Headers::new(), body }
 }
 
 fn headers(fields: &[(&str, &str)]) -> Headers {
