@@ -128,6 +128,11 @@ impl Life {
         self.tried.fetch_or(1 << coding, Ordering::Relaxed) & (1 << coding) != 0
     }
 
+    /// Which codings were tried, a bit for each.
+    pub fn tried(&self) -> u8 {
+        self.tried.load(Ordering::Relaxed)
+    }
+
     pub fn was_tried(&self, coding: u8) -> bool {
         self.tried.load(Ordering::Relaxed) & (1 << coding) != 0
     }

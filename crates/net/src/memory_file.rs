@@ -2,8 +2,8 @@
 //!
 //! `sendfile` hands the kernel references to their pages, where a buffer is copied for every
 //! client. Promises that such a file has no name, is known to nobody else and never changes once it
-//! is made; and that all of them leave at least half of the descriptors that the process may have to
-//! others. Linux only: elsewhere there are none, and who asks keeps a buffer.
+//! is made; and that all of them leave half of the descriptors that the process may have to others.
+//! Linux only: elsewhere there are none, and who asks keeps a buffer.
 
 use std::fs::File;
 use std::io;

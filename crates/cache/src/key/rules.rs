@@ -172,7 +172,7 @@ fn joined<T: AsRef<[u8]>>(
 ) -> Result<(), Refusal> {
     for (at, value) in values.into_iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"=" } else { between });
-        // A tab may stand in a field; what else may be decoded could look like two values, or parts.
+        // A tab may stand in a field; others could make one value look like two, or like parts.
         if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
             return Err(Refusal::ControlCharacter);
         }

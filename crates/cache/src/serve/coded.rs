@@ -23,7 +23,7 @@ impl CacheFilter {
     pub(super) fn preferred(&self, found: Found, left_s: i64, request: &Request) -> Option<Found> {
         let object = found.object();
         let response = object.response()?;
-        let Choice::Coded { target, acceptable } = self.choice(object, response, request) else {
+        let Choice::Coded { target, acceptable } = self.choice(&found, response, request) else {
             return Some(found);
         };
         if let Some(made) = self.at_hand(&found, target) {
@@ -48,7 +48,8 @@ impl CacheFilter {
         let Some(response) = object.response().filter(|response| !response.derived) else {
             return as_is();
         };
-        let Choice::Coded { target, .. } = self.choice(object, response, request) else {
+        let found = Found::Cold(object.clone());
+        let Choice::Coded { target, .. } = self.choice(&found, response, request) else {
             return as_is();
         };
         if let Some(made) = derive::find(self.cache().store(), object, target) {
@@ -68,13 +69,19 @@ impl CacheFilter {
         }
     }
 
-    fn choice(&self, object: &Object, response: &Response, request: &Request) -> Choice {
+    fn choice(&self, found: &Found, response: &Response, request: &Request) -> Choice {
         let terms = &self.terms.codings;
         if derive::is_only_one(response, terms) {
             return Choice::AsIs;
         }
         let accepted = request.headers.joined(Known::AcceptEncoding);
-        derive::choose(response, &object.life, accepted.as_deref(), terms)
+        let choose = || derive::choose(response, &found.object().life, accepted.as_deref(), terms);
+        match (&accepted, found) {
+            // Who does not say is given what is not coded.
+            (None, _) if response.coding.is_none() => Choice::AsIs,
+            (Some(accepted), Found::Hot(hot)) => hot.choice(accepted, &self.terms, choose),
+            _ => choose(),
+        }
     }
 
     fn order<'a>(&'a self, canonical: &'a Arc<Object>, target: Target) -> Order<'a> {

@@ -3,14 +3,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{self, Arc};
 
 use exchange::{Body, Headers, KeptHeaders};
 
 use super::look::Found;
 use super::present::Said;
-use crate::derive::{self, CODINGS, Target};
-use crate::limits::{FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_PLACES};
+use crate::derive::{self, CODINGS, Choice, Target};
+use crate::limits::{CHOSEN_BYTES_MAX, FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_PLACES};
+use crate::plan::Terms;
 use crate::store::{Front, Kept};
 use crate::{Content, Kind, Object, Response};
 
@@ -48,6 +49,16 @@ pub(crate) struct Hot {
     codings: RefCell<[Weak<Hot>; CODINGS]>,
     /// How often it was the answer here.
     given: Cell<u32>,
+    /// The coding that was chosen last.
+    chosen: RefCell<Option<Chosen>>,
+}
+
+/// A choice, and all that it was made by.
+struct Chosen {
+    accept_encoding: Box<[u8]>,
+    tried: u8,
+    terms: sync::Weak<Terms>,
+    choice: Choice,
 }
 
 impl Hot {
@@ -66,6 +77,7 @@ impl Hot {
             head: RefCell::default(),
             codings: RefCell::default(),
             given: Cell::new(0),
+            chosen: RefCell::default(),
         }
     }
 
@@ -81,6 +93,30 @@ impl Hot {
 
     pub(super) fn set_coding(&self, target: Target, made: &Rc<Hot>) {
         self.codings.borrow_mut()[derive::index(target) as usize] = Rc::downgrade(made);
+    }
+
+    /// The choice for an Accept-Encoding: mostly the same as for the client before.
+    pub(super) fn choice(
+        &self,
+        accept_encoding: &[u8],
+        terms: &Arc<Terms>,
+        choose: impl FnOnce() -> Choice,
+    ) -> Choice {
+        let tried = self.object.life.tried();
+        let mut chosen = self.chosen.borrow_mut();
+        if let Some(last) = &*chosen
+            && *last.accept_encoding == *accept_encoding
+            && last.tried == tried
+            && last.terms.as_ptr() == Arc::as_ptr(terms)
+        {
+            return last.choice;
+        }
+        let choice = choose();
+        if accept_encoding.len() <= CHOSEN_BYTES_MAX {
+            let (accept_encoding, terms) = (accept_encoding.into(), Arc::downgrade(terms));
+            *chosen = Some(Chosen { accept_encoding, tried, terms, choice });
+        }
+        choice
     }
 
     /// Counts an answer; how many there were.

@@ -332,3 +332,36 @@ fn x_status_says_it_too_where_it_is_asked_for() {
         assert_eq!(field(&bench.hit(&mut get("/a", &[])), "x-status"), "hit", "{whence}");
     });
 }
+
+#[test]
+fn each_client_gets_the_coding_that_it_prefers_whoever_came_before() {
+    let bench = Bench::new(node!({ "store": "pages", "codings": { "offer": ["gzip"] } }));
+    let with = |coding: Option<Coding>| {
+        let mut made = response(Content::Memory(CONTENT.repeat(100).into()));
+        made.meta.flags = made.meta.flags.with(Flags::CODABLE);
+        (made.coding, made.derived) = (coding, coding.is_some());
+        if coding.is_some() {
+            let mut head = made.head.headers();
+            head.append(Known::ContentEncoding, "gzip");
+            made.head = KeptHeaders::from(&head);
+        }
+        Kind::Response(made)
+    };
+    bench.put(&get("/a", &[]), b"", with(None));
+    bench.put(&get("/a", &[]), b"\0c:gzip", with(Some(Coding::Gzip)));
+    for _ in 0..4 {
+        for (accepted, coding) in [
+            (None, ""),
+            (Some("gzip"), "gzip"),
+            (Some("gzip"), "gzip"),
+            (Some("gzip;q=0"), ""),
+            (Some("br, gzip;q=0.1"), "gzip"),
+            (Some(""), ""),
+        ] {
+            let fields: Vec<_> =
+                accepted.map(|value| ("accept-encoding", value)).into_iter().collect();
+            let hit = bench.hit(&mut get("/a", &fields));
+            assert_eq!(field(&hit, "content-encoding"), coding, "{accepted:?}");
+        }
+    }
+}
