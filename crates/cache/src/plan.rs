@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use exchange::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
-use settings::{Cidr, Key, Node, Reader, Setting, Spanned};
+use settings::{Cidr, Key, Node, Reader, Setting, Spanned, Variable};
 
 use crate::Caches;
 use crate::filter::CacheFilter;
 use crate::key::{KeyPath, KeyQuery, KeyRules, Matter};
 use crate::rules::{Heuristic, Policy, SetCookie, StatusCeiling};
-use crate::settings::{CodingSettings, FilterSettings, PathWord, QueryWord, SetCookieWord};
+use crate::settings::{
+    CodingSettings, FetchSettings, FilterSettings, PathWord, QueryWord, SetCookieWord,
+};
 
 /// `filters: [{ cache: … }]`.
 pub static FILTER: FilterKind = FilterKind { name: "cache", schema: FilterSettings::schema, read };
@@ -98,6 +100,22 @@ impl CachePlan {
 
     pub fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    /// Whether requests are told apart by this.
+    pub fn counts(&self, variable: &Variable) -> bool {
+        self.keys.iter().any(|key| key.template().variables().any(|own| own == variable))
+    }
+
+    /// Fields that origins are known to build answers from without saying so, and that reach the
+    /// origin though requests are not told apart by them.
+    pub fn reflected(&self) -> Vec<HeaderName> {
+        let known = FetchSettings::default().drop_headers.into_iter();
+        let dropped = &self.terms.fetch.drop;
+        known
+            .filter(|name| !dropped.contains(name))
+            .filter(|name| !self.counts(&Variable::Header(name.as_str().to_owned())))
+            .collect()
     }
 
     /// How keys are built on a route.
