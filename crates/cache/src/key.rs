@@ -3,10 +3,11 @@
 //! Owns the form of the key's text: the URL first (`scheme://authority/path?query`, normalised as
 //! the route declares), then NUL and the route's name with a mark of how it builds keys, then NUL
 //! and each declared part, then, for one variant, NUL, `v:` and the normalised values of its Vary
-//! fields, then, for a derived coding, NUL, `c:` and its token. NUL stands in none of them. Promises
-//! that two keys are equal only if all of their text is (the hash only says where to look), that two
-//! requests share a text only where the route says that they are one, and that a request which
-//! cannot be told from others safely has no key. Builds it in a buffer of the worker.
+//! fields, then, for a derived coding, NUL, `c:` and its token. NUL stands in none of them.
+//! Promises that two keys are equal only if all of their text is (the hash only says where to
+//! look), that two requests share a text only where the route says that they are one, and that a
+//! request which cannot be told from others safely has no key. Builds it in a buffer of the
+//! worker.
 
 mod path;
 mod query;

@@ -1,7 +1,7 @@
 //! Parts of a representation that is there whole (RFC 9110 14, 15.3.7, 15.5.17).
 //!
-//! The number of ranges is bounded and overlapping ones are joined (`wire::range`), so a response is
-//! never much longer than the whole. Whether a Range is to be honoured at all (If-Range,
+//! The number of ranges is bounded and overlapping ones are joined (`wire::range`), so a response
+//! is never much longer than the whole. Whether a Range is to be honoured at all (If-Range,
 //! preconditions) its caller decides.
 
 use std::hash::BuildHasher;

@@ -1,3 +1,5 @@
+//! Which requests have one key, and which have none.
+
 use std::collections::HashMap;
 
 use bytes::Bytes;
