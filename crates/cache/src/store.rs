@@ -23,7 +23,7 @@ mod s3fifo;
 
 use disk::Disk;
 pub(crate) use disk::Stored;
-pub use disk::{DiskStats, State as DiskState};
+pub use disk::{DiskStats, State as DiskState, rewritten};
 pub use front::{Front, Kept};
 pub use memory::Reason;
 pub use purge::{Purge, Token};

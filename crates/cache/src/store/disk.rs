@@ -282,6 +282,12 @@ impl Shared {
     }
 }
 
+/// For the fuzz target: a description that can be read, written again.
+#[doc(hidden)]
+pub fn rewritten(form: u8, description: &[u8]) -> Option<Vec<u8>> {
+    record::rewritten(form, description)
+}
+
 /// What an object counts while it waits.
 fn weight(object: &Object) -> u64 {
     let content = object.response().map_or(0, |response| response.content.len());

@@ -7,8 +7,10 @@
 
 use std::io;
 
+use bytes::Bytes;
 use coding::Coding;
 use exchange::{Headers, KeptHeaders};
+use wire::token::{is_field_value, is_token};
 
 use crate::limits::DISK_HEAD_BYTES_MAX;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
@@ -132,6 +134,12 @@ pub(super) fn encode(object: &Object) -> Option<(Form, Vec<u8>)> {
     (out.len() <= DISK_HEAD_BYTES_MAX).then_some((form, out))
 }
 
+/// What a description that can be read would be written as again: itself.
+pub(super) fn rewritten(form: u8, head: &[u8]) -> Option<Vec<u8>> {
+    let object = decode(Form::of(form)?, head, Content::Memory(Bytes::new()))?;
+    Some(encode(&object)?.1)
+}
+
 /// The key in a description.
 pub(super) fn key(head: &[u8]) -> Option<Key> {
     Input(head).key()
@@ -145,7 +153,7 @@ pub(super) fn decode(form: Form, head: &[u8], content: Content) -> Option<Object
         Form::Response => Kind::Response(input.response(content)?),
         Form::Varies => Kind::Varies(Vary { fields: input.list()? }),
         Form::Search => {
-            let (key_order, all) = (input.u8()? != 0, input.u8()? != 0);
+            let (key_order, all) = (input.flag()?, input.flag()?);
             Kind::Search(SearchRule { key_order, all, params: input.list()? })
         }
         Form::Purge => return None,
@@ -210,6 +218,14 @@ impl<'a> Input<'a> {
         self.array().map(u8::from_le_bytes)
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
     fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
@@ -249,6 +265,10 @@ impl<'a> Input<'a> {
         let mut headers = Headers::new();
         for _ in 0..self.count(8)? {
             let (name, value) = (self.bytes()?, self.bytes()?);
+            // Nothing that was not a field when it came becomes one here.
+            if !is_token(name) || !is_field_value(value) {
+                return None;
+            }
             headers.append(name, value);
         }
         Some(headers)

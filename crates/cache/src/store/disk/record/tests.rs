@@ -1,5 +1,3 @@
-use bytes::Bytes;
-
 use super::*;
 use crate::store::Store;
 use crate::store::tests::{MIB, sample};
