@@ -19,6 +19,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("filters", 3),
     ("files", 3),
     ("lua", 3),
+    ("cache", 3),
     ("config", 4),
     ("admin", 5),
     ("server", 6),
@@ -58,7 +59,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
-    ("tokio", &["net", "exchange", "upstream", "files", "lua", "server"]),
+    ("tokio", &["net", "exchange", "upstream", "files", "cache", "lua", "server"]),
     ("tokio-rustls", &["net"]),
     ("zstd", &["coding"]),
 ];

@@ -3,6 +3,7 @@
 mod addresses;
 mod admin;
 mod affinity;
+mod cache;
 mod chunked_request;
 mod date;
 mod descriptors;

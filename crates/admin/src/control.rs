@@ -52,6 +52,22 @@ pub trait Control {
 
     fn workers(&self) -> Vec<WorkerStatus>;
 
+    fn caches(&self) -> Vec<CacheStatus>;
+
+    /// A page of what a cache holds.
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer>;
+
+    /// Takes out what is meant, or makes it stale; how many responses that were.
+    fn purge(
+        &self,
+        cache: &str,
+        what: PurgeWhat,
+        soft: bool,
+    ) -> LocalFuture<'_, Result<u64, NoAnswer>>;
+
+    /// Whether a request would be answered from a cache.
+    fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer>;
+
     /// Which way a request would go. The error says what is wrong with the question.
     fn explain(&self, question: &Question) -> Result<Explanation, String>;
 }
@@ -231,6 +247,67 @@ pub struct ServerStatus {
     pub connections: u64,
     /// The latest failure, in a sentence.
     pub last_error: Option<String>,
+}
+
+/// A cache and what is in it. What it did is counted under its name in the metrics.
+#[derive(Debug, Clone, Default)]
+pub struct CacheStatus {
+    pub name: String,
+    /// The routes that keep answers in it.
+    pub routes: Vec<String>,
+    pub objects: u64,
+    /// Their memory, and what it may come to.
+    pub bytes: u64,
+    pub memory_bytes: u64,
+    /// The tier on disk, where there is one.
+    pub disk: Option<CacheDisk>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct CacheDisk {
+    pub path: String,
+    pub objects: u64,
+    pub bytes: u64,
+    pub size_bytes: u64,
+    /// Why it is not used at the moment.
+    pub failed: Option<String>,
+}
+
+/// Which part of what a cache holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntriesWanted {
+    /// Only what has a URL that begins so.
+    pub prefix: String,
+    /// Where the page before ended.
+    pub after: Option<u64>,
+    pub limit: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct Entries {
+    /// An object each.
+    pub entries: Vec<Value>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<u64>,
+}
+
+/// What is to be purged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PurgeWhat {
+    Url(String),
+    Prefix(String),
+    Tags(Vec<String>),
+    Groups(Vec<String>),
+    All,
+}
+
+/// Why a question about a cache has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// There is no cache of that name.
+    NoCache,
+    /// What is wrong with the question.
+    Wrong(String),
 }
 
 /// What is not counted by the worker itself.

@@ -1,6 +1,7 @@
 //! Every endpoint, in one table: path, method, who may use it, what it does.
 //!
-//! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it.
+//! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it. A path
+//! may have one name in it, `{name}`, which stands for any text that is not empty.
 
 use crate::problem::Problem;
 use settings::nearest;
@@ -28,6 +29,11 @@ pub(crate) enum Action {
     Routes,
     Upstreams,
     Workers,
+    Caches,
+    Cache,
+    CacheEntries,
+    CachePurge,
+    CacheExplain,
     Explain,
     Reload,
     Drain,
@@ -42,6 +48,30 @@ pub(crate) struct Endpoint {
     pub(crate) guard: Guard,
     pub(crate) action: Action,
     pub(crate) text: &'static str,
+}
+
+const NAME: &str = "{name}";
+
+impl Endpoint {
+    /// Whether it is for this path; with the name in it, if its path has one.
+    fn takes<'p>(&self, path: &'p str) -> Option<&'p str> {
+        let Some((before, after)) = self.path.split_once(NAME) else {
+            return (self.path == path).then_some("");
+        };
+        let name = path.strip_prefix(before)?.strip_suffix(after)?;
+        (!name.is_empty()).then_some(name)
+    }
+}
+
+/// Those for a path. Of names with slashes the longer path counts: `/v1/caches/a/purge` purges `a`.
+fn at(path: &str) -> impl Iterator<Item = (&'static Endpoint, &str)> {
+    let taking = move |endpoint: &'static Endpoint| Some((endpoint, endpoint.takes(path)?));
+    let longest =
+        ENDPOINTS.iter().filter_map(taking).map(|(endpoint, _)| endpoint.path.len()).max();
+    ENDPOINTS
+        .iter()
+        .filter_map(taking)
+        .filter(move |(endpoint, _)| Some(endpoint.path.len()) == longest)
 }
 
 macro_rules! endpoints {
@@ -78,6 +108,21 @@ endpoints! {
     GET "/v1/routes" [] Token Routes "Every route in the order it is tried, with its numbers.";
     GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and how they are.";
     GET "/v1/workers" [] Token Workers "Workers and their numbers.";
+    GET "/v1/caches" [] Token Caches "Every cache, what is in it and what it did.";
+    GET "/v1/caches/{name}" [] Token Cache "One cache.";
+    GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Token CacheEntries
+        "What is stored, in no order, a page at a time: `limit` of them (100, at most 1000), those \
+         whose URL begins with `prefix`. `next` of the answer is `after` of the next page; without \
+         it there is none.";
+    POST "/v1/caches/{name}/purge" [] Token CachePurge
+        "Takes out what is stored: `{\"url\": \"http://host/path\"}` with all its variants, \
+         `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
+         `{\"all\": true}`; with `\"soft\": true` it becomes stale instead. Answers how many \
+         responses that were: `{\"purged\": 3}`.";
+    GET "/v1/caches/{name}/explain" ["url", "header", "method"] Token CacheExplain
+        "Whether a request would be answered from the cache, and why or why not; what is stored \
+         for its URL. `header=name:value` may be repeated. Answers JSON, or text when Accept asks \
+         for it.";
     POST "/v1/explain" [] Token Explain
         "Which way a request would go and why. The body: `{\"method\": \"GET\", \"url\": \
          \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
@@ -90,19 +135,19 @@ endpoints! {
 
 /// The guard of a path: unknown paths are as closed as the API, so that nobody can map it.
 pub(crate) fn guard(path: &str) -> Guard {
-    ENDPOINTS.iter().find(|endpoint| endpoint.path == path).map_or(Guard::Token, |e| e.guard)
+    at(path).next().map_or(Guard::Token, |(endpoint, _)| endpoint.guard)
 }
 
-/// The endpoint for a request line, or what is wrong with it.
-pub(crate) fn find(
+/// The endpoint for a request line and the name in its path, or what is wrong with it.
+pub(crate) fn find<'p>(
     method: &Method,
-    path: &str,
+    path: &'p str,
     query: Option<&[u8]>,
-) -> Result<&'static Endpoint, Problem> {
+) -> Result<(&'static Endpoint, &'p str), Problem> {
     // HEAD is GET without the body, which the serving loop leaves out (RFC 9110 section 9.3.2).
     let asked = if *method == Method::Head { "GET" } else { method.as_str() };
-    let here = || ENDPOINTS.iter().filter(|endpoint| endpoint.path == path);
-    let Some(endpoint) = here().find(|endpoint| endpoint.method == asked) else {
+    let here = || at(path).map(|(endpoint, _)| endpoint);
+    let Some((endpoint, name)) = at(path).find(|(endpoint, _)| endpoint.method == asked) else {
         if here().next().is_none() {
             return Err(unknown_path(path));
         }
@@ -120,7 +165,7 @@ pub(crate) fn find(
     if endpoint.guard == Guard::Token {
         check_query(endpoint, query)?;
     }
-    Ok(endpoint)
+    Ok((endpoint, name))
 }
 
 fn unknown_path(path: &str) -> Problem {
@@ -178,10 +223,11 @@ mod tests {
     fn every_endpoint_is_found_and_no_two_are_the_same() {
         for endpoint in ENDPOINTS {
             let method = Method::from_bytes(endpoint.method.as_bytes());
-            assert_eq!(find(&method, endpoint.path, None).unwrap().action, endpoint.action);
+            let found = find(&method, endpoint.path, None).unwrap().0;
+            assert_eq!(found.action, endpoint.action);
             assert!(endpoint.text.ends_with('.'), "{}", endpoint.text);
         }
-        assert_eq!(find(&Method::Head, "/metrics", None).unwrap().action, Action::Metrics);
+        assert_eq!(find(&Method::Head, "/metrics", None).unwrap().0.action, Action::Metrics);
         assert!(find(&Method::Get, "/healthz", Some(b"_=1")).is_ok());
     }
 
@@ -193,6 +239,17 @@ mod tests {
         assert!(status == 400 && text.contains("did you mean \\\"wait\\\"?"), "{text}");
         let (status, text) = problem(Method::Get, "/elsewhere/entirely", None);
         assert!(status == 404 && !text.contains("did you mean"), "{text}");
+    }
+
+    #[test]
+    fn a_name_may_be_anything_but_empty() {
+        let found =
+            |path| find(&Method::Get, path, None).map(|(endpoint, name)| (endpoint.action, name));
+        assert_eq!(found("/v1/caches/pages").unwrap(), (Action::Cache, "pages"));
+        assert_eq!(found("/v1/caches/a/b/explain").unwrap(), (Action::CacheExplain, "a/b"));
+        assert!(found("/v1/caches/").is_err());
+        let (status, _) = problem(Method::Get, "/v1/caches/pages/purge", None);
+        assert_eq!(status, 405);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::problem::{Problem, pretty};
-use crate::{config, explain, health, prometheus, views};
+use crate::{caches, config, explain, health, prometheus, views};
 use exchange::{Handler, LocalFuture, Outcome, Request, Response};
 use serde_json::json;
 use std::rc::Rc;
@@ -26,14 +26,16 @@ impl Admin {
         Self { access, control }
     }
 
-    fn find(&self, request: &Request) -> Result<Action, Problem> {
+    /// What is asked for, and the name in the path.
+    fn find<'r>(&self, request: &'r Request) -> Result<(Action, &'r str), Problem> {
         let path = request.target.path();
         self.access.check(endpoints::guard(path), request)?;
-        Ok(endpoints::find(&request.method, path, request.target.query())?.action)
+        let (endpoint, name) = endpoints::find(&request.method, path, request.target.query())?;
+        Ok((endpoint.action, name))
     }
 
     /// What needs neither a body nor a wait.
-    fn at_once(&self, action: Action, request: &Request) -> Option<Answer> {
+    fn at_once(&self, action: Action, name: &str, request: &Request) -> Option<Answer> {
         let control = &*self.control;
         Some(match action {
             Action::Healthz => Ok(health::healthz()),
@@ -45,23 +47,32 @@ impl Admin {
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
             Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
+            Action::Caches => Ok(caches::all(control)),
+            Action::Cache => caches::one(control, name),
+            Action::CacheEntries => caches::entries(control, name, request.target.query()),
+            Action::CacheExplain => caches::explain(control, name, request),
             Action::Drain => Ok(self.drain()),
             Action::Reload if !endpoints::flag(request.target.query(), "wait") => {
                 control.request_reload();
                 Ok(accepted("reload"))
             }
-            Action::Reload | Action::PutConfig | Action::Rollback | Action::Explain => return None,
+            Action::Reload
+            | Action::PutConfig
+            | Action::Rollback
+            | Action::Explain
+            | Action::CachePurge => return None,
         })
     }
 
-    async fn in_time(&self, action: Action, request: &mut Request) -> Answer {
+    async fn in_time(&self, action: Action, name: &str, request: &mut Request) -> Answer {
         match action {
+            Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::PutConfig => config::put(&*self.control, request).await,
             Action::Rollback => config::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,
             Action::Reload => config::applied(self.control.reload().await),
             other => self
-                .at_once(other, request)
+                .at_once(other, name, request)
                 .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no answer"))),
         }
     }
@@ -99,15 +110,16 @@ impl Handler for Admin {
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
         match self.find(request) {
-            Ok(action) => self.at_once(action, request).map(finish),
+            Ok((action, name)) => self.at_once(action, name, request).map(finish),
             Err(problem) => Some(finish(Err(problem))),
         }
     }
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
         Box::pin(async move {
-            let answer = match self.find(request) {
-                Ok(action) => self.in_time(action, request).await,
+            let found = self.find(request).map(|(action, name)| (action, name.to_owned()));
+            let answer = match found {
+                Ok((action, name)) => self.in_time(action, &name, request).await,
                 Err(problem) => Err(problem),
             };
             finish(answer)

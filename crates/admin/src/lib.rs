@@ -6,6 +6,7 @@
 //! Never reads a configuration, never decides by reading a number.
 
 mod access;
+mod caches;
 mod config;
 mod control;
 mod endpoints;
@@ -23,8 +24,9 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    Applied, ConfigDocument, ConfigVersion, Control, Expect, Explanation, ListenerStatus, Question,
-    Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
+    Applied, CacheDisk, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
+    EntriesWanted, Expect, Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal,
+    ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
     WorkerStatus,
 };
 pub use handler::Admin;

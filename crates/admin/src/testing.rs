@@ -1,9 +1,9 @@
 //! A server that only pretends, for the tests of this crate.
 
 use crate::control::{
-    Applied, ConfigDocument, ConfigVersion, Control, Expect, Explanation, ListenerStatus, Question,
-    Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
-    WorkerStatus,
+    Applied, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted, Expect,
+    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, ReloadStatus, RouteStatus,
+    ServerState, ServerStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
 };
 use exchange::{LocalFuture, Response};
 use serde_json::json;
@@ -28,6 +28,8 @@ pub(crate) struct FakeServer {
     pub(crate) busy: Cell<bool>,
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     pub(crate) reloads_requested: Cell<u32>,
+    /// What was purged, and whether softly.
+    pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
 
 impl FakeServer {
@@ -41,6 +43,7 @@ impl FakeServer {
             busy: Cell::new(false),
             last_reload: RefCell::new(None),
             reloads_requested: Cell::new(0),
+            purged: RefCell::default(),
         }
     }
 
@@ -180,6 +183,52 @@ impl Control for FakeServer {
 
     fn workers(&self) -> Vec<WorkerStatus> {
         vec![WorkerStatus { index: 0, cpu: Some(1), config_version: self.version_text() }]
+    }
+
+    fn caches(&self) -> Vec<CacheStatus> {
+        vec![CacheStatus {
+            name: "pages".to_owned(),
+            routes: vec!["shop".to_owned()],
+            objects: 3,
+            bytes: 1_000,
+            memory_bytes: 10_000,
+            disk: None,
+        }]
+    }
+
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer> {
+        if cache != "pages" {
+            return Err(NoAnswer::NoCache);
+        }
+        let entry = json!({ "url": wanted.prefix, "after": wanted.after, "limit": wanted.limit });
+        Ok(Entries { entries: vec![entry], next: Some(7) })
+    }
+
+    fn purge(
+        &self,
+        cache: &str,
+        what: PurgeWhat,
+        soft: bool,
+    ) -> LocalFuture<'_, Result<u64, NoAnswer>> {
+        let result = match (cache, &what) {
+            ("pages", PurgeWhat::Url(url)) if !url.starts_with("http:") => {
+                Err(NoAnswer::Wrong(format!("\"{url}\" is no absolute URL")))
+            }
+            ("pages", _) => {
+                self.purged.borrow_mut().push((what, soft));
+                Ok(2)
+            }
+            _ => Err(NoAnswer::NoCache),
+        };
+        Box::pin(ready(result))
+    }
+
+    fn explain_cache(&self, _: &str, question: &Question) -> Result<Explanation, NoAnswer> {
+        let fields = &question.headers;
+        Ok(Explanation {
+            text: format!("{} {} is a hit\n", question.method, question.url),
+            json: json!({ "url": question.url, "headers": fields }),
+        })
     }
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {

@@ -7,9 +7,11 @@
 
 mod backend;
 mod hello;
+mod listing;
 mod proxy;
 
-pub use backend::{Behaviour, body};
+pub use backend::{Behaviour, Content, body};
+pub use listing::listing;
 
 use crate::peers::BACKLOG;
 use socket2::{Domain, Socket, Type};
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 /// How the arguments of [`serve`] look.
 pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
-                         backend ADDRESS BODY_BYTES DELAY_MS keep|close";
+                         backend ADDRESS BODY_BYTES DELAY_MS keep|close text|listing";
 
 /// What a floor process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,10 +72,11 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
         ["proxy", address, upstream, kept] => {
             (address, Floor::Proxy { upstream: upstream.parse().ok()?, keep: keep(kept)? })
         }
-        ["backend", address, bytes, delay_ms, kept] => {
+        ["backend", address, bytes, delay_ms, kept, content] => {
             let delay = Duration::from_millis(delay_ms.parse().ok()?);
             let body_bytes = bytes.parse().ok()?;
-            (address, Floor::Backend(Behaviour { body_bytes, delay, keep: keep(kept)? }))
+            let (keep, content) = (keep(kept)?, Content::named(content)?);
+            (address, Floor::Backend(Behaviour { body_bytes, delay, keep, content }))
         }
         _ => return None,
     };
@@ -82,7 +85,7 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Behaviour, Floor, listen, parse};
+    use super::{Behaviour, Content, Floor, listen, parse};
     use crate::peers::BACKLOG;
     use std::net::TcpStream;
     use std::time::Duration;
@@ -113,10 +116,13 @@ mod tests {
             parsed("proxy 127.0.0.1:0 127.0.0.1:9 close"),
             Some(Floor::Proxy { upstream, keep: false })
         );
-        let behaviour =
-            Behaviour { body_bytes: 2048, delay: Duration::from_millis(20), keep: true };
-        assert_eq!(parsed("backend 127.0.0.1:0 2048 20 keep"), Some(Floor::Backend(behaviour)));
-        assert_eq!(parsed("backend 127.0.0.1:0 2048 20 maybe"), None);
+        let (delay, content) = (Duration::from_millis(20), Content::Listing);
+        let behaviour = Behaviour { body_bytes: 2048, delay, keep: true, content };
+        assert_eq!(
+            parsed("backend 127.0.0.1:0 2048 20 keep listing"),
+            Some(Floor::Backend(behaviour))
+        );
+        assert_eq!(parsed("backend 127.0.0.1:0 2048 20 maybe text"), None);
         assert_eq!(parsed("proxy 127.0.0.1:0"), None);
     }
 }

@@ -16,6 +16,7 @@ mod gunicorn;
 mod haproxy;
 mod lua_cjson;
 mod nginx;
+mod pike;
 mod process;
 mod redis;
 mod running;
@@ -113,6 +114,22 @@ pub enum Role {
     Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a folder.
     Files { root: PathBuf },
+    /// Keeps what the backend answers for [`DOCUMENT_PATH`] and answers it from memory; the same
+    /// lies in the folder under that name, and compressed beside it.
+    Cached { backend: SocketAddr, root: PathBuf, asked: Asked },
+    /// Answers [`DOCUMENT_PATH`] with that file, which it has read into memory.
+    Canned { file: PathBuf },
+}
+
+/// What is asked of a cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// A large document, by a client that takes gzip.
+    Gzip,
+    /// The same by a client that takes no coding.
+    Plain,
+    /// A small one, by a client that takes no coding.
+    Small,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +157,10 @@ impl Role {
             Self::Json { operation: Operation::Decode, .. } => "json, decoding",
             Self::Json { operation: Operation::Encode, .. } => "json, encoding",
             Self::Files { .. } => "files",
+            Self::Cached { asked: Asked::Gzip, .. } => "cache, gzip",
+            Self::Cached { asked: Asked::Plain, .. } => "cache, identity",
+            Self::Cached { asked: Asked::Small, .. } => "cache, small",
+            Self::Canned { .. } => "a file from memory",
         }
     }
 }
@@ -216,6 +237,7 @@ pub const ALL: &[&Peer] = &[
     &caddy::PEER,
     &envoy::PEER,
     &varnish::PEER,
+    &pike::PEER,
     &granian::PEER,
     &uvicorn::PEER,
     &gunicorn::PEER,
@@ -264,6 +286,8 @@ impl Peer {
                 time: Duration::from_secs(1),
             },
             Role::Files { root: folder.join("files") },
+            Role::Cached { backend, root: folder.join("files"), asked: Asked::Gzip },
+            Role::Cached { backend, root: folder.join("files"), asked: Asked::Plain },
         ];
         let mut text = String::new();
         for role in roles {

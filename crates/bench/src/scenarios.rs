@@ -5,6 +5,8 @@
 //! load is put on it, and that it lists only what the product can do.
 //! Never measures: that is `run`.
 
+mod cache;
+mod coded;
 mod connections;
 mod documents;
 mod files;
@@ -27,7 +29,7 @@ pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
 use crate::load::Command;
-use crate::peers::{Operation, Peer, Role, SUBJECT, Site};
+use crate::peers::{Asked, Operation, Peer, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,6 +69,7 @@ pub(crate) enum Serve {
     Ping { command: Command, pipeline: u32 },
     Json { document: Document, operation: Operation },
     File { name: &'static str, bytes: usize },
+    Cached { bytes: usize, asked: Asked },
 }
 
 impl Serve {
@@ -83,6 +86,7 @@ impl Serve {
                 Role::Json { document: root, operation, time: Duration::ZERO }
             }
             Self::File { .. } => Role::Files { root },
+            Self::Cached { asked, .. } => Role::Cached { backend, root, asked },
         }
     }
 }
@@ -126,6 +130,7 @@ pub const ALL: &[&Scenario] = &[
     &filters::SCENARIO,
     &routes::SCENARIO,
     &files::SCENARIO,
+    &cache::SCENARIO,
     &reload::SCENARIO,
     &connections::SCENARIO,
 ];

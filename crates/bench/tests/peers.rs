@@ -8,10 +8,10 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use bench::floor::Behaviour;
+use bench::floor::{Behaviour, Content};
 use bench::peers::{
-    ALL, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer,
-    Place, ROUTED_PATH, Role, Running, Site,
+    ALL, Asked, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
+    Peer, Place, ROUTED_PATH, Role, Running, Site,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -112,9 +112,18 @@ fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
 #[test]
 fn each_peer_starts_answers_and_is_gone_afterwards() {
     let (finder, around) = (finder(), Around::new());
-    let behaviour = |keep| Behaviour { body_bytes: 100, delay: Duration::from_millis(1), keep };
+    let behaviour = |keep, content| Behaviour {
+        body_bytes: 100,
+        delay: Duration::from_millis(1),
+        keep,
+        content,
+    };
     let [kept, closed] = [true, false]
-        .map(|keep| Backend::start(&finder, behaviour(keep), &around.place()).unwrap());
+        .map(|keep| behaviour(keep, Content::Text))
+        .map(|behaviour| Backend::start(&finder, behaviour, &around.place()).unwrap());
+    let listed = behaviour(true, Content::Listing);
+    let listed = Backend::start(&finder, listed, &around.place()).unwrap();
+    let listing = String::from_utf8(bench::floor::listing(100)).unwrap();
     let document = String::from_utf8(bench::floor::body(100)).unwrap();
     let root = around.folder.path().join("files");
     std::fs::create_dir(&root).unwrap();
@@ -125,7 +134,12 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
         (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
         (Role::Routes { count: 50 }, ROUTED_PATH, HELLO_BODY),
         (Role::Guarded { backend: kept.address }, DOCUMENT_PATH, &document),
-        (Role::Files { root }, "/a.txt", "a file"),
+        (Role::Files { root: root.clone() }, "/a.txt", "a file"),
+        (
+            Role::Cached { backend: listed.address, root, asked: Asked::Small },
+            DOCUMENT_PATH,
+            &listing,
+        ),
     ];
     let mut checked = Vec::new();
     for peer in ALL {

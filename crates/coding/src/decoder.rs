@@ -146,13 +146,27 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// A whole body at once.
+/// A whole body at once. Where the body says how long it will be, the buffer is of that size from
+/// the start: one that lies about it gets no more than it might unpack to.
 pub fn decode_all(coding: Coding, input: &[u8], allowed: Decode) -> Result<Vec<u8>, DecodeError> {
     let mut decoder = Decoder::new(coding, allowed)?;
-    let mut out = Vec::new();
+    let dense = (input.len() as u64).saturating_mul(allowed.ratio).max(RATIO_FREE_BYTES);
+    let most = allowed.output_bytes.min(dense);
+    let size = stated_size(coding, input).filter(|size| *size <= most).unwrap_or(0);
+    let mut out = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     decoder.decode(input, &mut out)?;
     decoder.finish(&mut out)?;
     Ok(out)
+}
+
+/// How long a body says that it is when decoded: gzip at its end, modulo 2^32 (RFC 1952 2.3.1),
+/// Zstandard in its first frame, if at all (RFC 8878 3.1.1.1.4), Brotli never.
+fn stated_size(coding: Coding, input: &[u8]) -> Option<u64> {
+    match coding {
+        Coding::Gzip => input.last_chunk().map(|size| u64::from(u32::from_le_bytes(*size))),
+        Coding::Zstd => zstd::zstd_safe::get_frame_content_size(input).ok().flatten(),
+        Coding::Br => None,
+    }
 }
 
 /// The library asks for more input while output waits that did not fit its buffer; asking again

@@ -5,6 +5,7 @@
 //! can never match. What is unused is only said when everything else is right, because what is
 //! broken may be what would have used it.
 
+mod caches;
 mod chains;
 mod listeners;
 mod mentions;
@@ -33,10 +34,12 @@ pub(crate) fn compile(
 ) -> Option<Plan> {
     check_names("listener", &settings.listeners, reader);
     check_names("upstream", &settings.upstreams, reader);
+    check_names("cache", &settings.caches, reader);
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
     let programs = listeners::programs(&settings, &listeners, reader);
     let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
+    caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
@@ -56,6 +59,12 @@ pub(crate) fn compile(
             .entries
             .into_iter()
             .map(|(name, upstream)| (name.value, Arc::new(upstream)))
+            .collect(),
+        caches: settings
+            .caches
+            .entries
+            .into_iter()
+            .map(|(name, cache)| (name.value, cache))
             .collect(),
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
@@ -102,6 +111,12 @@ fn unused(
         };
         if !routes.iter().any(used) && !mentioned.contains(&name.value) {
             reader.report().unused(name.span, "upstream", name);
+        }
+    }
+    for (name, _) in &settings.caches.entries {
+        let in_route = |route: &routes::Compiled| caches::uses(&route.plan.filters, name);
+        if !routes.iter().any(in_route) && !chains.use_cache(name) {
+            reader.report().unused(name.span, "cache", name);
         }
     }
     for name in chains.unused() {

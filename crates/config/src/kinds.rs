@@ -10,7 +10,7 @@ use settings::{
 };
 
 /// Filters that are promised and refused by this version.
-const FILTERS_LATER: &[&str] = &["cache"];
+const FILTERS_LATER: &[&str] = &[];
 /// Handlers that are promised and refused by this version.
 const HANDLERS_LATER: &[&str] = &["app"];
 
@@ -30,7 +30,7 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: filters::ALL.iter().chain([&lua::FILTER]).collect(),
+            filters: filters::ALL.iter().chain([&lua::FILTER, &cache::FILTER]).collect(),
             handlers: exchange::HANDLERS
                 .iter()
                 .chain([&upstream::KIND])

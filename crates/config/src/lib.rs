@@ -31,6 +31,7 @@ mod expand;
 mod kinds;
 pub mod limits;
 mod load;
+mod notes;
 mod parts;
 mod plan;
 mod records;
@@ -41,6 +42,7 @@ pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{Loaded, document_json, load};
+pub use notes::notes;
 pub use parts::Part;
 pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};
 pub use records::{

@@ -13,6 +13,7 @@ use settings::{Node, Value};
 const NAMED: &[(&str, &str)] = &[
     ("listeners", "listener"),
     ("upstreams", "upstream"),
+    ("caches", "cache"),
     ("chains", "chain"),
     ("errors", "error page"),
 ];

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use cache::CacheSettings;
 use exchange::problem::ErrorPages;
 use exchange::{FilterPlan, HandlerPlan};
 use net::{Bind, ListenOptions};
@@ -29,6 +30,7 @@ pub struct Plan {
     pub programs: Vec<(ListenerPlan, lua::ProgramPlan)>,
     pub lua: lua::ServingSettings,
     pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
+    pub caches: Vec<(String, CacheSettings)>,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`Plan::route`].
     pub routes: Vec<RoutePlan>,

@@ -22,7 +22,8 @@ fn the_example_of_the_contract_is_accepted_by_both() {
     let plan = &loaded.plan;
     let names: Vec<_> = plan.routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names, ["catalog", "/ping", "/old/{id}", "/{*file}"]);
-    assert_eq!(plan.routes[0].filters.len(), 2);
+    assert_eq!(plan.routes[0].filters.len(), 3);
+    assert_eq!(plan.caches.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pages"]);
     assert_eq!(plan.routes[0].timeouts.body.map(|t| t.to_string()).as_deref(), Some("10s"));
     assert_eq!(plan.upstreams[0].1.servers.len(), 3);
     assert_eq!(plan.admin.token.as_ref().map(|token| token.expose()), Some(&b"a-test-token"[..]));
@@ -42,7 +43,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     for text in [
         "rutes: []",
-        "caches: {}",
+        "apps: {}",
+        "caches: { a: { memory: 5 } }",
         "listeners: { web: { bind: \":80\", tls: {} } }",
         "listeners: { web: {} }",
         "timeouts: { head: 5 }",

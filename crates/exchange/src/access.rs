@@ -152,6 +152,9 @@ impl Masks {
             object.text("upstream", upstream.as_bytes());
             object.number("attempts", u64::from(request.notes.upstream_attempts));
         }
+        if let Some(cache) = request.notes.cache {
+            object.text("cache", cache.as_bytes());
+        }
         if let Some(fault) = request.notes.fault {
             object.text("fault", fault.as_bytes());
         }
@@ -315,6 +318,19 @@ mod tests {
             String::from_utf8(line).unwrap(),
             "{\"path\":\"/\\\"\\\\\\n\u{fffd}\",\"status\":200}"
         );
+    }
+
+    #[test]
+    fn a_line_says_what_upstream_and_cache_did() {
+        let target = crate::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
+        let mut request = Request::made_up(wire::Method::Get, target, crate::Headers::new());
+        request.notes.upstream = Some("10.0.0.1:80".into());
+        request.notes.cache = Some("miss");
+        let mut line = Vec::new();
+        Masks::default().json(&mut line, &request, 200, 1, 1);
+        let line = String::from_utf8(line).unwrap();
+        let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
+        assert!(line.contains(said), "{line}");
     }
 
     #[test]

@@ -75,6 +75,15 @@ pub trait Filter {
 pub trait Surround {
     fn name(&self) -> &'static str;
 
+    /// The answer, where it is known without waiting and without the rest of the way: it passes the
+    /// filters before this one, and [`Surround::around`] is not called. `None` asks for that; the
+    /// request is then to be left as it was, and this may be asked once more before. Must do hardly
+    /// anything: where no filter is before it, the end of the exchange is told by a clock that was
+    /// read a few exchanges ago.
+    fn answer(&self, _request: &mut Request) -> Option<Outcome> {
+        None
+    }
+
     fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome>;
 }
 
@@ -164,6 +173,8 @@ pub(crate) struct Progress {
     passed: usize,
     /// The stage ahead has said that it has to be waited for, and is not asked again.
     waits: bool,
+    /// A surround has answered at once, and nothing else was asked.
+    instant: bool,
     /// The response, once there is one, on its way back through the stages passed.
     response: Option<Response>,
 }
@@ -177,7 +188,12 @@ pub(crate) enum Stand {
 
 impl Progress {
     fn from(first: usize) -> Progress {
-        Progress { first, passed: first, waits: false, response: None }
+        Progress { first, passed: first, ..Progress::default() }
+    }
+
+    /// Whether the exchange was over in hardly any time, whatever its route may take.
+    pub(crate) fn is_instant(&self) -> bool {
+        self.instant
     }
 
     /// Takes what the stage ahead said on the request.
@@ -228,26 +244,24 @@ impl Route {
 
     fn go(&self, request: &mut Request, progress: &mut Progress) -> Stand {
         while progress.response.is_none() {
-            let step = match self.stages.get(progress.passed) {
-                Some(Stage::Filter(filter)) => filter.on_request(request),
-                Some(Stage::Surround(_)) => return Stand::Waits,
-                None => match self.handler.answer(request) {
-                    // Nobody is on the way back.
-                    Some(Ok(response)) if progress.passed == progress.first => {
-                        return Stand::Done(Ok(response));
+            let answered = match self.stages.get(progress.passed) {
+                Some(Stage::Filter(filter)) => {
+                    match progress.on_request(filter.on_request(request)) {
+                        Some(Ok(())) => continue,
+                        Some(Err(fault)) => Some(Err(fault)),
+                        None => None,
                     }
-                    Some(Ok(response)) => {
-                        progress.response = Some(response);
-                        break;
-                    }
-                    Some(Err(fault)) => {
-                        return Stand::Done(Err(self.failed(request, progress, fault)));
-                    }
-                    None => return Stand::Waits,
-                },
+                }
+                Some(Stage::Surround(surround)) => surround.answer(request),
+                None => self.handler.answer(request),
             };
-            match progress.on_request(step) {
-                Some(Ok(())) => {}
+            match answered {
+                // Nobody is on the way back.
+                Some(Ok(response)) if progress.passed == progress.first => {
+                    progress.instant = progress.passed < self.stages.len();
+                    return Stand::Done(Ok(response));
+                }
+                Some(Ok(response)) => progress.response = Some(response),
                 Some(Err(fault)) => return Stand::Done(Err(self.failed(request, progress, fault))),
                 None => return Stand::Waits,
             }
@@ -362,6 +376,21 @@ impl Next {
             }
             outcome
         })
+    }
+
+    /// [`Next::run`] for a run apart, with what it noted: whoever answers the client with what
+    /// comes of it may [`Next::note`] that.
+    pub fn run_noting(self, mut request: Request) -> LocalFuture<'static, (Outcome, Notes)> {
+        Box::pin(async move {
+            let mut progress = Progress::from(self.at);
+            let outcome = self.route.run_on(&mut request, &mut progress).await;
+            (outcome, std::mem::take(&mut request.notes))
+        })
+    }
+
+    /// Leaves notes for the log in the client's own request.
+    pub fn note(&self, notes: Notes) {
+        self.noted.set(Some(notes));
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.

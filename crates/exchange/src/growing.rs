@@ -5,17 +5,23 @@
 //! when there is more. Promises a bound on what is kept, that no lock is held while bytes are
 //! copied (a reader takes a reference to a piece under a read lock; only one that has caught up
 //! takes a mutex, to leave its waker), and that nobody waits for a writer that has gone. Drops
-//! nothing while anybody may still read it.
+//! nothing while anybody may still read it: what becomes longer than the bound goes on as a window
+//! ([`GrowingWriter::push_on`]), at the pace of the slowest who reads it, and nobody joins any
+//! more.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use net::FileRange;
-use slab::Slab;
 
 use crate::body::kept;
 use crate::{Body, BodyStream, Fault, Frame, Headers, Side};
+use readers::Readers;
+
+mod readers;
 
 /// What a piece counts besides its bytes: what it takes to keep it. A server that sends byte by
 /// byte must not make us keep much more than the bound says.
@@ -30,8 +36,9 @@ pub struct Full;
 pub struct Growing(Arc<Shared>);
 
 struct Shared {
+    /// Taken after `readers`, where both are needed.
     grown: RwLock<Grown>,
-    sleeping: Mutex<Slab<Option<Waker>>>,
+    readers: Mutex<Readers>,
     /// Length of the whole, where it was known from the start.
     length: Option<u64>,
     limit: u64,
@@ -39,7 +46,11 @@ struct Shared {
 
 #[derive(Default)]
 struct Grown {
-    pieces: Vec<Piece>,
+    pieces: VecDeque<Piece>,
+    /// Pieces that were let go of before the first that is kept.
+    gone: usize,
+    /// Pieces are let go of: readers say how far they have come.
+    is_window: bool,
     /// Bytes of content so far.
     length: u64,
     /// What is counted against the bound.
@@ -53,11 +64,58 @@ enum Piece {
     File(FileRange),
 }
 
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Piece::Data(data) => data.len() as u64,
+            Piece::File(range) => range.length,
+        }
+    }
+
+    /// What it counts against the bound: a part of a file takes no memory.
+    fn counted(&self) -> u64 {
+        match self {
+            Piece::Data(data) => data.len() as u64 + PIECE_BYTES,
+            Piece::File(_) => PIECE_BYTES,
+        }
+    }
+}
+
+impl From<Piece> for Frame {
+    fn from(piece: Piece) -> Frame {
+        match piece {
+            Piece::Data(data) => Frame::Data(data),
+            Piece::File(range) => Frame::File(range),
+        }
+    }
+}
+
+impl Grown {
+    fn has_room(&self, piece: &Piece, limit: u64) -> bool {
+        self.counted + piece.counted() <= limit
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.counted += piece.counted();
+        self.length += piece.length();
+        self.pieces.push_back(piece);
+    }
+
+    /// Lets go of what is before the piece `upto`.
+    fn let_go(&mut self, upto: usize) -> Vec<Piece> {
+        let count = upto.saturating_sub(self.gone).min(self.pieces.len());
+        let old: Vec<Piece> = self.pieces.drain(..count).collect();
+        self.gone += count;
+        self.counted -= old.iter().map(Piece::counted).sum::<u64>();
+        old
+    }
+}
+
 /// A new body that may come to `limit` bytes; `length` is its length, where that is known.
 pub fn growing(limit: u64, length: Option<u64>) -> (GrowingWriter, Growing) {
     let grown = RwLock::new(Grown::default());
-    let shared = Arc::new(Shared { grown, sleeping: Mutex::default(), length, limit });
-    (GrowingWriter(shared.clone()), Growing(shared))
+    let shared = Arc::new(Shared { grown, readers: Mutex::default(), length, limit });
+    (GrowingWriter { shared: shared.clone(), window: limit }, Growing(shared))
 }
 
 impl Shared {
@@ -69,66 +127,103 @@ impl Shared {
         self.grown.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn readers(&self) -> MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn end(&self, end: Result<Option<Headers>, Fault>) {
         self.write().end.get_or_insert(end);
         self.wake_all();
     }
 
     fn wake_all(&self) {
-        let mut sleeping = self.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        let wakers: Vec<Waker> =
-            sleeping.iter_mut().filter_map(|(_, place)| place.take()).collect();
-        drop(sleeping);
+        let wakers = self.readers().take_wakers();
         wakers.into_iter().for_each(Waker::wake);
     }
 }
 
 /// Adds to the body. Dropped before its end, it leaves a fault for its readers.
-pub struct GrowingWriter(Arc<Shared>);
+pub struct GrowingWriter {
+    shared: Arc<Shared>,
+    /// What a window may come to.
+    window: u64,
+}
 
 impl GrowingWriter {
     /// Adds a piece.
     pub fn push(&mut self, data: Bytes) -> Result<(), Full> {
-        let length = data.len() as u64;
-        if length == 0 {
-            return Ok(());
-        }
-        self.add(Piece::Data(kept(data)), length, length)
+        if data.is_empty() { Ok(()) } else { self.add(Piece::Data(kept(data))) }
     }
 
     /// Adds a part of a file, which takes no memory.
     pub fn push_file(&mut self, range: FileRange) -> Result<(), Full> {
-        let length = range.length;
-        self.add(Piece::File(range), length, 0)
+        self.add(Piece::File(range))
     }
 
-    fn add(&mut self, piece: Piece, length: u64, memory: u64) -> Result<(), Full> {
-        let mut grown = self.0.write();
-        let counted = grown.counted + memory + PIECE_BYTES;
-        if counted > self.0.limit {
+    fn add(&mut self, piece: Piece) -> Result<(), Full> {
+        let mut grown = self.shared.write();
+        if !grown.has_room(&piece, self.shared.limit) {
             return Err(Full);
         }
-        grown.counted = counted;
-        grown.length += length;
-        grown.pieces.push(piece);
+        grown.add(piece);
         drop(grown);
-        self.0.wake_all();
+        self.shared.wake_all();
         Ok(())
+    }
+
+    /// Bounds what is kept from now on, if it is [pushed on](Self::push_on).
+    pub fn narrow(&mut self, bytes: u64) {
+        self.window = bytes.min(self.shared.limit);
+    }
+
+    /// Adds a piece to what has become too long to be kept, once everybody has read enough of it;
+    /// what they have read is let go of. Whether anybody is left to read.
+    pub async fn push_on(&mut self, frame: Frame) -> bool {
+        let piece = match frame {
+            Frame::Data(data) if data.is_empty() => return true,
+            Frame::Data(data) => Piece::Data(kept(data)),
+            Frame::File(range) => Piece::File(range),
+            Frame::Trailers(_) => return true,
+        };
+        if !poll_fn(|cx| self.poll_room(&piece, cx)).await {
+            return false;
+        }
+        self.shared.write().add(piece);
+        self.shared.wake_all();
+        true
+    }
+
+    fn poll_room(&self, piece: &Piece, cx: &Context<'_>) -> Poll<bool> {
+        let mut readers = self.shared.readers();
+        let Some(least) = readers.least(cx) else { return Poll::Ready(false) };
+        let mut grown = self.shared.write();
+        grown.is_window = true;
+        let old = grown.let_go(least);
+        let ready = grown.has_room(piece, self.window) || grown.pieces.is_empty();
+        drop(grown);
+        drop(readers);
+        drop(old);
+        if ready { Poll::Ready(true) } else { Poll::Pending }
+    }
+
+    /// How many read it now.
+    pub fn readers(&self) -> usize {
+        self.shared.readers().count()
     }
 
     /// Ends the body.
     pub fn finish(self, trailers: Option<Headers>) {
-        self.0.end(Ok(trailers));
+        self.shared.end(Ok(trailers));
     }
 
     /// Breaks the body off: readers get what there is, and then the fault.
     pub fn fail(self, fault: Fault) {
-        self.0.end(Err(fault));
+        self.shared.end(Err(fault));
     }
 
     /// Whether nobody reads the body, nor can any more.
     pub fn is_abandoned(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.shared) == 1
     }
 
     /// Adds a whole body as it arrives. Gives up, with the rest unread, when nobody is left to read
@@ -163,7 +258,7 @@ impl GrowingWriter {
 
 impl Drop for GrowingWriter {
     fn drop(&mut self) {
-        self.0.end(Err(fault("growing_dropped", "nobody adds to the growing body any more")));
+        self.shared.end(Err(fault("growing_dropped", "nobody adds to the growing body any more")));
     }
 }
 
@@ -172,9 +267,29 @@ fn fault(slug: &'static str, detail: &'static str) -> Fault {
 }
 
 impl Growing {
-    /// A reader from the beginning.
+    /// A reader from the beginning; a fault is all it gets if that is not kept any more.
     pub fn reader(&self) -> GrowingReader {
-        GrowingReader { shared: self.0.clone(), at: 0, read: 0, bed: None, ended: false }
+        let place = self.0.readers().join();
+        GrowingReader { shared: self.0.clone(), at: 0, read: 0, place, ended: false }
+    }
+
+    /// A reader that will get the whole, unless the writer fails; `None` if it cannot.
+    pub fn join(&self) -> Option<GrowingReader> {
+        let mut readers = self.0.readers();
+        // The writer lets go of pieces under the same lock.
+        if self.0.read().is_window {
+            return None;
+        }
+        let place = readers.join();
+        drop(readers);
+        Some(GrowingReader { shared: self.0.clone(), at: 0, read: 0, place, ended: false })
+    }
+
+    /// Every piece, once it has ended well and if it was not too long to be kept.
+    pub fn whole(&self) -> Option<Vec<Frame>> {
+        let grown = self.0.read();
+        let whole = matches!(grown.end, Some(Ok(_))) && !grown.is_window;
+        whole.then(|| grown.pieces.iter().cloned().map(Frame::from).collect())
     }
 
     /// The same as a body.
@@ -200,8 +315,8 @@ pub struct GrowingReader {
     at: usize,
     /// Bytes read.
     read: u64,
-    /// Its place among the sleeping.
-    bed: Option<usize>,
+    /// Its place among the readers.
+    place: usize,
     ended: bool,
 }
 
@@ -209,16 +324,19 @@ impl GrowingReader {
     /// What there is to be read now.
     fn next(&mut self) -> Option<Option<Result<Frame, Fault>>> {
         let grown = self.shared.read();
-        if let Some(piece) = grown.pieces.get(self.at) {
-            let piece = piece.clone();
+        let Some(kept) = self.at.checked_sub(grown.gone) else {
+            self.ended = true;
+            return Some(Some(Err(fault("growing_late", "its beginning is not kept any more"))));
+        };
+        if let Some(piece) = grown.pieces.get(kept) {
+            let (piece, is_window) = (piece.clone(), grown.is_window);
             drop(grown);
             self.at += 1;
-            let (length, frame) = match piece {
-                Piece::Data(data) => (data.len() as u64, Frame::Data(data)),
-                Piece::File(range) => (range.length, Frame::File(range)),
-            };
-            self.read += length;
-            return Some(Some(Ok(frame)));
+            self.read += piece.length();
+            if is_window {
+                self.shared.readers().come_to(self.place, self.at);
+            }
+            return Some(Some(Ok(piece.into())));
         }
         let end = grown.end.clone()?;
         drop(grown);
@@ -227,15 +345,6 @@ impl GrowingReader {
             Ok(trailers) => trailers.map(|fields| Ok(Frame::Trailers(fields))),
             Err(fault) => Some(Err(fault)),
         })
-    }
-
-    fn sleep(&mut self, cx: &Context<'_>) {
-        let mut sleeping = self.shared.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-        let bed = *self.bed.get_or_insert_with(|| sleeping.insert(None));
-        match &mut sleeping[bed] {
-            Some(known) if known.will_wake(cx.waker()) => {}
-            place => *place = Some(cx.waker().clone()),
-        }
     }
 }
 
@@ -247,7 +356,7 @@ impl BodyStream for GrowingReader {
         if let Some(next) = self.next() {
             return Poll::Ready(next);
         }
-        self.sleep(cx);
+        self.shared.readers().sleep(self.place, self.at, cx);
         // It may have grown before we were on the list.
         self.next().map_or(Poll::Pending, Poll::Ready)
     }
@@ -264,10 +373,7 @@ impl BodyStream for GrowingReader {
 
 impl Drop for GrowingReader {
     fn drop(&mut self) {
-        if let Some(bed) = self.bed {
-            let mut sleeping = self.shared.sleeping.lock().unwrap_or_else(PoisonError::into_inner);
-            sleeping.remove(bed);
-        }
+        self.shared.readers().leave(self.place);
     }
 }
 

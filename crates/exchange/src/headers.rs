@@ -6,6 +6,7 @@
 //! the block it was received into, and pins no such block. Nobody above may rely on that: they see
 //! names and values as bytes.
 
+mod kept;
 mod room;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use bytes::BufMut;
 use wire::Known;
 use wire::h1::{FieldSpan, Span};
 
+pub use kept::KeptHeaders;
 use room::Room;
 
 /// Fields of a request, a response or a trailer section.
@@ -170,8 +172,8 @@ impl Headers {
             .map(|field| self.slice(field.value()))
     }
 
-    /// Every value of a list-valued field as one (RFC 9110 5.3).
-    pub fn joined(&self, name: Known) -> Option<Cow<'_, [u8]>> {
+    /// Every value of a list-valued name as one (RFC 9110 5.3).
+    pub fn joined<'a>(&'a self, name: impl Into<Name<'a>>) -> Option<Cow<'a, [u8]>> {
         let mut values = self.get_all(name);
         let mut whole = Cow::Borrowed(values.next()?);
         for value in values {
@@ -187,6 +189,7 @@ impl Headers {
     }
 
     /// Whether there is a field of any of these names.
+    #[inline]
     pub fn contains_any(&self, names: &[Known]) -> bool {
         self.fields().iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
     }

@@ -12,6 +12,7 @@ mod body;
 mod chain;
 pub mod client;
 mod condition;
+mod content;
 pub mod duplex;
 mod facts;
 mod fault;
@@ -22,9 +23,12 @@ mod header_name;
 mod headers;
 pub mod keyed;
 mod marks;
+mod media_pattern;
 mod params;
 mod plan;
+mod preconditions;
 pub mod problem;
+mod ranges;
 mod request;
 mod response;
 pub mod serve;
@@ -40,20 +44,24 @@ pub use chain::{
     Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, RouteBounds, Stage, Step, Surround,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
+pub use content::{Content, WINDOW_BYTES};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, Retry, Side};
 pub use growing::{Full, Growing, GrowingReader, GrowingWriter, growing};
 pub use handlers::HANDLERS;
 pub use header_name::HeaderName;
-pub use headers::{BegunField, Field, Headers, Name};
+pub use headers::{BegunField, Field, Headers, KeptHeaders, Name};
 pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};
 pub use marks::Marks;
+pub use media_pattern::MediaPattern;
 pub use params::{PARAMS_MAX, Params};
 pub use plan::{
     FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions, Shared,
     WorkerContext,
 };
+pub use preconditions::{asked_range, preconditions};
+pub use ranges::ranged;
 pub use request::{Inform, Notes, Request};
 pub use response::Response;
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};

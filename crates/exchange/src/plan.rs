@@ -20,6 +20,14 @@ use crate::{Handler, Stage};
 pub trait FilterPlan: Send + Sync {
     fn name(&self) -> &'static str;
     fn build(&self, worker: &WorkerContext) -> Stage;
+    /// The same for a route of that name: for what keeps things that routes must not share.
+    fn build_on(&self, _route: &str, worker: &WorkerContext) -> Stage {
+        self.build(worker)
+    }
+    /// The plan itself, for the room that made it to find again.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
     /// One line for `explain`, with no secret in it.
     fn describe(&self) -> String {
         String::new()

@@ -66,6 +66,8 @@ pub struct Request {
 pub struct Notes {
     pub upstream: Option<Rc<str>>,
     pub upstream_attempts: u16,
+    /// What a cache did with it: a word such as `hit` or `miss`.
+    pub cache: Option<&'static str>,
     /// What failed, when the exchange did: [`Fault::slug`].
     pub fault: Option<&'static str>,
 }

@@ -3,13 +3,10 @@
 //! Waits for nothing, and for a plain GET of a small file copies nothing but the list of fields.
 
 use coding::Coding;
-use exchange::{Fault, Headers, Outcome, Request, Response};
-use wire::conditional::{EntityTag, Outcome as Verdict, Preconditions, Validators};
-use wire::range::{Ranges, write_content_range, write_unsatisfied};
-use wire::{Known, Method, conditional, negotiate, range};
+use exchange::{Fault, Headers, Outcome, Request, Response, asked_range, preconditions, ranged};
+use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
+use wire::{Known, Method, negotiate};
 
-use crate::body::part;
-use crate::multipart;
 use crate::resource::{Resource, Variant};
 
 /// Fields of a 200 that a 304 repeats (RFC 9110 15.4.5).
@@ -20,21 +17,12 @@ const CODINGS: usize = Coding::ALL.len();
 /// The answer; the method is GET or HEAD.
 pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
     let variant = choose(resource, &request.headers);
-    let headers = &request.headers;
     let validators = Validators {
         exists: true,
         etag: EntityTag::parse(variant.etag.as_bytes()),
         last_modified: Some(variant.modified_secs),
     };
-    let (if_match, if_none_match) =
-        (headers.joined(Known::IfMatch), headers.joined(Known::IfNoneMatch));
-    let asked = Preconditions {
-        if_match: if_match.as_deref(),
-        if_none_match: if_none_match.as_deref(),
-        if_modified_since: headers.get(Known::IfModifiedSince),
-        if_unmodified_since: headers.get(Known::IfUnmodifiedSince),
-    };
-    match conditional::evaluate(&request.method, &asked, &validators) {
+    match preconditions(request, &validators) {
         Verdict::Proceed => {}
         Verdict::NotModified => return Ok(not_modified(variant)),
         Verdict::PreconditionFailed => {
@@ -44,11 +32,9 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
     if request.method == Method::Head {
         return Ok(head(variant));
     }
-    // RFC 9110 14.2: a Range beside an If-Range that does not hold is ignored.
-    let holds = |value| conditional::if_range(value, &validators, net::clock::wall_secs());
-    match headers.get(Known::Range) {
-        Some(asked) if headers.get(Known::IfRange).is_none_or(holds) => ranges(variant, asked),
-        _ => Ok(whole(variant)),
+    match asked_range(request, &validators) {
+        Some(asked) => ranged(asked, &variant.content, variant.fields.clone()),
+        None => Ok(whole(variant)),
     }
 }
 
@@ -74,7 +60,7 @@ fn whole(variant: &Variant) -> Response {
     Response {
         status: 200,
         headers: variant.fields.clone(),
-        body: part(variant, 0, variant.length),
+        body: variant.content.body(),
         takeover: None,
     }
 }
@@ -83,7 +69,7 @@ fn head(variant: &Variant) -> Response {
     let mut response = Response::new(200);
     response.headers = variant.fields.clone();
     let mut number = itoa::Buffer::new();
-    response.headers.append(Known::ContentLength, number.format(variant.length));
+    response.headers.append(Known::ContentLength, number.format(variant.content.len()));
     response
 }
 
@@ -92,25 +78,4 @@ fn not_modified(variant: &Variant) -> Response {
     response.headers = variant.fields.clone();
     response.headers.retain(|field| field.known.is_some_and(|known| OF_304.contains(&known)));
     response
-}
-
-fn ranges(variant: &Variant, asked: &[u8]) -> Outcome {
-    let mut content_range = Vec::new();
-    match range::resolve(asked, variant.length) {
-        Ranges::Whole => Ok(whole(variant)),
-        Ranges::Single(range) => {
-            let mut response = Response::new(206);
-            response.headers = variant.fields.clone();
-            write_content_range(range, variant.length, &mut content_range);
-            response.headers.append(Known::ContentRange, content_range);
-            response.body = part(variant, range.first, range.len());
-            Ok(response)
-        }
-        Ranges::Multi(ranges) => Ok(multipart::response(variant, &ranges)),
-        Ranges::Unsatisfiable => {
-            write_unsatisfied(variant.length, &mut content_range);
-            let fault = Fault::client(416, "range_not_satisfiable", "");
-            Err(fault.with_field(Known::ContentRange, content_range))
-        }
-    }
 }

@@ -6,14 +6,12 @@
 //! that what it keeps is bounded. Opening itself is the business of `net::files`.
 
 mod answer;
-mod body;
 mod cache;
 mod find;
 mod handler;
 mod limits;
 mod listing;
 mod media_type;
-mod multipart;
 mod record;
 mod resource;
 

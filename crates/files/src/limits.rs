@@ -5,9 +5,6 @@ use std::time::Duration;
 /// Files up to this are kept in memory while they are known: reading them costs less than sending
 /// them from a descriptor.
 pub(crate) const SMALL_FILE_BYTES: u64 = 16 * 1024;
-/// A body is sent in steps of this size, each looked at for being in memory first. A file up to
-/// this size is looked at when it is found, and then sent in one piece.
-pub(crate) const WINDOW_BYTES: u64 = 1024 * 1024;
 /// How long a worker believes what it knows of a file.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 /// Paths a worker knows, for one handler.

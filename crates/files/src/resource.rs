@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::Headers;
+use exchange::{Content, Headers, WINDOW_BYTES};
+use net::FileRange;
 use net::files::{Refusal, is_resident, is_same, look_beneath, warm};
 use wire::Known;
 use wire::date::format_http_date;
 
-use crate::limits::{SMALL_FILE_BYTES, WINDOW_BYTES};
+use crate::limits::SMALL_FILE_BYTES;
 use crate::record::Files;
 
 /// A path that leads to a file.
@@ -31,18 +32,11 @@ pub(crate) struct Resource {
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) content: Content,
-    pub(crate) length: u64,
     /// With its quotes.
     pub(crate) etag: Box<str>,
     pub(crate) modified_secs: u64,
     /// The fields of a 200.
     pub(crate) fields: Headers,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum Content {
-    Memory(Bytes),
-    File(Arc<File>),
 }
 
 /// Every path that was looked at and what was there: while all look the same, so would the result.
@@ -78,12 +72,10 @@ impl Probes {
         hold
     }
 
-    fn keep_warm(&mut self, content: &Content, length: u64) -> io::Result<()> {
-        if let Content::File(file) = content
-            && length <= WINDOW_BYTES
-        {
-            make_resident(file, length)?;
-            self.warm.push((file.clone(), length));
+    fn keep_warm(&mut self, content: &Content) -> io::Result<()> {
+        if let Content::MemoryFile(range) = content {
+            make_resident(&range.file, range.length)?;
+            self.warm.push((range.file.clone(), range.length));
         }
         Ok(())
     }
@@ -104,7 +96,7 @@ impl Resource {
         let varies = !coded.is_empty();
         let mut variant = |(file, about): (File, Metadata), coding: Option<Coding>| {
             let mut variant = Variant::new(file, &about, coding)?;
-            probes.keep_warm(&variant.content, variant.length)?;
+            probes.keep_warm(&variant.content)?;
             variant.describe(&files.content_type(name), coding, varies, files);
             Ok::<_, io::Error>(variant)
         };
@@ -121,14 +113,14 @@ impl Resource {
 
     /// Descriptors it holds.
     pub(crate) fn open_files(&self) -> usize {
-        self.variants().filter(|variant| matches!(variant.content, Content::File(_))).count()
+        self.variants().filter(|variant| !matches!(variant.content, Content::Memory(_))).count()
     }
 
     /// Bytes of content it holds in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let bytes = |variant: &Variant| match &variant.content {
             Content::Memory(bytes) => bytes.len(),
-            Content::File(_) => 0,
+            Content::File(_) | Content::MemoryFile(_) => 0,
         };
         self.variants().map(bytes).sum()
     }
@@ -136,21 +128,23 @@ impl Resource {
 
 impl Variant {
     fn new(file: File, about: &Metadata, coding: Option<Coding>) -> io::Result<Variant> {
-        let (content, length) = match about.len() {
-            length @ 0..=SMALL_FILE_BYTES => {
-                let bytes = read_up_to(&file, length)?;
-                // What was read counts, if somebody is writing it just now.
-                let length = bytes.len() as u64;
-                (Content::Memory(bytes), length)
+        let content = match about.len() {
+            length @ 0..=SMALL_FILE_BYTES => Content::Memory(read_up_to(&file, length)?),
+            length => {
+                let whole = FileRange { file: Arc::new(file), offset: 0, length };
+                // One window is kept in memory while it is known, and sent in one piece.
+                let kept = length <= WINDOW_BYTES;
+                if kept { Content::MemoryFile(whole) } else { Content::File(whole) }
             }
-            length => (Content::File(Arc::new(file)), length),
         };
+        // What was read counts, if somebody is writing it just now.
+        let length = content.len();
         let modified_secs = u64::try_from(about.mtime()).unwrap_or(0);
         let mtime_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
         // A coding is another representation, so its tag differs (RFC 9110 8.8.3.3).
         let suffix = coding.map(|coding| format!("-{}", coding.token())).unwrap_or_default();
         let etag = format!("\"{mtime_ns:x}-{length:x}{suffix}\"").into();
-        Ok(Variant { content, length, etag, modified_secs, fields: Headers::new() })
+        Ok(Variant { content, etag, modified_secs, fields: Headers::new() })
     }
 
     fn describe(
@@ -200,7 +194,6 @@ pub(crate) mod tests {
     pub(crate) fn memory(bytes: &[u8]) -> Resource {
         let plain = Variant {
             content: Content::Memory(Bytes::copy_from_slice(bytes)),
-            length: bytes.len() as u64,
             etag: "\"1\"".into(),
             modified_secs: 1,
             fields: Headers::new(),

@@ -6,16 +6,15 @@
 //! worker codes at most 64 KiB of a response itself: the rest goes to the blocking pool.
 
 use std::rc::Rc;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
 use exchange::{
-    Body, Filter, FilterKind, FilterPlan, Headers, LocalFuture, Request, Response, Stage, Step,
-    WorkerContext,
+    Body, Filter, FilterKind, FilterPlan, Headers, LocalFuture, MediaPattern, Request, Response,
+    Stage, Step, WorkerContext,
 };
-use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Size};
+use settings::{Node, Reader, Setting, Size};
 use telemetry::{Counter, Lane, families};
 use wire::{Known, Method, negotiate};
 
@@ -45,7 +44,7 @@ settings::record! {
         /// Bodies known to be smaller stay as they are.
         min_size: Size = "1KiB",
         /// The media types to compress: `text/html`, `text/*`, or `*+json` by suffix.
-        types: Vec<TypePattern> = [
+        types: Vec<MediaPattern> = [
             "text/*", "application/json", "application/javascript", "application/xml",
             "application/manifest+json", "application/wasm", "*+json", "*+xml", "application/yaml",
             "application/toml", "application/vnd.ms-fontobject", "font/ttf", "font/otf",
@@ -97,67 +96,6 @@ impl Levels {
             Coding::Gzip => self.gzip,
             Coding::Br => self.br,
             Coding::Zstd => self.zstd,
-        }
-    }
-}
-
-/// Which media types: all in lower case.
-#[derive(Clone, Debug, PartialEq)]
-enum TypePattern {
-    /// `type/subtype`
-    Exactly(String),
-    /// `type/*`, kept with its slash.
-    Family(String),
-    /// `*+suffix`, kept with its plus.
-    Suffix(String),
-}
-
-impl FromStr for TypePattern {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let text = text.to_ascii_lowercase();
-        let is_token = |part: &str| wire::token::is_token(part.as_bytes()) && !part.contains('*');
-        if let Some(suffix) = text.strip_prefix('*') {
-            let named = suffix.strip_prefix('+').is_some_and(is_token);
-            return if named { Ok(TypePattern::Suffix(suffix.to_owned())) } else { Err(NO_TYPE) };
-        }
-        match text.split_once('/') {
-            Some((family, "*")) if is_token(family) => {
-                Ok(TypePattern::Family(format!("{family}/")))
-            }
-            Some((family, of)) if is_token(family) && is_token(of) => {
-                Ok(TypePattern::Exactly(text))
-            }
-            _ => Err(NO_TYPE),
-        }
-    }
-}
-
-const NO_TYPE: &str = "is no media type: write text/html, text/* or *+json";
-
-impl Setting for TypePattern {
-    fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::pattern("media type", r"^(\*\+[^/*; ]+|[^/*; ]+/([^/*; ]+|\*))$")
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.parse(node, "a media type such as text/html, text/* or *+json")
-    }
-}
-
-impl TypePattern {
-    fn matches(&self, media_type: &[u8]) -> bool {
-        let starts = |start: &str| {
-            media_type.get(..start.len()).is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
-        };
-        match self {
-            TypePattern::Exactly(whole) => media_type.eq_ignore_ascii_case(whole.as_bytes()),
-            TypePattern::Family(family) => starts(family),
-            TypePattern::Suffix(suffix) => media_type
-                .len()
-                .checked_sub(suffix.len())
-                .is_some_and(|at| media_type[at..].eq_ignore_ascii_case(suffix.as_bytes())),
         }
     }
 }
@@ -250,13 +188,9 @@ impl Life {
             && headers.get(Known::ContentEncoding).is_none_or(|coding| coding == b"identity")
             && !headers.lists_token(Known::CacheControl, "no-transform")
             && long_enough(length_of(response, to_head))
-            && headers.get(Known::ContentType).is_some_and(|value| self.is_listed(value))
-    }
-
-    fn is_listed(&self, content_type: &[u8]) -> bool {
-        let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
-        let media_type = content_type[..end].trim_ascii();
-        self.settings.types.iter().any(|pattern| pattern.matches(media_type))
+            && headers.get(Known::ContentType).is_some_and(|value| {
+                self.settings.types.iter().any(|pattern| pattern.matches(value))
+            })
     }
 
     fn choose(&self, headers: &Headers) -> Option<&Offer> {

@@ -13,6 +13,7 @@ mod driver;
 pub mod files;
 mod inherit;
 mod listener;
+mod memory_file;
 mod names;
 mod outgoing;
 mod platform;
@@ -31,9 +32,10 @@ pub use inherit::{InheritError, Inherited, inherited};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
+pub use memory_file::memory_file;
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
-pub use process::{raise_descriptor_limit, user_id};
+pub use process::{descriptor_limit, raise_descriptor_limit, user_id};
 pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};

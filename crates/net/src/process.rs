@@ -14,6 +14,18 @@ pub fn raise_descriptor_limit() {
     }
 }
 
+/// How many descriptors the process may have open.
+pub fn descriptor_limit() -> u64 {
+    // SAFETY: the call fills a plain struct that lives across it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        match libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) {
+            0 => limit.rlim_cur,
+            _ => 0,
+        }
+    }
+}
+
 /// The number of the user the process acts for.
 pub fn user_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.

@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::{
-    Applied, ConfigDocument, ConfigVersion, Expect, Explanation, ListenerStatus, Question, Refusal,
-    RouteStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
+    Applied, CacheStatus, ConfigDocument, ConfigVersion, Entries, EntriesWanted, Expect,
+    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, RouteStatus, Status,
+    Syntax, UpstreamStatus, WorkerStatus,
 };
 use exchange::LocalFuture;
 use telemetry::Telemetry;
@@ -35,6 +36,7 @@ impl Api {
 
 impl admin::Control for Api {
     fn telemetry(&self) -> Arc<Telemetry> {
+        self.0.caches.show();
         self.0.telemetry.clone()
     }
 
@@ -139,6 +141,28 @@ impl admin::Control for Api {
                 config_version: self.0.fleet.version(index),
             })
             .collect()
+    }
+
+    fn caches(&self) -> Vec<CacheStatus> {
+        crate::caches::status(&self.0)
+    }
+
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer> {
+        crate::caches::entries(&self.0, cache, wanted)
+    }
+
+    fn purge(
+        &self,
+        cache: &str,
+        what: PurgeWhat,
+        soft: bool,
+    ) -> LocalFuture<'_, Result<u64, NoAnswer>> {
+        let cache = cache.to_owned();
+        Box::pin(async move { crate::caches::purge(&self.0, &cache, what, soft).await })
+    }
+
+    fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer> {
+        crate::caches::explain_cache(&self.0, cache, question)
     }
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Applied, Refusal, ReloadStatus, ServerState};
+use cache::Caches;
 use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
 use exchange::Shared;
 use settings::Report;
@@ -22,6 +23,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
+use crate::caches::Upkeep;
 use crate::changes::{changes, waiting};
 use crate::fleet::Fleet;
 use crate::history::History;
@@ -51,6 +53,9 @@ pub(crate) struct Control {
     pub(crate) shared: Arc<Shared>,
     /// Held for the whole life of the process: the shared state keeps it only for its holders.
     pub(crate) upstreams: Arc<Upstreams>,
+    /// Held likewise.
+    pub(crate) caches: Arc<Caches>,
+    _upkeep_of_caches: Upkeep,
     /// Health checks and name resolution; taken when the server has drained.
     pub(crate) upkeep: RefCell<Option<Background>>,
     pub(crate) started_ms: u64,
@@ -117,10 +122,13 @@ impl Control {
             .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
         let watched = RefCell::new(watched(&*source, loaded.files));
         let read_last = RefCell::new(Print::of_plan(&plan));
+        let caches = Caches::of(&shared);
         let control = Rc::new(Control {
             source,
             telemetry,
             upstreams: Upstreams::of(&shared),
+            _upkeep_of_caches: Upkeep::start(&caches),
+            caches,
             upkeep: RefCell::default(),
             shared,
             started_ms: telemetry::timestamp::now_ms(),
@@ -341,6 +349,8 @@ impl Control {
         self.logs.borrow_mut().apply(&plan.log, &self.telemetry)?;
         let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
         self.upstreams.apply(upstreams, &self.telemetry);
+        let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
+        self.caches.apply(caches, &self.telemetry);
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
         self.all_seats.set_limit(plan.limits.connections as usize);

@@ -131,7 +131,7 @@ fn describe(text: &mut String, route: &RoutePlan) {
 }
 
 /// The request that was asked about.
-fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
+pub(crate) fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
     let method = Method::parse(question.method.as_bytes())
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;

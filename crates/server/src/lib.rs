@@ -12,6 +12,7 @@
 mod accept;
 mod admin_sockets;
 mod api;
+mod caches;
 mod changes;
 mod control;
 mod explain;

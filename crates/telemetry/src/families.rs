@@ -146,6 +146,52 @@ families! {
     COMPRESS_OUT = "tidegate_compress_output_bytes_total", Counter, Bytes, ["coding"],
         "Bytes of answers that the compress filter coded, after.";
 
+    CACHE_HITS = "tidegate_cache_hits_total", Counter, Number, ["cache"],
+        "Requests answered with what was stored and fresh.";
+    CACHE_STALE = "tidegate_cache_stale_total", Counter, Number, ["cache", "reason"],
+        "Requests answered with what was stored and stale, by reason: revalidating or error.";
+    CACHE_MISSES = "tidegate_cache_misses_total", Counter, Number, ["cache", "reason"],
+        "Requests that had to wait for the origin, by why: uri-miss, vary-miss, stale, request, miss.";
+    CACHE_PASSES = "tidegate_cache_passes_total", Counter, Number, ["cache", "reason"],
+        "Requests that went past the cache, by reason.";
+    CACHE_COALESCED = "tidegate_cache_coalesced_total", Counter, Number, ["cache"],
+        "Requests among the misses that waited for another one's answer and got it.";
+    CACHE_REVALIDATIONS = "tidegate_cache_revalidations_total", Counter, Number,
+        ["cache", "result"],
+        "Times the origin was asked whether a stale answer holds: valid, replaced or failed.";
+    CACHE_UNSTORED = "tidegate_cache_unstored_total", Counter, Number, ["cache", "reason"],
+        "Answers of the origin that were not stored, by reason.";
+    CACHE_STORED = "tidegate_cache_stored_total", Counter, Number, ["cache"],
+        "Objects stored: answers, their codings, and what is remembered about URLs.";
+    CACHE_REMOVED = "tidegate_cache_removed_total", Counter, Number, ["cache", "reason"],
+        "Objects that left memory, by reason: size, replaced, purged, expired or variants.";
+    CACHE_OBJECTS = "tidegate_cache_objects", Gauge, Number, ["cache"], "Objects stored now.";
+    CACHE_MEMORY = "tidegate_cache_memory_bytes", Gauge, Bytes, ["cache"],
+        "Memory of the objects stored now, with all that is needed to find them.";
+    CACHE_MEMORY_LIMIT = "tidegate_cache_memory_limit_bytes", Gauge, Bytes, ["cache"],
+        "Memory that the objects of a cache may take.";
+    CACHE_DISK_OBJECTS = "tidegate_cache_disk_objects", Gauge, Number, ["cache"],
+        "Objects that a cache can find on disk now.";
+    CACHE_DISK = "tidegate_cache_disk_bytes", Gauge, Bytes, ["cache"],
+        "Length of the files that a cache has on disk.";
+    CACHE_DISK_LIMIT = "tidegate_cache_disk_limit_bytes", Gauge, Bytes, ["cache"],
+        "What the files of a cache may come to.";
+    CACHE_DISK_WORKING = "tidegate_cache_disk_working", Gauge, Flag, ["cache"],
+        "Whether a cache can use its disk; it goes on in memory where it cannot.";
+    CACHE_DISK_READS = "tidegate_cache_disk_reads_total", Counter, Number, ["cache"],
+        "Objects read back into memory from disk.";
+    CACHE_DISK_WRITES = "tidegate_cache_disk_writes_total", Counter, Number, ["cache"],
+        "Objects written to disk.";
+    CACHE_DISK_DROPPED = "tidegate_cache_disk_dropped_total", Counter, Number, ["cache"],
+        "Objects not written to disk: too much waited, one was too long, or the disk failed.";
+    CACHE_DISK_FAILURES = "tidegate_cache_disk_failures_total", Counter, Number,
+        ["cache", "reason"],
+        "Objects on disk whose checksum was wrong (damaged), and calls to the disk that failed (error).";
+    CACHE_DERIVE = "tidegate_cache_derive_seconds", Histogram, Seconds, ["cache", "coding"],
+        "Time it took to make another coding of what is stored.";
+    CACHE_DERIVED = "tidegate_cache_derived_bytes_total", Counter, Bytes, ["cache", "coding"],
+        "Bytes of codings made of what is stored.";
+
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations put into use since the start.";
     CONFIG_RELOAD_FAILURES = "tidegate_config_reload_failures_total", Counter, Number, [],

@@ -7,6 +7,7 @@ mod ctl;
 mod demo;
 mod explain;
 mod files;
+mod import;
 mod proxy;
 mod run;
 mod schema;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Run(run::Run),
     Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
+    Import(import::Import),
     Version(version::Version),
     Completions(completions::Completions),
 }
@@ -68,6 +70,7 @@ impl Command {
             Command::Run(command) => command.run(),
             Command::Bench(command) => command.run(),
             Command::Ctl(command) => command.run(),
+            Command::Import(command) => command.run(),
             Command::Version(command) => command.run(),
             Command::Completions(command) => command.run(),
         }

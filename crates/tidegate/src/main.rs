@@ -7,6 +7,7 @@ mod commands;
 mod ctl;
 mod demo;
 mod failure;
+mod import;
 mod output;
 mod serving;
 

@@ -102,8 +102,9 @@ fn match_media(range: &[u8], media_type: &[u8]) -> u8 {
     }
 }
 
-/// Splits `name [;parameter…] [;q=weight]`.
-fn weighted(member: &[u8]) -> Option<(&[u8], Weight)> {
+/// Splits `name [;parameter…] [;q=weight]` into name and weight in thousandths; `None` if the
+/// weight cannot be read.
+pub fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = token::split(member, b';');
     let name = parts.next()?;
     let mut weight = FULL;

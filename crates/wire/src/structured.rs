@@ -1,14 +1,14 @@
-//! Structured field values (RFC 9651): items, inner lists and lists, with parameters.
+//! Structured field values (RFC 9651): items, inner lists, lists and dictionaries, with parameters.
 //!
 //! Owns the two directions for the fields we write and read as such: RateLimit, RateLimit-Policy,
-//! Proxy-Status, Cache-Status. Promises that what it writes it can read, and that a value that
-//! fails anywhere fails as a whole (RFC 9651 4.2). Dictionaries, byte sequences and display strings
-//! are not here: none of those fields uses them on its way through us.
+//! Proxy-Status, Cache-Status, targeted cache control, cache groups, No-Vary-Search. Promises that
+//! what it writes it can read, and that a value that fails anywhere fails as a whole (RFC 9651
+//! 4.2). Dictionaries, byte sequences and display strings are read only: we write none.
 
 mod parse;
 mod write;
 
-pub use parse::{parse_item, parse_list};
+pub use parse::{parse_dictionary, parse_item, parse_list};
 pub use write::{write_item, write_list};
 
 /// A bare item (RFC 9651 3.3).
@@ -24,6 +24,10 @@ pub enum Bare {
     Boolean(bool),
     /// Seconds since 1970.
     Date(i64),
+    /// Decoded.
+    Bytes(Vec<u8>),
+    /// Any text.
+    Display(String),
 }
 
 /// Parameters in order, each key once.
@@ -36,7 +40,10 @@ pub struct Item {
     pub params: Params,
 }
 
-/// A member of a list (RFC 9651 3.1).
+/// A dictionary (RFC 9651 3.2): members in order, each key once.
+pub type Dictionary = Vec<(String, Member)>;
+
+/// A member of a list or of a dictionary (RFC 9651 3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
     Item(Item),

@@ -298,3 +298,63 @@ fn explain_in_json_or_text() {
     assert_eq!(wrong.status, 400);
     assert!(wrong.body.contains("ftp://x/"));
 }
+
+#[test]
+fn caches_are_shown_with_what_they_did() {
+    let bench = Bench::new();
+    let telemetry = &bench.server.telemetry;
+    telemetry.worker_counter(0, &telemetry::families::CACHE_HITS, &["pages"]).add(5);
+    telemetry.worker_counter(0, &telemetry::families::CACHE_MISSES, &["pages", "stale"]).add(2);
+    let all = bench.ask("GET /v1/caches", &[], "");
+    let cache = &all.json()["caches"][0];
+    assert_eq!((cache["name"].as_str(), cache["hits"].as_u64()), (Some("pages"), Some(5)));
+    assert_eq!((cache["misses"]["stale"].as_u64(), cache["passes"].as_u64()), (Some(2), Some(0)));
+    assert_eq!(bench.ask("GET /v1/caches/pages", &[], "").json(), *cache);
+    let missing = bench.ask("GET /v1/caches/pagse", &[], "");
+    assert_eq!(missing.status, 404);
+    assert!(missing.body.contains("did you mean \\\"pages\\\"?"), "{}", missing.body);
+}
+
+#[test]
+fn entries_come_in_pages() {
+    let bench = Bench::new();
+    let page = bench.ask("GET /v1/caches/pages/entries?prefix=http://a/&after=7&limit=2", &[], "");
+    let json = page.json();
+    assert_eq!(json["next"], 7);
+    assert_eq!(json["entries"][0]["url"], "http://a/");
+    assert_eq!(
+        (&json["entries"][0]["after"], &json["entries"][0]["limit"]),
+        (&7.into(), &2.into())
+    );
+    let wrong = bench.ask("GET /v1/caches/pages/entries?after=x", &[], "");
+    assert!(wrong.status == 400 && wrong.body.contains("is no number"), "{}", wrong.body);
+}
+
+#[test]
+fn a_purge_says_what_it_removed_or_what_was_wrong() {
+    let bench = Bench::new();
+    let purge = |body| bench.ask("POST /v1/caches/pages/purge", &[], body);
+    let done = purge(r#"{"tags": ["a"], "soft": true}"#);
+    assert_eq!((done.status, &done.json()["purged"]), (200, &2.into()));
+    let what = crate::control::PurgeWhat::Tags(vec!["a".to_owned()]);
+    assert_eq!(*bench.server.purged.borrow(), [(what, true)]);
+    let wrong = purge(r#"{"url": "/a"}"#);
+    assert!(wrong.status == 400 && wrong.body.contains("no absolute URL"), "{}", wrong.body);
+    assert_eq!(bench.ask("POST /v1/caches/none/purge", &[], r#"{"all": true}"#).status, 404);
+    let open = bench.send(request("POST /v1/caches/pages/purge", &[], r#"{"all": true}"#));
+    assert_eq!(open.status, 401);
+}
+
+#[test]
+fn a_cache_explains_itself() {
+    let bench = Bench::new();
+    let line = "GET /v1/caches/pages/explain?url=http://a/&header=accept-language:%20de";
+    let json = bench.ask(line, &[], "").json();
+    assert_eq!((&json["url"], &json["headers"][0][1]), (&"http://a/".into(), &"de".into()));
+    let text = bench.ask(line, &[("accept", "text/plain")], "");
+    assert_eq!(text.body, "GET http://a/ is a hit\n");
+    for (query, said) in [("", "has no url"), ("?url=http://a/&header=x", "is no name:value")] {
+        let wrong = bench.ask(&format!("GET /v1/caches/pages/explain{query}"), &[], "");
+        assert!(wrong.status == 400 && wrong.body.contains(said), "{}", wrong.body);
+    }
+}

@@ -6,6 +6,7 @@
 //! sends more than it reads.
 
 use super::hello::count_heads;
+use super::listing::listing;
 use crate::epoll::{Epoll, Event};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -22,6 +23,36 @@ pub struct Behaviour {
     pub delay: Duration,
     /// The connection is kept after an answer.
     pub keep: bool,
+    pub content: Content,
+}
+
+/// What the body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// [`body`], that nobody may keep.
+    Text,
+    /// [`listing`], that everybody may keep for a day.
+    Listing,
+}
+
+impl Content {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Listing => "listing",
+        }
+    }
+
+    pub(super) fn named(word: &str) -> Option<Self> {
+        [Self::Text, Self::Listing].into_iter().find(|content| content.word() == word)
+    }
+
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Text => "content-type: text/plain",
+            Self::Listing => "content-type: application/json\r\ncache-control: max-age=86400",
+        }
+    }
 }
 
 /// The body of that many bytes.
@@ -87,10 +118,14 @@ fn answer(behaviour: Behaviour) -> Vec<u8> {
     let close = if behaviour.keep { "" } else { "connection: close\r\n" };
     let bytes = behaviour.body_bytes;
     let mut answer = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n{close}content-length: {bytes}\r\n\r\n"
+        "HTTP/1.1 200 OK\r\n{}\r\n{close}content-length: {bytes}\r\n\r\n",
+        behaviour.content.fields()
     )
     .into_bytes();
-    answer.extend(body(bytes));
+    answer.extend(match behaviour.content {
+        Content::Text => body(bytes),
+        Content::Listing => listing(bytes),
+    });
     answer
 }
 

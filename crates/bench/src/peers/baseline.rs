@@ -1,6 +1,6 @@
 //! The program under test without what a scenario adds: what ours is held against there.
 
-use super::{Peer, Program, Role, Setup, Site, tidegate};
+use super::{Asked, DOCUMENT_PATH, Peer, Program, Role, Setup, Site, tidegate};
 
 /// Routes of the baseline, where the other has thousands.
 const ROUTES: usize = 5;
@@ -9,15 +9,20 @@ pub(super) const PEER: Peer =
     Peer { name: "baseline", program: Program::Subject, start_seconds: 0.2, setup };
 
 fn setup(site: &Site) -> Option<Setup> {
-    let role = match site.role {
-        Role::Guarded { backend } => Role::Gateway { backend, keep: true },
+    let role = match &site.role {
+        Role::Guarded { backend } => Role::Gateway { backend: *backend, keep: true },
         Role::Routes { .. } => Role::Routes { count: ROUTES },
         Role::LuaHello => Role::Hello,
+        Role::Cached { root, asked: Asked::Plain | Asked::Small, .. } => {
+            Role::Canned { file: root.join(DOCUMENT_PATH.trim_start_matches('/')) }
+        }
         Role::Hello
         | Role::Gateway { .. }
         | Role::Ping
         | Role::Json { .. }
-        | Role::Files { .. } => {
+        | Role::Files { .. }
+        | Role::Cached { .. }
+        | Role::Canned { .. } => {
             return None;
         }
     };

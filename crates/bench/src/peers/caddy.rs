@@ -25,6 +25,8 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Gateway { backend, keep } => gateway(*backend, *keep),
         Role::Guarded { .. }
         | Role::LuaHello
+        | Role::Cached { .. }
+        | Role::Canned { .. }
         | Role::Routes { .. }
         | Role::Ping
         | Role::Json { .. } => {

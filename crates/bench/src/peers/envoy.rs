@@ -36,6 +36,8 @@ fn setup(site: &Site) -> Option<Setup> {
         ),
         Role::Guarded { .. }
         | Role::LuaHello
+        | Role::Cached { .. }
+        | Role::Canned { .. }
         | Role::Routes { .. }
         | Role::Ping
         | Role::Json { .. }

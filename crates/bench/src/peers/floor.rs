@@ -22,6 +22,6 @@ fn setup(site: &Site) -> Option<Setup> {
             Some(Setup::new(&["proxy", &address, &backend.to_string(), "keep"]))
         }
         Role::Ping => Some(Setup::new(&["ping", &address])),
-        Role::Json { .. } | Role::Files { .. } => None,
+        Role::Json { .. } | Role::Files { .. } | Role::Cached { .. } | Role::Canned { .. } => None,
     }
 }

@@ -25,6 +25,8 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard() + &rules, backend)
         }
         Role::LuaHello
+        | Role::Cached { .. }
+        | Role::Canned { .. }
         | Role::Routes { .. }
         | Role::Ping
         | Role::Json { .. }

@@ -1,8 +1,8 @@
 //! nginx, kept alive to the upstream as its documentation says.
 
 use super::{
-    BACKLOG, BURST_MAX, CONNECTIONS_MAX, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer, Program, RATE_MAX,
-    Reload, Role, Setup, Site, routed,
+    Asked, BACKLOG, BURST_MAX, CONNECTIONS_MAX, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer, Program,
+    RATE_MAX, Reload, Role, Setup, Site, routed,
 };
 use std::fmt::Write as _;
 
@@ -28,7 +28,11 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard_zones() + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
-        Role::LuaHello | Role::Ping | Role::Json { .. } => return None,
+        Role::Cached { root, asked: Asked::Gzip, .. } => {
+            (String::new(), compressed_file(&root.display().to_string()))
+        }
+        Role::Cached { backend, .. } => cached(*backend, &folder.to_string()),
+        Role::LuaHello | Role::Ping | Role::Json { .. } | Role::Canned { .. } => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
     let text = format!(
@@ -128,6 +132,40 @@ fn files(root: &str) -> String {
          open_file_cache_valid 1s;  # #open_file_cache_valid: as often as ours looks\n    \
          }}\n"
     )
+}
+
+/// The same document as a file that was compressed beforehand: nginx keeps no compressed variants
+/// of what it caches, so this is the least it can do.
+fn compressed_file(root: &str) -> String {
+    format!(
+        "    location / {{\n      \
+         root {root};\n      \
+         default_type application/json;\n      \
+         gzip_static on;  # https://nginx.org/en/docs/http/ngx_http_gzip_static_module.html\n      \
+         sendfile on;\n      \
+         tcp_nopush on;\n      \
+         open_file_cache max=1024 inactive=1h;\n      \
+         open_file_cache_valid 1s;\n    \
+         }}\n"
+    )
+}
+
+fn cached(backend: std::net::SocketAddr, folder: &str) -> (String, String) {
+    let zone = format!(
+        "  # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_cache_path\n  \
+         proxy_cache_path {folder}/cache keys_zone=pages:10m inactive=1d use_temp_path=off;\n"
+    );
+    let location = format!(
+        "    location / {{\n      \
+         proxy_pass http://{backend};\n      \
+         proxy_cache pages;  # #proxy_cache\n      \
+         sendfile on;\n      \
+         tcp_nopush on;\n      \
+         open_file_cache max=1024 inactive=1h;  # of cached files too\n      \
+         open_file_cache_valid 1h;\n    \
+         }}\n"
+    );
+    (zone, location)
 }
 
 /// Started by root its workers become `nobody`, who may not read our folder.

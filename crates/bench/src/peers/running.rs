@@ -218,13 +218,14 @@ pub struct Backend {
 impl Backend {
     pub fn start(finder: &Finder, behaviour: Behaviour, place: &Place<'_>) -> Result<Self, String> {
         let address = free_address().map_err(|why| format!("no free port: {why}"))?;
-        let Behaviour { body_bytes, delay, keep } = behaviour;
+        let Behaviour { body_bytes, delay, keep, content } = behaviour;
         let arguments = [
             "backend".to_owned(),
             address.to_string(),
             body_bytes.to_string(),
             delay.as_millis().to_string(),
             if keep { "keep" } else { "close" }.to_owned(),
+            content.word().to_owned(),
         ];
         let words = finder.floor.iter().cloned().chain(arguments).collect();
         let line = Line { words, environment: Vec::new() };

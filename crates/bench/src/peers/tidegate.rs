@@ -3,10 +3,11 @@
 //! Settings: docs/reference/configuration.md
 
 use super::{
-    BURST_MAX, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX, Reload, Role,
-    Setup, Site, lua_cjson, routed, silly,
+    BURST_MAX, DOCUMENT_PATH, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX,
+    Reload, Role, Setup, Site, lua_cjson, routed, silly,
 };
 use std::fmt::Write as _;
+use std::path::Path;
 
 pub(super) const PEER: Peer =
     Peer { name: "tidegate", program: Program::Subject, start_seconds: 0.2, setup };
@@ -32,12 +33,18 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         Role::Ping => return ping(site),
         Role::Json { .. } => return lua_cjson::runner("silly.encoding.json", site, &["run"]),
         Role::Files { root } => route("/{*file}", &format!("{{ files: \"{}\" }}", root.display())),
+        Role::Cached { .. } => {
+            route("/{*rest}", "{ upstream: backend }, filters: [{ cache: { store: pages } }]")
+        }
+        Role::Canned { file } => route(DOCUMENT_PATH, &canned(file)),
     };
     if site.revision > 0 {
         routes += &route(&format!("/revision-{}", site.revision), &respond);
     }
     let upstreams = match &site.role {
-        Role::Gateway { backend, keep: true } | Role::Guarded { backend } => {
+        Role::Gateway { backend, keep: true }
+        | Role::Guarded { backend }
+        | Role::Cached { backend, .. } => {
             format!("upstreams: {{ backend: {{ servers: [\"{backend}\"] }} }}\n")
         }
         Role::Gateway { backend, keep: false } => format!(
@@ -45,11 +52,15 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         ),
         _ => String::new(),
     };
+    let caches = match &site.role {
+        Role::Cached { .. } => "caches: { pages: { memory: 256MiB } }\n",
+        _ => "",
+    };
     let text = format!(
         "# docs/reference/configuration.md; no access log unless asked for\n\
          workers: {}\n\
          listeners: {{ web: {{ bind: \"{}\" }} }}\n\
-         {upstreams}routes:\n{routes}",
+         {upstreams}{caches}routes:\n{routes}",
         site.workers, site.address,
     );
     let mut setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
@@ -65,6 +76,11 @@ fn ping(site: &Site) -> Option<Setup> {
     let workers = format!("--workers={}", site.workers);
     let words = ["run", &workers, "ping.lua", &listen];
     Some(Setup::new(&words).file("ping.lua", silly::PING.to_owned()))
+}
+
+fn canned(file: &Path) -> String {
+    let fields = "{ content-type: application/json, cache-control: max-age=86400 }";
+    format!("{{ respond: {{ headers: {fields}, file: \"{}\" }} }}", file.display())
 }
 
 fn filters() -> String {

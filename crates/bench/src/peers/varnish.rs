@@ -1,6 +1,7 @@
 //! Varnish: one pool of threads. It compiles its configuration, which takes a C compiler.
 
-use super::{BACKLOG, HELLO_BODY, Peer, Program, Role, Setup, Site};
+use super::{Asked, BACKLOG, HELLO_BODY, Peer, Program, Role, Setup, Site};
+use std::net::SocketAddr;
 
 pub(super) const PEER: Peer = Peer {
     name: "varnish",
@@ -27,7 +28,9 @@ sub vcl_recv {{ return (pass); }}
             backend.ip(),
             backend.port()
         ),
+        Role::Cached { backend, asked, .. } => cached(*backend, *asked),
         Role::Guarded { .. }
+        | Role::Canned { .. }
         | Role::LuaHello
         | Role::Routes { .. }
         | Role::Ping
@@ -54,6 +57,22 @@ sub vcl_recv {{ return (pass); }}
         setup
             .note("-F -j none -n -a -f -s", page)
             .note("thread_pools, timeout_idle, listen_depth: list of parameters", page),
+    )
+}
+
+/// What is large is stored as gzip, as it is when a backend compresses; then those who cannot take it
+/// have it decompressed for each answer.
+fn cached(backend: SocketAddr, asked: Asked) -> String {
+    let gzip = asked != Asked::Small;
+    format!(
+        "\
+vcl 4.1;
+# https://varnish-cache.org/docs/7.1/users-guide/compression.html
+backend default {{ .host = \"{}\"; .port = \"{}\"; }}
+sub vcl_backend_response {{ set beresp.do_gzip = {gzip}; }}
+",
+        backend.ip(),
+        backend.port()
     )
 }
 

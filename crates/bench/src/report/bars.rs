@@ -33,6 +33,13 @@ pub(crate) const BARS: &[Bar] = &[
     bar("gateway", "haproxy", 0.86, 0.70),
     bar("filters", BASELINE, 1.05, 1.02),
     bar("routes", BASELINE, 1.05, 1.0),
+    bar("cache-gzip", "varnish", 0.35, 0.25),
+    bar("cache-gzip", "pike", 0.30, 0.20),
+    bar("cache-gzip", "nginx", 1.10, 0.85),
+    bar("cache-identity", "nginx", 1.10, 0.90),
+    bar("cache-identity", "varnish", 0.17, 0.12),
+    bar("cache-identity", "pike", 0.17, 0.12),
+    bar("cache-small", BASELINE, 1.10, 1.0),
 ];
 
 /// Resident memory that an idle kept-alive connection may take: the bar, and the moonshot.

@@ -293,9 +293,12 @@ mod tests {
     #[test]
     fn a_missed_bar_says_by_how_much() {
         let text = of_bars(&sample::data()).text().replace('\u{a0}', " ");
-        let line = |of: &str| text.lines().find(|line| line.starts_with(of)).unwrap().to_owned();
-        assert!(line("hello     floor").contains("  met  "), "{text}");
-        assert!(line("gateway   haproxy").contains("missed by 7.8 %"), "{text}");
+        let line = |scenario: &str, reference: &str| {
+            let is = |line: &&str| line.split_whitespace().take(2).eq([scenario, reference]);
+            text.lines().find(is).unwrap().to_owned()
+        };
+        assert!(line("hello", "floor").contains("  met  "), "{text}");
+        assert!(line("gateway", "haproxy").contains("missed by 7.8 %"), "{text}");
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! What stands around the servers of a case: backend, files, request and right answer.
 
 use super::Serve;
+use super::coded;
 use super::probe::{probe, probe_pings, request_with};
-use crate::floor::{self, Behaviour};
+use crate::floor::{self, Behaviour, Content};
 use crate::load::{Address, Command, Expect, Target, Traffic, pings};
 use crate::peers::{
-    Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Place, ROUTED_PATH,
-    Role,
+    Asked, Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Place,
+    ROUTED_PATH, Role,
 };
 use std::fs;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,6 +35,10 @@ enum Ask {
         /// Whole lines.
         fields: String,
         body: Arc<[u8]>,
+        /// The answer is to be compressed, each server in its own way.
+        coded: bool,
+        /// The first answers may be other ones: a cache has to be filled.
+        warms: bool,
     },
     Ping {
         command: Command,
@@ -41,19 +48,32 @@ enum Ask {
 
 impl Stage {
     pub(crate) fn set(serve: Serve, finder: &Finder, place: &Place<'_>) -> Result<Self, String> {
-        let behaviour = |delay, keep| Behaviour { body_bytes: DOCUMENT_BYTES, delay, keep };
+        let behaviour = |delay, keep| {
+            let (body_bytes, content) = (DOCUMENT_BYTES, Content::Text);
+            Behaviour { body_bytes, delay, keep, content }
+        };
         let behaviour = match serve {
             Serve::Gateway { delay, keep } => Some(behaviour(delay, keep)),
             Serve::Guarded => Some(behaviour(Duration::ZERO, true)),
+            Serve::Cached { bytes, .. } => Some(Behaviour {
+                body_bytes: bytes,
+                content: Content::Listing,
+                ..behaviour(Duration::ZERO, true)
+            }),
             _ => None,
         };
         let backend = behaviour.map(|it| Backend::start(finder, it, place)).transpose()?;
         let root = place.folder.join("files");
-        if let Serve::File { name, bytes } = serve {
-            fs::create_dir_all(&root)
-                .and_then(|()| fs::write(root.join(name), floor::body(bytes)))
-                .map_err(|why| format!("{}: {why}", root.display()))?;
-        }
+        let written = match serve {
+            Serve::File { name, bytes } => write(&root, &[(name.to_owned(), floor::body(bytes))]),
+            Serve::Cached { bytes, .. } => {
+                let (name, document) = (DOCUMENT_PATH.trim_matches('/'), floor::listing(bytes));
+                let compressed = coded::gzip(&document);
+                write(&root, &[(name.to_owned(), document), (format!("{name}.gz"), compressed)])
+            }
+            _ => Ok(()),
+        };
+        written.map_err(|why| format!("{}: {why}", root.display()))?;
         // Where there is no backend nobody asks for its address.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
         let ask = Ask::of(serve).ok_or("nobody is asked anything")?;
@@ -63,6 +83,11 @@ impl Stage {
     /// What the load asks of a server.
     pub(crate) fn target(&self, address: SocketAddr) -> Target {
         let traffic = match &self.ask {
+            Ask::Get { coded: true, .. } => {
+                let encoding = ("Content-Encoding".to_owned(), "gzip".to_owned());
+                let expect = Expect { status: 200, headers: vec![encoding], ..Expect::default() };
+                Traffic::Http { request: self.request(address), expect, keep_alive: true }
+            }
             Ask::Get { body, .. } => {
                 let expect = Expect {
                     status: 200,
@@ -89,15 +114,20 @@ impl Stage {
     /// Whether the server answers rightly when there is no load; the error is half a sentence.
     pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
         let request = self.request(address);
-        let body = match &self.ask {
-            Ask::Get { body, .. } => body,
+        let (body, coded, warms) = match &self.ask {
+            Ask::Get { body, coded, warms, .. } => (body, *coded, *warms),
             Ask::Ping { pipeline, .. } => {
                 return probe_pings(address, &request, *pipeline, deadline);
             }
         };
+        if warms {
+            coded::warm(address, &request, coded, deadline)?;
+        }
         let answer = probe(address, &request, deadline)?;
+        let right =
+            if coded { coded::is_gzip_of(&answer.body, body) } else { *answer.body == **body };
         match answer.status {
-            200 if *answer.body == **body => Ok(()),
+            200 if right => Ok(()),
             200 => Err(format!("answers {} bytes that are not right", answer.body.len())),
             status => Err(format!("answers {status}")),
         }
@@ -109,6 +139,11 @@ impl Stage {
     }
 }
 
+fn write(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
+}
+
 impl Ask {
     /// `None` where nobody is asked.
     fn of(serve: Serve) -> Option<Self> {
@@ -116,6 +151,8 @@ impl Ask {
             path: path.to_owned(),
             fields: String::new(),
             body: body.into(),
+            coded: false,
+            warms: false,
         };
         Some(match serve {
             Serve::Hello | Serve::LuaHello => get(HELLO_PATH, HELLO_BODY.into()),
@@ -125,6 +162,18 @@ impl Ask {
                 path: DOCUMENT_PATH.to_owned(),
                 fields: format!("{KEY_FIELD}: {KEY}\r\n"),
                 body: floor::body(DOCUMENT_BYTES).into(),
+                coded: false,
+                warms: false,
+            },
+            Serve::Cached { bytes, asked } => Self::Get {
+                path: DOCUMENT_PATH.to_owned(),
+                fields: match asked {
+                    Asked::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
+                    Asked::Plain | Asked::Small => String::new(),
+                },
+                body: floor::listing(bytes).into(),
+                coded: asked == Asked::Gzip,
+                warms: true,
             },
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },

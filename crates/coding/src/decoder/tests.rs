@@ -83,3 +83,17 @@ fn input_byte_by_byte() {
         assert!(out == body, "{coding:?}");
     }
 }
+
+#[test]
+fn a_body_that_says_how_long_it_is_gets_a_buffer_of_that_size() {
+    let text = vec![b'a'; 300_000];
+    let mut coded = encode_all(Coding::Gzip, 5, &text).unwrap();
+    let out = decode_all(Coding::Gzip, &coded, PLENTY).unwrap();
+    assert_eq!((out.len(), out.capacity()), (300_000, 300_000));
+    // A lie is found out, and costs no more than the truth might.
+    let at = coded.len() - 4;
+    coded[at..].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert!(decode_all(Coding::Gzip, &coded, PLENTY).is_err());
+    let thin = Decode { output_bytes: u64::MAX, ratio: 1000 };
+    assert!(decode_all(Coding::Gzip, &coded, thin).is_err());
+}

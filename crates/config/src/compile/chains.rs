@@ -5,6 +5,7 @@ use std::sync::Arc;
 use exchange::FilterPlan;
 use settings::{Reader, Spanned};
 
+use super::caches;
 use crate::kinds::{FilterEntry, Kinds};
 use crate::records::Settings;
 
@@ -47,7 +48,7 @@ impl Chains {
                             .mistake(inner.span, "a chain cannot hold another chain")
                             .help("list both where they are used");
                     }
-                    FilterEntry::Filter { .. } => filter(entry, kinds, &mut list, reader),
+                    FilterEntry::Filter { .. } => filter(entry, settings, kinds, &mut list, reader),
                 }
             }
             entries.push(Chain { name: name.clone(), list, used: false });
@@ -59,13 +60,14 @@ impl Chains {
     pub(super) fn filters(
         &mut self,
         entries: &[FilterEntry],
+        settings: &Settings,
         kinds: &Kinds,
         reader: &mut Reader<'_>,
     ) -> FilterList {
         let mut list = FilterList::default();
         for entry in entries {
             match entry {
-                FilterEntry::Filter { .. } => filter(entry, kinds, &mut list, reader),
+                FilterEntry::Filter { .. } => filter(entry, settings, kinds, &mut list, reader),
                 FilterEntry::Chain(name) => {
                     match self.entries.iter_mut().find(|chain| chain.name == *name) {
                         Some(chain) => {
@@ -84,14 +86,29 @@ impl Chains {
         list
     }
 
+    /// Whether a chain keeps anything in that cache.
+    pub(super) fn use_cache(&self, name: &str) -> bool {
+        self.entries.iter().any(|chain| caches::uses(&chain.list.filters, name))
+    }
+
     pub(super) fn unused(&self) -> impl Iterator<Item = &Spanned<String>> {
         self.entries.iter().filter(|chain| !chain.used).map(|chain| &chain.name)
     }
 }
 
-fn filter(entry: &FilterEntry, kinds: &Kinds, list: &mut FilterList, reader: &mut Reader<'_>) {
+fn filter(
+    entry: &FilterEntry,
+    all: &Settings,
+    kinds: &Kinds,
+    list: &mut FilterList,
+    reader: &mut Reader<'_>,
+) {
     if let FilterEntry::Filter { name, settings } = entry {
-        list.filters.extend(kinds.filter(name, settings, reader));
+        let filter = kinds.filter(name, settings, reader);
+        if let Some(filter) = &filter {
+            caches::check_name(&**filter, all, reader);
+        }
+        list.filters.extend(filter);
         list.path_variables.extend(reader.take_path_variables());
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 
+use super::caches;
 use super::chains::Chains;
 use super::check_name;
 use crate::kinds::Kinds;
@@ -27,11 +28,11 @@ pub(super) fn compile(
     let names = names(settings, reader);
     // Paths read so far (of matches) are none of a filter's business.
     reader.take_path_variables();
-    let defaults = chains.filters(&settings.defaults.filters, kinds, reader);
+    let defaults = chains.filters(&settings.defaults.filters, settings, kinds, reader);
     let mut rules = Vec::new();
     let mut routes = Vec::new();
     for (route, name) in settings.routes.iter().zip(names) {
-        let own = chains.filters(&route.filters, kinds, reader);
+        let own = chains.filters(&route.filters, settings, kinds, reader);
         let handler = kinds.handler(&route.handler, reader);
         let of_handler = reader.take_path_variables();
         let wanted = defaults.path_variables.iter().chain(&own.path_variables).chain(&of_handler);
@@ -51,11 +52,13 @@ pub(super) fn compile(
             let declared = settings.upstreams.names();
             reader.report().dangling(upstream.span, "upstream", upstream, declared);
         }
+        let filters: Vec<_> = defaults.filters.iter().cloned().chain(own.filters).collect();
+        caches::check_order(&filters, reader);
         routes.push(Compiled {
             listeners: route.r#match.listener.iter().map(|name| name.value.clone()).collect(),
             plan: RoutePlan {
                 name,
-                filters: defaults.filters.iter().cloned().chain(own.filters).collect(),
+                filters,
                 handler,
                 limits: route.limits.clone(),
                 timeouts: route.timeouts.clone(),

@@ -1,5 +1,6 @@
 //! The whole configuration.
 
+use cache::CacheSettings;
 use lua::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Spanned};
 use upstream::UpstreamSettings;
@@ -25,6 +26,8 @@ settings::record! {
         pub listeners: Named<ListenerSettings> = {},
         /// Groups of servers that requests are sent on to, by name.
         pub upstreams: Named<UpstreamSettings> = {},
+        /// Stores for answers that the filter `cache` keeps, by name.
+        pub caches: Named<CacheSettings> = {},
         /// Lists of filters that routes share, by name.
         pub chains: Named<Vec<FilterEntry>> = {},
         /// What goes before every route's own.
@@ -46,7 +49,7 @@ settings::record! {
         /// How long a client is waited for.
         pub timeouts: Timeouts = {},
     }
-    later: caches, apps;
+    later: apps;
 }
 
 #[cfg(test)]

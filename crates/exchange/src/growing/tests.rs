@@ -156,7 +156,58 @@ fn a_reader_that_leaves_leaves_no_waker_behind() {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
         assert_eq!(Rc::strong_count(&held), 1);
-        assert!(growing.0.sleeping.lock().unwrap().is_empty());
+        assert_eq!(writer.readers(), 0);
         drop(writer);
+    });
+}
+
+#[test]
+fn what_is_too_long_to_be_kept_goes_on_at_the_pace_of_the_slowest() {
+    block_on_local(async {
+        let (mut writer, growing) = growing(1000, None);
+        let (mut quick, mut slow) = (growing.join().unwrap(), growing.join().unwrap());
+        writer.push(Bytes::from(vec![1; 900])).unwrap();
+        assert_eq!(writer.push(Bytes::from(vec![2; 900])), Err(Full));
+        let writing = tokio::task::spawn_local(async move {
+            assert!(writer.push_on(Frame::Data(Bytes::from(vec![2; 900]))).await);
+            assert!(writer.push_on(Frame::Data(Bytes::from(vec![3; 900]))).await);
+            writer.finish(None);
+        });
+        let first =
+            async |reader: &mut GrowingReader| match poll_fn(|cx| reader.poll_frame(cx)).await {
+                Some(Ok(Frame::Data(data))) => data[0],
+                _ => panic!("a piece was expected"),
+            };
+        assert_eq!(first(&mut quick).await, 1);
+        tokio::task::yield_now().await;
+        assert_eq!(growing.length(), 900, "the slow one has not read it");
+        assert!(growing.join().is_none(), "nobody joins a window");
+        assert_eq!(first(&mut slow).await, 1);
+        for piece in 2..=3 {
+            assert_eq!((first(&mut quick).await, first(&mut slow).await), (piece, piece));
+        }
+        writing.await.unwrap();
+        for reader in [&mut quick, &mut slow] {
+            assert!(poll_fn(|cx| reader.poll_frame(cx)).await.is_none());
+        }
+        assert!(growing.whole().is_none());
+        let late = text(growing.body()).await.unwrap_err();
+        assert_eq!(late.slug, "growing_late");
+    });
+}
+
+#[test]
+fn a_window_that_the_last_reader_leaves_is_told_so() {
+    block_on_local(async {
+        let (mut writer, growing) = growing(100, None);
+        let reader = growing.join().unwrap();
+        writer.push(piece("some")).unwrap();
+        let writing = tokio::task::spawn_local(async move {
+            writer.push_on(Frame::Data(Bytes::from(vec![0; 200]))).await
+        });
+        tokio::task::yield_now().await;
+        drop(reader);
+        assert!(!writing.await.unwrap());
+        assert_eq!(growing.ended().unwrap().unwrap_err().slug, "growing_dropped");
     });
 }

@@ -353,7 +353,8 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let instant = self.request.route.as_ref().is_some_and(|route| route.is_instant());
+        let instant = self.progress.is_instant()
+            || self.request.route.as_ref().is_some_and(|route| route.is_instant());
         let now_us = if instant { net::clock::recent_us() } else { net::clock::precise_us() };
         let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {

@@ -122,3 +122,67 @@ fn filters_before_it_see_the_request_as_it_was_and_those_behind_it_as_it_is() {
         assert_eq!(client.read(4).await, "mine");
     });
 }
+
+/// Knows some answers without waiting, and says what it did not know.
+struct Knows;
+
+impl Surround for Knows {
+    fn name(&self) -> &'static str {
+        "knows"
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        match request.target.path() {
+            "/known" => Some(Ok(Response::text(200, "known"))),
+            "/refused" => Some(Err(Fault::client(403, "refused", "").with_field("x-by", "knows"))),
+            _ => None,
+        }
+    }
+
+    fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+        Box::pin(async move {
+            assert_eq!(request.target.path(), "/other");
+            next.run(request).await
+        })
+    }
+}
+
+#[test]
+fn an_answer_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else() {
+    block_on_local(async {
+        let stages = vec![filter(Marks("before")), surround(Knows), filter(Marks("behind"))];
+        let handled = Rc::new(Cell::new(0));
+        let counted = handled.clone();
+        let handler = Answers(move |_: &mut Request| {
+            counted.set(counted.get() + 1);
+            Ok(Response::text(200, "asked"))
+        });
+        let mut client = Client::connect(serve(stages, handler)).await;
+        for (path, body, runs) in [("/known", "known", 0), ("/other", "asked", 1)] {
+            client.get(path).await;
+            let head = client.head().await;
+            let behind = head.contains(&format!("x-seen: behind {path}\r\n"));
+            assert!(head.contains(&format!("x-seen: before {path}\r\n")), "{head}");
+            assert_eq!((behind, handled.get()), (runs == 1, runs), "{head}");
+            assert_eq!(client.read(5).await, body);
+        }
+        client.get("/refused").await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 403 ") && head.contains("x-by: knows\r\n"), "{head}");
+        assert_eq!(handled.get(), 1);
+    });
+}
+
+#[test]
+fn what_is_not_known_at_once_goes_on_to_the_next_stages() {
+    block_on_local(async {
+        let stages = vec![surround(Knows), filter(Marks("between")), surround(Bends)];
+        let handler = Answers(|request: &mut Request| {
+            Ok(Response::text(200, request.target.path().to_owned()))
+        });
+        let mut client = Client::connect(serve(stages, handler)).await;
+        client.get("/other").await;
+        assert!(client.head().await.contains("x-seen: between /other\r\n"));
+        assert_eq!(client.read(5).await, "/bent");
+    });
+}

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use exchange::problem::{ErrorPages, render};
-use exchange::{Body, Frame, Headers, Local, Shared, Target};
+use exchange::{Body, Frame, Headers, Local, Shared, Target, WINDOW_BYTES};
 use net::FileRange;
 use settings::{Node, Reader, Report, Setting, node};
 use tempfile::TempDir;
 
 use super::*;
-use crate::limits::{FRESH, SMALL_FILE_BYTES, WINDOW_BYTES};
+use crate::limits::{FRESH, SMALL_FILE_BYTES};
 
 mod changes;
 

@@ -9,8 +9,9 @@ use crate::failure::Failure;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-A mistake is shown with its file, line and column, and the word that was probably meant. Nothing is
-bound and nobody is asked: what the machine will say is known only when the server starts.
+A mistake is shown with its file, line and column, and the word that was probably meant. What is
+right and may surprise is noted. Nothing is bound and nobody is asked: what the machine will say is
+known only when the server starts.
 
 Examples:
   tidegate check
@@ -34,7 +35,8 @@ impl Check {
             count(plan.upstreams.len(), "upstream"),
             count(plan.listeners.len(), "listener"),
         ];
-        print(&format!("ok: {}\n", counted.join(", ")))
+        let notes = config::notes(&plan).into_iter().map(|note| format!("note: {note}\n"));
+        print(&format!("ok: {}\n{}", counted.join(", "), notes.collect::<String>()))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `tidegate ctl`: talk to a running server.
 
+mod caches;
+
 use std::path::PathBuf;
 
 use serde_json::Value;
@@ -16,6 +18,8 @@ wants the token of `admin.token`.
 Examples:
   tidegate ctl status
   tidegate ctl reload --wait
+  tidegate ctl caches pages --explain http://shop.example/a
+  tidegate ctl purge pages --tag catalog --soft
   tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
 
 /// Talk to a running server
@@ -48,6 +52,8 @@ enum What {
         #[arg(long)]
         wait: bool,
     },
+    Caches(caches::CachesOf),
+    Purge(caches::Purge),
     /// Finish what is under way, take nothing new, and end
     Drain,
 }
@@ -62,6 +68,8 @@ impl Ctl {
                 client.ask("POST", "/v1/reload")?;
                 print("asked for a reload; `reload --wait` says how it ends\n")
             }
+            What::Caches(command) => command.run(&client),
+            What::Purge(command) => command.run(&client),
             What::Drain => {
                 client.ask("POST", "/v1/drain")?;
                 print("draining\n")

@@ -3,18 +3,24 @@
 use config::TextSource;
 use serde_json::json;
 use server::Bound;
-use settings::{Address, Host};
+use settings::{Address, Host, Size};
 
 use crate::failure::Failure;
 use crate::serving::{ServingOptions, serve, url};
 
+/// What a cache may take unless it is said.
+const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
+
 const EXAMPLES: &str = "\
 Requests go on with X-Forwarded-For, -Proto and -Host; WebSocket and other upgrades pass through.
+With --cache, answers that the origin allows to keep are kept in memory and given in gzip, br or
+zstd as clients prefer; however many ask at once, the origin is asked once. What it says nothing of
+is not kept. `tidegate ctl purge pages --all` empties the cache.
 For several servers, health checks, routes or filters, write a configuration: see
 examples/gateway.yaml.
 
 Examples:
-  tidegate proxy :8080 http://127.0.0.1:3000
+  tidegate proxy :8080 http://127.0.0.1:3000 --cache
   tidegate proxy 127.0.0.1:8080 http://app.internal
   tidegate proxy :8080 unix:/run/app.sock";
 
@@ -30,6 +36,14 @@ pub(crate) struct Proxy {
     #[arg(value_parser = target)]
     to: Address,
 
+    /// Keep answers in memory, as the origin allows
+    #[arg(long)]
+    cache: bool,
+
+    /// How much memory the cache may take [default: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "cache")]
+    cache_memory: Option<Size>,
+
     #[command(flatten)]
     serving: ServingOptions,
 }
@@ -37,9 +51,19 @@ pub(crate) struct Proxy {
 impl Proxy {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let to = self.to.to_string();
-        let text = configuration(&self.from, &self.to);
+        let memory = self.cache.then(|| self.cache_memory.unwrap_or(CACHE_MEMORY));
+        let text = configuration(&self.from, &self.to, memory);
         let told = move |bound: &[Bound]| format!("{} -> {to}\n", url(bound, "proxy"));
         serve(TextSource::new("tidegate proxy", &text), self.serving, told)
+    }
+}
+
+/// A size that a cache may have; the error is a whole sentence.
+fn size(typed: &str) -> Result<Size, String> {
+    let size: Size = typed.parse().map_err(|why| format!("\"{typed}\" {why}"))?;
+    match size.bytes() {
+        1_048_576..=17_592_186_044_416 => Ok(size),
+        _ => Err(format!("\"{typed}\" is not between 1MiB and 16TiB")),
     }
 }
 
@@ -69,11 +93,11 @@ fn target(typed: &str) -> Result<Address, String> {
 }
 
 /// JSON, which every reader of YAML reads.
-fn configuration(from: &Address, to: &Address) -> String {
+fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
     // A server with a name usually serves several, and knows its own. One at a bare address is most
     // often the application itself, which builds its links from what the client said.
     let named = matches!(to, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
-    json!({
+    let mut configuration = json!({
         "listeners": { "proxy": { "bind": from.to_string() } },
         "upstreams": { "target": {
             "servers": [super::literal(&to.to_string())],
@@ -84,8 +108,16 @@ fn configuration(from: &Address, to: &Address) -> String {
             "match": { "path": "/{*rest}" },
             "handler": { "upstream": "target" },
         }],
-    })
-    .to_string()
+    });
+    if let Some(memory) = cache {
+        configuration["caches"] = json!({ "pages": { "memory": memory.to_string() } });
+        // An origin that is slow or gone for a moment is not seen.
+        configuration["routes"][0]["filters"] = json!([{ "cache": {
+            "store": "pages",
+            "stale": { "while_revalidate": "10s", "if_error": "1h" },
+        } }]);
+    }
+    configuration.to_string()
 }
 
 #[cfg(test)]
@@ -117,8 +149,10 @@ mod tests {
     #[test]
     fn what_is_written_is_right() {
         for to in ["http://127.0.0.1:3000", "http://app.internal", "unix:/run/a b.sock"] {
-            let text = configuration(&":0".parse().unwrap(), &target(to).unwrap());
-            assert_eq!(mistakes(&text), "");
+            for cache in [None, Some(super::CACHE_MEMORY)] {
+                let text = configuration(&":0".parse().unwrap(), &target(to).unwrap(), cache);
+                assert_eq!(mistakes(&text), "");
+            }
         }
     }
 }

@@ -44,16 +44,45 @@ impl Client {
 
     /// Asks and takes an answer of success as JSON.
     pub(crate) fn ask(&self, method: &str, target: &str) -> Result<Value, Failure> {
-        let reply = self.send(method, target)?;
-        match reply.status {
-            200..=299 => serde_json::from_slice(&reply.body).map_err(|error| {
-                Failure::Failed(format!("{} answered what is no JSON: {error}", self.place))
-            }),
-            _ => Err(refused(&reply)),
-        }
+        self.json(&self.succeed(method, target, "application/json", None)?)
     }
 
-    fn send(&self, method: &str, target: &str) -> Result<Reply, Failure> {
+    /// Posts JSON and takes an answer of success as JSON.
+    pub(crate) fn post(&self, target: &str, body: &Value) -> Result<Value, Failure> {
+        let body = body.to_string();
+        self.json(&self.succeed("POST", target, "application/json", Some(&body))?)
+    }
+
+    /// Asks for text.
+    pub(crate) fn text(&self, target: &str) -> Result<String, Failure> {
+        let reply = self.succeed("GET", target, "text/plain", None)?;
+        Ok(String::from_utf8_lossy(&reply.body).into_owned())
+    }
+
+    fn json(&self, reply: &Reply) -> Result<Value, Failure> {
+        serde_json::from_slice(&reply.body).map_err(|error| {
+            Failure::Failed(format!("{} answered what is no JSON: {error}", self.place))
+        })
+    }
+
+    fn succeed(
+        &self,
+        method: &str,
+        target: &str,
+        accept: &str,
+        body: Option<&str>,
+    ) -> Result<Reply, Failure> {
+        let reply = self.send(method, target, accept, body)?;
+        if (200..=299).contains(&reply.status) { Ok(reply) } else { Err(refused(&reply)) }
+    }
+
+    fn send(
+        &self,
+        method: &str,
+        target: &str,
+        accept: &str,
+        body: Option<&str>,
+    ) -> Result<Reply, Failure> {
         let addressed = |error: io::Error| {
             let place = &self.place;
             Failure::Failed(match error.kind() {
@@ -64,16 +93,20 @@ impl Client {
             })
         };
         let mut head = format!(
-            "{method} {target} HTTP/1.1\r\nHost: tidegate\r\nAccept: application/json\r\n\
+            "{method} {target} HTTP/1.1\r\nHost: tidegate\r\nAccept: {accept}\r\n\
              Connection: close\r\n"
         );
+        if body.is_some() {
+            head.push_str("Content-Type: application/json\r\n");
+        }
         if method == "POST" {
-            head.push_str("Content-Length: 0\r\n");
+            head.push_str(&format!("Content-Length: {}\r\n", body.map_or(0, str::len)));
         }
         if let Some(token) = &self.token {
             head.push_str(&format!("Authorization: Bearer {token}\r\n"));
         }
         head.push_str("\r\n");
+        head.push_str(body.unwrap_or_default());
         worker::block_on_local(async {
             let stream = within(CONNECT_TIMEOUT, connect(&self.place)).await?;
             within(ANSWER_TIMEOUT, converse(&stream, head.into())).await

@@ -28,7 +28,7 @@ fn section<const N: usize>(out: &mut String, rows: Vec<[String; N]>) {
     }
 }
 
-fn heads<const N: usize>(heads: [&str; N]) -> Vec<[String; N]> {
+pub(super) fn heads<const N: usize>(heads: [&str; N]) -> Vec<[String; N]> {
     vec![heads.map(str::to_owned)]
 }
 
@@ -93,13 +93,13 @@ fn server_rows(upstreams: &Value) -> Vec<[String; 7]> {
     rows
 }
 
-fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
+pub(super) fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
     value[member].as_array().into_iter().flatten()
 }
 
 /// A member as it is shown: `-` when it is not there. Another version of the server may not have
 /// it.
-fn text(value: &Value, member: &str) -> String {
+pub(super) fn text(value: &Value, member: &str) -> String {
     match &value[member] {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),

@@ -16,7 +16,7 @@ fn examples() -> PathBuf {
 const KEY_SHA256: &str = "5e78863ed1ffb9fc66b1d61634b126bf8eb20267e7996297eeeb9b19c8c0f732";
 
 /// Starts an example with every address of its own on a free port, and says where it is.
-fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
+pub(crate) fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
     let text = std::fs::read_to_string(examples().join(name)).unwrap();
     start_text(name, &text, folder)
 }
@@ -65,8 +65,15 @@ fn every_example_is_started_here() {
         .filter(|name| name.ends_with(".yaml"))
         .collect();
     names.sort();
-    let expected =
-        ["gateway.yaml", "lua-handlers.yaml", "minimal.yaml", "mock.yaml", "static-site.yaml"];
+    // `cache.yaml` is in `caching`.
+    let expected = [
+        "cache.yaml",
+        "gateway.yaml",
+        "lua-handlers.yaml",
+        "minimal.yaml",
+        "mock.yaml",
+        "static-site.yaml",
+    ];
     assert_eq!(names, expected);
 }
 

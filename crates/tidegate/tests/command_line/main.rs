@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is part of them")]
 
 mod bench;
+mod caching;
 mod demo;
 mod documents;
 mod examples;
+mod importing;
 mod process;
 mod serving;
 mod talking;

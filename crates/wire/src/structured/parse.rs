@@ -1,8 +1,10 @@
 //! Reading structured fields, step by step as RFC 9651 4.2 prescribes; `None` is a failure of the
 //! whole.
 
+mod text;
+
 use super::{
-    Bare, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
+    Bare, Dictionary, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
     is_token_start,
 };
 
@@ -25,6 +27,37 @@ pub fn parse_list(value: &[u8]) -> Option<Vec<Member>> {
     let mut members = Vec::new();
     while !input.rest.is_empty() {
         members.push(input.member()?);
+        input.white_space();
+        if input.rest.is_empty() {
+            break;
+        }
+        input.expect(b',')?;
+        input.white_space();
+        // A trailing comma fails.
+        input.peek()?;
+    }
+    Some(members)
+}
+
+/// Reads a dictionary; a repeated field is joined with ", " first. An empty value is an empty
+/// dictionary. The last of a repeated key wins, in the place of the first.
+pub fn parse_dictionary(value: &[u8]) -> Option<Dictionary> {
+    let mut input = Input { rest: value, parts: 0 };
+    input.spaces();
+    let mut members = Dictionary::new();
+    while !input.rest.is_empty() {
+        let key = input.key()?;
+        let member = if input.peek() == Some(b'=') {
+            input.next();
+            input.member()?
+        } else {
+            input.count()?;
+            Member::Item(Item { bare: Bare::Boolean(true), params: input.params()? })
+        };
+        match members.iter_mut().find(|(name, _)| *name == key) {
+            Some((_, old)) => *old = member,
+            None => members.push((key, member)),
+        }
         input.white_space();
         if input.rest.is_empty() {
             break;
@@ -147,6 +180,8 @@ impl<'a> Input<'a> {
                     _ => None,
                 }
             }
+            b':' => self.bytes(),
+            b'%' => self.display(),
             b'-' | b'0'..=b'9' => self.number(),
             byte if is_token_start(byte) => Some(Bare::Token(text(self.take(is_token_byte))?)),
             _ => None,
@@ -177,22 +212,6 @@ impl<'a> Input<'a> {
             Bare::Integer
         };
         Some(bare(if negative { -value } else { value }))
-    }
-
-    fn string(&mut self) -> Option<Bare> {
-        self.expect(b'"')?;
-        let mut out = String::new();
-        loop {
-            match self.next()? {
-                b'"' => return Some(Bare::String(out)),
-                b'\\' => match self.next()? {
-                    byte @ (b'"' | b'\\') => out.push(char::from(byte)),
-                    _ => return None,
-                },
-                byte @ 0x20..=0x7e => out.push(char::from(byte)),
-                _ => return None,
-            }
-        }
     }
 }
 

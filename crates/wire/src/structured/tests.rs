@@ -1,6 +1,6 @@
 //! What is written is read; what cannot be written leaves no trace; a bad part spoils the whole.
 
-use super::{Bare, Item, Member, parse_item, parse_list, write_item, write_list};
+use super::{Bare, Item, Member, parse_dictionary, parse_item, parse_list, write_item, write_list};
 
 #[test]
 fn the_fields_we_send_round_trip() {
@@ -60,8 +60,13 @@ fn a_value_fails_as_a_whole() {
         "é",
         "-",
         "a;b=",
-        ":YQ==:",
-        "%\"a\"",
+        ":YQ=:",
+        ":YQ",
+        ":Y Q=:",
+        ":A:",
+        "%\"a",
+        "%\"%C3%A9\"",
+        "%\"%ff\"",
     ] {
         assert_eq!(parse_list(bad.as_bytes()), None, "{bad}");
     }
@@ -95,4 +100,39 @@ fn parts_are_bounded() {
     assert!(parse_list(many(1024).as_bytes()).is_some());
     assert!(parse_list(many(1025).as_bytes()).is_none());
     assert!(parse_list(format!("a{}", ";b".repeat(2000)).as_bytes()).is_none());
+}
+
+#[test]
+fn bytes_and_display_strings_are_read() {
+    for (text, bytes) in [
+        (":YQ==:", &b"a"[..]),
+        (":YQ:", b"a"),
+        (":YWI=:", b"ab"),
+        (":YWJj:", b"abc"),
+        ("::", b""),
+        (":iZ==:", b"\x89"),
+        (":+/+/:", b"\xfb\xff\xbf"),
+    ] {
+        let item = parse_item(text.as_bytes()).expect(text);
+        assert_eq!(item.bare, Bare::Bytes(bytes.to_vec()), "{text}");
+    }
+    let item = parse_item(b"%\"a %c3%a9\"").unwrap();
+    assert_eq!(item.bare, Bare::Display("a \u{e9}".to_owned()));
+}
+
+#[test]
+fn dictionaries() {
+    let read = parse_dictionary(b" a=1, b;x=2 ,\tc=(1 \"z\");q, d=?0, a=:YQ==: ").unwrap();
+    let keys: Vec<&str> = read.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    assert_eq!(read[0].1, Member::Item(Item::new(Bare::Bytes(b"a".to_vec()))));
+    let b = Item::new(Bare::Boolean(true)).with("x", Bare::Integer(2));
+    assert_eq!(read[1].1, Member::Item(b));
+    let inner = vec![Item::new(Bare::Integer(1)), Item::new(Bare::string("z"))];
+    assert_eq!(read[2].1, Member::Inner(inner, vec![("q".to_owned(), Bare::Boolean(true))]));
+    assert_eq!(read[3].1, Member::Item(Item::new(Bare::Boolean(false))));
+    assert_eq!(parse_dictionary(b"  "), Some(vec![]));
+    for bad in ["a,", ",a", "a b", "A", "a=", "a =1", "a= 1", "a=1,,b", "1=a", "a=(1", "\"a\"=1"] {
+        assert_eq!(parse_dictionary(bad.as_bytes()), None, "{bad}");
+    }
 }

@@ -78,6 +78,8 @@ fn put_bare(bare: &Bare, out: &mut Vec<u8>) -> Option<()> {
         }
         Bare::Decimal(thousandths) => put_decimal(*thousandths, out)?,
         Bare::Boolean(value) => out.extend_from_slice(if *value { b"?1" } else { b"?0" }),
+        // Nothing of ours has one.
+        Bare::Bytes(_) | Bare::Display(_) => return None,
         Bare::Token(text) => {
             let bytes = text.as_bytes();
             if !is_token_start(*bytes.first()?) || !bytes.iter().all(|&b| is_token_byte(b)) {

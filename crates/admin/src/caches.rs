@@ -1,0 +1,269 @@
+//! `/v1/caches`: what caches hold and did, purges, and why something was a miss.
+
+use std::collections::BTreeMap;
+
+use exchange::{Request, Response};
+use serde_json::{Map, Value as Json, json};
+use settings::nearest;
+use telemetry::families::{self, Family};
+use telemetry::{Telemetry, Value};
+use wire::{Known, target};
+
+use crate::config::body_text;
+use crate::control::{CacheStatus, Control, EntriesWanted, NoAnswer, PurgeWhat, Question};
+use crate::handler::{Answer, json_answer};
+use crate::limits::{ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_NAMES, REQUEST_BYTES};
+use crate::problem::Problem;
+
+/// What is counted of a cache, and what it is called here.
+const COUNTED: [(&Family, &str); 9] = [
+    (&families::CACHE_HITS, "hits"),
+    (&families::CACHE_STALE, "stale"),
+    (&families::CACHE_MISSES, "misses"),
+    (&families::CACHE_PASSES, "passes"),
+    (&families::CACHE_COALESCED, "coalesced"),
+    (&families::CACHE_REVALIDATIONS, "revalidations"),
+    (&families::CACHE_UNSTORED, "unstored"),
+    (&families::CACHE_STORED, "stored"),
+    (&families::CACHE_REMOVED, "removed"),
+];
+
+pub(crate) fn all(control: &dyn Control) -> Response {
+    let mut numbers = numbers(&control.telemetry());
+    let rows: Vec<Json> = control
+        .caches()
+        .iter()
+        .map(|cache| row(cache, numbers.remove(&cache.name).unwrap_or_default()))
+        .collect();
+    json_answer(200, &json!({ "caches": rows }))
+}
+
+pub(crate) fn one(control: &dyn Control, name: &str) -> Answer {
+    let caches = control.caches();
+    let Some(cache) = caches.iter().find(|cache| cache.name == name) else {
+        return Err(missing(control, name));
+    };
+    let counted = numbers(&control.telemetry()).remove(name).unwrap_or_default();
+    Ok(json_answer(200, &row(cache, counted)))
+}
+
+fn row(cache: &CacheStatus, counted: Map<String, Json>) -> Json {
+    let disk = cache.disk.as_ref().map(|disk| {
+        json!({
+            "path": disk.path,
+            "objects": disk.objects,
+            "bytes": disk.bytes,
+            "size_bytes": disk.size_bytes,
+            "failed": disk.failed,
+        })
+    });
+    let mut row = json!({
+        "name": cache.name,
+        "routes": cache.routes,
+        "objects": cache.objects,
+        "bytes": cache.bytes,
+        "memory_bytes": cache.memory_bytes,
+        "disk": disk,
+    });
+    let members = COUNTED.map(|(_, name)| (name, counted.get(name).cloned().unwrap_or(json!(0))));
+    for (name, number) in members {
+        row[name] = number;
+    }
+    row
+}
+
+/// What each cache did: a number, or numbers by reason.
+fn numbers(telemetry: &Telemetry) -> BTreeMap<String, Map<String, Json>> {
+    let mut numbers: BTreeMap<String, Map<String, Json>> = BTreeMap::new();
+    for found in telemetry.collect() {
+        let Some((_, member)) = COUNTED.iter().find(|(f, _)| f.name == found.family.name) else {
+            continue;
+        };
+        for sample in found.samples {
+            let Value::Counter(n) = sample.value else { continue };
+            match sample.labels.as_slice() {
+                [cache] => {
+                    numbers.entry(cache.clone()).or_default().insert((*member).into(), json!(n));
+                }
+                [cache, reason] => {
+                    let cache = numbers.entry(cache.clone()).or_default();
+                    cache.entry(*member).or_insert_with(|| json!({}))[reason] = json!(n);
+                }
+                _ => {}
+            }
+        }
+    }
+    numbers
+}
+
+pub(crate) fn entries(control: &dyn Control, name: &str, query: Option<&[u8]>) -> Answer {
+    let mut wanted = EntriesWanted { prefix: String::new(), after: None, limit: ENTRIES };
+    for (key, value) in pairs(query)? {
+        match key.as_str() {
+            "prefix" => wanted.prefix = value,
+            "after" => wanted.after = Some(number("after", &value)?),
+            _ => {
+                let limit = number("limit", &value)?;
+                wanted.limit = usize::try_from(limit).unwrap_or(usize::MAX).clamp(1, ENTRIES_MAX);
+            }
+        }
+    }
+    let page = control.entries(name, &wanted).map_err(|why| refused(control, name, why))?;
+    Ok(json_answer(200, &json!({ "entries": page.entries, "next": page.next })))
+}
+
+pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> Answer {
+    let mut question = Question {
+        method: "GET".to_owned(),
+        url: String::new(),
+        headers: Vec::new(),
+        client_ip: None,
+        listener: None,
+    };
+    for (key, value) in pairs(request.target.query())? {
+        match key.as_str() {
+            "url" => question.url = value,
+            "method" => question.method = value,
+            _ => {
+                let Some((field, value)) = value.split_once(':') else {
+                    let said = format!("header \"{value}\" is no name:value");
+                    return Err(Problem::new(400, said));
+                };
+                question.headers.push((field.trim().to_owned(), value.trim().to_owned()));
+            }
+        }
+    }
+    if question.url.is_empty() {
+        return Err(Problem::new(400, "the query has no url")
+            .advice(format!("for example /v1/caches/{name}/explain?url=http://example.com/")));
+    }
+    if question.headers.len() > EXPLAIN_FIELDS {
+        return Err(Problem::new(400, format!("more than {EXPLAIN_FIELDS} header fields")));
+    }
+    let found =
+        control.explain_cache(name, &question).map_err(|why| refused(control, name, why))?;
+    let accept = request.headers.get(Known::Accept);
+    Ok(match wire::negotiate::choose_media_type(accept, &["application/json", "text/plain"]) {
+        Some(1) => Response::text(200, found.text),
+        _ => json_answer(200, &found.json),
+    })
+}
+
+pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Request) -> Answer {
+    let text = body_text(request, REQUEST_BYTES).await?;
+    let (what, soft) = meant(&text)?;
+    let purged = control.purge(name, what, soft).await;
+    let purged = purged.map_err(|why| refused(control, name, why))?;
+    Ok(json_answer(200, &json!({ "purged": purged })))
+}
+
+const KINDS: [&str; 5] = ["url", "prefix", "tags", "groups", "all"];
+
+/// What a body asks to purge, and whether softly.
+fn meant(text: &str) -> Result<(PurgeWhat, bool), Problem> {
+    let body: Json = serde_json::from_str(text)
+        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+    let Json::Object(members) = body else {
+        return Err(Problem::new(400, "the body must be a JSON object")
+            .advice("for example {\"url\": \"http://example.com/\"}"));
+    };
+    let (mut what, mut soft) = (None, false);
+    for (key, value) in &members {
+        let one = match (key.as_str(), value) {
+            ("soft", Json::Bool(value)) => {
+                soft = *value;
+                continue;
+            }
+            ("url", Json::String(url)) => PurgeWhat::Url(url.clone()),
+            ("prefix", Json::String(prefix)) => PurgeWhat::Prefix(prefix.clone()),
+            ("tags", value) => PurgeWhat::Tags(names("tags", value)?),
+            ("groups", value) => PurgeWhat::Groups(names("groups", value)?),
+            ("all", Json::Bool(true)) => PurgeWhat::All,
+            ("all", _) => return Err(Problem::new(400, "\"all\" must be true, or be left out")),
+            ("soft", _) => return Err(Problem::new(400, "\"soft\" must be true or false")),
+            ("url" | "prefix", _) => {
+                return Err(Problem::new(400, format!("\"{key}\" must be a string, not {value}")));
+            }
+            _ => return Err(unknown(key)),
+        };
+        if what.replace(one).is_some() {
+            return Err(Problem::new(
+                400,
+                format!("only one of {} can stand here", KINDS.join(", ")),
+            ));
+        }
+    }
+    let Some(what) = what else {
+        return Err(Problem::new(400, "the body says nothing to purge")
+            .advice(format!("give one of {}", KINDS.join(", "))));
+    };
+    match &what {
+        // Who forgot what should stand there does not mean everything.
+        PurgeWhat::Url(text) | PurgeWhat::Prefix(text) if text.is_empty() => {
+            Err(Problem::new(400, "what is to be purged is empty")
+                .advice("to purge everything: {\"all\": true}"))
+        }
+        _ => Ok((what, soft)),
+    }
+}
+
+fn unknown(key: &str) -> Problem {
+    let problem = Problem::new(400, format!("unknown key \"{key}\""));
+    let known = KINDS.into_iter().chain(["soft"]);
+    match nearest(key, known.clone()) {
+        Some(near) => problem.advice(format!("did you mean \"{near}\"?")),
+        None => problem.advice(format!("keys: {}", known.collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// One name or several.
+fn names(key: &str, value: &Json) -> Result<Vec<String>, Problem> {
+    let wrong = || Problem::new(400, format!("\"{key}\" must be strings, not {value}"));
+    let values = match value {
+        Json::Array(values) => values.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let names: Option<Vec<String>> =
+        values.iter().map(|name| name.as_str().map(str::to_owned)).collect();
+    let names = names.ok_or_else(wrong)?;
+    match names.len() {
+        0 => Err(wrong()),
+        1..=PURGE_NAMES => Ok(names),
+        more => Err(Problem::new(400, format!("{more} {key} are more than {PURGE_NAMES}"))),
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| Problem::new(400, format!("{name}=\"{text}\" is no number")))
+}
+
+/// The parameters of a query, decoded.
+fn pairs(query: Option<&[u8]>) -> Result<Vec<(String, String)>, Problem> {
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec())
+            .map_err(|_| Problem::new(400, "a parameter of the query is not UTF-8"))
+    };
+    let pairs = target::query_pairs(query.unwrap_or_default());
+    pairs.map(|(key, value)| Ok((text(&key)?, text(&value)?))).collect()
+}
+
+fn refused(control: &dyn Control, name: &str, why: NoAnswer) -> Problem {
+    match why {
+        NoAnswer::NoCache => missing(control, name),
+        NoAnswer::Wrong(why) => Problem::new(400, why),
+    }
+}
+
+fn missing(control: &dyn Control, name: &str) -> Problem {
+    let problem = Problem::new(404, format!("there is no cache \"{name}\""));
+    let caches = control.caches();
+    let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
+    match (nearest(name, names.iter().copied()), names.as_slice()) {
+        (Some(near), _) => problem.advice(format!("did you mean \"{near}\"?")),
+        (None, []) => problem.advice("the configuration has no caches"),
+        (None, names) => problem.advice(format!("there are {}", names.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+use super::{meant, pairs};
+use crate::control::PurgeWhat;
+use crate::testing::text;
+use exchange::Response;
+
+fn wrong(body: &str) -> String {
+    let mut response = Response::from(meant(body).unwrap_err());
+    assert_eq!(response.status, 400);
+    text(&mut response)
+}
+
+#[test]
+fn one_thing_is_purged_hard_or_softly() {
+    let url = PurgeWhat::Url("http://a/".to_owned());
+    assert_eq!(meant(r#"{"url": "http://a/"}"#).unwrap(), (url, false));
+    let tags = PurgeWhat::Tags(vec!["a".to_owned(), "b".to_owned()]);
+    assert_eq!(meant(r#"{"soft": true, "tags": ["a", "b"]}"#).unwrap(), (tags, true));
+    let groups = PurgeWhat::Groups(vec!["g".to_owned()]);
+    assert_eq!(meant(r#"{"groups": "g"}"#).unwrap(), (groups, false));
+    assert_eq!(meant(r#"{"all": true}"#).unwrap(), (PurgeWhat::All, false));
+}
+
+#[test]
+fn what_is_not_clear_purges_nothing() {
+    for (body, said) in [
+        ("", "no JSON"),
+        ("[]", "must be a JSON object"),
+        ("{}", "says nothing to purge"),
+        (r#"{"soft": true}"#, "says nothing to purge"),
+        (r#"{"all": false}"#, "must be true"),
+        (r#"{"url": ""}"#, "is empty"),
+        (r#"{"prefix": ""}"#, "is empty"),
+        (r#"{"tags": []}"#, "must be strings"),
+        (r#"{"tags": ["a", 1]}"#, "must be strings"),
+        (r#"{"url": "http://a/", "tags": ["a"]}"#, "only one of url, prefix"),
+        (r#"{"tag": "a"}"#, r#"did you mean \"tags\"?"#),
+        (r#"{"url": 1}"#, "must be a string, not 1"),
+        (r#"{"all": true, "soft": 1}"#, "\\\"soft\\\" must be true or false"),
+    ] {
+        let out = wrong(body);
+        assert!(out.contains(said), "{body}: {out}");
+    }
+}
+
+#[test]
+fn parameters_are_decoded() {
+    let found = pairs(Some(b"url=http://a/%3Fb%26c&header=x:%20y")).unwrap();
+    let found: Vec<_> = found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+    assert_eq!(found, [("url", "http://a/?b&c"), ("header", "x: y")]);
+    assert!(pairs(Some(b"url=%ff")).is_err());
+}

@@ -1,0 +1,36 @@
+//! Pike: the compressing cache whose published page `cache` replays. Its sources have gone from the
+//! registries: it is run where somebody has it.
+
+use super::{Peer, Program, Role, Setup, Site};
+
+pub(super) const PEER: Peer = Peer {
+    name: "pike",
+    program: Program::Installed {
+        names: &["pike"],
+        version: "version",
+        how: "no registry has it: https://github.com/vicanso/pike",
+    },
+    start_seconds: 1.0,
+    setup,
+};
+
+fn setup(site: &Site) -> Option<Setup> {
+    let Role::Cached { backend, .. } = &site.role else { return None };
+    let text = format!(
+        "\
+# https://github.com/vicanso/pike: the sections of its pike.yml
+caches:
+- {{ name: pages, size: 51200, hitForPass: 5m }}
+upstreams:
+- {{ name: backend, policy: first, servers: [{{ addr: \"http://{backend}\" }}] }}
+locations:
+- {{ name: all, upstream: backend }}
+servers:
+- {{ addr: \"{}\", locations: [all], cache: pages, compress: bestCompression }}
+",
+        site.address
+    );
+    let setup = Setup::new(&["--config=pike.yml"]).file("pike.yml", text);
+    // Only Go's runtime reads it: https://pkg.go.dev/runtime#hdr-Environment_Variables
+    Some(setup.environment("GOMAXPROCS", site.workers))
+}

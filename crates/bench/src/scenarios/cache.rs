@@ -1,0 +1,50 @@
+//! `cache`: a document that is stored, for clients that take gzip and for those that do not, and a
+//! small one.
+
+use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Asked;
+
+/// About what the published page had: 140 KB, a tenth of it as gzip.
+const LARGE: usize = 140_000;
+const SMALL: usize = 1024;
+
+const fn case(
+    name: &'static str,
+    about: &'static str,
+    bytes: usize,
+    asked: Asked,
+    replays: Option<&'static str>,
+) -> Case {
+    Case { name, about, replays, serve: Serve::Cached { bytes, asked }, kind: Kind::Load }
+}
+
+pub(super) const SCENARIO: Scenario = Scenario {
+    name: "cache",
+    about: "hits of a stored document, compressed and not, and of a small one",
+    cases: &[
+        case(
+            "cache-gzip",
+            "GET of a stored JSON document of 140 KB by a client that takes gzip; nginx has it as a \
+             file with gzip_static.",
+            LARGE,
+            Asked::Gzip,
+            Some("cache"),
+        ),
+        case(
+            "cache-identity",
+            "The same by a client that takes no coding; varnish stores gzip, nginx is proxy_cache \
+             with sendfile, `baseline` answers it from its configuration.",
+            LARGE,
+            Asked::Plain,
+            Some("cache"),
+        ),
+        case(
+            "cache-small",
+            "GET of a stored document of 1 KiB; `baseline` answers it from its configuration.",
+            SMALL,
+            Asked::Small,
+            None,
+        ),
+    ],
+    by_default: false,
+};

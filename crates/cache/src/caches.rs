@@ -1,0 +1,193 @@
+//! All caches of the process, by name.
+//!
+//! `server` applies the caches of every new Plan here before its workers build their filters;
+//! filters find their cache by name, and so does the admin API. What is in a cache stays while its
+//! name does, whatever else of its settings changes; a cache that the new Plan does not name lives
+//! on until the last filter of an old one is gone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use exchange::Shared;
+use telemetry::Telemetry;
+use telemetry::log::Level;
+
+use crate::Key;
+use crate::derive::Making;
+use crate::fill::Budget;
+use crate::flight::Flights;
+use crate::metrics::{DiskShown, Shown};
+use crate::settings::CacheSettings;
+use crate::store::Store;
+
+/// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
+#[derive(Default)]
+pub struct Caches {
+    // Taken when a Plan is applied or built and when the admin API asks, never for a request.
+    caches: Mutex<BTreeMap<String, Arc<Cache>>>,
+}
+
+/// One of `caches:`, which outlives Plans: all workers share it.
+pub struct Cache {
+    name: Box<str>,
+    store: Store,
+    flights: Arc<Flights>,
+    fills: Arc<Budget>,
+    making: Arc<Making>,
+    shown: Shown,
+    /// Where there is a tier on disk.
+    disk_shown: Mutex<Option<DiskShown>>,
+    settings: Mutex<CacheSettings>,
+}
+
+impl Cache {
+    fn new(name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Cache {
+        let cache = Cache {
+            name: name.into(),
+            store: Store::new(settings.memory.bytes()),
+            flights: Arc::default(),
+            fills: Arc::new(Budget::new(settings.memory.bytes())),
+            making: Arc::default(),
+            shown: Shown::new(telemetry, name),
+            disk_shown: Mutex::default(),
+            settings: Mutex::new(settings.clone()),
+        };
+        cache.apply_disk(settings, telemetry);
+        cache
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The fetches under way.
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    /// What they may take together.
+    pub(crate) fn fills(&self) -> &Arc<Budget> {
+        &self.fills
+    }
+
+    /// The codings that are being made.
+    pub(crate) fn making(&self) -> &Arc<Making> {
+        &self.making
+    }
+
+    /// What the Plan in use says of it.
+    pub fn settings(&self) -> CacheSettings {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Brings an object from the disk into memory, if it is there and there is room to read it;
+    /// whether it was.
+    pub(crate) async fn bring(&self, key: &Key) -> bool {
+        let Some((stored, token)) = self.store.on_disk(key) else { return false };
+        let Some(share) = self.fills.share(stored.length()) else { return false };
+        let wanted = key.clone();
+        let read = net::blocking(move || stored.read(&wanted)).await;
+        drop(share);
+        let Ok(Some(object)) = read else { return false };
+        self.store.bring(object, token).is_ok()
+    }
+
+    /// Uses the folder that the settings name, if they do.
+    fn apply_disk(&self, settings: &CacheSettings, telemetry: &Telemetry) {
+        let tier = settings.disk.as_ref().map(|disk| (disk.path.as_ref(), disk.size.bytes()));
+        if let Err(error) = self.store.set_disk(&self.name, tier) {
+            telemetry::event!(
+                Level::Error,
+                "a cache goes on without its disk",
+                cache = self.name,
+                why = "no thread for it",
+                error = error
+            );
+        }
+        let mut shown = self.disk_shown();
+        match tier {
+            None => *shown = None,
+            Some(_) if shown.is_none() => *shown = Some(DiskShown::new(telemetry, &self.name)),
+            Some(_) => {}
+        }
+    }
+
+    fn disk_shown(&self) -> MutexGuard<'_, Option<DiskShown>> {
+        self.disk_shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the metrics up to date.
+    fn show(&self) {
+        self.shown.show(self.store.stats());
+        if let (Some(stats), Some(shown)) = (self.store.disk_stats(), &*self.disk_shown()) {
+            shown.show(stats);
+        }
+    }
+
+    /// Takes new settings; what is stored stays as far as it fits.
+    fn apply(&self, settings: &CacheSettings, telemetry: &Telemetry) {
+        self.store.set_memory(settings.memory.bytes());
+        self.apply_disk(settings, telemetry);
+        self.fills.set(settings.memory.bytes());
+        *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();
+    }
+}
+
+impl Caches {
+    /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
+    /// server does, for its whole life.
+    pub fn of(shared: &Shared) -> Arc<Caches> {
+        shared.get("caches", Caches::default)
+    }
+
+    fn caches(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cache>>> {
+        self.caches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the caches of a Plan, by name. To be called before the workers build their filters.
+    pub fn apply<'a>(
+        &self,
+        plan: impl IntoIterator<Item = (&'a str, &'a CacheSettings)>,
+        telemetry: &Telemetry,
+    ) {
+        let mut caches = self.caches();
+        let mut kept = BTreeMap::new();
+        for (name, settings) in plan {
+            let cache = match caches.remove(name) {
+                Some(cache) => {
+                    cache.apply(settings, telemetry);
+                    cache
+                }
+                None => Arc::new(Cache::new(name, settings, telemetry)),
+            };
+            kept.insert(name.to_owned(), cache);
+        }
+        *caches = kept;
+    }
+
+    /// Brings the metrics of all stores up to date: before they are read.
+    pub fn show(&self) {
+        self.all().iter().for_each(|cache| cache.show());
+    }
+
+    /// The cache of that name in the Plan applied last.
+    pub fn get(&self, name: &str) -> Option<Arc<Cache>> {
+        self.caches().get(name).cloned()
+    }
+
+    /// The cache of that name; where nobody has applied a Plan that names it, one as they are by
+    /// default.
+    pub(crate) fn get_or_make(&self, name: &str, telemetry: &Telemetry) -> Arc<Cache> {
+        let make = || Arc::new(Cache::new(name, &CacheSettings::default(), telemetry));
+        self.caches().entry(name.to_owned()).or_insert_with(make).clone()
+    }
+
+    /// All caches of the Plan applied last, in the order of their names.
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        self.caches().values().cloned().collect()
+    }
+}

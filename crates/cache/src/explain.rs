@@ -1,0 +1,213 @@
+//! What would become of a request, and what is stored, in words.
+//!
+//! For the admin API: it looks the way serving looks, with the same rules. Never fetches, never
+//! changes what is stored, and is never asked while a request runs.
+
+use exchange::Request;
+
+use crate::key::Draft;
+use crate::rules::{Forward, Reuse, Way, request, reuse};
+use crate::serve::{self, Shelf};
+use crate::{Cache, CachePlan, Kind, Object};
+
+/// What would become of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    pub verdict: Verdict,
+    /// Why, in a sentence.
+    pub why: String,
+    /// The key it is looked for under, for people: NUL is shown as a space.
+    pub key: Option<String>,
+    /// The URL of the key.
+    pub url: Option<String>,
+}
+
+/// What would be done with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// What is stored is the answer.
+    Hit,
+    /// What is stored is the answer, and somebody asks the origin anew behind it.
+    Stale,
+    /// The origin is asked whether what is stored still holds.
+    Revalidate,
+    /// The origin is asked.
+    Miss,
+    /// It goes past the cache.
+    Pass,
+    /// It is answered 504.
+    OnlyIfCached,
+}
+
+impl Verdict {
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Verdict::Hit => "hit",
+            Verdict::Stale => "stale",
+            Verdict::Revalidate => "revalidate",
+            Verdict::Miss => "miss",
+            Verdict::Pass => "pass",
+            Verdict::OnlyIfCached => "only-if-cached",
+        }
+    }
+}
+
+/// One stored object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    pub url: String,
+    pub route: String,
+    /// `response`, `varies`, `search` or `uncacheable`.
+    pub kind: &'static str,
+    pub status: Option<u16>,
+    pub coding: Option<&'static str>,
+    /// Whether it was made here of the response as it came.
+    pub derived: bool,
+    pub bytes: Option<u64>,
+    pub age_s: Option<u32>,
+    /// How long it is fresh, negative since it is not.
+    pub fresh_s: Option<i64>,
+    /// Purged softly.
+    pub soft_purged: bool,
+    /// The fields that its URL varies by, or the values of its variant.
+    pub vary: Option<String>,
+    pub tags: usize,
+}
+
+/// Says what would become of a request on a route.
+pub fn explain(
+    cache: &Cache,
+    plan: &CachePlan,
+    route: &str,
+    request: &Request,
+    now_secs: u64,
+) -> Explained {
+    let past = |verdict, why: String| Explained { verdict, why, key: None, url: None };
+    let policy = &plan.terms().policy;
+    let (content, upgrade) = (!request.body.is_empty(), request.upgrade);
+    let way = request::consider(&request.method, &request.headers, upgrade, content, policy);
+    let asked = match way {
+        Way::Pass(reason) => return past(Verdict::Pass, format!("it passes: {}", reason.slug())),
+        Way::Invalidate => {
+            let said = "it changes things: what is stored for its URL is purged if it succeeds";
+            return past(Verdict::Pass, said.to_owned());
+        }
+        Way::Lookup(asked) => asked,
+    };
+    let mut draft = Draft::default();
+    let rules = plan.key_rules(route);
+    let looked =
+        serve::look(cache.store(), &Shelf::default(), (&rules, policy), request, &mut draft);
+    let looked = match looked {
+        Ok(looked) => looked,
+        Err(why) => return past(Verdict::Pass, format!("it has no key: {}", why.slug())),
+    };
+    let found = looked.found.as_ref().map(serve::Found::object);
+    let (verdict, why) = match found.map(|object| &object.kind) {
+        None => missing(looked.missing),
+        Some(Kind::Uncacheable { until_secs }) if *until_secs > now_secs => {
+            let left_s = until_secs - now_secs;
+            (
+                Verdict::Miss,
+                format!("its last answer could not be stored, known for {left_s} s more"),
+            )
+        }
+        Some(Kind::Response(response)) => {
+            let soft = found.is_some_and(|object| object.life.is_stale());
+            reused(reuse::judge(&response.meta, soft, &asked, now_secs), soft)
+        }
+        Some(_) => missing(Forward::Miss),
+    };
+    Explained { verdict, why, key: Some(readable(draft.text())), url: Some(text(draft.url())) }
+}
+
+fn missing(what: Forward) -> (Verdict, String) {
+    let why = match what {
+        Forward::UriMiss => "nothing is stored for its URL",
+        Forward::VaryMiss => "its URL is stored, but not for these header fields",
+        _ => "nothing is stored that could be used",
+    };
+    (Verdict::Miss, why.to_owned())
+}
+
+fn reused(reuse: Reuse, soft: bool) -> (Verdict, String) {
+    let age = |age_s: u32, left_s: i64| match left_s {
+        _ if soft => format!("purged softly, {age_s} s old"),
+        1.. => format!("{age_s} s old, fresh for {left_s} s more"),
+        _ => format!("{age_s} s old, stale for {} s", -left_s),
+    };
+    match reuse {
+        Reuse::Use { age_s, left_s, refresh: false } => {
+            (Verdict::Hit, format!("stored, {}", age(age_s, left_s)))
+        }
+        Reuse::Use { age_s, left_s, refresh: true } => (
+            Verdict::Stale,
+            format!("stored, {}, and may be given while it is asked for anew", age(age_s, left_s)),
+        ),
+        Reuse::Validate { why, age_s, left_s, if_error } => {
+            let because = match why {
+                Forward::Request => "the request does not want it without asking",
+                _ => "it has to be asked for",
+            };
+            let anyway = if if_error { "; given all the same if the origin fails" } else { "" };
+            (Verdict::Revalidate, format!("stored, {}: {because}{anyway}", age(age_s, left_s)))
+        }
+        Reuse::OnlyIfCached => {
+            (Verdict::OnlyIfCached, "the request wants only what is stored and fits".to_owned())
+        }
+    }
+}
+
+impl Described {
+    pub fn new(object: &Object, now_secs: u64) -> Described {
+        let (route, rest) = parts(&object.key.text()[object.key.url().len()..]);
+        let mut described = Described {
+            url: text(object.key.url()),
+            route,
+            vary: rest,
+            soft_purged: object.life.is_stale(),
+            ..Described::default()
+        };
+        match &object.kind {
+            Kind::Response(response) => {
+                described.kind = "response";
+                described.status = Some(response.meta.status);
+                described.coding = response.coding.map(coding::Coding::token);
+                described.derived = response.derived;
+                described.bytes = Some(response.content.len());
+                described.age_s = Some(reuse::age_s(&response.meta, now_secs));
+                described.fresh_s = Some(reuse::left_s(&response.meta, now_secs));
+                described.tags = response.tags.len();
+            }
+            Kind::Varies(vary) => {
+                described.kind = "varies";
+                let fields = vary.fields.iter().map(|field| text(field));
+                described.vary = Some(fields.collect::<Vec<_>>().join(", "));
+            }
+            Kind::Search(_) => described.kind = "search",
+            Kind::Uncacheable { until_secs } => {
+                described.kind = "uncacheable";
+                described.fresh_s = i64::try_from(until_secs.saturating_sub(now_secs)).ok();
+            }
+        }
+        described
+    }
+}
+
+/// The route of a key, and the values of its variant, from what stands behind the URL.
+fn parts(rest: &[u8]) -> (String, Option<String>) {
+    let mut parts = rest.split(|byte| *byte == 0).skip(1);
+    let route = parts.next().unwrap_or_default();
+    let route = route.split(|byte| *byte == 1).next().unwrap_or_default();
+    let variant = parts.find_map(|part| part.strip_prefix(b"v:"));
+    (text(route), variant.map(readable))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Without control characters.
+fn readable(bytes: &[u8]) -> String {
+    text(bytes).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

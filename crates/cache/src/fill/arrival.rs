@@ -1,0 +1,89 @@
+//! An answer whose head is here and whose content grows: what all who waited for it share.
+//!
+//! Each of them gets an answer of his own from it: 304 or a part where he asked for that, uncoded
+//! where he does not take its coding.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use exchange::{
+    Body, BodyStream, Fault, Frame, Growing, GrowingReader, Outcome, Request, Response, asked_range,
+};
+use wire::Known;
+use wire::conditional::{EntityTag, Validators};
+use wire::date::parse_http_date;
+
+use super::budget::Share;
+use super::part::part;
+use super::uncoded::uncode;
+use crate::Key;
+use crate::rules::Vary;
+use crate::serve::{self, ASKING, Said};
+
+pub(crate) struct Arrival {
+    /// The key it will be stored under.
+    pub(crate) key: Key,
+    /// What tells it from other variants under the same primary key.
+    pub(crate) vary: Option<Vary>,
+    /// As it will be stored, but for the content.
+    pub(crate) stored: crate::Response,
+    /// Of the content, where it was announced.
+    pub(super) length: Option<u64>,
+    pub(super) content: Growing,
+    /// What the content takes in memory: given back when nobody reads it any more.
+    pub(super) share: Share,
+}
+
+impl Arrival {
+    /// A reader of the content; `None` if it has become too long for somebody to join.
+    pub(crate) fn join(&self) -> Option<GrowingReader> {
+        self.content.join()
+    }
+
+    /// The answer to a request for it.
+    pub(crate) fn answer(
+        self: &Arc<Arrival>,
+        reader: GrowingReader,
+        said: &Said<'_>,
+        request: &Request,
+    ) -> Outcome {
+        let mut whole = Response::new(self.stored.meta.status);
+        whole.headers = self.stored.head.headers();
+        said.write(&mut whole.headers);
+        let body = Body::stream(Reading { reader, _arrival: self.clone() });
+        let uncoded = uncode(&mut whole.headers, body, self.stored.coding, request);
+        let length = self.length.filter(|_| uncoded.is_ok());
+        whole.body = uncoded.unwrap_or_else(|changed| changed);
+        if whole.status != 200 || !request.headers.contains_any(&ASKING) {
+            return Ok(whole);
+        }
+        if let Some(answer) = serve::not_modified(&self.stored, &whole.headers, request) {
+            return Ok(answer);
+        }
+        let have = Validators {
+            exists: true,
+            etag: whole.headers.get(Known::Etag).and_then(EntityTag::parse),
+            last_modified: whole.headers.get(Known::LastModified).and_then(parse_http_date),
+        };
+        match (asked_range(request, &have), length) {
+            (Some(asked), Some(length)) => part(asked, length, whole),
+            _ => Ok(whole),
+        }
+    }
+}
+
+/// The content, for one who reads it.
+struct Reading {
+    reader: GrowingReader,
+    _arrival: Arc<Arrival>,
+}
+
+impl BodyStream for Reading {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        self.reader.poll_frame(cx)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.reader.length()
+    }
+}

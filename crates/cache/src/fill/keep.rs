@@ -1,0 +1,93 @@
+//! The object that is made of what came.
+
+use std::io;
+
+use coding::Coding;
+use exchange::{Fault, Frame, Headers, KeptHeaders};
+use wire::Known;
+
+use super::decoded::read;
+use super::uncoded::vary_by_coding;
+use crate::held::hold;
+use crate::rules::{Flags, Storing};
+use crate::{CodingSettings, Content, Key, Kind, Object, Response};
+
+/// Content that is put together on the worker; more of it, or parts of files, on the pool.
+const ON_WORKER_BYTES: u64 = 256 * 1024;
+
+pub(super) fn object(key: Key, kind: Kind) -> Object {
+    Object { key, kind, life: Default::default() }
+}
+
+/// All pieces as one.
+pub(super) async fn content(pieces: Vec<Frame>) -> Result<Content, Fault> {
+    let mut length = 0;
+    let mut files = false;
+    for piece in &pieces {
+        match piece {
+            Frame::Data(data) => length += data.len() as u64,
+            Frame::File(range) => {
+                length += range.length;
+                files = true;
+            }
+            Frame::Trailers(_) => {}
+        }
+    }
+    let joined = if length <= ON_WORKER_BYTES && !files {
+        joined(pieces, length)
+    } else {
+        net::blocking(move || joined(pieces, length)).await.flatten()
+    };
+    let failed = |error| Fault::internal(format!("the content cannot be kept: {error}"));
+    joined.map_err(failed)
+}
+
+/// A copy, for a piece may be a part of a block that others have parts of.
+fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Content> {
+    hold(length, |whole| {
+        pieces.iter().try_for_each(|piece| match piece {
+            Frame::Data(data) => whole.write_all(data),
+            Frame::File(range) => whole.write_all(&read(range)?),
+            Frame::Trailers(_) => Ok(()),
+        })
+    })
+}
+
+/// A stored response.
+pub(super) fn response(
+    storing: &Storing,
+    content: Content,
+    coding: Option<Coding>,
+    version: u64,
+    codings: &CodingSettings,
+) -> Response {
+    let hidden = &storing.hidden;
+    let mut head = storing.head.clone();
+    let mut meta = storing.meta.clone();
+    let codable = may_be_coded(&head, codings);
+    // RFC 9110 7.7; and what is in a coding that we do not know stays in it.
+    let encoded = head.contains(Known::ContentEncoding);
+    if codable && !meta.flags.has(Flags::NO_TRANSFORM) && coding.is_some() == encoded {
+        meta.flags = meta.flags.with(Flags::CODABLE);
+    }
+    if coding.is_some() || codable {
+        vary_by_coding(&mut head);
+    }
+    Response {
+        version,
+        meta,
+        head: KeptHeaders::from(&head),
+        hidden: (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(hidden))),
+        content,
+        coding,
+        derived: false,
+        tags: storing.tags.clone(),
+    }
+}
+
+/// Whether there may be other codings of it one day.
+fn may_be_coded(head: &Headers, codings: &CodingSettings) -> bool {
+    let content_type = head.get(Known::ContentType);
+    let fits = |content_type| codings.types.iter().any(|pattern| pattern.matches(content_type));
+    !codings.offer.is_empty() && content_type.is_some_and(fits)
+}

@@ -1,0 +1,120 @@
+//! A part of content that is still coming.
+
+use std::task::{Context, Poll, ready};
+
+use exchange::{Body, BodyStream, Fault, Frame, Response};
+use wire::Known;
+use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
+
+/// What a Range asks of content of this length, whose 200 is `whole`. Several parts would have to
+/// be waited for, so that gets the whole (RFC 9110 14.2 allows that).
+pub(super) fn part(asked: &[u8], length: u64, mut whole: Response) -> Result<Response, Fault> {
+    let mut text = Vec::new();
+    match resolve(asked, length) {
+        Ranges::Whole | Ranges::Multi(_) => Ok(whole),
+        Ranges::Single(range) => {
+            write_content_range(range, length, &mut text);
+            whole.headers.set(Known::ContentRange, &text);
+            whole.status = 206;
+            let body = std::mem::take(&mut whole.body);
+            whole.body = Body::stream(Part { body, at: 0, range });
+            Ok(whole)
+        }
+        Ranges::Unsatisfiable => {
+            write_unsatisfied(length, &mut text);
+            let fault = Fault::client(416, "range_not_satisfiable", "");
+            Err(fault.with_field(Known::ContentRange, &text))
+        }
+    }
+}
+
+/// A part of the content: what is before it is read away.
+struct Part {
+    body: Body,
+    /// Bytes taken from the body.
+    at: u64,
+    range: ByteRange,
+}
+
+impl Part {
+    /// What of the next `length` bytes belongs to the part, from the beginning of them.
+    fn cut(&mut self, length: u64) -> std::ops::Range<u64> {
+        let first = self.range.first.max(self.at).min(self.at + length);
+        let end = (self.range.last + 1).min(self.at + length).max(first);
+        let cut = first - self.at..end - self.at;
+        self.at += length;
+        cut
+    }
+}
+
+impl BodyStream for Part {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        while self.at <= self.range.last {
+            let frame = match ready!(self.body.poll_frame(cx)) {
+                Some(Ok(Frame::Data(data))) => {
+                    let cut = self.cut(data.len() as u64);
+                    Frame::Data(data.slice(cut.start as usize..cut.end as usize))
+                }
+                Some(Ok(Frame::File(mut file))) => {
+                    let cut = self.cut(file.length);
+                    file.offset += cut.start;
+                    file.length = cut.end - cut.start;
+                    Frame::File(file)
+                }
+                Some(Ok(Frame::Trailers(_))) => continue,
+                Some(Err(fault)) => return Poll::Ready(Some(Err(fault))),
+                None => break,
+            };
+            let empty = match &frame {
+                Frame::Data(data) => data.is_empty(),
+                Frame::File(file) => file.length == 0,
+                Frame::Trailers(_) => true,
+            };
+            if !empty {
+                return Poll::Ready(Some(Ok(frame)));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some((self.range.last + 1).saturating_sub(self.at.max(self.range.first)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use exchange::growing;
+    use net::worker::block_on_local;
+
+    use super::*;
+
+    #[test]
+    fn a_part_is_cut_out_of_whatever_pieces_come() {
+        block_on_local(async {
+            for (asked, wanted, content_range) in [
+                ("bytes=0-0", "0", "bytes 0-0/10"),
+                ("bytes=1-4", "1234", "bytes 1-4/10"),
+                ("bytes=3-", "3456789", "bytes 3-9/10"),
+                ("bytes=-2", "89", "bytes 8-9/10"),
+            ] {
+                let (mut writer, content) = growing(1 << 20, Some(10));
+                let mut whole = Response::new(200);
+                whole.body = content.body();
+                let mut part = part(asked.as_bytes(), 10, whole).unwrap();
+                for piece in ["012", "3", "456789"] {
+                    writer.push(Bytes::from_static(piece.as_bytes())).unwrap();
+                }
+                writer.finish(None);
+                assert_eq!(part.status, 206);
+                assert_eq!(part.body.length(), Some(wanted.len() as u64));
+                let said = part.headers.get(Known::ContentRange);
+                assert_eq!(said, Some(content_range.as_bytes()));
+                assert_eq!(part.body.collect(100).await.unwrap(), wanted, "{asked}");
+            }
+            let refused = part(b"bytes=10-", 10, Response::new(200)).err().unwrap();
+            assert_eq!(refused.status, 416);
+        });
+    }
+}

@@ -1,0 +1,185 @@
+//! What a stored object is found by.
+//!
+//! Owns the form of the key's text: the URL first (`scheme://authority/path?query`, normalised as
+//! the route declares), then NUL and the route's name with a mark of how it builds keys, then NUL
+//! and each declared part, then, for one variant, NUL, `v:` and the normalised values of its Vary
+//! fields, then, for a derived coding, NUL, `c:` and its token. NUL stands in none of them.
+//! Promises that two keys are equal only if all of their text is (the hash only says where to
+//! look), that two requests share a text only where the route says that they are one, and that a
+//! request which cannot be told from others safely has no key. Builds it in a buffer of the
+//! worker.
+
+mod path;
+mod query;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::hash::BuildHasher;
+use std::sync::LazyLock;
+
+use foldhash::quality::RandomState;
+
+pub use rules::{KeyPath, KeyQuery, KeyRules, Matter};
+
+use crate::limits::KEY_BYTES_MAX;
+
+/// Text of a key, with the length of the URL it begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    text: Box<[u8]>,
+    url_len: u32,
+}
+
+impl Key {
+    /// `url_len` bytes of `text` are the URL.
+    pub fn new(text: impl Into<Box<[u8]>>, url_len: usize) -> Key {
+        let text = text.into();
+        let url_len = u32::try_from(url_len.min(text.len())).unwrap_or(u32::MAX);
+        Key { text, url_len }
+    }
+
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub fn url(&self) -> &[u8] {
+        &self.text[..self.url_len as usize]
+    }
+
+    pub fn hash(&self) -> u64 {
+        hash(&self.text, self.url_len as usize)
+    }
+}
+
+/// Bits of a hash that come of the URL alone: what they choose (a shard of the store) holds all
+/// that is of one URL. Tables use the lowest bits and the highest seven.
+const URL_BITS: u64 = 0x01FF_F000_0000_0000;
+/// Where they begin.
+pub(crate) const URL_SHIFT: u32 = URL_BITS.trailing_zeros();
+
+/// Where to look for a text whose first `url_len` bytes are the URL. The seed is of this process:
+/// nothing outside may rely on the number.
+pub(crate) fn hash(text: &[u8], url_len: usize) -> u64 {
+    let (url, rest) = text.split_at(url_len.min(text.len()));
+    url_hash(url) ^ (text_hash(rest) & !URL_BITS)
+}
+
+/// Where to look for all that is of a URL.
+pub(crate) fn url_hash(url: &[u8]) -> u64 {
+    // Turned, or a URL that was the rest of another one's key would undo it.
+    text_hash(url).rotate_left(32)
+}
+
+fn text_hash(text: &[u8]) -> u64 {
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    STATE.hash_one(text)
+}
+
+/// Why a request has no key: it goes to the origin, and its answer is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The path may mean one thing to us and another to the origin.
+    AmbiguousPath,
+    /// The key would be longer than a key may be.
+    TooLong,
+    /// There are more query parameters than are told apart.
+    TooManyParameters,
+    /// A part holds a control character.
+    ControlCharacter,
+}
+
+impl Refusal {
+    /// For metrics and `Cache-Status`.
+    pub fn slug(self) -> &'static str {
+        match self {
+            Refusal::AmbiguousPath => "ambiguous_path",
+            Refusal::TooLong => "key_too_long",
+            Refusal::TooManyParameters => "too_many_parameters",
+            Refusal::ControlCharacter => "control_character",
+        }
+    }
+}
+
+/// A key while it is built and looked up.
+#[derive(Debug, Default)]
+pub struct Draft {
+    text: Vec<u8>,
+    url_len: usize,
+    /// Length of the primary key: what variants and codings are added to.
+    primary_len: usize,
+}
+
+impl Draft {
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    pub fn url(&self) -> &[u8] {
+        &self.text[..self.url_len]
+    }
+
+    pub fn hash(&self) -> u64 {
+        hash(&self.text, self.url_len)
+    }
+
+    /// The key as one to keep.
+    pub fn key(&self) -> Key {
+        Key::new(&*self.text, self.url_len)
+    }
+
+    /// Goes back to the primary key.
+    pub fn primary(&mut self) -> &mut Draft {
+        self.text.truncate(self.primary_len);
+        self
+    }
+
+    /// Adds what one variant is told apart by; `write` appends the values, without NUL.
+    pub fn variant(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<&mut Draft, Refusal> {
+        self.text.extend_from_slice(b"\0v:");
+        let begin = self.text.len();
+        write(&mut self.text);
+        if memchr::memchr(0, &self.text[begin..]).is_some() {
+            return Err(Refusal::ControlCharacter);
+        }
+        self.bounded()
+    }
+
+    /// Becomes the primary key `key`.
+    pub fn resume(&mut self, key: &Key) {
+        self.text.clear();
+        self.text.extend_from_slice(key.text());
+        (self.url_len, self.primary_len) = (key.url().len(), key.text().len());
+    }
+
+    /// Becomes the place of the rule for queries, of a key without any.
+    pub fn search(&mut self) -> &mut Draft {
+        self.text.extend_from_slice(b"\0s:");
+        self
+    }
+
+    /// Adds the token of a derived coding.
+    pub fn coding(&mut self, token: &str) -> &mut Draft {
+        self.text.extend_from_slice(b"\0c:");
+        self.text.extend_from_slice(token.as_bytes());
+        self
+    }
+
+    fn bounded(&mut self) -> Result<&mut Draft, Refusal> {
+        if self.text.len() > KEY_BYTES_MAX { Err(Refusal::TooLong) } else { Ok(self) }
+    }
+}
+
+thread_local! {
+    static DRAFT: RefCell<Draft> = RefCell::default();
+}
+
+/// Lends a draft of the worker.
+pub(crate) fn with_draft<R>(work: impl FnOnce(&mut Draft) -> R) -> R {
+    DRAFT.with(|draft| match draft.try_borrow_mut() {
+        Ok(mut draft) => work(&mut draft),
+        // Somebody has it for the moment.
+        Err(_) => work(&mut Draft::default()),
+    })
+}

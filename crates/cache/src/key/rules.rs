@@ -1,0 +1,187 @@
+//! What requests are told apart by, as a route declares it.
+
+use exchange::{Request, Scheme, variables};
+use settings::Variable;
+
+use super::{Draft, Refusal, path, query};
+use crate::limits::KEY_BYTES_MAX;
+
+/// How a route builds keys.
+#[derive(Clone, Debug)]
+pub struct KeyRules {
+    path: KeyPath,
+    query: KeyQuery,
+    /// More that requests are told apart by, one after the other.
+    parts: Box<[Variable]>,
+    /// What stands behind the URL: NUL, the route, and a mark of these rules unless they are the
+    /// usual ones.
+    route: Box<[u8]>,
+}
+
+/// How paths are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KeyPath {
+    /// As RFC 3986 6.2.2 compares them.
+    #[default]
+    Normal,
+    /// Byte by byte; an encoded slash is taken as part of a name.
+    Raw,
+}
+
+/// How queries are compared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeyQuery {
+    /// Whether the order of parameters does not matter.
+    pub sorted: bool,
+    pub matter: Matter,
+}
+
+impl Default for KeyQuery {
+    fn default() -> KeyQuery {
+        KeyQuery { sorted: false, matter: Matter::All }
+    }
+}
+
+/// Which parameters matter; names are decoded ones.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Matter {
+    All,
+    Only(Box<[Box<[u8]>]>),
+    Without(Box<[Box<[u8]>]>),
+}
+
+impl KeyRules {
+    /// Each variable of a declared key becomes a part of its own, so that where one ends and the
+    /// next begins is never in question.
+    pub fn new<'k>(
+        route: &str,
+        path: KeyPath,
+        query: KeyQuery,
+        keys: impl IntoIterator<Item = &'k settings::Key>,
+    ) -> KeyRules {
+        let parts: Box<[Variable]> =
+            keys.into_iter().flat_map(|key| key.template().variables().cloned()).collect();
+        let mut text = [b"\0", route.as_bytes()].concat();
+        if path != KeyPath::Normal || query != KeyQuery::default() || !parts.is_empty() {
+            // Keys of other rules may look the same and mean something else.
+            let rules = format!("{path:?} {query:?} {parts:?}");
+            text.extend_from_slice(format!("\u{1}{:08x}", fnv1a(rules.as_bytes())).as_bytes());
+        }
+        KeyRules { path, query, parts, route: text.into() }
+    }
+
+    /// Builds the primary key of a request, the same for GET and HEAD.
+    pub fn write(&self, request: &Request, draft: &mut Draft) -> Result<(), Refusal> {
+        self.write_with(request, request.target.query(), draft)
+    }
+
+    /// The same as if the request had another query.
+    pub fn write_with(
+        &self,
+        request: &Request,
+        query: Option<&[u8]>,
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
+        let target = &request.target;
+        if target.raw().len() > KEY_BYTES_MAX {
+            return Err(Refusal::TooLong);
+        }
+        self.url(request.scheme, request.authority(), (target.raw_path(), query), draft)?;
+        let text = &mut draft.text;
+        text.extend_from_slice(&self.route);
+        for part in &self.parts {
+            text.push(0);
+            write_part(part, request, text)?;
+        }
+        draft.primary_len = draft.text.len();
+        draft.bounded().map(drop)
+    }
+
+    /// Begins a key: the URL, normalised. The authority is one that was found valid.
+    pub fn url(
+        &self,
+        scheme: Scheme,
+        authority: &[u8],
+        (raw_path, raw_query): (&[u8], Option<&[u8]>),
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
+        let text = &mut draft.text;
+        text.clear();
+        // One look for room: names of routes are short.
+        let query_len = raw_query.map_or(0, |query| query.len() + 1);
+        text.reserve(authority.len() + raw_path.len() + query_len + self.route.len() + 64);
+        text.extend_from_slice(scheme.as_str().as_bytes());
+        text.extend_from_slice(b"://");
+        let begin = text.len();
+        text.extend_from_slice(without_default_port(authority, scheme));
+        text[begin..].make_ascii_lowercase();
+        path::write(raw_path, self.path, text)?;
+        query::write(raw_query, &self.query, text)?;
+        (draft.url_len, draft.primary_len) = (text.len(), text.len());
+        draft.bounded().map(drop)
+    }
+
+    /// An absolute URL as the keys of these rules begin with it; `None` for what cannot be one of
+    /// theirs. For purges, and for URLs that responses name.
+    pub fn of_url(&self, url: &[u8]) -> Option<Box<[u8]>> {
+        let colon = memchr::memmem::find(url, b"://")?;
+        let scheme = [Scheme::Http, Scheme::Https]
+            .into_iter()
+            .find(|scheme| scheme.as_str().as_bytes().eq_ignore_ascii_case(&url[..colon]))?;
+        let rest = &url[colon + 3..];
+        let rest = &rest[..memchr::memchr(b'#', rest).unwrap_or(rest.len())];
+        let (authority, rest) =
+            rest.split_at(memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len()));
+        if !wire::authority::is_valid(authority) {
+            return None;
+        }
+        let question = memchr::memchr(b'?', rest).unwrap_or(rest.len());
+        let path = if question == 0 { b"/" } else { &rest[..question] };
+        let mut draft = Draft::default();
+        self.url(scheme, authority, (path, rest.get(question + 1..)), &mut draft).ok()?;
+        Some(draft.url().into())
+    }
+}
+
+/// RFC 9110 4.2.3: an empty port and the default one are the same.
+fn without_default_port(authority: &[u8], scheme: Scheme) -> &[u8] {
+    let port: &[u8] = match scheme {
+        Scheme::Http => b":80",
+        Scheme::Https => b":443",
+    };
+    authority.strip_suffix(port).or(authority.strip_suffix(b":")).unwrap_or(authority)
+}
+
+/// Appends a part: nothing where the request has no such thing, else `=` and the text. Every value
+/// counts, not only the first: the origin may read any of them.
+fn write_part(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    match part {
+        // RFC 9110 5.3: lines of one name are one list.
+        Variable::Header(name) => joined(request.headers.get_all(name), b", ", out),
+        Variable::Cookie(name) => joined(variables::cookies(request, name), b";", out),
+        Variable::Query(name) => joined(variables::query(request, name), b"\x01", out),
+        Variable::Consumer if request.consumer.is_none() => Ok(()),
+        other => joined([variables::value(other, request)], b"", out),
+    }
+}
+
+fn joined<T: AsRef<[u8]>>(
+    values: impl IntoIterator<Item = T>,
+    between: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), Refusal> {
+    for (at, value) in values.into_iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"=" } else { between });
+        // A tab may stand in a field; others could make one value look like two, or like parts.
+        if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
+            return Err(Refusal::ControlCharacter);
+        }
+        out.extend_from_slice(value.as_ref());
+    }
+    Ok(())
+}
+
+/// Stays the same over processes and releases, which no other hash here promises.
+fn fnv1a(text: &[u8]) -> u32 {
+    text.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}

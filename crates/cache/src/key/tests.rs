@@ -1,0 +1,205 @@
+//! Which requests have one key, and which have none.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use exchange::{Headers, Request, Scheme, Target};
+use wire::Method;
+
+use super::*;
+
+fn request(target: &str, fields: &[(&str, &str)]) -> Request {
+    let mut headers = Headers::new();
+    for (name, value) in fields {
+        headers.append(*name, value);
+    }
+    let target = Target::new(Bytes::copy_from_slice(target.as_bytes())).unwrap();
+    Request::made_up(Method::Get, target, headers)
+}
+
+fn rules(keys: &[&str]) -> KeyRules {
+    let keys: Vec<settings::Key> = keys.iter().map(|key| key.parse().unwrap()).collect();
+    KeyRules::new("shop", KeyPath::Normal, KeyQuery::default(), &keys)
+}
+
+fn text(rules: &KeyRules, request: &Request) -> Result<String, Refusal> {
+    with_draft(|draft| {
+        rules.write(request, draft)?;
+        Ok(String::from_utf8(draft.text().to_vec()).unwrap())
+    })
+}
+
+#[test]
+fn the_url_comes_first_and_then_the_route() {
+    let host = [("Host", "Shop.Example:80")];
+    for (target, wanted) in [
+        ("/", "http://shop.example/\0shop"),
+        ("/a?b=C", "http://shop.example/a?b=C\0shop"),
+        ("/a?", "http://shop.example/a?\0shop"),
+    ] {
+        assert_eq!(text(&rules(&[]), &request(target, &host)).as_deref(), Ok(wanted));
+    }
+    let mut secure = request("/", &[("Host", "A:443")]);
+    secure.scheme = Scheme::Https;
+    assert_eq!(text(&rules(&[]), &secure).as_deref(), Ok("https://a/\0shop"));
+    for (authority, kept) in [("a:", "a"), ("a:443", "a:443"), ("[::80]", "[::80]"), ("", "")] {
+        let found = text(&rules(&[]), &request("/", &[("Host", authority)]));
+        assert_eq!(found, Ok(format!("http://{kept}/\0shop")));
+    }
+    with_draft(|draft| {
+        rules(&["client_ip"]).write(&request("/a", &host), draft).unwrap();
+        assert_eq!((draft.url(), draft.key().url()), (&b"http://shop.example/a"[..], draft.url()));
+    });
+}
+
+#[test]
+fn a_part_that_is_missing_is_not_an_empty_one_and_every_value_counts() {
+    let rules = rules(&["header.x-a", "cookie.sid", "{query.q}-{consumer}"]);
+    let tail = |fields: &[(&str, &str)], query: &str| {
+        let found = text(&rules, &request(&format!("/{query}"), fields)).unwrap();
+        found.split('\0').skip(2).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(tail(&[], ""), ["", "", "", ""]);
+    assert_eq!(tail(&[("x-a", ""), ("cookie", "sid=")], "?q"), ["=", "=", "=", ""]);
+    let twice = [("x-a", "1"), ("X-A", "2"), ("cookie", "sid=s; sid=t"), ("cookie", "sid=u")];
+    assert_eq!(tail(&twice, "?q=1&q=2"), ["=1, 2", "=s;t;u", "=1\u{1}2", ""]);
+}
+
+#[test]
+fn requests_that_cannot_be_told_apart_safely_have_no_key() {
+    let refused = |rules: &KeyRules, target: &str| text(rules, &request(target, &[])).unwrap_err();
+    assert_eq!(refused(&rules(&[]), "/a/%2e%2e/b"), Refusal::AmbiguousPath);
+    assert_eq!(refused(&rules(&[]), &"/x".repeat(KEY_BYTES_MAX)), Refusal::TooLong);
+    let within = format!("/{}", "x".repeat(KEY_BYTES_MAX - 1));
+    assert_eq!(refused(&rules(&[]), &within), Refusal::TooLong);
+    for query in ["?q=%00", "?q=a%01b", "?q=%0A"] {
+        assert_eq!(refused(&rules(&["query.q"]), &format!("/{query}")), Refusal::ControlCharacter);
+        assert!(text(&rules(&[]), &request(&format!("/{query}"), &[])).is_ok());
+    }
+}
+
+/// The serving loop lets none in; a filter may have written one.
+#[test]
+fn a_control_character_in_a_target_is_refused() {
+    for (target, why) in
+        [("/a\0b", Refusal::AmbiguousPath), ("/a?b\0shop", Refusal::ControlCharacter)]
+    {
+        assert_eq!(text(&rules(&[]), &request(target, &[])).unwrap_err(), why);
+    }
+}
+
+#[test]
+fn a_declared_key_stays_apart_from_every_other_declaration() {
+    let plain = text(&rules(&[]), &request("/", &[])).unwrap();
+    let mut seen = vec![plain];
+    for keys in [&["header.a"][..], &["header.b"], &["cookie.a"], &["header.a", "header.b"]] {
+        let found = text(&rules(keys), &request("/", &[])).unwrap();
+        assert!(!seen.contains(&found), "{keys:?}: {found:?}");
+        seen.push(found);
+    }
+    let other = KeyRules::new("shop2", KeyPath::Normal, KeyQuery::default(), []);
+    assert!(!seen.contains(&text(&other, &request("/", &[])).unwrap()));
+}
+
+#[test]
+fn variants_and_codings_stand_behind_the_primary_key() {
+    with_draft(|draft| {
+        rules(&[]).write(&request("/", &[]), draft).unwrap();
+        let primary = draft.key();
+        let variant = draft.variant(|out| out.extend_from_slice(b"en")).unwrap().key();
+        assert!(variant.text().ends_with(b"\0v:en") && variant.url() == primary.url());
+        let coded = draft.coding("gzip").key();
+        assert!(coded.text().ends_with(b"\0v:en\0c:gzip"));
+        assert_eq!(draft.primary().key(), primary);
+        let refused = draft.variant(|out| out.push(0)).map(|_| ()).unwrap_err();
+        assert_eq!(refused, Refusal::ControlCharacter);
+        let long = |out: &mut Vec<u8>| out.resize(KEY_BYTES_MAX + 1, b'x');
+        assert_eq!(draft.primary().variant(long).map(|_| ()).unwrap_err(), Refusal::TooLong);
+    });
+}
+
+#[test]
+fn somebody_who_asks_for_a_draft_while_another_holds_it_gets_one_of_his_own() {
+    with_draft(|outer| {
+        rules(&[]).write(&request("/outer", &[]), outer).unwrap();
+        with_draft(|inner| rules(&[]).write(&request("/inner", &[]), inner).unwrap());
+        assert!(outer.url().ends_with(b"/outer"));
+    });
+}
+
+/// Every combination of nasty pieces: two requests share a text only if they are the same request
+/// but for the spellings that mean the same.
+#[test]
+fn no_two_requests_share_a_key() {
+    let hosts = ["a", "b", "a:81", "a.b", "aa"];
+    let paths = ["/", "/a", "/a%2fb", "/a%3Fq", "/a%3fq", "/a/", "/%61", "//a", "/a;b", "/a%00"];
+    let queries = [None, Some(""), Some("q"), Some("q="), Some("q=1&q=2"), Some("q=1%26q=2")];
+    let headers = [None, Some(""), Some("="), Some("1, 2"), Some("1"), Some("\t")];
+    let cookies = [None, Some("c=1"), Some("c=1; c=2"), Some("c=\"1\""), Some("c==1")];
+    let rules = rules(&["header.x", "cookie.c", "query.q"]);
+    let mut seen: HashMap<String, (String, String)> = HashMap::new();
+    let mut refused = 0;
+    for host in hosts {
+        for path in paths {
+            for query in queries {
+                for (header, cookie) in
+                    headers.iter().flat_map(|header| cookies.iter().map(move |c| (header, c)))
+                {
+                    let target =
+                        path.to_owned() + &query.map_or(String::new(), |q| format!("?{q}"));
+                    let mut fields = vec![("host", host)];
+                    fields.extend(header.map(|value| ("x", value)));
+                    fields.extend(cookie.map(|value| ("cookie", value)));
+                    let Ok(target) = Target::new(Bytes::from(target.clone().into_bytes())) else {
+                        continue;
+                    };
+                    let request = Request::made_up(Method::Get, target, {
+                        let mut headers = Headers::new();
+                        fields.iter().for_each(|(name, value)| headers.append(*name, value));
+                        headers
+                    });
+                    let Ok(key) = text(&rules, &request) else {
+                        refused += 1;
+                        continue;
+                    };
+                    // The one equivalence there is among these.
+                    let same = path.replace("%61", "a").replace("%3f", "%3F");
+                    let cookie = cookie.map(|value| value.replace('"', ""));
+                    let who =
+                        (format!("{host} {same} {query:?}"), format!("{header:?} {cookie:?}"));
+                    if let Some(other) = seen.insert(key.clone(), who.clone()) {
+                        assert_eq!(other, who, "{key:?}");
+                    }
+                }
+            }
+        }
+    }
+    assert!(refused > 0 && seen.len() > 1000, "{} {refused}", seen.len());
+}
+
+#[test]
+fn what_the_key_does_not_hold_is_no_part_of_it() {
+    let plain = text(&rules(&[]), &request("/", &[("host", "a")])).unwrap();
+    for unkeyed in ["x-forwarded-host", "x-forwarded-proto", "x-original-url", "user-agent"] {
+        let fields = [("host", "a"), (unkeyed, "evil.example")];
+        assert_eq!(text(&rules(&[]), &request("/", &fields)).as_ref(), Ok(&plain), "{unkeyed}");
+        let keyed = rules(&[&format!("header.{unkeyed}")]);
+        assert_ne!(text(&keyed, &request("/", &fields)), text(&keyed, &request("/", &fields[..1])));
+    }
+}
+
+#[test]
+fn a_url_from_elsewhere_is_read_as_requests_are() {
+    let of_url = |url: &str| rules(&[]).of_url(url.as_bytes());
+    for (url, wanted) in [
+        ("HTTP://Shop.Example:80/a?b#c", "http://shop.example/a?b"),
+        ("https://a:443?q", "https://a/?q"),
+        ("http://a", "http://a/"),
+        ("http://a/caf%c3%a9", "http://a/caf%C3%A9"),
+    ] {
+        assert_eq!(of_url(url).as_deref(), Some(wanted.as_bytes()), "{url}");
+    }
+    for bad in ["", "/a", "ftp://a/", "http://", "http://u@a/", "http://a/../b", "http:a"] {
+        assert_eq!(of_url(bad), None, "{bad}");
+    }
+}

@@ -1,0 +1,249 @@
+//! What a cache counts: per worker while requests run, and of the store when somebody reads.
+//!
+//! Promises that counting writes only the worker's own cells. Never decides by what was counted.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use coding::Coding;
+use exchange::WorkerContext;
+use telemetry::families::{self, Family};
+use telemetry::{Counter, Histogram, Lane, SharedCounter, SharedGauge, Telemetry};
+
+use crate::key::Refusal;
+use crate::rules::{Forward, Reason};
+use crate::store::{self, DiskState, DiskStats, Stats};
+
+type WorkerCounter = Arc<Lane<Counter>>;
+
+/// What a worker counts of one cache; all its filters on that cache share it.
+pub(crate) struct Metrics {
+    pub(crate) hits: WorkerCounter,
+    /// Stale answers given while somebody asks anew.
+    pub(crate) stale_revalidating: WorkerCounter,
+    /// Stale answers given because the origin failed.
+    pub(crate) stale_error: WorkerCounter,
+    /// Misses that another request's fetch answered.
+    pub(crate) coalesced: WorkerCounter,
+    pub(crate) still_valid: WorkerCounter,
+    pub(crate) replaced: WorkerCounter,
+    pub(crate) revalidation_failed: WorkerCounter,
+    misses: ByLabel<{ Forward::ALL.len() }>,
+    passes: ByLabel<{ Reason::ALL.len() }>,
+    keyless: ByLabel<KEYLESS>,
+    unstored: ByLabel<{ Reason::ALL.len() }>,
+    derived: ByLabel<DERIVED>,
+    took: [OnceCell<Arc<Histogram>>; DERIVED],
+}
+
+/// Refusals to make a key.
+const KEYLESS: usize = 4;
+/// Codings, and none.
+const DERIVED: usize = Coding::ALL.len() + 1;
+
+/// Counters of one family by its second label. Each is asked for when it is first needed, so that
+/// `/metrics` shows no rows of zeros.
+struct ByLabel<const N: usize> {
+    source: Source,
+    family: &'static Family,
+    cells: [OnceCell<WorkerCounter>; N],
+}
+
+#[derive(Clone)]
+struct Source {
+    telemetry: Arc<Telemetry>,
+    worker: usize,
+    cache: Rc<str>,
+}
+
+impl<const N: usize> ByLabel<N> {
+    fn new(source: &Source, family: &'static Family) -> Self {
+        let cells = std::array::from_fn(|_| OnceCell::new());
+        ByLabel { source: source.clone(), family, cells }
+    }
+
+    fn add(&self, at: usize, label: &str, n: u64) {
+        let Source { telemetry, worker, cache } = &self.source;
+        let ask = || telemetry.worker_counter(*worker, self.family, &[cache, label]);
+        self.cells[at].get_or_init(ask).add(n);
+    }
+}
+
+impl Metrics {
+    /// The worker's counters of that cache.
+    pub(crate) fn of(worker: &WorkerContext, cache: &str) -> Rc<Metrics> {
+        worker.local.get(cache, || Metrics::new(worker, cache))
+    }
+
+    fn new(worker: &WorkerContext, cache: &str) -> Metrics {
+        let plain = |family| worker.telemetry.worker_counter(worker.index, family, &[cache]);
+        let labelled = |family, label: &str| {
+            worker.telemetry.worker_counter(worker.index, family, &[cache, label])
+        };
+        let source = Source {
+            telemetry: worker.telemetry.clone(),
+            worker: worker.index,
+            cache: Rc::from(cache),
+        };
+        Metrics {
+            hits: plain(&families::CACHE_HITS),
+            stale_revalidating: labelled(&families::CACHE_STALE, "revalidating"),
+            stale_error: labelled(&families::CACHE_STALE, "error"),
+            coalesced: plain(&families::CACHE_COALESCED),
+            still_valid: labelled(&families::CACHE_REVALIDATIONS, "valid"),
+            replaced: labelled(&families::CACHE_REVALIDATIONS, "replaced"),
+            revalidation_failed: labelled(&families::CACHE_REVALIDATIONS, "failed"),
+            misses: ByLabel::new(&source, &families::CACHE_MISSES),
+            passes: ByLabel::new(&source, &families::CACHE_PASSES),
+            keyless: ByLabel::new(&source, &families::CACHE_PASSES),
+            unstored: ByLabel::new(&source, &families::CACHE_UNSTORED),
+            derived: ByLabel::new(&source, &families::CACHE_DERIVED),
+            took: std::array::from_fn(|_| OnceCell::new()),
+        }
+    }
+
+    /// A request that waits for the origin.
+    pub(crate) fn missed(&self, why: Forward) {
+        self.misses.add(why as usize, why.token(), 1);
+    }
+
+    /// A request that goes past.
+    pub(crate) fn passed(&self, why: Reason) {
+        self.passes.add(why as usize, why.slug(), 1);
+    }
+
+    /// A request that goes past because it has no key.
+    pub(crate) fn passed_keyless(&self, why: Refusal) {
+        self.keyless.add(why as usize % KEYLESS, why.slug(), 1);
+    }
+
+    /// An answer that is not stored.
+    pub(crate) fn not_stored(&self, why: Reason) {
+        self.unstored.add(why as usize, why.slug(), 1);
+    }
+
+    /// A coding was made, or the coding of what came was undone.
+    pub(crate) fn derived(&self, coding: Option<Coding>, took_us: u64, bytes: u64) {
+        let at = coding.map_or(DERIVED - 1, |coding| coding as usize);
+        let token = coding.map_or("identity", Coding::token);
+        self.derived.add(at, token, bytes);
+        let Source { telemetry, worker, cache } = &self.derived.source;
+        let family = &families::CACHE_DERIVE;
+        let ask = || telemetry.worker_histogram(*worker, family, &[cache, token]);
+        self.took[at].get_or_init(ask).record_us(took_us);
+    }
+}
+
+/// What the process shows of one store: brought up to date before somebody reads.
+pub(crate) struct Shown {
+    objects: Arc<SharedGauge>,
+    memory: Arc<SharedGauge>,
+    memory_limit: Arc<SharedGauge>,
+    stored: Arc<SharedCounter>,
+    removed: [Arc<SharedCounter>; store::Reason::ALL.len()],
+    /// As of when it was shown last: counters only take what was added.
+    last: Mutex<Stats>,
+}
+
+impl Shown {
+    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> Shown {
+        let gauge = |family| telemetry.gauge(family, &[cache]);
+        Shown {
+            objects: gauge(&families::CACHE_OBJECTS),
+            memory: gauge(&families::CACHE_MEMORY),
+            memory_limit: gauge(&families::CACHE_MEMORY_LIMIT),
+            stored: telemetry.counter(&families::CACHE_STORED, &[cache]),
+            removed: store::Reason::ALL
+                .map(|why| telemetry.counter(&families::CACHE_REMOVED, &[cache, why.slug()])),
+            last: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn show(&self, stats: Stats) {
+        let level = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.objects.set(level(stats.objects));
+        self.memory.set(level(stats.bytes));
+        self.memory_limit.set(level(stats.memory_bytes));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stored.add(stats.inserted.saturating_sub(last.inserted));
+        for (at, counter) in self.removed.iter().enumerate() {
+            counter.add(stats.left[at].saturating_sub(last.left[at]));
+        }
+        *last = stats;
+    }
+}
+
+/// The same of a store's tier on disk.
+pub(crate) struct DiskShown {
+    objects: Arc<SharedGauge>,
+    bytes: Arc<SharedGauge>,
+    limit: Arc<SharedGauge>,
+    working: Arc<SharedGauge>,
+    reads: Arc<SharedCounter>,
+    writes: Arc<SharedCounter>,
+    dropped: Arc<SharedCounter>,
+    failures: [Arc<SharedCounter>; 2],
+    /// As of when it was shown last.
+    last: Mutex<DiskStats>,
+}
+
+impl DiskShown {
+    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> DiskShown {
+        let gauge = |family| telemetry.gauge(family, &[cache]);
+        let counter = |family| telemetry.counter(family, &[cache]);
+        DiskShown {
+            objects: gauge(&families::CACHE_DISK_OBJECTS),
+            bytes: gauge(&families::CACHE_DISK),
+            limit: gauge(&families::CACHE_DISK_LIMIT),
+            working: gauge(&families::CACHE_DISK_WORKING),
+            reads: counter(&families::CACHE_DISK_READS),
+            writes: counter(&families::CACHE_DISK_WRITES),
+            dropped: counter(&families::CACHE_DISK_DROPPED),
+            failures: ["damaged", "error"]
+                .map(|why| telemetry.counter(&families::CACHE_DISK_FAILURES, &[cache, why])),
+            last: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn show(&self, stats: DiskStats) {
+        let level = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        self.objects.set(level(stats.objects));
+        self.bytes.set(level(stats.bytes));
+        self.limit.set(level(stats.size_bytes));
+        self.working.set(i64::from(stats.state != DiskState::Failing));
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another folder counts from zero.
+        self.reads.add(stats.found.saturating_sub(last.found));
+        self.writes.add(stats.written.saturating_sub(last.written));
+        self.dropped.add(stats.dropped.saturating_sub(last.dropped));
+        self.failures[0].add(stats.damaged.saturating_sub(last.damaged));
+        self.failures[1].add(stats.errors.saturating_sub(last.errors));
+        *last = stats;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use telemetry::Value;
+
+    #[test]
+    fn counters_take_only_what_was_added_since() {
+        let telemetry = Telemetry::new();
+        let shown = Shown::new(&telemetry, "pages");
+        let mut stats = Stats { objects: 3, bytes: 100, inserted: 5, ..Stats::default() };
+        stats.left[store::Reason::Size as usize] = 2;
+        shown.show(stats.clone());
+        (stats.objects, stats.inserted) = (4, 7);
+        shown.show(stats);
+        let value = |family: &Family, labels: &[&str]| {
+            let all = telemetry.collect();
+            let found = all.iter().find(|found| found.family.name == family.name).unwrap();
+            found.samples.iter().find(|sample| sample.labels == labels).unwrap().value.clone()
+        };
+        assert_eq!(value(&families::CACHE_OBJECTS, &["pages"]), Value::Gauge(4));
+        assert_eq!(value(&families::CACHE_STORED, &["pages"]), Value::Counter(7));
+        assert_eq!(value(&families::CACHE_REMOVED, &["pages", "size"]), Value::Counter(2));
+    }
+}

@@ -1,0 +1,270 @@
+//! An entry `cache:` of a route's filters, frozen: what a worker's filter is built from.
+//!
+//! Owns the way from settings to [`Terms`], which rules, fill and serving read while requests run.
+//! Never decides anything about a request.
+
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
+use settings::{Cidr, Key, Node, Reader, Setting, Spanned, Variable};
+
+use crate::Caches;
+use crate::filter::CacheFilter;
+use crate::key::{KeyPath, KeyQuery, KeyRules, Matter};
+use crate::rules::{Heuristic, Policy, SetCookie, StatusCeiling};
+use crate::settings::{
+    CodingSettings, FetchSettings, FilterSettings, PathWord, QueryWord, SetCookieWord,
+};
+
+/// `filters: [{ cache: … }]`.
+pub static FILTER: FilterKind = FilterKind { name: "cache", schema: FilterSettings::schema, read };
+
+/// What one entry says, ready to be worked with.
+#[derive(Debug)]
+pub struct Terms {
+    pub policy: Policy,
+    pub fetch: FetchTerms,
+    pub codings: CodingSettings,
+    /// Largest body that is kept.
+    pub body_bytes_max: u64,
+    /// How long it is remembered that an answer could not be kept.
+    pub hit_for_miss_s: u32,
+    /// Clients that may use PURGE; with nobody there is no such method.
+    pub purge: Vec<Cidr>,
+    /// Whether X-Status is sent.
+    pub x_status: bool,
+}
+
+/// How the origin is asked.
+#[derive(Debug)]
+pub struct FetchTerms {
+    /// How long a request waits for the head of an answer that another one fetches.
+    pub wait: Duration,
+    /// How long a fetch goes on that nobody waits for any more, and how much it takes.
+    pub outlive: Duration,
+    pub outlive_bytes: u64,
+    /// Request fields that are not sent on.
+    pub drop: Box<[HeaderName]>,
+    /// The value of Accept-Encoding; without one the field is not sent.
+    pub accept_encoding: Option<Box<str>>,
+    /// Whether parameters of the query that do not count are not sent on either.
+    pub narrow_query: bool,
+}
+
+/// The plan of one entry.
+pub struct CachePlan {
+    store: Spanned<String>,
+    terms: Arc<Terms>,
+    path: KeyPath,
+    query: KeyQuery,
+    keys: Vec<Key>,
+    said: String,
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let settings = FilterSettings::read(node, reader)?;
+    Some(Arc::new(CachePlan::new(settings)))
+}
+
+impl CachePlan {
+    pub(crate) fn new(settings: FilterSettings) -> CachePlan {
+        let named = |family: &str, name: &str| format!("{family}.{name}").parse::<Key>().ok();
+        let key = &settings.key;
+        let headers = key.headers.iter().filter_map(|name| named("header", name.as_str()));
+        let cookies = key.cookies.iter().filter_map(|name| named("cookie", name));
+        CachePlan {
+            path: match key.path {
+                PathWord::Normal => KeyPath::Normal,
+                PathWord::Raw => KeyPath::Raw,
+            },
+            query: query(&key.query),
+            keys: headers.chain(cookies).chain(key.by.iter().cloned()).collect(),
+            said: say(&settings),
+            terms: Arc::new(terms(&settings)),
+            store: settings.store,
+        }
+    }
+
+    /// The plan of a filter, if it is one of this room.
+    pub fn of(filter: &dyn FilterPlan) -> Option<&CachePlan> {
+        filter.as_any()?.downcast_ref()
+    }
+
+    /// The cache it keeps things in, with the place where it names it.
+    pub fn store(&self) -> &Spanned<String> {
+        &self.store
+    }
+
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Whether requests are told apart by this.
+    pub fn counts(&self, variable: &Variable) -> bool {
+        self.keys.iter().any(|key| key.template().variables().any(|own| own == variable))
+    }
+
+    /// Fields that origins are known to build answers from without saying so, and that reach the
+    /// origin though requests are not told apart by them.
+    pub fn reflected(&self) -> Vec<HeaderName> {
+        let known = FetchSettings::default().drop_headers.into_iter();
+        let dropped = &self.terms.fetch.drop;
+        known
+            .filter(|name| !dropped.contains(name))
+            .filter(|name| !self.counts(&Variable::Header(name.as_str().to_owned())))
+            .collect()
+    }
+
+    /// How keys are built on a route.
+    pub(crate) fn key_rules(&self, route: &str) -> KeyRules {
+        KeyRules::new(route, self.path, self.query.clone(), &self.keys)
+    }
+
+    /// An absolute URL as the keys of a route begin with it; `None` for what is no such URL.
+    pub fn url(&self, route: &str, url: &str) -> Option<Box<[u8]>> {
+        self.key_rules(route).of_url(url.as_bytes())
+    }
+}
+
+impl FilterPlan for CachePlan {
+    fn name(&self) -> &'static str {
+        FILTER.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        self.build_on("", worker)
+    }
+
+    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
+        // `config` has checked the name and `server` has applied the caches of this Plan.
+        let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
+        let rules = self.key_rules(route);
+        Stage::Surround(Rc::new(CacheFilter::new(cache, self.terms.clone(), rules, worker)))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
+    fn describe(&self) -> String {
+        self.said.clone()
+    }
+}
+
+fn query(word: &QueryWord) -> KeyQuery {
+    let names = |names: &[String]| names.iter().map(|name| name.as_bytes().into()).collect();
+    match word {
+        QueryWord::All => KeyQuery::default(),
+        QueryWord::Sorted => KeyQuery { sorted: true, matter: Matter::All },
+        QueryWord::Allow(allowed) => {
+            KeyQuery { sorted: true, matter: Matter::Only(names(allowed)) }
+        }
+        QueryWord::Deny(denied) => {
+            KeyQuery { sorted: true, matter: Matter::Without(names(denied)) }
+        }
+        QueryWord::None => KeyQuery { sorted: true, matter: Matter::Only(Box::default()) },
+    }
+}
+
+fn terms(settings: &FilterSettings) -> Terms {
+    let fetch = &settings.fetch;
+    let keyed = |name: &HeaderName| settings.key.headers.contains(name);
+    let origin: Vec<_> = settings.codings.origin.iter().map(|word| word.coding().token()).collect();
+    Terms {
+        policy: policy(settings),
+        fetch: FetchTerms {
+            wait: fetch.wait.get(),
+            outlive: fetch.outlive.get(),
+            outlive_bytes: fetch.outlive_size.bytes(),
+            drop: fetch.drop_headers.iter().filter(|name| !keyed(name)).cloned().collect(),
+            accept_encoding: (!origin.is_empty()).then(|| origin.join(", ").into()),
+            narrow_query: !matches!(settings.key.query, QueryWord::All | QueryWord::Sorted),
+        },
+        codings: settings.codings.clone(),
+        body_bytes_max: settings.max_size.bytes(),
+        hit_for_miss_s: seconds(settings.hit_for_miss),
+        purge: settings.purge.allow.clone(),
+        x_status: settings.x_status,
+    }
+}
+
+fn policy(settings: &FilterSettings) -> Policy {
+    let ttl = &settings.ttl;
+    let lower = |text: &String| text.to_ascii_lowercase().into();
+    // Statuses before classes: the first that fits counts.
+    let (classes, statuses): (Vec<_>, Vec<_>) =
+        ttl.statuses.iter().partition(|(status, _)| *status < 10);
+    let ceiling = |first, last, time| StatusCeiling { first, last, ttl_max_s: seconds(time) };
+    Policy {
+        default_ttl_s: seconds(ttl.default),
+        ttl_min_s: seconds(ttl.min),
+        ttl_max_s: seconds(ttl.max),
+        status_ceilings: (statuses.iter().map(|(status, time)| ceiling(*status, *status, *time)))
+            .chain(
+                classes.iter().map(|(class, time)| ceiling(class * 100, class * 100 + 99, *time)),
+            )
+            .collect(),
+        heuristic: ttl.heuristic.as_ref().map(|guess| Heuristic {
+            percent: (guess.fraction.fraction() * 100.0).round() as u32,
+            ttl_max_s: seconds(guess.max),
+        }),
+        while_revalidate_s: seconds(settings.stale.while_revalidate),
+        if_error_s: seconds(settings.stale.if_error),
+        honour_request: settings.honour_request,
+        set_cookie: match settings.set_cookie {
+            SetCookieWord::Refuse => SetCookie::Refuse,
+            SetCookieWord::Strip => SetCookie::Strip,
+            SetCookieWord::Keep => SetCookie::Store,
+        },
+        targeted: settings.targeted.iter().map(|name| name.as_str().into()).collect(),
+        surrogate_control: settings.surrogate_control,
+        no_vary_search: settings.no_vary_search,
+        variants_max: settings.variants as usize,
+        languages: settings.languages.iter().map(lower).collect(),
+    }
+}
+
+/// Caches count in seconds; what is shorter than one is one.
+fn seconds(time: settings::Duration) -> u32 {
+    let ms = time.as_millis_u64();
+    u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX)
+}
+
+/// The line of `explain`.
+fn say(settings: &FilterSettings) -> String {
+    let mut said = format!("in {}", settings.store.value);
+    let query = match &settings.key.query {
+        QueryWord::All => String::new(),
+        QueryWord::Sorted => "sorted query".to_owned(),
+        QueryWord::Allow(names) => format!("of the query {}", names.join(", ")),
+        QueryWord::Deny(names) => format!("the query but {}", names.join(", ")),
+        QueryWord::None => "no query".to_owned(),
+    };
+    let headers = settings.key.headers.iter().map(|name| format!("header {name}"));
+    let cookies = settings.key.cookies.iter().map(|name| format!("cookie {name}"));
+    let others = settings.key.by.iter().map(ToString::to_string);
+    let counts: Vec<String> = [query]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+        .chain(headers)
+        .chain(cookies)
+        .chain(others)
+        .collect();
+    if !counts.is_empty() {
+        said.push_str(&format!(", told apart by {}", counts.join(", ")));
+    }
+    if settings.ttl.default != settings::Duration::ZERO {
+        said.push_str(&format!(", {} where the answer says nothing", settings.ttl.default));
+    }
+    let codings: Vec<_> = settings.codings.offer.iter().map(|word| word.coding().token()).collect();
+    if !codings.is_empty() {
+        said.push_str(&format!(", ready in {}", codings.join(", ")));
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests;

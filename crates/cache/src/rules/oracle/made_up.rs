@@ -1,0 +1,252 @@
+//! Answers and requests that are made up, from seeds; what the oracle says of them, the rules say.
+
+use exchange::Headers;
+use wire::Method;
+
+use super::{Verdict, reuse, store};
+use crate::rules::tests::{NOW, date};
+use crate::rules::{Asked, Fetch, Flags, Heuristic, Meta, Policy, Reuse, Storing, Times, Way};
+use crate::rules::{request, reuse as reusing, store as storage};
+
+/// An answer, what it answers, and the policy.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) request: Vec<(String, String)>,
+    pub(super) status: u16,
+    pub(super) response: Vec<(String, String)>,
+    pub(super) delay_s: u64,
+    pub(super) policy: Policy,
+}
+
+/// Numbers from a seed (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % sides
+    }
+
+    fn one_in(&mut self, sides: u64) -> bool {
+        self.below(sides) == 0
+    }
+
+    fn of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// A time, mostly small, now and then one that cannot be read.
+    fn seconds(&mut self) -> String {
+        match self.below(12) {
+            0 => "0".to_owned(),
+            1 => self.of(&["x", "-1", "1.5", "", "99999999999999", "\"30\""]).to_owned(),
+            _ => self.below(60).to_string(),
+        }
+    }
+
+    fn date(&mut self) -> String {
+        match self.below(8) {
+            0 => self.of(&["0", "never", "-1"]).to_owned(),
+            1 => date(self.below(100) as i64 - 50).to_lowercase(),
+            _ => date(self.below(400) as i64 - 200),
+        }
+    }
+
+    fn cache_control(&mut self, names: &[&str]) -> String {
+        let mut said = Vec::new();
+        for _ in 0..=self.below(4) {
+            let name = self.of(names);
+            let name = if self.one_in(6) { name.to_uppercase() } else { name.to_owned() };
+            said.push(name.replace('#', &self.seconds()));
+        }
+        said.join(if self.one_in(3) { "," } else { ", " })
+    }
+}
+
+const ANSWERS: [&str; 24] = [
+    "max-age=#",
+    "max-age=#",
+    "max-age=#",
+    "max-age=#",
+    "s-maxage=#",
+    "stale-while-revalidate=#",
+    "stale-while-revalidate=#",
+    "stale-if-error=#",
+    "stale-if-error=#",
+    "public",
+    "public",
+    "immutable",
+    "no-transform",
+    "must-revalidate",
+    "proxy-revalidate",
+    "no-cache",
+    "no-store",
+    "private",
+    "private=\"Set-Cookie\"",
+    "no-cache=\"Set-Cookie\"",
+    "x=\"no-store, private\"",
+    "x-max-age=#",
+    "max-age",
+    "public",
+];
+
+const REQUESTS: [&str; 10] = [
+    "max-age=#",
+    "max-stale=#",
+    "max-stale",
+    "min-fresh=#",
+    "no-cache",
+    "only-if-cached",
+    "stale-if-error=#",
+    "no-transform",
+    "x=\"no-cache\"",
+    "max-age=#",
+];
+
+fn answer(dice: &mut Dice) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
+    if !dice.one_in(5) {
+        add("Cache-Control", dice.cache_control(&ANSWERS));
+    }
+    if dice.one_in(6) {
+        add("cache-control", dice.cache_control(&ANSWERS));
+    }
+    for (name, sides) in [("Date", 2), ("Expires", 4), ("Expires", 20), ("Last-Modified", 4)] {
+        if dice.one_in(sides) {
+            add(name, dice.date());
+        }
+    }
+    if dice.one_in(3) {
+        add("Age", dice.seconds());
+    }
+    for (name, value, sides) in [
+        ("Age", "7, 9", 9),
+        ("ETag", "\"a\"", 2),
+        ("Set-Cookie", "a=b", 8),
+        ("Vary", "*", 20),
+        ("Vary", "X", 5),
+        ("Pragma", "no-cache", 9),
+    ] {
+        if dice.one_in(sides) {
+            add(name, value.to_owned());
+        }
+    }
+    fields
+}
+
+fn world(dice: &mut Dice) -> World {
+    let mut request = Vec::new();
+    if dice.one_in(6) {
+        request.push(("Authorization".to_owned(), "Basic a".to_owned()));
+    }
+    if dice.one_in(12) {
+        request.push(("Cache-Control".to_owned(), "no-store".to_owned()));
+    }
+    const STATUSES: [u16; 18] =
+        [200, 200, 200, 200, 200, 203, 204, 206, 301, 302, 304, 404, 410, 500, 503, 599, 416, 429];
+    let half = |dice: &mut Dice, number: u32| if dice.one_in(2) { number } else { 0 };
+    let heuristic = dice.one_in(3).then_some(Heuristic { percent: 10, ttl_max_s: 15 });
+    World {
+        request,
+        status: STATUSES[dice.below(18) as usize],
+        response: answer(dice),
+        delay_s: if dice.one_in(3) { dice.below(10) } else { 0 },
+        policy: Policy {
+            default_ttl_s: half(dice, 5),
+            while_revalidate_s: half(dice, 8),
+            if_error_s: half(dice, 12),
+            honour_request: !dice.one_in(4),
+            heuristic,
+            ..Policy::default()
+        },
+    }
+}
+
+fn client(dice: &mut Dice) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    if dice.one_in(2) {
+        fields.push(("Cache-Control".to_owned(), dice.cache_control(&REQUESTS)));
+    }
+    if dice.one_in(8) {
+        fields.push(("Pragma".to_owned(), "no-cache".to_owned()));
+    }
+    fields
+}
+
+fn headers(fields: &[(String, String)]) -> Headers {
+    let mut headers = Headers::new();
+    for (name, value) in fields {
+        headers.append(name.as_str(), value);
+    }
+    headers
+}
+
+fn asked(fields: &[(String, String)], policy: &Policy) -> Asked {
+    match request::consider(&Method::Get, &headers(fields), false, false, policy) {
+        Way::Lookup(asked) => asked,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn judge(world: &World) -> Option<Storing> {
+    let asked = asked(&world.request, &world.policy);
+    let fetch = Fetch {
+        method: &Method::Get,
+        request: &headers(&world.request),
+        asked: &asked,
+        origin: b"http://example.com",
+        times: Times { requested_secs: NOW - world.delay_s, received_secs: NOW },
+    };
+    storage::judge(&fetch, world.status, &headers(&world.response), &world.policy).ok()
+}
+
+fn facts(meta: &Meta) -> super::Stored {
+    super::Stored {
+        lifetime_s: meta.lifetime_s.into(),
+        initial_age_s: meta.initial_age_s.into(),
+        while_revalidate_s: meta.while_revalidate_s.into(),
+        if_error_s: meta.if_error_s.into(),
+        no_cache: meta.flags.has(Flags::NO_CACHE),
+        never_stale: meta.flags.has(Flags::MUST_REVALIDATE),
+        immutable: meta.flags.has(Flags::IMMUTABLE),
+    }
+}
+
+fn verdict(reuse: Reuse) -> Verdict {
+    match reuse {
+        Reuse::Use { refresh, .. } => Verdict::Use { refresh },
+        Reuse::Validate { if_error, .. } => Verdict::Ask { if_error },
+        Reuse::OnlyIfCached => Verdict::Refuse,
+    }
+}
+
+#[test]
+fn the_rules_and_the_oracle_agree() {
+    let (mut stored_count, mut verdicts) = (0, [0; 5]);
+    for seed in 1..=4_000u64 {
+        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let world = world(&mut dice);
+        let (ours, expected) = (judge(&world), store(&world));
+        assert_eq!(ours.as_ref().map(|ours| facts(&ours.meta)), expected, "{seed}: {world:?}");
+        let (Some(ours), Some(expected)) = (ours, expected) else { continue };
+        stored_count += 1;
+        for _ in 0..8 {
+            let later_s = dice.below(90);
+            let client = client(&mut dice);
+            let asked = asked(&client, &world.policy);
+            let said = verdict(reusing::judge(&ours.meta, false, &asked, NOW + later_s));
+            let right = reuse(&expected, &world, &client, later_s);
+            assert_eq!(said, right, "{seed}: {client:?} {later_s} s after {world:?}");
+            verdicts[match right {
+                Verdict::Use { refresh } => usize::from(refresh),
+                Verdict::Ask { if_error } => 2 + usize::from(if_error),
+                Verdict::Refuse => 4,
+            }] += 1;
+        }
+    }
+    // That they agree says something only if everything happened.
+    assert!(stored_count > 1000 && verdicts.iter().all(|count| *count > 100), "{verdicts:?}");
+}

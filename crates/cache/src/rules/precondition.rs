@@ -1,0 +1,32 @@
+//! If-Match on its way to the origin (RFC 9110 13.1.1).
+//!
+//! A client may have content in a coding that was made here, under the origin's tag with a suffix
+//! of ours, which the origin does not know. It stands for the origin's own: what the client has is
+//! made of that, and changes when it does.
+
+use exchange::Headers;
+use wire::conditional::EntityTag;
+use wire::{Known, token};
+
+/// What a tag of ours ends with.
+const SUFFIXES: [&[u8]; 4] = [b"-gzip", b"-br", b"-zstd", b"-identity"];
+
+/// Adds the origin's tags to those of ours. Ours stay: the origin may have tags that end so.
+pub fn restore_tags(request: &mut Headers) {
+    if !request.contains(Known::IfMatch) {
+        return;
+    }
+    let mut restored = Vec::new();
+    for member in request.get_all(Known::IfMatch).flat_map(token::list) {
+        let Some(tag) = EntityTag::parse(member).filter(|tag| !tag.weak) else { continue };
+        for origins in SUFFIXES.iter().filter_map(|suffix| tag.opaque.strip_suffix(*suffix)) {
+            restored.extend_from_slice(if restored.is_empty() { b"\"" } else { b", \"" });
+            restored.extend_from_slice(origins);
+            restored.push(b'"');
+        }
+    }
+    if !restored.is_empty() {
+        // A further line is a further member (RFC 9110 5.3).
+        request.append(Known::IfMatch, &restored);
+    }
+}

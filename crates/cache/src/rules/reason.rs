@@ -1,0 +1,170 @@
+//! Why something did not come from the cache, or did not go into it.
+
+/// Why a request goes past the cache or its answer is not stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Neither GET nor HEAD.
+    Method,
+    /// A GET or HEAD with content (RFC 9110 9.3.1: it has no meaning that a cache knows).
+    Content,
+    /// It asks for another protocol.
+    Upgrade,
+    /// If-Match or If-Unmodified-Since: only an origin server evaluates them (RFC 9111 4.3.2).
+    Precondition,
+    /// The key is too long.
+    Key,
+    /// The request says no-store (RFC 9111 5.2.1.5).
+    RequestNoStore,
+    /// The answer to a HEAD has no content to store.
+    Head,
+    /// A status that is never stored: interim, 206, 304, or not understood (RFC 9111 3).
+    Status,
+    /// Content-Range: a part is not the whole (RFC 9111 3.3).
+    Partial,
+    /// no-store (RFC 9111 5.2.2.5).
+    NoStore,
+    /// private (RFC 9111 5.2.2.7).
+    Private,
+    /// The request was authenticated and nothing allows to share the answer (RFC 9111 3.5).
+    Authorization,
+    /// It sets a cookie.
+    SetCookie,
+    /// Nothing says how long it is fresh.
+    NoLifetime,
+    /// It was stale when it came, and has no validator.
+    Stale,
+    /// The policy's ceiling for its status is 0.
+    Ceiling,
+    /// Vary: * (RFC 9111 4.1).
+    VaryAny,
+    /// It varies by more fields than are compared.
+    VaryFields,
+    /// It varies by Accept-Encoding and has a coding that cannot be undone here.
+    Coding,
+    /// More tags and groups than are kept.
+    Tags,
+    /// Its head is too long.
+    HeadLength,
+    /// Its content is too long.
+    ContentLength,
+    /// It was cut off, or the run failed.
+    Failed,
+    /// The URL has as many variants as may be kept.
+    Variants,
+}
+
+impl Reason {
+    pub const ALL: [Reason; 24] = [
+        Reason::Method,
+        Reason::Content,
+        Reason::Upgrade,
+        Reason::Precondition,
+        Reason::Key,
+        Reason::RequestNoStore,
+        Reason::Head,
+        Reason::Status,
+        Reason::Partial,
+        Reason::NoStore,
+        Reason::Private,
+        Reason::Authorization,
+        Reason::SetCookie,
+        Reason::NoLifetime,
+        Reason::Stale,
+        Reason::Ceiling,
+        Reason::VaryAny,
+        Reason::VaryFields,
+        Reason::Coding,
+        Reason::Tags,
+        Reason::HeadLength,
+        Reason::ContentLength,
+        Reason::Failed,
+        Reason::Variants,
+    ];
+
+    /// A token for metrics and the `detail` of Cache-Status.
+    pub const fn slug(self) -> &'static str {
+        match self {
+            Reason::Method => "method",
+            Reason::Content => "content",
+            Reason::Upgrade => "upgrade",
+            Reason::Precondition => "precondition",
+            Reason::Key => "key_too_long",
+            Reason::RequestNoStore => "request_no_store",
+            Reason::Head => "head",
+            Reason::Status => "status",
+            Reason::Partial => "partial",
+            Reason::NoStore => "no_store",
+            Reason::Private => "private",
+            Reason::Authorization => "authorization",
+            Reason::SetCookie => "set_cookie",
+            Reason::NoLifetime => "no_lifetime",
+            Reason::Stale => "stale",
+            Reason::Ceiling => "ceiling",
+            Reason::VaryAny => "vary_any",
+            Reason::VaryFields => "vary_fields",
+            Reason::Coding => "coding",
+            Reason::Tags => "too_many_tags",
+            Reason::HeadLength => "head_too_long",
+            Reason::ContentLength => "content_too_long",
+            Reason::Failed => "failed",
+            Reason::Variants => "too_many_variants",
+        }
+    }
+
+    /// What Cache-Status says of a request that was passed for this reason (RFC 9211 2.2).
+    pub const fn forward(self) -> Forward {
+        match self {
+            Reason::Method => Forward::Method,
+            Reason::Content | Reason::Precondition | Reason::RequestNoStore => Forward::Request,
+            _ => Forward::Bypass,
+        }
+    }
+}
+
+/// Why a request went to the origin (RFC 9211 2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Forward {
+    /// The cache was configured not to handle it.
+    Bypass,
+    /// The method's semantics require it.
+    Method,
+    /// Nothing is stored for the URL.
+    UriMiss,
+    /// Something is stored for the URL, but not for these header fields.
+    VaryMiss,
+    /// Nothing is stored that could be used.
+    Miss,
+    /// What is stored is fresh, but the request did not allow to use it.
+    Request,
+    /// What is stored is stale.
+    Stale,
+    /// Only parts are stored.
+    Partial,
+}
+
+impl Forward {
+    pub const ALL: [Forward; 8] = [
+        Forward::Bypass,
+        Forward::Method,
+        Forward::UriMiss,
+        Forward::VaryMiss,
+        Forward::Miss,
+        Forward::Request,
+        Forward::Stale,
+        Forward::Partial,
+    ];
+
+    /// The token of Cache-Status's `fwd`.
+    pub const fn token(self) -> &'static str {
+        match self {
+            Forward::Bypass => "bypass",
+            Forward::Method => "method",
+            Forward::UriMiss => "uri-miss",
+            Forward::VaryMiss => "vary-miss",
+            Forward::Miss => "miss",
+            Forward::Request => "request",
+            Forward::Stale => "stale",
+            Forward::Partial => "partial",
+        }
+    }
+}

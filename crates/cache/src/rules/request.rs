@@ -1,0 +1,110 @@
+//! What a request asks of the cache (RFC 9111 4, 5.2.1).
+
+use exchange::Headers;
+use wire::{Known, Method};
+
+use super::directives::{SECONDS_MAX, directives};
+use super::{Policy, Reason};
+
+/// What is done with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// It is looked for in the cache.
+    Lookup(Asked),
+    /// It goes past the cache, and so does its answer.
+    Pass(Reason),
+    /// It goes past the cache, and its answer makes stored ones invalid (RFC 9111 4.4).
+    Invalidate,
+}
+
+/// The directives of a request that is looked for; none if the policy ignores them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    pub max_age_s: Option<u32>,
+    /// [`SECONDS_MAX`] without an argument.
+    pub max_stale_s: Option<u32>,
+    pub min_fresh_s: Option<u32>,
+    /// RFC 5861 4: it may stand in requests too.
+    pub if_error_s: Option<u32>,
+    pub no_cache: bool,
+    /// Nothing of the request or its answer is stored, and no other request shares the answer.
+    pub no_store: bool,
+    /// 504 instead of going to the origin (RFC 9111 5.2.1.7).
+    pub only_if_cached: bool,
+    pub no_transform: bool,
+}
+
+/// Fields by which a request says something of its own to the cache.
+const SAYING: [Known; 4] =
+    [Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince];
+
+/// What is to be done with a request. `content` says whether it has any.
+pub fn consider(
+    method: &Method,
+    headers: &Headers,
+    upgrade: bool,
+    content: bool,
+    policy: &Policy,
+) -> Way {
+    if upgrade {
+        return Way::Pass(Reason::Upgrade);
+    }
+    if !matches!(method, Method::Get | Method::Head) {
+        return if is_safe(method) { Way::Pass(Reason::Method) } else { Way::Invalidate };
+    }
+    if content {
+        return Way::Pass(Reason::Content);
+    }
+    // Nearly every request: one look at its fields.
+    if !headers.contains_any(&SAYING) {
+        return Way::Lookup(Asked::default());
+    }
+    if headers.contains_any(&[Known::IfMatch, Known::IfUnmodifiedSince]) {
+        return Way::Pass(Reason::Precondition);
+    }
+    let asked = if policy.honour_request { Asked::of(headers) } else { Asked::default() };
+    Way::Lookup(asked)
+}
+
+/// Methods registered as safe (RFC 9110 9.2.1 and the registry of methods). One whose safety is
+/// unknown invalidates (RFC 9111 4.4).
+fn is_safe(method: &Method) -> bool {
+    const OTHERS: [&[u8]; 4] = [b"PROPFIND", b"QUERY", b"REPORT", b"SEARCH"];
+    method.is_safe() || OTHERS.contains(&method.as_bytes())
+}
+
+impl Asked {
+    fn of(headers: &Headers) -> Asked {
+        let mut asked = Asked::default();
+        let mut any = false;
+        for value in headers.get_all(Known::CacheControl) {
+            any = true;
+            for directive in directives(value) {
+                if directive.is("max-age") {
+                    asked.max_age_s = asked.max_age_s.or(directive.seconds());
+                } else if directive.is("max-stale") {
+                    let seconds = match directive.argument {
+                        Some(_) => directive.seconds(),
+                        None => Some(SECONDS_MAX),
+                    };
+                    asked.max_stale_s = asked.max_stale_s.or(seconds);
+                } else if directive.is("min-fresh") {
+                    asked.min_fresh_s = asked.min_fresh_s.or(directive.seconds());
+                } else if directive.is("stale-if-error") {
+                    asked.if_error_s = asked.if_error_s.or(directive.seconds());
+                } else if directive.is("no-cache") {
+                    asked.no_cache = true;
+                } else if directive.is("no-store") {
+                    asked.no_store = true;
+                } else if directive.is("only-if-cached") {
+                    asked.only_if_cached = true;
+                } else if directive.is("no-transform") {
+                    asked.no_transform = true;
+                }
+            }
+        }
+        // What HTTP/1.0 had for it (RFC 9111 5.4).
+        asked.no_cache |= !any && headers.lists_token(Known::Pragma, "no-cache");
+        asked
+    }
+}

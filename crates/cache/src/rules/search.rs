@@ -1,0 +1,128 @@
+//! No-Vary-Search (draft-ietf-httpbis-no-vary-search): which parameters of the query matter.
+//!
+//! A rule turns a query into a canonical one: two URLs are the same if their canonical queries are.
+//! Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field that
+//! cannot be read, or has a member of another type, is ignored as a whole: then every byte matters.
+
+use std::borrow::Cow;
+
+use exchange::Headers;
+use wire::Known;
+use wire::structured::{Bare, Item, Member, parse_dictionary};
+
+use super::SearchRule;
+
+/// What a response says; `None` if every parameter and their order matters.
+pub(crate) fn of_response(headers: &Headers) -> Option<SearchRule> {
+    let joined = headers.get_all(Known::NoVarySearch).collect::<Vec<_>>().join(&b", "[..]);
+    parse(&joined)
+}
+
+/// Reads a value.
+pub fn parse(value: &[u8]) -> Option<SearchRule> {
+    let mut rule = SearchRule { key_order: false, params: Box::default(), all: false };
+    let mut except = None;
+    for (key, member) in parse_dictionary(value)? {
+        match (key.as_str(), member) {
+            ("key-order", Member::Item(Item { bare: Bare::Boolean(value), .. })) => {
+                rule.key_order = value;
+            }
+            ("params", Member::Item(Item { bare: Bare::Boolean(value), .. })) => rule.all = value,
+            ("params", Member::Inner(items, _)) => rule.params = names(items)?,
+            ("except", Member::Inner(items, _)) => except = Some(names(items)?),
+            ("key-order" | "params" | "except", _) => return None,
+            _ => {}
+        }
+    }
+    if let Some(except) = except {
+        // Exceptions are made of all only.
+        if !rule.all {
+            return None;
+        }
+        rule.params = except;
+    }
+    (rule.key_order || rule.all || !rule.params.is_empty()).then_some(rule)
+}
+
+fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
+    let names = items.into_iter().map(|item| match item.bare {
+        Bare::String(text) => Some(decode(text.as_bytes()).into_owned().into()),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// A parameter and its value, decoded.
+type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// Appends the canonical form of a query (without its `?`): what matters of it, in one spelling.
+pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
+    let mut kept: Vec<Pair<'_>> = query
+        .split(|&byte| byte == b'&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let at = pair.iter().position(|&byte| byte == b'=').unwrap_or(pair.len());
+            (decode(&pair[..at]), decode(pair.get(at + 1..).unwrap_or_default()))
+        })
+        .filter(|(name, _)| rule.params.iter().any(|listed| **listed == **name) == rule.all)
+        .collect();
+    if rule.key_order {
+        // Stable: the order of one parameter's values is its own.
+        kept.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    for (at, (name, value)) in kept.iter().enumerate() {
+        if at > 0 {
+            out.push(b'&');
+        }
+        encode(name, out);
+        out.push(b'=');
+        encode(value, out);
+    }
+}
+
+/// As forms are read: `+` is a space, then percent-encoding, then UTF-8 with U+FFFD for what is
+/// none. Percent signs that encode nothing stand for themselves.
+fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    if text.is_ascii() && !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (byte, encoded(after)) {
+            (b'+', _) => out.push(b' '),
+            (b'%', Some(decoded)) => {
+                out.push(decoded);
+                rest = &after[2..];
+            }
+            _ => out.push(byte),
+        }
+    }
+    match String::from_utf8_lossy(&out) {
+        Cow::Borrowed(_) => Cow::Owned(out),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+    }
+}
+
+/// What two hexadecimal digits at the front stand for.
+fn encoded(text: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (&high, &low) = (text.first()?, text.get(1)?);
+    Some(digit(high)? << 4 | digit(low)?)
+}
+
+fn encode(text: &[u8], out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[
+                b'%',
+                HEX[usize::from(byte >> 4)],
+                HEX[usize::from(byte & 15)],
+            ]);
+        }
+    }
+}

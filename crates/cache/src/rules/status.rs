@@ -1,0 +1,132 @@
+//! Cache-Status (RFC 9211): what the cache did with a request, for people.
+//!
+//! Never allocates on the way of a hit beyond the buffer it is given. What cannot be written as a
+//! structured field is left out.
+
+use exchange::Headers;
+use wire::Known;
+
+use super::{Forward, Reason};
+
+/// What happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status<'a> {
+    pub way: Taken,
+    /// Remaining freshness in seconds, negative when stale.
+    pub ttl_s: Option<i64>,
+    /// The key, where it may be shown.
+    pub key: Option<&'a [u8]>,
+    /// More, such as why an answer was not stored.
+    pub detail: Option<&'a str>,
+}
+
+/// Where the answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    Hit,
+    Forwarded {
+        why: Forward,
+        /// The status of the origin's answer, where it is another than the client got.
+        status: Option<u16>,
+        stored: bool,
+        /// Whether the request shared another one's run.
+        collapsed: bool,
+    },
+}
+
+impl<'a> Status<'a> {
+    pub fn hit(ttl_s: i64) -> Status<'a> {
+        Status { way: Taken::Hit, ttl_s: Some(ttl_s), key: None, detail: None }
+    }
+
+    pub fn forwarded(why: Forward) -> Status<'a> {
+        let way = Taken::Forwarded { why, status: None, stored: false, collapsed: false };
+        Status { way, ttl_s: None, key: None, detail: None }
+    }
+
+    /// A request that went past the cache.
+    pub fn passed(reason: Reason) -> Status<'a> {
+        Status { detail: Some(reason.slug()), ..Status::forwarded(reason.forward()) }
+    }
+
+    /// What a response that was not stored adds.
+    pub fn refused(self, reason: Reason) -> Status<'a> {
+        Status { detail: Some(reason.slug()), ..self }
+    }
+}
+
+/// Appends one member. `cache` names this cache: a token, or else it is written as a string.
+pub fn write(cache: &str, status: &Status<'_>, out: &mut Vec<u8>) {
+    match is_sf_token(cache.as_bytes()) {
+        true => out.extend_from_slice(cache.as_bytes()),
+        false => string(cache.as_bytes(), out),
+    }
+    match status.way {
+        Taken::Hit => out.extend_from_slice(b"; hit"),
+        Taken::Forwarded { why, status, stored, collapsed } => {
+            out.extend_from_slice(b"; fwd=");
+            out.extend_from_slice(why.token().as_bytes());
+            if let Some(status) = status {
+                out.extend_from_slice(b"; fwd-status=");
+                out.extend_from_slice(itoa::Buffer::new().format(status).as_bytes());
+            }
+            for (set, text) in [(stored, &b"; stored"[..]), (collapsed, b"; collapsed")] {
+                if set {
+                    out.extend_from_slice(text);
+                }
+            }
+        }
+    }
+    if let Some(ttl_s) = status.ttl_s {
+        out.extend_from_slice(b"; ttl=");
+        out.extend_from_slice(itoa::Buffer::new().format(ttl_s).as_bytes());
+    }
+    if let Some(key) = status.key {
+        out.extend_from_slice(b"; key=");
+        string(key, out);
+    }
+    if let Some(detail) = status.detail {
+        out.extend_from_slice(b"; detail=");
+        match is_sf_token(detail.as_bytes()) {
+            true => out.extend_from_slice(detail.as_bytes()),
+            false => string(detail.as_bytes(), out),
+        }
+    }
+}
+
+/// Adds a member behind those of caches nearer to the origin (RFC 9211 2), as a line of its own.
+pub fn add(cache: &str, status: &Status<'_>, headers: &mut Headers) {
+    let mut value = Vec::with_capacity(64);
+    write(cache, status, &mut value);
+    headers.append(Known::CacheStatus, &value);
+}
+
+/// A string; bytes that none may have become `?`.
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0x20..=0x7e => out.push(byte),
+            _ => out.push(b'?'),
+        }
+    }
+    out.push(b'"');
+}
+
+fn is_sf_token(text: &[u8]) -> bool {
+    let first = text.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'*');
+    first && text.iter().all(|&byte| wire::token::is_tchar(byte) || matches!(byte, b':' | b'/'))
+}
+
+/// The word that Pike's `X-Status` had for it.
+pub fn word(status: &Status<'_>) -> &'static str {
+    match status.way {
+        Taken::Hit => "hit",
+        Taken::Forwarded { stored: true, .. } => "fetching",
+        Taken::Forwarded { why: Forward::Bypass | Forward::Method | Forward::Request, .. } => {
+            "passed"
+        }
+        Taken::Forwarded { .. } => "hitForPass",
+    }
+}

@@ -1,0 +1,207 @@
+//! Whether a response is stored, and with which facts (RFC 9111 3).
+//!
+//! A response that was confirmed by a 304 is judged again with its merged fields, as if it had come
+//! whole.
+
+use exchange::Headers;
+use wire::date::format_http_date;
+use wire::{Known, Method};
+
+use super::date::http_date;
+use super::directives::Directives;
+use super::lifetime::{self, Lifetime, Times};
+use super::{Asked, Flags, Meta, Policy, Reason, SearchRule, SetCookie, Vary};
+use super::{search, strip, tags, targeted, vary};
+
+/// What is known of the request whose answer is judged.
+#[derive(Clone, Copy)]
+pub struct Fetch<'a> {
+    pub method: &'a Method,
+    /// The fields that were sent to the origin.
+    pub request: &'a Headers,
+    pub asked: &'a Asked,
+    /// `scheme://authority` of the URL: cache groups are an origin's own (RFC 9875 2.1).
+    pub origin: &'a [u8],
+    pub times: Times,
+}
+
+/// A response to be stored.
+#[derive(Debug)]
+pub struct Storing {
+    pub meta: Meta,
+    /// The fields to keep and to send.
+    pub head: Headers,
+    /// Fields to keep for the next merge and never to send.
+    pub hidden: Headers,
+    /// What it varies by; `None` if by nothing that we do not normalise away.
+    pub vary: Option<Vary>,
+    pub tags: Box<[u64]>,
+    pub search: Option<SearchRule>,
+    /// Whether requests that waited for this answer may have it (RFC 9111 4): it is fresh, or may
+    /// be used stale. What may not is kept to be validated, by each request for itself.
+    pub share: bool,
+}
+
+/// Decides.
+pub fn judge(
+    fetch: &Fetch<'_>,
+    status: u16,
+    headers: &Headers,
+    policy: &Policy,
+) -> Result<Storing, Reason> {
+    is_storable_kind(fetch, status, headers)?;
+    let chosen = targeted::choose(headers, policy);
+    let directives = &chosen.directives;
+    may_store(fetch, status, headers, directives, policy)?;
+    let explicit_s = lifetime::explicit_s(directives, headers, !chosen.targeted, fetch.times);
+    let found = lifetime::lifetime(directives, explicit_s, status, headers, fetch.times, policy);
+    let meta = meta(status, headers, directives, found, fetch.times, policy);
+    is_of_use(&meta, found, directives, status, policy)?;
+    let vary = vary::of_response(headers)?;
+    let tags = tags::of_response(headers, fetch.origin)?;
+    let mut divided = strip::divide(headers, &directives.fields, policy);
+    // A response without a date gets that of its arrival (RFC 9110 6.6.1).
+    let date_secs = lifetime::date_secs(headers, fetch.times);
+    if divided.shown.get(Known::Date).and_then(http_date).is_none() {
+        divided.shown.set(Known::Date, format_http_date(date_secs));
+    }
+    let served_s = meta.lifetime_s.saturating_add(meta.while_revalidate_s);
+    Ok(Storing {
+        share: served_s > meta.initial_age_s && !meta.flags.has(Flags::NO_CACHE),
+        meta,
+        head: divided.shown,
+        hidden: divided.hidden,
+        vary,
+        tags,
+        search: policy.no_vary_search.then(|| search::of_response(headers)).flatten(),
+    })
+}
+
+/// Method and status (RFC 9111 3): a final one, whole, and with semantics that we know.
+fn is_storable_kind(fetch: &Fetch<'_>, status: u16, headers: &Headers) -> Result<(), Reason> {
+    match fetch.method {
+        Method::Get => {}
+        Method::Head => return Err(Reason::Head),
+        _ => return Err(Reason::Method),
+    }
+    if !(200..=599).contains(&status) || is_never_stored(status) {
+        return Err(Reason::Status);
+    }
+    if headers.contains(Known::ContentRange) {
+        return Err(Reason::Partial);
+    }
+    Ok(())
+}
+
+/// Answers that are about one request alone: to its range or conditions (we join no parts, and ask
+/// with conditions of our own only), or to its client (RFC 6585 3 to 6).
+fn is_never_stored(status: u16) -> bool {
+    matches!(status, 206 | 304 | 412 | 416 | 428 | 429 | 431 | 511)
+}
+
+/// Statuses whose caching we know (RFC 9110 15), for must-understand.
+fn is_understood(status: u16) -> bool {
+    lifetime::is_heuristically_cacheable(status)
+        || matches!(status, 201 | 202 | 302 | 303 | 307 | 400..=403 | 406 | 409 | 415)
+        || matches!(status, 500 | 502..=504)
+}
+
+/// What forbids to store (RFC 9111 3, 3.5, 5.2.1.5, 5.2.2.3, 5.2.2.5, 5.2.2.7).
+fn may_store(
+    fetch: &Fetch<'_>,
+    status: u16,
+    headers: &Headers,
+    directives: &Directives,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    if fetch.asked.no_store {
+        return Err(Reason::RequestNoStore);
+    }
+    if directives.must_understand && !is_understood(status) {
+        return Err(Reason::Status);
+    }
+    // Understood, must-understand takes the place of no-store.
+    if directives.no_store && !directives.must_understand {
+        return Err(Reason::NoStore);
+    }
+    if directives.private {
+        return Err(Reason::Private);
+    }
+    let shared = directives.public || directives.must_revalidate || directives.s_maxage_s.is_some();
+    if fetch.request.contains(Known::Authorization) && !shared {
+        return Err(Reason::Authorization);
+    }
+    let named = directives.fields.iter().any(|name| **name == *b"set-cookie");
+    let cookie = headers.contains(Known::SetCookie) && !named;
+    if cookie && policy.set_cookie == SetCookie::Refuse {
+        return Err(Reason::SetCookie);
+    }
+    Ok(())
+}
+
+fn meta(
+    status: u16,
+    headers: &Headers,
+    directives: &Directives,
+    lifetime: Option<Lifetime>,
+    times: Times,
+    policy: &Policy,
+) -> Meta {
+    let strict = directives.must_revalidate
+        || directives.proxy_revalidate
+        || directives.s_maxage_s.is_some();
+    let validator = headers.contains_any(&[Known::Etag, Known::LastModified]);
+    let flags = [
+        (strict, Flags::MUST_REVALIDATE),
+        (directives.no_cache, Flags::NO_CACHE),
+        (directives.no_transform, Flags::NO_TRANSFORM),
+        (directives.immutable, Flags::IMMUTABLE),
+        (lifetime.is_some_and(|lifetime| lifetime.guessed), Flags::HEURISTIC),
+        (validator, Flags::VALIDATOR),
+    ];
+    let flags = flags
+        .iter()
+        .filter(|(set, _)| *set)
+        .fold(Flags::default(), |flags, (_, flag)| flags.with(*flag));
+    let forbidden = strict || directives.no_cache;
+    let window = |said_s: Option<u32>, floor_s: u32| match forbidden {
+        true => 0,
+        false => said_s.unwrap_or(0).max(floor_s),
+    };
+    Meta {
+        status,
+        flags,
+        received_secs: times.received_secs,
+        initial_age_s: lifetime::initial_age_s(headers, times),
+        lifetime_s: lifetime.map_or(0, |lifetime| lifetime.seconds),
+        while_revalidate_s: window(directives.while_revalidate_s, policy.while_revalidate_s),
+        if_error_s: window(directives.if_error_s, policy.if_error_s),
+    }
+}
+
+/// Whether storing it could ever spare the origin anything: it is fresh for a while, or it can be
+/// confirmed.
+fn is_of_use(
+    meta: &Meta,
+    lifetime: Option<Lifetime>,
+    directives: &Directives,
+    status: u16,
+    policy: &Policy,
+) -> Result<(), Reason> {
+    if policy.ttl_max_s(status) == 0 {
+        return Err(Reason::Ceiling);
+    }
+    // Without a lifetime, no-cache says that it is to be confirmed each time; it may be stored for
+    // that if its status or `public` allows it (RFC 9111 3).
+    let allowed = lifetime::is_heuristically_cacheable(status) || directives.public;
+    if lifetime.is_none() && !(directives.no_cache && allowed) {
+        return Err(Reason::NoLifetime);
+    }
+    let window_s = meta.while_revalidate_s.max(meta.if_error_s);
+    let usable = !meta.flags.has(Flags::NO_CACHE)
+        && meta.lifetime_s.saturating_add(window_s) > meta.initial_age_s;
+    match usable || meta.flags.has(Flags::VALIDATOR) {
+        true => Ok(()),
+        false => Err(Reason::Stale),
+    }
+}

@@ -1,0 +1,113 @@
+//! Whose directives count: those targeted at us, or everybody's (RFC 9213 2.2).
+
+use exchange::Headers;
+use wire::Known;
+use wire::structured::{Bare, Dictionary, Member, parse_dictionary};
+
+use super::Policy;
+use super::directives::{Directives, SECONDS_MAX, directives, seconds};
+
+/// The directives that count for us.
+pub(crate) struct Chosen {
+    pub(crate) directives: Directives,
+    /// Cache-Control and Expires are ignored.
+    pub(crate) targeted: bool,
+}
+
+/// The first targeted field that is valid and not empty; then Surrogate-Control, if the policy
+/// reads it; then Cache-Control.
+pub(crate) fn choose(headers: &Headers, policy: &Policy) -> Chosen {
+    let targeted = policy.targeted.iter().find_map(|name| strict(headers, name));
+    let targeted =
+        targeted.or_else(|| policy.surrogate_control.then(|| surrogate(headers)).flatten());
+    match targeted {
+        Some(directives) => Chosen { directives, targeted: true },
+        None => Chosen { directives: Directives::of(headers), targeted: false },
+    }
+}
+
+/// A targeted field as a dictionary; `None` if there is none, it is empty, or it fails anywhere.
+fn strict(headers: &Headers, name: &str) -> Option<Directives> {
+    let joined = headers.get_all(name).collect::<Vec<_>>().join(&b", "[..]);
+    let dictionary = parse_dictionary(&joined)?;
+    (!dictionary.is_empty()).then(|| of_dictionary(&dictionary))
+}
+
+fn of_dictionary(dictionary: &Dictionary) -> Directives {
+    let mut found = Directives::default();
+    for (name, member) in dictionary {
+        let Member::Item(item) = member else { continue };
+        match &item.bare {
+            Bare::Boolean(true) => set_flag(&mut found, name),
+            Bare::Integer(number) => set_seconds(&mut found, name, *number),
+            Bare::String(text) => set_text(&mut found, name, text),
+            // RFC 9213 2.1: what is not of the directive's type is not consumed.
+            _ => {}
+        }
+    }
+    found
+}
+
+fn set_flag(found: &mut Directives, name: &str) {
+    match name {
+        "no-store" => found.no_store = true,
+        "no-cache" => found.no_cache = true,
+        "private" => found.private = true,
+        "public" => found.public = true,
+        "must-revalidate" => found.must_revalidate = true,
+        "proxy-revalidate" => found.proxy_revalidate = true,
+        "must-understand" => found.must_understand = true,
+        "no-transform" => found.no_transform = true,
+        "immutable" => found.immutable = true,
+        _ => {}
+    }
+}
+
+fn set_seconds(found: &mut Directives, name: &str, number: i64) {
+    // A negative time is none.
+    let seconds = u32::try_from(number.max(0)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
+    match name {
+        "max-age" => found.max_age_s = Some(seconds),
+        "s-maxage" => found.s_maxage_s = Some(seconds),
+        "stale-while-revalidate" => found.while_revalidate_s = Some(seconds),
+        "stale-if-error" => found.if_error_s = Some(seconds),
+        _ => {}
+    }
+}
+
+fn set_text(found: &mut Directives, name: &str, text: &str) {
+    match name {
+        "no-cache" => found.no_cache |= !found.names_fields(Some(text.as_bytes())),
+        "private" => found.private |= !found.names_fields(Some(text.as_bytes())),
+        _ => {}
+    }
+}
+
+/// Surrogate-Control has the syntax of Cache-Control; members for one surrogate by name (`;name`)
+/// are not for us, and `content` is not about caching.
+fn surrogate(headers: &Headers) -> Option<Directives> {
+    let mut found = Directives::default();
+    let mut any = false;
+    for value in headers.get_all(Known::SurrogateControl) {
+        for directive in directives(value) {
+            if directive.is("content") {
+                continue;
+            }
+            any = true;
+            found.add(&directive);
+            if directive.is("max-age") {
+                add_surplus(&mut found, directive.argument.unwrap_or_default());
+            }
+        }
+    }
+    any.then_some(found)
+}
+
+/// `max-age=600+30`: stale for 30 seconds more while it is fetched anew (Edge Architecture).
+fn add_surplus(found: &mut Directives, argument: &[u8]) {
+    let Some(at) = argument.iter().position(|&byte| byte == b'+') else { return };
+    if let (Some(fresh), Some(more)) = (seconds(&argument[..at]), seconds(&argument[at + 1..])) {
+        found.max_age_s = Some(fresh);
+        found.while_revalidate_s = Some(more);
+    }
+}

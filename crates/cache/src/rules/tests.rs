@@ -1,0 +1,130 @@
+//! The rules, section by section: the name of a test says which. Sections without an RFC are those
+//! of RFC 9111.
+
+mod directives;
+mod freshness;
+mod groups;
+mod invalidation;
+mod merging;
+mod reuse;
+mod search;
+mod stale;
+mod status;
+mod storing;
+mod targeted;
+mod validation;
+mod vary;
+
+use exchange::Headers;
+use wire::Method;
+use wire::date::format_http_date;
+
+use super::{Asked, Fetch, Meta, Policy, Reason, Reuse, Storing, Times, Way};
+use super::{request, reuse as reusing, store as storage};
+
+/// When all answers come.
+pub(super) const NOW: u64 = 1_800_000_000;
+
+/// Fields, a line each.
+pub(super) fn fields(text: &str) -> Headers {
+    let mut headers = Headers::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = line.split_once(':').unwrap();
+        headers.append(name.trim(), value.trim());
+    }
+    headers
+}
+
+/// Fields but for a Date of [`NOW`], which what is stored without one gets.
+pub(super) fn lines(headers: &Headers) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let lines = headers.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)));
+    lines.filter(|line| *line != format!("Date: {}", date(0))).collect()
+}
+
+/// The date so many seconds from [`NOW`].
+pub(super) fn date(offset_s: i64) -> String {
+    let secs = NOW.checked_add_signed(offset_s).unwrap();
+    String::from_utf8(format_http_date(secs).to_vec()).unwrap()
+}
+
+/// What is judged, with the usual for what a test says nothing about.
+pub(super) struct Case {
+    pub(super) method: Method,
+    pub(super) request: Headers,
+    pub(super) status: u16,
+    pub(super) policy: Policy,
+    pub(super) delay_s: u64,
+}
+
+impl Default for Case {
+    fn default() -> Case {
+        Case {
+            method: Method::Get,
+            request: Headers::new(),
+            status: 200,
+            policy: Policy::default(),
+            delay_s: 0,
+        }
+    }
+}
+
+impl Case {
+    pub(super) fn status(status: u16) -> Case {
+        Case { status, ..Case::default() }
+    }
+
+    pub(super) fn asking(request: &str) -> Case {
+        Case { request: fields(request), ..Case::default() }
+    }
+
+    pub(super) fn under(policy: Policy) -> Case {
+        Case { policy, ..Case::default() }
+    }
+
+    pub(super) fn judge(&self, response: &str) -> Result<Storing, Reason> {
+        let way = request::consider(&Method::Get, &self.request, false, false, &self.policy);
+        let Way::Lookup(asked) = way else { panic!("{way:?}") };
+        let fetch = Fetch {
+            method: &self.method,
+            request: &self.request,
+            asked: &asked,
+            origin: b"http://example.com",
+            times: Times { requested_secs: NOW - self.delay_s, received_secs: NOW },
+        };
+        storage::judge(&fetch, self.status, &fields(response), &self.policy)
+    }
+
+    pub(super) fn meta(&self, response: &str) -> Meta {
+        self.judge(response).unwrap_or_else(|reason| panic!("{response}: {reason:?}")).meta
+    }
+
+    pub(super) fn refusal(&self, response: &str) -> Option<Reason> {
+        self.judge(response).err()
+    }
+}
+
+/// Whether the default policy stores a 200 with these fields.
+pub(super) fn is_stored(response: &str) -> bool {
+    Case::default().judge(response).is_ok()
+}
+
+/// The directives of a request.
+pub(super) fn asked(cache_control: &str) -> Asked {
+    let headers = fields(&format!("Cache-Control: {cache_control}"));
+    match request::consider(&Method::Get, &headers, false, false, &Policy::default()) {
+        Way::Lookup(asked) => asked,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What a request with these directives may do, so many seconds later, with an answer that was
+/// stored with these fields.
+pub(super) fn later(response: &str, seconds: u64, cache_control: &str) -> Reuse {
+    let meta = Case::default().meta(response);
+    reusing::judge(&meta, false, &asked(cache_control), NOW + seconds)
+}
+
+pub(super) fn is_used(reuse: Reuse) -> bool {
+    matches!(reuse, Reuse::Use { .. })
+}

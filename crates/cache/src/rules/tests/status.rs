@@ -1,0 +1,99 @@
+//! RFC 9211: Cache-Status.
+
+use wire::structured::{Bare, Item, Member, parse_list};
+
+use super::{fields, lines};
+use crate::rules::status::{self, Status, Taken};
+use crate::rules::{Forward, Reason};
+
+fn written(status: &Status<'_>) -> String {
+    let mut out = Vec::new();
+    status::write("tidegate", status, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+fn item(text: &str) -> Item {
+    match &parse_list(text.as_bytes()).unwrap()[..] {
+        [Member::Item(item)] => item.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn rfc9211_s2_1_a_hit_has_no_fwd() {
+    let text = written(&Status::hit(376));
+    assert_eq!(text, "tidegate; hit; ttl=376");
+    let item = item(&text);
+    assert_eq!(item.param("hit"), Some(&Bare::Boolean(true)));
+    assert_eq!(item.param("fwd"), None);
+    assert_eq!(written(&Status::hit(-412)), "tidegate; hit; ttl=-412");
+}
+
+#[test]
+fn rfc9211_s2_2_a_miss_says_why() {
+    for why in Forward::ALL {
+        let item = item(&written(&Status::forwarded(why)));
+        assert_eq!(item.param("fwd"), Some(&Bare::token(why.token())));
+        assert_eq!(item.param("hit"), None);
+    }
+    assert_eq!(written(&Status::passed(Reason::Method)), "tidegate; fwd=method; detail=method");
+    let passed = |reason: Reason| reason.forward();
+    assert_eq!(passed(Reason::Precondition), Forward::Request);
+    assert_eq!(passed(Reason::Upgrade), Forward::Bypass);
+}
+
+#[test]
+fn rfc9211_s2_3_to_2_8_the_other_parameters() {
+    let way =
+        Taken::Forwarded { why: Forward::Stale, status: Some(304), stored: true, collapsed: true };
+    let status =
+        Status { way, ttl_s: Some(60), key: Some(b"http://a/\"b\\\n\x00c"), detail: Some("a b") };
+    let item = item(&written(&status));
+    assert_eq!(item.bare, Bare::token("tidegate"));
+    assert_eq!(item.param("fwd-status"), Some(&Bare::Integer(304)));
+    assert_eq!(item.param("stored"), Some(&Bare::Boolean(true)));
+    assert_eq!(item.param("collapsed"), Some(&Bare::Boolean(true)));
+    assert_eq!(item.param("ttl"), Some(&Bare::Integer(60)));
+    assert_eq!(item.param("key"), Some(&Bare::string("http://a/\"b\\??c")));
+    assert_eq!(item.param("detail"), Some(&Bare::string("a b")));
+    let refused = Status::forwarded(Forward::UriMiss).refused(Reason::SetCookie);
+    assert_eq!(written(&refused), "tidegate; fwd=uri-miss; detail=set_cookie");
+}
+
+#[test]
+fn rfc9211_s2_the_name_is_a_token_or_a_string() {
+    for (name, bare) in [
+        ("edge-1", Bare::token("edge-1")),
+        ("Edge One", Bare::string("Edge One")),
+        ("10.0.0.1", Bare::string("10.0.0.1")),
+        ("", Bare::string("")),
+    ] {
+        let mut out = Vec::new();
+        status::write(name, &Status::hit(1), &mut out);
+        assert_eq!(item(std::str::from_utf8(&out).unwrap()).bare, bare);
+    }
+}
+
+#[test]
+fn rfc9211_s2_what_caches_nearer_to_the_origin_said_stays_in_front() {
+    let mut headers = fields("Cache-Status: OriginCache; hit; ttl=1100\nX: 1");
+    status::add("tidegate", &Status::hit(5), &mut headers);
+    assert_eq!(
+        lines(&headers),
+        ["Cache-Status: OriginCache; hit; ttl=1100", "X: 1", "Cache-Status: tidegate; hit; ttl=5"]
+    );
+    let said = "Cache-Control: max-age=60\nCache-Status: OriginCache; hit";
+    let stored = super::Case::default().judge(said).unwrap();
+    assert!(stored.head.contains("Cache-Status"), "in the store too");
+}
+
+#[test]
+fn pikes_users_have_a_word_for_it() {
+    let stored =
+        Taken::Forwarded { why: Forward::UriMiss, status: None, stored: true, collapsed: false };
+    let stored = Status { way: stored, ..Status::hit(1) };
+    assert_eq!(status::word(&Status::hit(1)), "hit");
+    assert_eq!(status::word(&stored), "fetching");
+    assert_eq!(status::word(&Status::passed(Reason::Method)), "passed");
+    assert_eq!(status::word(&Status::forwarded(Forward::UriMiss)), "hitForPass");
+}

@@ -1,0 +1,367 @@
+//! Hits, in the process: what is put into the store is what comes out, for who may have it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use coding::Coding;
+use exchange::{
+    Body, FilterPlan, Headers, KeptHeaders, Local, Outcome, Request, Shared, Stage, Surround,
+    Target, WorkerContext,
+};
+use settings::{Node, node, read};
+use telemetry::Telemetry;
+use wire::{Known, Method};
+
+use crate::key::Draft;
+use crate::rules::{Flags, Meta, SearchRule, Vary};
+use crate::store::Purge;
+use crate::{Cache, CachePlan, Caches, Content, Kind, Object, Response};
+
+const CONTENT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// A filter on a worker of its own, and its cache.
+struct Bench {
+    plan: CachePlan,
+    filter: Rc<dyn Surround>,
+    cache: Arc<Cache>,
+}
+
+impl Bench {
+    fn new(settings: Node) -> Bench {
+        let worker = WorkerContext {
+            index: 0,
+            workers: 1,
+            telemetry: Arc::new(Telemetry::new()),
+            shared: Arc::new(Shared::default()),
+            local: Rc::new(Local::default()),
+        };
+        let plan = CachePlan::new(read(&settings).unwrap_or_else(|wrong| panic!("{wrong}")));
+        let caches = Caches::of(&worker.shared);
+        let Stage::Surround(filter) = plan.build_on("shop", &worker) else { unreachable!() };
+        let cache = caches.all().pop().unwrap();
+        Bench { plan, filter, cache }
+    }
+
+    fn put(&self, request: &Request, tail: &[u8], kind: Kind) -> Arc<Object> {
+        let mut draft = Draft::default();
+        self.plan.key_rules("shop").write(request, &mut draft).unwrap();
+        let primary = draft.key();
+        let key = crate::Key::new([primary.text(), tail].concat(), primary.url().len());
+        let object = Object { key, kind, life: Default::default() };
+        let store = self.cache.store();
+        store.insert(object, store.token(), 32).unwrap_or_else(|why| panic!("{why:?}"))
+    }
+
+    fn ask(&self, request: &mut Request) -> Option<Outcome> {
+        self.filter.answer(request)
+    }
+
+    /// Status, one field and content of a hit.
+    fn hit(&self, request: &mut Request) -> exchange::Response {
+        self.ask(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug))
+    }
+}
+
+fn bench() -> Bench {
+    Bench::new(node!("pages"))
+}
+
+fn request(method: Method, target: &'static str, fields: &[(&str, &str)]) -> Request {
+    let mut headers = Headers::new();
+    headers.append("host", "shop.example");
+    for (name, value) in fields {
+        headers.append(*name, value);
+    }
+    let target = Target::new(Bytes::from_static(target.as_bytes())).unwrap();
+    Request::made_up(method, target, headers)
+}
+
+fn get(target: &'static str, fields: &[(&str, &str)]) -> Request {
+    request(Method::Get, target, fields)
+}
+
+/// A response that came ten seconds ago and is fresh for another fifty.
+fn response(content: Content) -> Response {
+    let mut head = Headers::new();
+    head.append("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
+    head.append("Content-Type", "text/plain");
+    head.append("Cache-Control", "max-age=60");
+    head.append("ETag", "\"a\"");
+    head.append("Last-Modified", "Sat, 05 Nov 1994 08:49:37 GMT");
+    head.append("X-Own", "1");
+    Response {
+        version: 1,
+        meta: Meta {
+            status: 200,
+            flags: Flags::VALIDATOR,
+            received_secs: net::clock::wall_secs(),
+            initial_age_s: 10,
+            lifetime_s: 60,
+            while_revalidate_s: 0,
+            if_error_s: 0,
+        },
+        head: KeptHeaders::from(&head),
+        hidden: None,
+        content,
+        coding: None,
+        derived: false,
+        tags: Box::default(),
+    }
+}
+
+fn stored() -> Kind {
+    Kind::Response(response(Content::Memory(Bytes::from_static(CONTENT.as_bytes()))))
+}
+
+fn text(response: exchange::Response) -> String {
+    let mut body = response.body;
+    let bytes = net::worker::block_on_local(async move { body.collect(1 << 20).await.unwrap() });
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn field<'r>(response: &'r exchange::Response, name: &'r str) -> &'r str {
+    response.headers.get_str(name).unwrap_or_default()
+}
+
+#[test]
+fn what_is_stored_and_fresh_is_the_answer_again_and_again() {
+    let bench = bench();
+    assert!(bench.ask(&mut get("/a", &[])).is_none());
+    let object = bench.put(&get("/a", &[]), b"", stored());
+    for _ in 0..5 {
+        let hit = bench.hit(&mut get("/a", &[]));
+        assert_eq!((hit.status, field(&hit, "x-own")), (200, "1"));
+        let age: u64 = field(&hit, "age").parse().unwrap();
+        let said = field(&hit, "cache-status").to_owned();
+        assert!((10..20).contains(&age) && said == format!("tidegate; hit; ttl={}", 60 - age));
+        assert_eq!(field(&hit, "date"), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(text(hit), CONTENT);
+    }
+    assert!(object.life.uses() > 1);
+    assert!(bench.ask(&mut get("/a?", &[])).is_none());
+}
+
+/// Found, and then at hand: both are the same.
+fn both(bench: &Bench, check: impl Fn(&str)) {
+    check("from the store");
+    for _ in 0..4 {
+        assert!(bench.ask(&mut get("/a", &[])).is_some());
+    }
+    check("from what is at hand");
+}
+
+#[test]
+fn a_head_gets_the_fields_of_a_get() {
+    let bench = bench();
+    bench.put(&get("/a", &[]), b"", stored());
+    both(&bench, |whence| {
+        let hit = bench.hit(&mut request(Method::Head, "/a", &[]));
+        assert_eq!((hit.status, field(&hit, "etag")), (200, "\"a\""), "{whence}");
+        // The serving loop sends no content, and says how long it would be.
+        assert_eq!(hit.body.length(), Some(CONTENT.len() as u64));
+    });
+}
+
+#[test]
+fn conditions_are_answered_from_what_is_stored() {
+    let bench = bench();
+    bench.put(&get("/a", &[]), b"", stored());
+    both(&bench, |whence| {
+        for (name, value, status) in [
+            ("If-None-Match", "\"a\"", 304),
+            ("If-None-Match", "W/\"a\"", 304),
+            ("If-None-Match", "\"b\"", 200),
+            ("If-Modified-Since", "Sat, 05 Nov 1994 08:49:37 GMT", 304),
+            ("If-Modified-Since", "Fri, 04 Nov 1994 08:49:37 GMT", 200),
+        ] {
+            let hit = bench.hit(&mut get("/a", &[(name, value)]));
+            assert_eq!(hit.status, status, "{whence} {name}: {value}");
+            if status == 304 {
+                assert!(hit.body.is_empty());
+                for kept in ["etag", "cache-control", "date", "age", "cache-status", "x-own"] {
+                    assert!(hit.headers.contains(kept), "{kept}");
+                }
+                assert!(!hit.headers.contains_any(&[Known::ContentType, Known::LastModified]));
+            }
+        }
+        // What only the origin can decide is not answered here.
+        assert!(bench.ask(&mut get("/a", &[("If-Match", "\"a\"")])).is_none());
+    });
+}
+
+#[test]
+fn parts_are_of_what_is_stored() {
+    let bench = bench();
+    bench.put(&get("/a", &[]), b"", stored());
+    let long = Content::Memory(CONTENT.repeat(10).into());
+    bench.put(&get("/long", &[]), b"", Kind::Response(response(long)));
+    both(&bench, |whence| {
+        let hit = bench.hit(&mut get("/a", &[("Range", "bytes=2-4")]));
+        assert_eq!((hit.status, field(&hit, "content-range")), (206, "bytes 2-4/36"), "{whence}");
+        assert!(hit.headers.contains("age") && hit.headers.contains("cache-status"));
+        assert_eq!(text(hit), "234");
+        let hit = bench.hit(&mut get("/long", &[("Range", "bytes=0-0,-1")]));
+        let kind = field(&hit, "content-type").to_owned();
+        assert!(hit.status == 206 && kind.starts_with("multipart/byteranges; boundary="));
+        let parts = text(hit);
+        assert!(parts.contains("Content-Range: bytes 359-359/360\r\n\r\nz"), "{parts}");
+        for (if_range, status) in [("\"a\"", 206), ("\"b\"", 200), ("W/\"a\"", 200)] {
+            let fields = [("Range", "bytes=2-4"), ("If-Range", if_range)];
+            assert_eq!(bench.hit(&mut get("/a", &fields)).status, status, "{if_range}");
+        }
+        let outcome = bench.ask(&mut get("/a", &[("Range", "bytes=36-")])).unwrap();
+        let fields = outcome.err().unwrap().fields.unwrap();
+        assert_eq!(fields.get_str("content-range"), Some("bytes */36"));
+        assert!(fields.contains("cache-status"));
+        // RFC 9110 14.2: a HEAD has no parts.
+        let head = bench.hit(&mut request(Method::Head, "/a", &[("Range", "bytes=2-4")]));
+        assert_eq!(head.status, 200);
+    });
+}
+
+#[test]
+fn what_needs_the_origin_is_left_to_others() {
+    let bench = bench();
+    let put = |change: &dyn Fn(&mut Response)| {
+        let Kind::Response(mut response) = stored() else { unreachable!() };
+        change(&mut response);
+        bench.put(&get("/a", &[]), b"", Kind::Response(response))
+    };
+    put(&|_| {});
+    assert!(bench.ask(&mut get("/a", &[])).is_some());
+    for fields in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
+        assert!(bench.ask(&mut get("/a", &[fields])).is_none());
+    }
+    assert!(bench.ask(&mut request(Method::Post, "/a", &[])).is_none());
+    let mut with_body = get("/a", &[]);
+    with_body.body = Body::from("fat");
+    assert!(bench.ask(&mut with_body).is_none(), "a GET with content");
+    put(&|response| response.meta.lifetime_s = 10);
+    assert!(bench.ask(&mut get("/a", &[])).is_none(), "stale");
+    put(&|response| (response.meta.lifetime_s, response.meta.while_revalidate_s) = (10, 60));
+    assert!(bench.ask(&mut get("/a", &[])).is_none(), "to be asked for behind the answer");
+    bench.put(&get("/a", &[]), b"", Kind::Uncacheable { until_secs: u64::MAX });
+    assert!(bench.ask(&mut get("/a", &[])).is_none(), "a marker");
+}
+
+#[test]
+fn what_is_purged_is_not_at_hand_any_more() {
+    let all = Purge::All;
+    let url = Purge::Url(b"http://shop.example/a");
+    for (purge, soft) in [(&all, false), (&all, true), (&url, false), (&url, true)] {
+        let bench = bench();
+        bench.put(&get("/a", &[]), b"", stored());
+        for _ in 0..4 {
+            assert!(bench.ask(&mut get("/a", &[])).is_some());
+        }
+        bench.cache.store().purge(purge, soft);
+        assert!(bench.ask(&mut get("/a", &[])).is_none(), "{soft}");
+    }
+}
+
+#[test]
+fn a_variant_is_for_those_whom_it_was_made_for() {
+    let bench = bench();
+    let vary = Vary { fields: Box::new([b"x-kind".as_slice().into()]) };
+    bench.put(&get("/a", &[]), b"", Kind::Varies(vary));
+    bench.put(&get("/a", &[]), b"\0v:\nx-kind:one", stored());
+    for _ in 0..4 {
+        assert!(bench.ask(&mut get("/a", &[("X-Kind", "one")])).is_some());
+        assert!(bench.ask(&mut get("/a", &[("X-Kind", "two")])).is_none());
+        assert!(bench.ask(&mut get("/a", &[])).is_none());
+    }
+}
+
+#[test]
+fn parameters_that_do_not_matter_make_no_difference() {
+    let bench = bench();
+    let rule =
+        SearchRule { key_order: true, params: Box::new([b"utm".as_slice().into()]), all: false };
+    bench.put(&get("/a", &[]), b"\0s:", Kind::Search(rule));
+    bench.put(&get("/a?b=2&c=1", &[]), b"", stored());
+    for target in ["/a?b=2&c=1", "/a?utm=x&c=1&b=2", "/a?c=1&b=2"] {
+        assert!(bench.ask(&mut get(target, &[])).is_some(), "{target}");
+    }
+    for target in ["/a?c=2&b=2", "/a", "/a?", "/a?utm=x"] {
+        assert!(bench.ask(&mut get(target, &[])).is_none(), "{target}");
+    }
+}
+
+#[test]
+fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
+    let bench = bench();
+    let Kind::Response(mut coded) = stored() else { unreachable!() };
+    (coded.coding, coded.derived) = (Some(Coding::Gzip), true);
+    let mut head = coded.head.headers();
+    head.set(Known::Etag, "\"a-gzip\"");
+    head.append(Known::ContentEncoding, "gzip");
+    coded.head = KeptHeaders::from(&head);
+    coded.derived = false;
+    bench.put(&get("/a", &[]), b"", Kind::Response(coded.clone()));
+    assert!(bench.ask(&mut get("/a", &[])).is_none());
+    assert!(bench.ask(&mut get("/a", &[("accept-encoding", "gzip;q=0, br")])).is_none());
+    assert!(bench.ask(&mut get("/a", &[("accept-encoding", "br, gzip")])).is_some());
+    // As the origin's own its tag is what it says; as derived it is the origin's with a suffix.
+    let mut answer = |tag: &str, derived: bool| {
+        coded.derived = derived;
+        let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
+        let said = super::Said::hit(0, 1, false);
+        let headers = coded.head.headers();
+        super::answer(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap()
+    };
+    assert_eq!(answer("\"a\"", false).status, 200);
+    for tag in ["\"a-gzip\"", "\"a\""] {
+        let hit = answer(tag, true);
+        assert_eq!((hit.status, field(&hit, "etag")), (304, tag));
+        assert!(!hit.headers.contains("content-encoding"));
+    }
+    // Bytes of two codings do not fit together.
+    let fields = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
+    let said = super::Said::hit(0, 1, false);
+    let headers = coded.head.headers();
+    let whole = super::answer(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap();
+    assert_eq!(whole.status, 200);
+}
+
+#[test]
+fn x_status_says_it_too_where_it_is_asked_for() {
+    let bench = Bench::new(node!({ "store": "pages", "x_status": true }));
+    bench.put(&get("/a", &[]), b"", stored());
+    both(&bench, |whence| {
+        assert_eq!(field(&bench.hit(&mut get("/a", &[])), "x-status"), "hit", "{whence}");
+    });
+}
+
+#[test]
+fn each_client_gets_the_coding_that_it_prefers_whoever_came_before() {
+    let bench = Bench::new(node!({ "store": "pages", "codings": { "offer": ["gzip"] } }));
+    let with = |coding: Option<Coding>| {
+        let mut made = response(Content::Memory(CONTENT.repeat(100).into()));
+        made.meta.flags = made.meta.flags.with(Flags::CODABLE);
+        (made.coding, made.derived) = (coding, coding.is_some());
+        if coding.is_some() {
+            let mut head = made.head.headers();
+            head.append(Known::ContentEncoding, "gzip");
+            made.head = KeptHeaders::from(&head);
+        }
+        Kind::Response(made)
+    };
+    bench.put(&get("/a", &[]), b"", with(None));
+    bench.put(&get("/a", &[]), b"\0c:gzip", with(Some(Coding::Gzip)));
+    for _ in 0..4 {
+        for (accepted, coding) in [
+            (None, ""),
+            (Some("gzip"), "gzip"),
+            (Some("gzip"), "gzip"),
+            (Some("gzip;q=0"), ""),
+            (Some("br, gzip;q=0.1"), "gzip"),
+            (Some(""), ""),
+        ] {
+            let fields: Vec<_> =
+                accepted.map(|value| ("accept-encoding", value)).into_iter().collect();
+            let hit = bench.hit(&mut get("/a", &fields));
+            assert_eq!(field(&hit, "content-encoding"), coding, "{accepted:?}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `key:` of the filter: what makes two requests ask for the same.
+
+use exchange::HeaderName;
+use settings::{Key, Node, Reader};
+
+use crate::limits::KEY_PARTS_MAX;
+
+settings::record! {
+    /// What makes two requests ask for the same. Scheme, host, path and the route always count, and
+    /// what an answer names in `Vary`.
+    pub struct KeySettings {
+        /// How paths are compared.
+        pub path: PathWord = "normal",
+        /// What of the query counts. The origin is asked with what counts and no more, so that
+        /// nobody can put into the answer for all what only he sent.
+        pub query: QueryWord = "all",
+        /// Header fields that count, whether or not an answer varies by them.
+        pub headers: Vec<HeaderName> = [] { example ["x-tenant"] },
+        /// Cookies that count.
+        pub cookies: Vec<String> = [] { example ["plan"] },
+        /// Anything else that counts.
+        pub by: Vec<Key> = [] { example ["consumer"], example ["{client_ip}"] },
+    }
+    check: check;
+}
+
+settings::choice! {
+    /// How paths are compared.
+    pub enum PathWord {
+        /// As RFC 3986 says: `/a%62` is `/ab`. A path that origins read in different ways, such as
+        /// one with an encoded slash, is not cached.
+        Normal = "normal",
+        /// Byte by byte.
+        Raw = "raw",
+    }
+}
+
+settings::choice! {
+    /// What of the query counts.
+    pub enum QueryWord {
+        /// All of it, as it was written.
+        All = "all",
+        /// All of it, in whatever order.
+        Sorted = "sorted",
+        /// These parameters, in whatever order.
+        Allow(Vec<String>) = "allow",
+        /// All but these parameters, in whatever order.
+        Deny(Vec<String>) = "deny",
+        /// Nothing.
+        None = "none",
+    }
+}
+
+fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
+    let at = |key: &str| node.get(key).unwrap_or(node).span;
+    let names = match &settings.query {
+        QueryWord::Allow(names) | QueryWord::Deny(names) => names.as_slice(),
+        QueryWord::All | QueryWord::Sorted | QueryWord::None => &[],
+    };
+    for (key, count) in [
+        ("query", names.len()),
+        ("headers", settings.headers.len()),
+        ("cookies", settings.cookies.len()),
+        ("by", settings.by.len()),
+    ] {
+        if count > KEY_PARTS_MAX {
+            reader.mistake(at(key), format!("more than {KEY_PARTS_MAX} names"));
+        }
+    }
+    if matches!(&settings.query, QueryWord::Allow(names) if names.is_empty()) {
+        reader.mistake(at("query"), "allow without names is none").help("write query: none");
+    }
+    let cookie = |name: &str| wire::token::is_token(name.as_bytes());
+    if let Some(odd) = settings.cookies.iter().find(|name| !cookie(name)) {
+        reader.mistake(at("cookies"), format!("{} is no cookie name", settings::quote(odd)));
+    }
+    // By its codings an answer is told apart here anyway, and by all spellings of it is worse.
+    if settings.headers.iter().any(|name| name.as_str() == "accept-encoding") {
+        reader
+            .mistake(at("headers"), "accept-encoding need not count")
+            .help("codings are kept and chosen by the cache itself: see codings");
+    }
+}

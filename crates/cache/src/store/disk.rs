@@ -1,0 +1,318 @@
+//! The tier on disk: what memory has no room for, and what a restart shall find again.
+//!
+//! Owns a folder of segments and an index of them in memory. One thread writes, behind a queue that
+//! is bounded in bytes: what does not fit is not written. Promises that a record is only handed out
+//! whole and right (checksums of both its parts), that what was purged stays away over a restart,
+//! that a process that is killed at any moment loses at most what it had not written yet, that the
+//! folder keeps to its size, and that a disk which is full or fails takes nothing else down: the
+//! cache goes on in memory, and says so. Never waited for but by who asks for what memory has not.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc,
+};
+use std::thread::JoinHandle;
+
+use crate::limits::DISK_QUEUE_BYTES_MAX;
+use crate::store::{Fences, Purge, Token};
+use crate::{Content, Key, Object};
+
+mod index;
+mod purged;
+mod record;
+mod segment;
+mod stored;
+mod writer;
+
+use index::{Hashes, Index};
+use purged::Purged;
+pub(crate) use stored::Stored;
+use writer::Writer;
+
+/// A tier on disk.
+pub(crate) struct Disk {
+    shared: Arc<Shared>,
+    jobs: mpsc::Sender<Job>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread that writes, those who read and those who purge have in common.
+struct Shared {
+    /// Of the cache, for people.
+    name: Box<str>,
+    folder: PathBuf,
+    index: RwLock<Index>,
+    files: RwLock<HashMap<u32, Arc<File>>>,
+    purged: Purged,
+    fences: Arc<Fences>,
+    state: AtomicU8,
+    stopping: AtomicBool,
+    /// What the folder may take.
+    size: AtomicU64,
+    /// What the segments take.
+    used: AtomicU64,
+    /// What waits to be written.
+    queued: AtomicU64,
+    counts: Counts,
+    /// Why it fails, while it does.
+    why: Mutex<Option<String>>,
+}
+
+#[derive(Default)]
+struct Counts {
+    written: AtomicU64,
+    dropped: AtomicU64,
+    found: AtomicU64,
+    damaged: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What the thread is to do.
+enum Job {
+    Write(Arc<Object>, Token),
+    /// The description of a purge, and when it was.
+    Purge(Vec<u8>, u64),
+    /// Everything was purged.
+    Clear(u64),
+    /// The size has changed.
+    Fit,
+    Stop,
+}
+
+/// How the tier is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// What it has is being read: not all of it is found yet.
+    #[default]
+    Loading,
+    Working,
+    /// It cannot be written, or not be opened.
+    Failing,
+}
+
+impl State {
+    pub const fn slug(self) -> &'static str {
+        match self {
+            State::Loading => "loading",
+            State::Working => "working",
+            State::Failing => "failing",
+        }
+    }
+}
+
+/// What can be said of a tier at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskStats {
+    pub state: State,
+    /// Records that can be found.
+    pub objects: u64,
+    /// What the segments take.
+    pub bytes: u64,
+    /// What they may come to.
+    pub size_bytes: u64,
+    /// What the index takes in memory.
+    pub index_bytes: u64,
+    pub written: u64,
+    /// Not written because too much waited, or because the disk failed.
+    pub dropped: u64,
+    pub found: u64,
+    /// Records whose checksum was wrong.
+    pub damaged: u64,
+    /// Calls to the disk that failed.
+    pub errors: u64,
+    /// Why it is not used at the moment.
+    pub failed: Option<String>,
+}
+
+impl Disk {
+    /// Opens a folder, or makes it, without waiting for what is in it.
+    pub(crate) fn open(
+        name: &str,
+        folder: &Path,
+        size: u64,
+        fences: Arc<Fences>,
+    ) -> io::Result<Disk> {
+        let shared = Arc::new(Shared {
+            name: name.into(),
+            folder: folder.to_owned(),
+            index: RwLock::default(),
+            files: RwLock::default(),
+            purged: Purged::new(),
+            fences,
+            state: AtomicU8::new(State::Loading as u8),
+            stopping: AtomicBool::new(false),
+            size: AtomicU64::new(size),
+            used: AtomicU64::new(0),
+            queued: AtomicU64::new(0),
+            counts: Counts::default(),
+            why: Mutex::default(),
+        });
+        let (jobs, taken) = mpsc::channel();
+        let writer = Writer::new(shared.clone(), taken);
+        let thread = std::thread::Builder::new().name(format!("cache {name}"));
+        let thread = Some(thread.spawn(move || writer.run())?);
+        Ok(Disk { shared, jobs, thread })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.shared.folder
+    }
+
+    pub(crate) fn set_size(&self, size: u64) {
+        self.shared.size.store(size, Ordering::Relaxed);
+        self.send(Job::Fit);
+    }
+
+    fn send(&self, job: Job) {
+        // The thread ends only with us.
+        let _ = self.jobs.send(job);
+    }
+
+    /// Writes an object, some time later. Until then, and if there is no room for it in the queue,
+    /// nothing is found under its key: what is there is older.
+    pub(crate) fn write(&self, object: &Arc<Object>, token: Token) {
+        let (weight, shared) = (weight(object), &self.shared);
+        let waiting = shared.queued.fetch_add(weight, Ordering::Relaxed);
+        if waiting + weight > DISK_QUEUE_BYTES_MAX {
+            shared.queued.fetch_sub(weight, Ordering::Relaxed);
+            shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            return self.remove(&object.key);
+        }
+        shared.index_mut().remove(Hashes::of(&object.key));
+        self.send(Job::Write(object.clone(), token));
+    }
+
+    /// Forgets what is stored under a key.
+    pub(crate) fn remove(&self, key: &Key) {
+        if self.shared.index_mut().remove(Hashes::of(key)) {
+            self.send(Job::Purge(purged::encode_key(key), 0));
+        }
+    }
+
+    /// Forgets what is meant; `time` is the purge's.
+    pub(crate) fn purge(&self, purge: &Purge<'_>, time: u64) {
+        let shared = &self.shared;
+        shared.purged.note(purge, time);
+        match purge {
+            Purge::Url(url) => shared.index_mut().remove_url(url),
+            Purge::All => {
+                shared.index_mut().clear();
+                return self.send(Job::Clear(time));
+            }
+            Purge::Tags(_) | Purge::Prefix(_) => {}
+        }
+        self.send(Job::Purge(purged::encode(purge), time));
+    }
+
+    /// Where an object is to be read from, if it is there.
+    pub(crate) fn find(&self, key: &Key) -> Option<Stored> {
+        Stored::find(&self.shared, key)
+    }
+
+    pub(crate) fn stats(&self) -> DiskStats {
+        let shared = &self.shared;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = &shared.counts;
+        let index = shared.index();
+        DiskStats {
+            state: shared.state(),
+            objects: index.len() as u64,
+            bytes: of(&shared.used),
+            size_bytes: of(&shared.size),
+            index_bytes: index.bytes() as u64,
+            written: of(&counts.written),
+            dropped: of(&counts.dropped),
+            found: of(&counts.found),
+            damaged: of(&counts.damaged),
+            errors: of(&counts.failed),
+            failed: shared.why().clone(),
+        }
+    }
+}
+
+impl Drop for Disk {
+    /// What waits is written first.
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.send(Job::Stop);
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self, segment: u32) -> Option<Arc<File>> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned()
+    }
+
+    fn files_mut(&self) -> RwLockWriteGuard<'_, HashMap<u32, Arc<File>>> {
+        self.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> State {
+        match self.state.load(Ordering::Relaxed) {
+            0 => State::Loading,
+            1 => State::Working,
+            _ => State::Failing,
+        }
+    }
+
+    fn set_state(&self, state: State, why: Option<String>) {
+        *self.why() = why;
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    fn why(&self) -> MutexGuard<'_, Option<String>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// For the fuzz target: a description that can be read, written again.
+#[doc(hidden)]
+pub fn rewritten(form: u8, description: &[u8]) -> Option<Vec<u8>> {
+    record::rewritten(form, description)
+}
+
+/// What an object counts while it waits.
+fn weight(object: &Object) -> u64 {
+    let content = object.response().map_or(0, |response| response.content.len());
+    content + object.key.text().len() as u64 + 1024
+}
+
+/// Read at once of a content that is a file.
+const PIECE_BYTES: u64 = 256 * 1024;
+
+/// Gives a content piece by piece.
+fn pieces(content: &Content, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+    let range = match content {
+        Content::Memory(bytes) => return take(bytes),
+        Content::File(range) | Content::MemoryFile(range) => range,
+    };
+    let mut piece = vec![0; range.length.min(PIECE_BYTES) as usize];
+    let mut at = 0;
+    while at < range.length {
+        let length = (range.length - at).min(PIECE_BYTES) as usize;
+        range.file.read_exact_at(&mut piece[..length], range.offset + at)?;
+        take(&piece[..length])?;
+        at += length as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

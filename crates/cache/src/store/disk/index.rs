@@ -1,0 +1,182 @@
+//! Which record is where: a table in memory, a few bytes for each.
+//!
+//! Hashes only say where to look: who reads a record compares its key. All records of a URL are found
+//! together, so that a purge need not look through the table.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use hashbrown::HashTable;
+
+use crate::Key;
+
+/// Where a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) segment: u32,
+    pub(super) offset: u32,
+    /// Of the whole record.
+    pub(super) length: u32,
+}
+
+/// What of a key's hashes is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hashes {
+    url: u32,
+    key: u32,
+}
+
+impl Hashes {
+    pub(super) fn of(key: &Key) -> Hashes {
+        Hashes { url: Hashes::of_url(key.url()), key: key.hash() as u32 }
+    }
+
+    fn of_url(url: &[u8]) -> u32 {
+        crate::key::url_hash(url) as u32
+    }
+
+    /// The table looks at the lowest bits and at the highest seven.
+    fn spread(url: u32) -> u64 {
+        u64::from(url) | u64::from(url) << 32
+    }
+}
+
+struct Entry {
+    hashes: Hashes,
+    place: Place,
+    /// Whether it was read since it was written: then it is worth to be written again.
+    read: AtomicU8,
+}
+
+/// The table.
+#[derive(Default)]
+pub(super) struct Index {
+    table: HashTable<Entry>,
+}
+
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// What the table takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.table.allocation_size()
+    }
+
+    pub(super) fn find(&self, hashes: Hashes) -> Option<Place> {
+        self.entry(hashes).map(|entry| entry.place)
+    }
+
+    /// The same, for those who are going to read it.
+    pub(super) fn find_to_read(&self, hashes: Hashes) -> Option<Place> {
+        let entry = self.entry(hashes)?;
+        entry.read.store(1, Ordering::Relaxed);
+        Some(entry.place)
+    }
+
+    /// Whether the record at that place is the current one, and has been read.
+    pub(super) fn is_wanted(&self, hashes: Hashes, place: Place) -> bool {
+        let entry = self.entry(hashes).filter(|entry| entry.place == place);
+        entry.is_some_and(|entry| entry.read.load(Ordering::Relaxed) > 0)
+    }
+
+    fn entry(&self, hashes: Hashes) -> Option<&Entry> {
+        self.table.find(Hashes::spread(hashes.url), |entry| entry.hashes == hashes)
+    }
+
+    /// Notes where the current record of a key is.
+    pub(super) fn insert(&mut self, hashes: Hashes, place: Place) {
+        self.remove(hashes);
+        let entry = Entry { hashes, place, read: AtomicU8::new(0) };
+        let hasher = |entry: &Entry| Hashes::spread(entry.hashes.url);
+        self.table.insert_unique(Hashes::spread(hashes.url), entry, hasher);
+    }
+
+    /// Forgets a key; whether it was known.
+    pub(super) fn remove(&mut self, hashes: Hashes) -> bool {
+        self.remove_if(hashes, |_| true)
+    }
+
+    /// Forgets a record, unless there is a newer one.
+    pub(super) fn remove_at(&mut self, hashes: Hashes, place: Place) -> bool {
+        self.remove_if(hashes, |entry| entry.place == place)
+    }
+
+    fn remove_if(&mut self, hashes: Hashes, meant: impl Fn(&Entry) -> bool) -> bool {
+        let is = |entry: &Entry| entry.hashes == hashes && meant(entry);
+        match self.table.find_entry(Hashes::spread(hashes.url), is) {
+            Ok(entry) => {
+                entry.remove();
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Forgets all of a URL.
+    pub(super) fn remove_url(&mut self, url: &[u8]) {
+        let url = Hashes::of_url(url);
+        while let Ok(entry) =
+            self.table.find_entry(Hashes::spread(url), |entry| entry.hashes.url == url)
+        {
+            entry.remove();
+        }
+    }
+
+    /// Forgets all that is in a segment.
+    pub(super) fn remove_segment(&mut self, segment: u32) {
+        self.table.retain(|entry| entry.place.segment != segment);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.table = HashTable::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashes(text: &str, url_len: usize) -> Hashes {
+        Hashes::of(&Key::new(text.as_bytes(), url_len))
+    }
+
+    fn place(segment: u32, offset: u32) -> Place {
+        Place { segment, offset, length: 1 }
+    }
+
+    #[test]
+    fn the_newest_record_of_a_key_counts() {
+        let mut index = Index::default();
+        let a = hashes("http://a/\0r", 9);
+        index.insert(a, place(1, 0));
+        index.insert(a, place(1, 100));
+        assert_eq!((index.len(), index.find(a)), (1, Some(place(1, 100))));
+        assert!(!index.remove_at(a, place(1, 0)) && index.remove_at(a, place(1, 100)));
+        assert_eq!(index.find(a), None);
+    }
+
+    #[test]
+    fn a_url_goes_with_all_its_variants() {
+        let mut index = Index::default();
+        let of = ["http://a/\0r", "http://a/\0r\0v:de", "http://a/\0other"];
+        for (at, text) in of.into_iter().enumerate() {
+            index.insert(hashes(text, 9), place(1, at as u32));
+        }
+        index.insert(hashes("http://b/\0r", 9), place(1, 9));
+        index.remove_url(b"http://a/");
+        assert_eq!(index.len(), 1);
+        index.remove_segment(1);
+        assert_eq!(index.len(), 0);
+    }
+
+    #[test]
+    fn what_was_read_is_wanted_until_it_is_replaced() {
+        let mut index = Index::default();
+        let a = hashes("http://a/\0r", 9);
+        index.insert(a, place(1, 0));
+        assert!(!index.is_wanted(a, place(1, 0)));
+        assert_eq!(index.find_to_read(a), Some(place(1, 0)));
+        assert!(index.is_wanted(a, place(1, 0)) && !index.is_wanted(a, place(2, 0)));
+    }
+}

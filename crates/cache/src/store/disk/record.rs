@@ -1,0 +1,313 @@
+//! What a segment is made of: records, one behind the other.
+//!
+//! A record is a header of fixed length, what describes the object (its key first), and the object's
+//! content. Header and description have one checksum, the content another one, so that a scan need
+//! not read contents. Promises that what is decoded is what was encoded or nothing: a record that was
+//! cut off or changed anywhere is not taken. Numbers are little-endian. Never touches a file.
+
+use std::io;
+
+use bytes::Bytes;
+use coding::Coding;
+use exchange::{Headers, KeptHeaders};
+use wire::token::{is_field_value, is_token};
+
+use crate::limits::DISK_HEAD_BYTES_MAX;
+use crate::rules::{Flags, Meta, SearchRule, Vary};
+use crate::{Content, Key, Kind, Object, Response};
+
+/// Length of a header.
+pub(super) const HEADER_BYTES: usize = 40;
+/// How a record begins; another number is another form.
+const MAGIC: u32 = u32::from_le_bytes(*b"TGr1");
+/// Bytes that the checksum of header and description covers of the header.
+const CHECKED_BYTES: usize = 36;
+
+/// What a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Response = 1,
+    Varies = 2,
+    Search = 3,
+    /// A purge: what stands before it in time, and is meant, is gone.
+    Purge = 4,
+}
+
+impl Form {
+    fn of(byte: u8) -> Option<Form> {
+        let all = [Form::Response, Form::Varies, Form::Search, Form::Purge];
+        all.into_iter().find(|form| *form as u8 == byte)
+    }
+}
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) form: Form,
+    /// Length of the description.
+    pub(super) head_len: u32,
+    pub(super) content_len: u64,
+    /// When its fetch began, or which purge it is, in purges.
+    pub(super) time: u64,
+    pub(super) content_crc: u32,
+    head_crc: u32,
+}
+
+impl Header {
+    /// The header of a record with this description.
+    pub(super) fn new(form: Form, time: u64, head: &[u8], content: (u64, u32)) -> Header {
+        let head_len = u32::try_from(head.len()).unwrap_or(u32::MAX);
+        let (content_len, content_crc) = content;
+        let mut header = Header { form, head_len, content_len, time, content_crc, head_crc: 0 };
+        header.head_crc = header.checksum(head);
+        header
+    }
+
+    fn checksum(&self, head: &[u8]) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&self.bytes()[..CHECKED_BYTES]);
+        crc.update(head);
+        crc.finalize()
+    }
+
+    pub(super) fn bytes(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+        bytes[4] = self.form as u8;
+        bytes[8..12].copy_from_slice(&self.head_len.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.content_len.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.time.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.content_crc.to_le_bytes());
+        bytes[36..].copy_from_slice(&self.head_crc.to_le_bytes());
+        bytes
+    }
+
+    /// `None` if no record of ours begins here.
+    pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let mut input = Input(bytes);
+        if input.u32()? != MAGIC {
+            return None;
+        }
+        let form = Form::of(input.u8()?)?;
+        input.take(3)?;
+        let head_len = input.u32()?;
+        input.take(4)?;
+        let (content_len, time) = (input.u64()?, input.u64()?);
+        let (content_crc, head_crc) = (input.u32()?, input.u32()?);
+        let header = Header { form, head_len, content_len, time, content_crc, head_crc };
+        let sane = head_len as usize <= DISK_HEAD_BYTES_MAX && header.bytes() == *bytes;
+        sane.then_some(header)
+    }
+
+    /// Whether this is the description that belongs to it.
+    pub(super) fn fits(&self, head: &[u8]) -> bool {
+        head.len() == self.head_len as usize && self.checksum(head) == self.head_crc
+    }
+
+    /// Length of the whole record.
+    pub(super) fn record_len(&self) -> u64 {
+        HEADER_BYTES as u64 + u64::from(self.head_len) + self.content_len
+    }
+}
+
+/// The description of an object, and what it is; `None` for what is not kept on disk.
+pub(super) fn encode(object: &Object) -> Option<(Form, Vec<u8>)> {
+    let mut out = Vec::with_capacity(512);
+    put_bytes(&mut out, object.key.text());
+    put_u32(&mut out, object.key.url().len());
+    let form = match &object.kind {
+        Kind::Response(response) if !response.derived => {
+            put_response(&mut out, response);
+            Form::Response
+        }
+        Kind::Varies(vary) => {
+            put_list(&mut out, &vary.fields);
+            Form::Varies
+        }
+        Kind::Search(rule) => {
+            out.extend_from_slice(&[u8::from(rule.key_order), u8::from(rule.all)]);
+            put_list(&mut out, &rule.params);
+            Form::Search
+        }
+        Kind::Response(_) | Kind::Uncacheable { .. } => return None,
+    };
+    (out.len() <= DISK_HEAD_BYTES_MAX).then_some((form, out))
+}
+
+/// What a description that can be read would be written as again: itself.
+pub(super) fn rewritten(form: u8, head: &[u8]) -> Option<Vec<u8>> {
+    let object = decode(Form::of(form)?, head, Content::Memory(Bytes::new()))?;
+    Some(encode(&object)?.1)
+}
+
+/// The key in a description.
+pub(super) fn key(head: &[u8]) -> Option<Key> {
+    Input(head).key()
+}
+
+/// The object of a description, with this content.
+pub(super) fn decode(form: Form, head: &[u8], content: Content) -> Option<Object> {
+    let mut input = Input(head);
+    let key = input.key()?;
+    let kind = match form {
+        Form::Response => Kind::Response(input.response(content)?),
+        Form::Varies => Kind::Varies(Vary { fields: input.list()? }),
+        Form::Search => {
+            let (key_order, all) = (input.flag()?, input.flag()?);
+            Kind::Search(SearchRule { key_order, all, params: input.list()? })
+        }
+        Form::Purge => return None,
+    };
+    input.0.is_empty().then(|| Object { key, kind, life: Default::default() })
+}
+
+fn put_u32(out: &mut Vec<u8>, number: usize) {
+    out.extend_from_slice(&u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_u32(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn put_list(out: &mut Vec<u8>, list: &[Box<[u8]>]) {
+    put_u32(out, list.len());
+    list.iter().for_each(|bytes| put_bytes(out, bytes));
+}
+
+fn put_fields(out: &mut Vec<u8>, headers: &Headers) {
+    put_u32(out, headers.len());
+    for field in headers.iter() {
+        put_bytes(out, field.name);
+        put_bytes(out, field.value);
+    }
+}
+
+fn put_response(out: &mut Vec<u8>, response: &Response) {
+    let meta = &response.meta;
+    out.extend_from_slice(&response.version.to_le_bytes());
+    out.extend_from_slice(&meta.status.to_le_bytes());
+    let coding = response.coding.map_or(0, |coding| coding as u8 + 1);
+    out.extend_from_slice(&[meta.flags.bits(), coding]);
+    out.extend_from_slice(&meta.received_secs.to_le_bytes());
+    for span_s in [meta.initial_age_s, meta.lifetime_s, meta.while_revalidate_s, meta.if_error_s] {
+        out.extend_from_slice(&span_s.to_le_bytes());
+    }
+    put_u32(out, response.tags.len());
+    response.tags.iter().for_each(|tag| out.extend_from_slice(&tag.to_le_bytes()));
+    put_fields(out, &response.head.headers());
+    let hidden = response.hidden.as_ref().map(|hidden| hidden.headers()).unwrap_or_default();
+    put_fields(out, &hidden);
+}
+
+/// What is left of a description; each reading gives `None` where too little is left.
+struct Input<'a>(&'a [u8]);
+
+impl<'a> Input<'a> {
+    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.u32()? as usize;
+        self.take(length)
+    }
+
+    /// How many things follow, each of which takes at least so many bytes: nobody is made to
+    /// reserve memory for more than there can be.
+    fn count(&mut self, each: usize) -> Option<usize> {
+        let count = self.u32()? as usize;
+        (count.checked_mul(each)? <= self.0.len()).then_some(count)
+    }
+
+    fn list(&mut self) -> Option<Box<[Box<[u8]>]>> {
+        let count = self.count(4)?;
+        (0..count).map(|_| self.bytes().map(Box::from)).collect()
+    }
+
+    fn key(&mut self) -> Option<Key> {
+        let text = self.bytes()?;
+        let url_len = self.u32()? as usize;
+        (url_len <= text.len()).then(|| Key::new(text, url_len))
+    }
+
+    fn fields(&mut self) -> Option<Headers> {
+        let mut headers = Headers::new();
+        for _ in 0..self.count(8)? {
+            let (name, value) = (self.bytes()?, self.bytes()?);
+            // Nothing that was not a field when it came becomes one here.
+            if !is_token(name) || !is_field_value(value) {
+                return None;
+            }
+            headers.append(name, value);
+        }
+        Some(headers)
+    }
+
+    fn response(&mut self, content: Content) -> Option<Response> {
+        let version = self.u64()?;
+        let (status, flags) = (self.u16()?, Flags::from_bits(self.u8()?));
+        let coding = match self.u8()? {
+            0 => None,
+            number => Some(*Coding::ALL.get(usize::from(number) - 1)?),
+        };
+        let meta = Meta {
+            status,
+            flags,
+            received_secs: self.u64()?,
+            initial_age_s: self.u32()?,
+            lifetime_s: self.u32()?,
+            while_revalidate_s: self.u32()?,
+            if_error_s: self.u32()?,
+        };
+        let count = self.count(8)?;
+        let tags = (0..count).map(|_| self.u64()).collect::<Option<_>>()?;
+        let head = KeptHeaders::from(&self.fields()?);
+        let hidden = self.fields()?;
+        let hidden = (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(&hidden)));
+        Some(Response { version, meta, head, hidden, content, coding, derived: false, tags })
+    }
+}
+
+/// The checksum of a content that is read piece by piece.
+pub(super) fn checksum(content: &Content) -> io::Result<u32> {
+    let mut crc = crc32fast::Hasher::new();
+    super::pieces(content, |piece| {
+        crc.update(piece);
+        Ok(())
+    })?;
+    Ok(crc.finalize())
+}
+
+#[cfg(test)]
+mod tests;

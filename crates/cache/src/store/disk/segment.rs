@@ -1,0 +1,96 @@
+//! The files of the tier: segments, which are written at their end and deleted whole.
+//!
+//! Nothing in a segment is ever written over, so that who sends a part of one may go on when it has
+//! been deleted. Promises that a walk ends where the first record is cut off or damaged: what lies
+//! behind cannot be told from rubbish.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::record::{HEADER_BYTES, Header};
+
+/// How names end.
+const EXTENSION: &str = "segment";
+/// Read at once of a record whose length is not known yet.
+const FIRST_BYTES: usize = 4096;
+
+pub(super) fn path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:08x}.{EXTENSION}"))
+}
+
+/// The numbers of the segments there are, the oldest first.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let number = stem.and_then(|stem| u32::from_str_radix(stem, 16).ok());
+        if let Some(number) = number
+            && self::path(folder, number) == path
+        {
+            numbers.push(number);
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// What is stored may be private: nobody else may read it.
+pub(super) fn create(folder: &Path, number: u32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600).open(path(folder, number))
+}
+
+pub(super) fn open(folder: &Path, number: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path(folder, number))
+}
+
+/// The header and the description of the record at `offset`; `None` if there is none that is whole.
+/// `length` is the file's.
+pub(super) fn read_head(
+    file: &File,
+    offset: u64,
+    length: u64,
+    room: &mut Vec<u8>,
+) -> io::Result<Option<(Header, usize)>> {
+    let left = length.saturating_sub(offset);
+    if left < HEADER_BYTES as u64 {
+        return Ok(None);
+    }
+    room.resize(FIRST_BYTES.min(usize::try_from(left).unwrap_or(FIRST_BYTES)), 0);
+    file.read_exact_at(room, offset)?;
+    let Some(Ok(bytes)) = room.get(..HEADER_BYTES).map(<&[u8; HEADER_BYTES]>::try_from) else {
+        return Ok(None);
+    };
+    let Some(header) = Header::parse(bytes) else { return Ok(None) };
+    if header.record_len() > left {
+        return Ok(None);
+    }
+    let (first, whole) = (room.len(), HEADER_BYTES + header.head_len as usize);
+    room.resize(whole, 0);
+    if whole > first {
+        file.read_exact_at(&mut room[first..], offset + first as u64)?;
+    }
+    Ok(header.fits(&room[HEADER_BYTES..]).then_some((header, HEADER_BYTES)))
+}
+
+/// Visits the records of a segment in order, until `visit` says no; where the good part ends.
+pub(super) fn walk(
+    file: &File,
+    mut visit: impl FnMut(u32, &Header, &[u8]) -> bool,
+) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let mut room = Vec::new();
+    let mut offset = 0;
+    while let Ok(at) = u32::try_from(offset)
+        && let Some((header, head_at)) = read_head(file, offset, length, &mut room)?
+    {
+        if !visit(at, &header, &room[head_at..]) {
+            break;
+        }
+        offset += header.record_len();
+    }
+    Ok(offset)
+}

@@ -1,0 +1,218 @@
+//! The tier as the store uses it.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::{DiskStats, State};
+use crate::Key;
+use crate::limits::DISK_SEGMENT_BYTES_MIN;
+use crate::store::tests::{MIB, Sample, sample, varies};
+use crate::store::{Purge, Store};
+
+mod killed;
+
+/// A store that has read what is in a folder.
+pub(super) fn open(folder: &Path, size: u64) -> Store {
+    let store = Store::new(8 * MIB);
+    store.set_disk("test", Some((folder, size))).unwrap();
+    until(&store, |stats| stats.state != State::Loading);
+    store
+}
+
+/// Waits for the thread that writes.
+pub(super) fn until(store: &Store, is: impl Fn(&DiskStats) -> bool) {
+    let begun = Instant::now();
+    while !is(&store.disk_stats().unwrap()) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", store.disk_stats());
+        std::thread::yield_now();
+    }
+}
+
+/// What is on disk, as a request that memory has no answer for gets it.
+pub(super) fn brought(store: &Store, key: &Key) -> bool {
+    let Some((stored, token)) = store.on_disk(key) else { return false };
+    let Some(object) = stored.read(key) else { return false };
+    store.bring(object, token).is_ok()
+}
+
+fn forget(store: &Store, sample: &Sample<'_>) {
+    // As eviction would, which the tier does not hear of.
+    store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, gone| {
+        let at = shard.place(sample.key().hash(), sample.key().text()).unwrap();
+        shard.remove(at, crate::store::Reason::Size, gone);
+    });
+}
+
+fn written(store: &Store, count: u64) {
+    until(store, |stats| stats.written == count);
+}
+
+#[test]
+fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = 64 * MIB;
+    let page = sample("http://a/").tagged(&[7]);
+    {
+        let store = open(folder.path(), size);
+        page.put(&store).unwrap();
+        written(&store, 1);
+        forget(&store, &page);
+        assert!(page.found(&store).is_none());
+        assert!(brought(&store, &page.key()));
+        assert!(page.found(&store).is_some());
+        let marker = crate::store::tests::marker("http://v/", varies());
+        store.insert(marker, store.token(), 32).unwrap();
+        written(&store, 2);
+    }
+    let store = open(folder.path(), size);
+    assert_eq!(store.disk_stats().unwrap().objects, 2);
+    assert!(page.found(&store).is_none() && brought(&store, &page.key()));
+    let back = page.found(&store).unwrap();
+    let back = back.response().unwrap();
+    assert_eq!((back.content.len(), &*back.tags), (100, &[7][..]));
+    assert!(!brought(&store, &sample("http://b/").key()));
+}
+
+#[test]
+fn what_was_purged_stays_away_over_a_restart() {
+    type Purged<'a> = (Purge<'a>, [bool; 3]);
+    let pages = ["http://a/x", "http://a/y", "http://b/"];
+    let purges: [Purged<'_>; 4] = [
+        (Purge::Url(b"http://a/x"), [false, true, true]),
+        (Purge::Prefix(b"http://a/"), [false, false, true]),
+        (Purge::Tags(&[9]), [true, false, true]),
+        (Purge::All, [false, false, false]),
+    ];
+    for (purge, stay) in purges {
+        let folder = tempfile::tempdir().unwrap();
+        let tagged = |url| sample(url).tagged(if url == "http://a/y" { &[9] } else { &[] });
+        {
+            let store = open(folder.path(), 64 * MIB);
+            pages.iter().for_each(|url| drop(tagged(url).put(&store).unwrap()));
+            written(&store, 3);
+            store.purge(&purge, false);
+            for (url, stays) in pages.iter().zip(stay) {
+                let known =
+                    tagged(url).found(&store).is_some() || brought(&store, &tagged(url).key());
+                assert_eq!(known, stays, "{purge:?} {url}");
+            }
+            // What comes afterwards is not meant.
+            tagged("http://a/x?new").put(&store).unwrap();
+            written(&store, 4);
+        }
+        let store = open(folder.path(), 64 * MIB);
+        for (url, stays) in pages.iter().zip(stay) {
+            assert_eq!(brought(&store, &tagged(url).key()), stays, "{purge:?} {url}");
+        }
+        assert!(brought(&store, &tagged("http://a/x?new").key()), "{purge:?}");
+    }
+}
+
+#[test]
+fn what_is_removed_or_replaced_is_not_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, other) = (sample("http://a/"), sample("http://b/"));
+    let version = {
+        let store = open(folder.path(), 64 * MIB);
+        page.put(&store).unwrap();
+        other.put(&store).unwrap();
+        let newer = page.put(&store).unwrap();
+        written(&store, 3);
+        store.remove(other.key().hash(), other.key().text()).unwrap();
+        assert!(!brought(&store, &other.key()));
+        newer.response().unwrap().version
+    };
+    let store = open(folder.path(), 64 * MIB);
+    assert!(!brought(&store, &other.key()));
+    assert!(brought(&store, &page.key()));
+    assert_eq!(page.found(&store).unwrap().response().unwrap().version, version);
+}
+
+#[test]
+fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = 16 * DISK_SEGMENT_BYTES_MIN;
+    let store = open(folder.path(), size);
+    let page = |at: u64| (format!("http://a/{at}"), 50_000);
+    let kept = page(0);
+    for at in 0..1000 {
+        let (url, body) = page(at);
+        let mut sample = sample(&url);
+        sample.body = body;
+        sample.put(&store).unwrap();
+        written(&store, at + 1);
+        // What is asked for is written again when its segment goes.
+        assert!(brought(&store, &self::sample(&kept.0).key()), "after {at}");
+    }
+    let used: u64 = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    let stats = store.disk_stats().unwrap();
+    assert!(used <= size && stats.bytes <= size && used > size / 2, "{used} {stats:?}");
+    assert!(!brought(&store, &sample("http://a/1").key()));
+    assert!(brought(&store, &sample("http://a/999").key()));
+    store.set_disk("test", Some((folder.path(), size / 2))).unwrap();
+    until(&store, |stats| stats.bytes <= size / 2);
+}
+
+#[test]
+fn damage_is_found_and_taken_for_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = sample("http://a/");
+    {
+        let store = open(folder.path(), 64 * MIB);
+        page.put(&store).unwrap();
+        written(&store, 1);
+    }
+    let path = super::segment::path(folder.path(), 0);
+    let whole = fs::read(&path).unwrap();
+    let mut changed = whole.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    fs::write(&path, &changed).unwrap();
+    let store = open(folder.path(), 64 * MIB);
+    assert!(!brought(&store, &page.key()));
+    let stats = store.disk_stats().unwrap();
+    assert_eq!((stats.damaged, stats.objects, stats.state), (1, 0, State::Working));
+    drop(store);
+    // Cut off anywhere, it is not there, and what is written next is.
+    for length in [0, 1, 39, 40, 100, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let store = open(folder.path(), 64 * MIB);
+        assert!(!brought(&store, &page.key()), "{length}");
+        page.put(&store).unwrap();
+        written(&store, 1);
+        drop(store);
+        let store = open(folder.path(), 64 * MIB);
+        assert!(brought(&store, &page.key()), "{length}");
+        drop(store);
+        fs::read_dir(folder.path())
+            .unwrap()
+            .for_each(|e| fs::remove_file(e.unwrap().path()).unwrap());
+    }
+}
+
+#[test]
+fn a_disk_that_fails_takes_nothing_else_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = folder.path().join("taken");
+    fs::write(&taken, "a file where the folder should be").unwrap();
+    let store = open(&taken, 64 * MIB);
+    assert_eq!(store.disk_stats().unwrap().state, State::Failing);
+    let page = sample("http://a/");
+    page.put(&store).unwrap();
+    assert!(page.found(&store).is_some() && !brought(&store, &page.key()));
+    store.purge(&Purge::All, false);
+    assert!(page.found(&store).is_none());
+    until(&store, |stats| stats.dropped == 1);
+}
+
+#[test]
+fn two_do_not_share_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = open(folder.path(), 64 * MIB);
+    let second = open(folder.path(), 64 * MIB);
+    assert_eq!(second.disk_stats().unwrap().state, State::Failing);
+    assert_eq!(first.disk_stats().unwrap().state, State::Working);
+}

@@ -1,0 +1,79 @@
+//! A process that is killed while it writes.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use bytes::Bytes;
+
+use super::{brought, open};
+use crate::store::tests::{Dice, MIB, sample};
+use crate::{Content, Kind, Object};
+
+/// Tells the test's second process where to write.
+const FOLDER: &str = "TIDEGATE_TEST_DISK_FOLDER";
+const SIZE: u64 = 32 * MIB;
+
+/// The content of a page says which it is, at every place.
+fn content(number: u64) -> Vec<u8> {
+    let length = 200 + Dice::new(number).below(60_000) as usize;
+    number.to_le_bytes().into_iter().cycle().take(length).collect()
+}
+
+fn page(store: &crate::store::Store, number: u64) -> Object {
+    let mut object = sample(&format!("http://a/{number}")).object(store);
+    if let Kind::Response(response) = &mut object.kind {
+        response.content = Content::Memory(Bytes::from(content(number)));
+    }
+    object
+}
+
+/// Writes until it is killed: run by the test below as a process of its own.
+#[test]
+fn writes_until_it_is_killed() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let store = open(Path::new(&folder), SIZE);
+    for number in 0.. {
+        store.insert(page(&store, number), store.token(), 32).unwrap();
+        super::until(&store, |stats| stats.written > number);
+        println!("\nwritten {number}");
+    }
+}
+
+#[test]
+fn whoever_survives_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut dice = Dice::new(7);
+    for _ in 0..6 {
+        let name = "store::disk::tests::killed::writes_until_it_is_killed";
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(FOLDER, folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let numbers = lines.filter_map(|line| line.unwrap().strip_prefix("written ")?.parse().ok());
+        // Killed behind a line: somewhere in the one after it.
+        let last: u64 = numbers.take(1 + dice.below(200) as usize).last().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let store = open(folder.path(), SIZE);
+        let mut survivors = 0;
+        for number in 0..=last + 1 {
+            let key = page(&store, number).key;
+            if !brought(&store, &key) {
+                assert!(number > last, "{number} of {last} was written");
+                continue;
+            }
+            survivors += 1;
+            let object = store.get(key.hash(), key.text()).unwrap();
+            let Content::Memory(found) = &object.response().unwrap().content else {
+                panic!("short content is in memory")
+            };
+            assert!(*found == content(number), "{number}");
+        }
+        assert!(survivors > last, "{survivors} of {last}");
+        assert_eq!(store.disk_stats().unwrap().damaged, 0);
+    }
+}

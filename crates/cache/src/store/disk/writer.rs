@@ -1,0 +1,423 @@
+//! The thread that owns the segments: it reads them once, then writes, purges and deletes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use telemetry::log::Level;
+
+use super::index::{Hashes, Place};
+use super::purged::Said;
+use super::record::{self, Form, HEADER_BYTES, Header};
+use super::{Job, Shared, State, purged, segment, weight};
+use crate::key::url_hash;
+use crate::limits::{
+    DISK_HEAD_BYTES_MAX, DISK_PURGES_WAITING_MAX, DISK_REST_S, DISK_REWRITTEN_BYTES_MAX,
+    DISK_SEGMENT_BYTES_MAX, DISK_SEGMENT_BYTES_MIN, DISK_SEGMENTS,
+};
+use crate::store::{Purge, Token};
+use crate::{Content, Key, Object};
+
+/// Held as long as the folder is used, so that no other process does.
+const LOCK_FILE: &str = "lock";
+/// Content up to this is written together with what describes it.
+const TOGETHER_BYTES: u64 = 1024 * 1024;
+
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    jobs: Receiver<Job>,
+    lock: Option<File>,
+    /// Lengths of the segments, by number; the last one may be written.
+    lengths: BTreeMap<u32, u64>,
+    /// Whether the last one is of this process: one that was found is never written to.
+    is_open: bool,
+    /// After a failure: until then the disk is left alone.
+    rest_until: Option<Instant>,
+    /// Purges from before the folder could be opened.
+    purges: Vec<(Vec<u8>, u64)>,
+}
+
+impl Writer {
+    pub(super) fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Writer {
+        let (lengths, purges) = (BTreeMap::new(), Vec::new());
+        Writer { shared, jobs, lock: None, lengths, is_open: false, rest_until: None, purges }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            if self.lock.is_none() && !self.rests() {
+                match self.load() {
+                    Ok(()) => self.works(),
+                    Err(error) => self.failed("cannot be opened", &error),
+                }
+            }
+            let job = match self.lock {
+                Some(_) => self.jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                None => self.jobs.recv_timeout(Duration::from_secs(DISK_REST_S)),
+            };
+            match job {
+                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(job) => self.take(job),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        let done = match job {
+            Job::Write(object, token) => {
+                let done = self.write(&object, token);
+                self.shared.queued.fetch_sub(weight(&object), Ordering::Relaxed);
+                done
+            }
+            Job::Purge(head, time) => self.purge(head, time),
+            Job::Clear(time) => self.clear(time),
+            Job::Fit => self.make_room(0),
+            Job::Stop => Ok(()),
+        };
+        if let Err(error) = done {
+            self.failed("cannot be written", &error);
+        }
+    }
+
+    fn rests(&self) -> bool {
+        self.rest_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn failed(&mut self, what: &str, error: &io::Error) {
+        self.rest_until = Some(Instant::now() + Duration::from_secs(DISK_REST_S));
+        let shared = &self.shared;
+        shared.counts.failed.fetch_add(1, Ordering::Relaxed);
+        if shared.state() != State::Failing {
+            telemetry::event!(
+                Level::Error,
+                "a cache goes on without its disk",
+                cache = shared.name,
+                path = shared.folder.display(),
+                why = what,
+                error = error
+            );
+        }
+        shared.set_state(State::Failing, Some(format!("{what}: {error}")));
+    }
+
+    fn works(&mut self) {
+        self.rest_until = None;
+        if self.shared.state() == State::Failing {
+            let shared = &self.shared;
+            telemetry::event!(
+                Level::Info,
+                "a cache has its disk again",
+                cache = shared.name,
+                path = shared.folder.display()
+            );
+        }
+        if self.shared.state() != State::Working {
+            self.shared.set_state(State::Working, None);
+        }
+    }
+
+    /// Takes the folder, and reads what is in it, the oldest first.
+    fn load(&mut self) -> io::Result<()> {
+        fs::create_dir_all(&self.shared.folder)?;
+        let lock = File::create(self.shared.folder.join(LOCK_FILE))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::Error(error) => error,
+            fs::TryLockError::WouldBlock => io::Error::other("somebody else uses the folder"),
+        })?;
+        for number in segment::list(&self.shared.folder)? {
+            if self.shared.stopping.load(Ordering::Relaxed) {
+                break;
+            }
+            self.load_segment(number)?;
+        }
+        self.shared.purged.loaded();
+        self.lock = Some(lock);
+        let purges = std::mem::take(&mut self.purges);
+        if purges.len() > DISK_PURGES_WAITING_MAX {
+            self.delete_all()?;
+        } else {
+            purges.into_iter().try_for_each(|(head, time)| self.purge(head, time))?;
+        }
+        self.make_room(0)
+    }
+
+    fn load_segment(&mut self, number: u32) -> io::Result<()> {
+        let shared = &self.shared;
+        let file = Arc::new(segment::open(&shared.folder, number)?);
+        shared.files_mut().insert(number, file.clone());
+        let end = segment::walk(&file, |offset, header, head| {
+            if header.form == Form::Purge {
+                purged::decode(head, |said| repeat(shared, said, header.time));
+            } else if let (Some(key), Ok(length)) =
+                (record::key(head), u32::try_from(header.record_len()))
+            {
+                let mut index = shared.index_mut();
+                // Under the lock: who purges notes it first and takes the lock afterwards.
+                if !shared.purged.url_is_gone(key.url()) {
+                    let place = Place { segment: number, offset, length };
+                    index.insert(Hashes::of(&key), place);
+                }
+            }
+            !shared.stopping.load(Ordering::Relaxed)
+        })?;
+        // What was cut off is cut off: nothing is ever written behind it.
+        let length = file.metadata()?.len();
+        if end < length && !shared.stopping.load(Ordering::Relaxed) {
+            file.set_len(end)?;
+        }
+        if let Some(before) = self.lengths.insert(number, end) {
+            shared.used.fetch_sub(before, Ordering::Relaxed);
+        }
+        shared.used.fetch_add(end, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        let size = self.shared.size.load(Ordering::Relaxed);
+        (size / DISK_SEGMENTS).clamp(DISK_SEGMENT_BYTES_MIN, DISK_SEGMENT_BYTES_MAX)
+    }
+
+    fn write(&mut self, object: &Object, token: Token) -> io::Result<()> {
+        let shared = self.shared.clone();
+        let dropped = || {
+            shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        if self.lock.is_none() || self.rests() {
+            return dropped();
+        }
+        let Some((form, head)) = record::encode(object) else { return Ok(()) };
+        let content = object.response().map(|response| response.content.clone());
+        let content = content.unwrap_or(Content::Memory(Bytes::new()));
+        let crc = record::checksum(&content)?;
+        let header = Header::new(form, token.bits(), &head, (content.len(), crc));
+        if header.record_len() > self.segment_bytes() {
+            return dropped();
+        }
+        let Some(place) = self.append(&header, &head, &content)? else { return dropped() };
+        let mut index = shared.index_mut();
+        // Under the lock: who purges notes it first and takes the lock afterwards.
+        if shared.fences.admit(object, url_hash(object.key.url()), token) {
+            index.insert(Hashes::of(&object.key), place);
+            shared.counts.written.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Writes a record at the end; `None` if there is no room for it however much is deleted.
+    fn append(
+        &mut self,
+        header: &Header,
+        head: &[u8],
+        content: &Content,
+    ) -> io::Result<Option<Place>> {
+        let length = header.record_len();
+        self.make_room(length)?;
+        if self.shared.used.load(Ordering::Relaxed) + length
+            > self.shared.size.load(Ordering::Relaxed)
+        {
+            return Ok(None);
+        }
+        let (number, offset) = self.end(length)?;
+        let Some(file) = self.shared.file(number) else { return Ok(None) };
+        let (Ok(at), Ok(len)) = (u32::try_from(offset), u32::try_from(length)) else {
+            return Ok(None);
+        };
+        if let Err(error) = write_at(&file, offset, header, head, content) {
+            // Half a record is not left behind; if that fails too, nothing is written after it.
+            if file.set_len(offset).is_err() {
+                self.is_open = false;
+            }
+            return Err(error);
+        }
+        self.lengths.insert(number, offset + length);
+        self.shared.used.fetch_add(length, Ordering::Relaxed);
+        self.works();
+        Ok(Some(Place { segment: number, offset: at, length: len }))
+    }
+
+    /// Where the next record of that length goes.
+    fn end(&mut self, length: u64) -> io::Result<(u32, u64)> {
+        if self.is_open
+            && let Some((number, end)) = self.lengths.last_key_value()
+            && (*end == 0 || end + length <= self.segment_bytes())
+        {
+            return Ok((*number, *end));
+        }
+        let number = self.lengths.last_key_value().map_or(0, |(last, _)| last.wrapping_add(1));
+        let file = segment::create(&self.shared.folder, number)?;
+        self.shared.files_mut().insert(number, Arc::new(file));
+        self.lengths.insert(number, 0);
+        self.is_open = true;
+        Ok((number, 0))
+    }
+
+    /// Deletes the oldest segments until so much more is within the size.
+    fn make_room(&mut self, length: u64) -> io::Result<()> {
+        loop {
+            let size = self.shared.size.load(Ordering::Relaxed);
+            if self.shared.used.load(Ordering::Relaxed) + length <= size {
+                return Ok(());
+            }
+            let Some((&oldest, _)) = self.lengths.first_key_value() else { return Ok(()) };
+            let token = self.shared.fences.token();
+            let wanted = self.wanted(oldest)?;
+            self.delete(oldest)?;
+            self.rewrite(wanted, token)?;
+        }
+    }
+
+    /// Records of a segment that were read since they were written, as far as they are few.
+    fn wanted(&self, number: u32) -> io::Result<Vec<(Header, Vec<u8>, Content)>> {
+        let shared = &self.shared;
+        let most = DISK_REWRITTEN_BYTES_MAX.min(self.segment_bytes() / 4);
+        let Some(file) = shared.file(number) else { return Ok(Vec::new()) };
+        let mut wanted = Vec::new();
+        let mut bytes = 0;
+        segment::walk(&file, |offset, header, head| {
+            let length = u32::try_from(header.record_len()).unwrap_or(u32::MAX);
+            let place = Place { segment: number, offset, length };
+            let fits = header.form != Form::Purge && bytes + header.record_len() <= most;
+            let is_wanted = |key: Key| shared.index().is_wanted(Hashes::of(&key), place);
+            if fits && record::key(head).is_some_and(is_wanted) {
+                bytes += header.record_len();
+                let at = u64::from(offset) + HEADER_BYTES as u64 + head.len() as u64;
+                wanted.push((*header, head.to_vec(), at));
+            }
+            true
+        })?;
+        let read = |(header, head, at): (Header, Vec<u8>, u64)| {
+            let mut content = vec![0; usize::try_from(header.content_len).unwrap_or_default()];
+            file.read_exact_at(&mut content, at)?;
+            Ok((header, head, Content::Memory(content.into())))
+        };
+        wanted.into_iter().map(read).collect()
+    }
+
+    fn delete(&mut self, number: u32) -> io::Result<()> {
+        let shared = &self.shared;
+        shared.index_mut().remove_segment(number);
+        shared.files_mut().remove(&number);
+        if let Some(length) = self.lengths.remove(&number) {
+            shared.used.fetch_sub(length, Ordering::Relaxed);
+        }
+        if self.lengths.is_empty() {
+            self.is_open = false;
+        }
+        match fs::remove_file(segment::path(&shared.folder, number)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes records again that have just been deleted, if there is room and no newer ones.
+    fn rewrite(
+        &mut self,
+        records: Vec<(Header, Vec<u8>, Content)>,
+        token: Token,
+    ) -> io::Result<()> {
+        let shared = self.shared.clone();
+        for (header, head, content) in records {
+            let size = shared.size.load(Ordering::Relaxed);
+            if shared.used.load(Ordering::Relaxed) + header.record_len() > size {
+                return Ok(());
+            }
+            let Some(object) = record::decode(header.form, &head, content.clone()) else {
+                continue;
+            };
+            let tags = object.response().map_or(&[][..], |response| &response.tags);
+            let Some(place) = self.append(&header, &head, &content)? else { return Ok(()) };
+            let mut index = shared.index_mut();
+            let (hashes, url) = (Hashes::of(&object.key), object.key.url());
+            // For a moment the index did not know it: who purged then did not find it.
+            let gone = shared.purged.is_gone(url, tags, header.time)
+                || !shared.fences.admit(&object, url_hash(url), token);
+            if !gone && index.find(hashes).is_none() {
+                index.insert(hashes, place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a purge for those who will read the segments after a restart.
+    fn purge(&mut self, head: Vec<u8>, time: u64) -> io::Result<()> {
+        if self.lock.is_none() {
+            if self.purges.len() <= DISK_PURGES_WAITING_MAX {
+                self.purges.push((head, time));
+            }
+            return Ok(());
+        }
+        let header = Header::new(Form::Purge, time, &head, (0, 0));
+        let fits = head.len() <= DISK_HEAD_BYTES_MAX;
+        let noted = match fits {
+            true => self.append(&header, &head, &Content::Memory(Bytes::new())),
+            false => Ok(None),
+        };
+        if !matches!(noted, Ok(Some(_))) {
+            // What is purged shall not be found again: rather nothing is.
+            self.delete_all()?;
+        }
+        noted.map(|_| ())
+    }
+
+    /// Everything was purged: its record first, so that being killed in between leaves nothing.
+    fn clear(&mut self, time: u64) -> io::Result<()> {
+        let before: Vec<u32> = self.lengths.keys().copied().collect();
+        self.is_open = false;
+        self.purge(purged::encode(&Purge::All), time)?;
+        before.into_iter().try_for_each(|number| self.delete(number))
+    }
+
+    fn delete_all(&mut self) -> io::Result<()> {
+        let all: Vec<u32> = self.lengths.keys().copied().collect();
+        all.into_iter().try_for_each(|number| self.delete(number))
+    }
+}
+
+/// A purge is read: what it means is older, and so it was read before.
+fn repeat(shared: &Shared, said: &Said<'_>, time: u64) {
+    match said {
+        Said::Key(text, url_len) => {
+            shared.index_mut().remove(Hashes::of(&Key::new(*text, *url_len)));
+        }
+        Said::Purge(Purge::Url(url)) => shared.index_mut().remove_url(url),
+        Said::Purge(Purge::All) => {
+            shared.purged.note(&Purge::All, time);
+            shared.index_mut().clear();
+        }
+        Said::Purge(purge) => shared.purged.note(purge, time),
+    }
+}
+
+fn write_at(
+    file: &File,
+    offset: u64,
+    header: &Header,
+    head: &[u8],
+    content: &Content,
+) -> io::Result<()> {
+    let mut first = Vec::with_capacity(HEADER_BYTES + head.len());
+    first.extend_from_slice(&header.bytes());
+    first.extend_from_slice(head);
+    if content.len() <= TOGETHER_BYTES {
+        super::pieces(content, |piece| {
+            first.extend_from_slice(piece);
+            Ok(())
+        })?;
+        return file.write_all_at(&first, offset);
+    }
+    let mut at = offset + first.len() as u64;
+    file.write_all_at(&first, offset)?;
+    super::pieces(content, |piece| {
+        file.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+        Ok(())
+    })
+}

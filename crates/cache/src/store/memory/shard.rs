@@ -1,0 +1,417 @@
+//! One part of the store: all that is of some URLs.
+//!
+//! Owns the objects, the tables they are found by (key, URL, tag) and their places in the queues of
+//! eviction. Promises that what leaves is handed out, to be dropped when the lock is not held any
+//! more, and that an object keeps its number while it is there (but see `compact`). Whoever calls
+//! holds the lock.
+
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::tags::Tags;
+use super::weight::weigh;
+use super::{Epochs, Gone, Reason};
+use crate::limits::{SWEEP_INSERT, VALIDATOR_KEEP_S};
+use crate::rules::Flags;
+use crate::store::s3fifo::{NONE, S3Fifo};
+use crate::{Kind, Object, Response};
+
+mod compact;
+
+pub(in crate::store) struct Shard {
+    slots: Vec<Slot>,
+    /// The first slot without an object; they are chained by `tags`.
+    free: u32,
+    live: u32,
+    /// Purges of everything that this shard has heard of, and what came after the last one.
+    hard: u32,
+    visible: Count,
+    /// Responses that became invisible since somebody asked.
+    renewed: u64,
+    keys: HashTable<u32>,
+    urls: HashTable<u32>,
+    tags: Tags,
+    queues: S3Fifo,
+    /// Where the next insertion looks for what is of no use any more.
+    hand: u32,
+    moves: u64,
+}
+
+struct Slot {
+    object: Option<Arc<Object>>,
+    hash: u64,
+    url_hash: u64,
+    /// What had been purged of everything when it came.
+    epoch: u32,
+    /// When it is of no use any more, in seconds since 1970.
+    over_secs: u32,
+    tags: u32,
+}
+
+const BLANK: Slot = Slot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::store) struct Count {
+    pub(in crate::store) objects: u64,
+    /// Of them, the responses as the origin sent them.
+    pub(in crate::store) responses: u64,
+}
+
+/// When and after what a look is taken.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct Now {
+    pub(in crate::store) secs: u64,
+    pub(in crate::store) epochs: Epochs,
+}
+
+impl Count {
+    fn add(&mut self, object: &Object) {
+        self.objects += 1;
+        self.responses += u64::from(canonical(object).is_some());
+    }
+
+    fn subtract(&mut self, object: &Object) {
+        self.objects -= 1;
+        self.responses -= u64::from(canonical(object).is_some());
+    }
+}
+
+impl Slot {
+    /// Why it should go now, if it should.
+    fn ended(&self, now: Now) -> Option<Reason> {
+        if self.epoch < now.epochs.hard() {
+            return Some(Reason::Purged);
+        }
+        (u64::from(self.over_secs) <= now.secs).then_some(Reason::Expired)
+    }
+}
+
+impl Shard {
+    pub(in crate::store) fn new() -> Shard {
+        Shard {
+            slots: Vec::new(),
+            free: NONE,
+            live: 0,
+            hard: 0,
+            visible: Count::default(),
+            renewed: 0,
+            keys: HashTable::new(),
+            urls: HashTable::new(),
+            tags: Tags::new(),
+            queues: S3Fifo::new(),
+            hand: 0,
+            moves: 0,
+        }
+    }
+
+    /// All memory that is used here, tables included.
+    pub(in crate::store) fn bytes(&self) -> u64 {
+        let tables = self.slots.capacity() * size_of::<Slot>()
+            + self.keys.allocation_size()
+            + self.urls.allocation_size()
+            + self.tags.bytes()
+            + self.queues.bytes();
+        self.queues.weight() + tables as u64
+    }
+
+    pub(in crate::store) fn live(&self) -> u32 {
+        self.live
+    }
+
+    pub(in crate::store) fn count(&self) -> Count {
+        self.visible
+    }
+
+    /// Hears of purges of everything; to be called first under each write lock.
+    pub(in crate::store) fn renew(&mut self, epochs: Epochs) {
+        if self.hard != epochs.hard() {
+            self.hard = epochs.hard();
+            self.renewed += std::mem::take(&mut self.visible).responses;
+        }
+    }
+
+    /// Responses that purges of everything have made invisible, since this was last asked.
+    pub(in crate::store) fn take_renewed(&mut self) -> u64 {
+        std::mem::take(&mut self.renewed)
+    }
+
+    /// Slots, with and without objects.
+    pub(in crate::store) fn slots(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The object of a key, unless all was purged since it came.
+    pub(in crate::store) fn get(
+        &self,
+        hash: u64,
+        key: &[u8],
+        epochs: Epochs,
+    ) -> Option<&Arc<Object>> {
+        let at = self.place(hash, key)?;
+        self.visible(at, epochs)
+    }
+
+    /// The object at a place, unless all was purged since it came.
+    pub(in crate::store) fn visible(&self, at: u32, epochs: Epochs) -> Option<&Arc<Object>> {
+        let slot = self.slots.get(at as usize)?;
+        let object = slot.object.as_ref().filter(|_| slot.epoch >= epochs.hard())?;
+        if slot.epoch < epochs.soft() && !object.life.is_stale() {
+            object.life.make_stale();
+        }
+        Some(object)
+    }
+
+    /// What is stored under a URL.
+    pub(in crate::store) fn of_url(&self, url_hash: u64, url: &[u8]) -> impl Iterator<Item = u32> {
+        self.urls.iter_hash(url_hash).copied().filter(move |at| {
+            let slot = &self.slots[*at as usize];
+            slot.url_hash == url_hash && slot.object.as_ref().is_some_and(|o| o.key.url() == url)
+        })
+    }
+
+    /// What has a tag.
+    pub(in crate::store) fn of_tag(&self, tag: u64) -> impl Iterator<Item = u32> {
+        self.tags.of(tag)
+    }
+
+    /// Stores an object, in place of the one of the same key.
+    pub(in crate::store) fn insert(
+        &mut self,
+        object: Arc<Object>,
+        (hash, url_hash): (u64, u64),
+        now: Now,
+        gone: &mut Gone,
+    ) {
+        self.hand = self.sweep(self.hand, SWEEP_INSERT as u32, now, gone);
+        let weight = weigh(&object);
+        if let Some(at) = self.place(hash, object.key.text()) {
+            self.replace(at, object, weight, now, gone);
+            return;
+        }
+        let at = self.slot();
+        let tags = self.tags.add(at, tags_of(&object));
+        let over_secs = over_secs(&object);
+        let epoch = now.epochs.current();
+        self.visible.add(&object);
+        self.slots[at as usize] =
+            Slot { object: Some(object), hash, url_hash, epoch, over_secs, tags };
+        self.live += 1;
+        let slots = &self.slots;
+        self.keys.insert_unique(hash, at, |at| slots[*at as usize].hash);
+        self.urls.insert_unique(url_hash, at, |at| slots[*at as usize].url_hash);
+        self.queues.insert(at, hash, weight, self.live);
+    }
+
+    fn replace(&mut self, at: u32, object: Arc<Object>, weight: u64, now: Now, gone: &mut Gone) {
+        let slot = &mut self.slots[at as usize];
+        let Some(old) = slot.object.replace(object.clone()) else { return };
+        let reason = if slot.epoch < self.hard {
+            Reason::Purged
+        } else {
+            self.visible.subtract(&old);
+            Reason::Replaced
+        };
+        self.visible.add(&object);
+        slot.epoch = now.epochs.current();
+        slot.over_secs = over_secs(&object);
+        let url_hash = slot.url_hash;
+        let tags = std::mem::replace(&mut slot.tags, NONE);
+        self.tags.remove(tags, tags_of(&old));
+        self.slots[at as usize].tags = self.tags.add(at, tags_of(&object));
+        self.queues.reweigh(at, weight);
+        object.life.set_uses(old.life.uses());
+        let version = |object: &Object| canonical(object).map(|response| response.version);
+        if let Some(before) = version(&old)
+            && version(&object) != Some(before)
+        {
+            self.remove_derived(url_hash, before, Reason::Replaced, gone);
+        }
+        gone.push(old, reason);
+    }
+
+    /// Takes an object out, and what was derived from it; returns it.
+    pub(in crate::store) fn remove(
+        &mut self,
+        at: u32,
+        reason: Reason,
+        gone: &mut Gone,
+    ) -> Option<Arc<Object>> {
+        let object = self.slots.get_mut(at as usize)?.object.take()?;
+        let Slot { hash, url_hash, tags, epoch, .. } = self.slots[at as usize];
+        for (table, hash) in [(&mut self.keys, hash), (&mut self.urls, url_hash)] {
+            if let Ok(entry) = table.find_entry(hash, |place| *place == at) {
+                entry.remove();
+            }
+        }
+        self.tags.remove(tags, tags_of(&object));
+        self.queues.remove(at);
+        self.slots[at as usize].tags = std::mem::replace(&mut self.free, at);
+        self.live -= 1;
+        if epoch >= self.hard {
+            self.visible.subtract(&object);
+        }
+        if let Some(response) = canonical(&object) {
+            self.remove_derived(url_hash, response.version, reason, gone);
+        }
+        gone.push(object.clone(), reason);
+        Some(object)
+    }
+
+    /// Takes out the codings derived from a version.
+    fn remove_derived(&mut self, url_hash: u64, version: u64, reason: Reason, gone: &mut Gone) {
+        loop {
+            let mut same_url = self.urls.iter_hash(url_hash).copied();
+            let derived = same_url.find(|at| {
+                let object = self.slots[*at as usize].object.as_deref();
+                matches!(object, Some(Object { kind: Kind::Response(response), .. })
+                    if response.derived && response.version == version)
+            });
+            let Some(at) = derived else { return };
+            self.remove(at, reason, gone);
+        }
+    }
+
+    /// Whether there is the canonical response that something of this version was derived from.
+    pub(in crate::store) fn has_canonical(
+        &self,
+        url_hash: u64,
+        version: u64,
+        epochs: Epochs,
+    ) -> bool {
+        self.urls.iter_hash(url_hash).any(|at| {
+            let object = self.visible(*at, epochs);
+            object.and_then(|o| canonical(o)).is_some_and(|r| r.version == version)
+        })
+    }
+
+    /// Makes room for one more variant of a URL, where there are `most` under other keys: the one
+    /// that is used least goes, of those the oldest.
+    pub(in crate::store) fn limit_variants(
+        &mut self,
+        (hash, url_hash): (u64, u64),
+        url: &[u8],
+        most: usize,
+        gone: &mut Gone,
+    ) {
+        loop {
+            let mut count = 0;
+            let mut least: Option<((u8, u64), u32)> = None;
+            for at in self.of_url(url_hash, url) {
+                let slot = &self.slots[at as usize];
+                let Some(object) =
+                    slot.object.as_deref().filter(|_| slot.hash != hash && slot.epoch >= self.hard)
+                else {
+                    continue;
+                };
+                if let Some(response) = canonical(object) {
+                    let rank = (object.life.uses(), response.meta.received_secs);
+                    if least.is_none_or(|(lowest, _)| rank < lowest) {
+                        least = Some((rank, at));
+                    }
+                    count += 1;
+                }
+            }
+            let Some((_, at)) = least.filter(|_| count >= most.max(1)) else { return };
+            self.remove(at, Reason::Variants, gone);
+        }
+    }
+
+    /// Takes out the object that shall go first; whether there was one.
+    pub(in crate::store) fn evict(&mut self, now: Now, gone: &mut Gone) -> bool {
+        let slots = &self.slots;
+        let victim = self.queues.victim(|at| {
+            let slot = &slots[at as usize];
+            slot.object.as_ref().filter(|_| slot.ended(now).is_none()).map(|object| &object.life)
+        });
+        let Some(victim) = victim else { return false };
+        let slot = &self.slots[victim.at as usize];
+        if victim.unproven {
+            let (hash, weight) = (slot.hash, self.queues.weight_of(victim.at));
+            self.queues.remember(hash, weight);
+        }
+        let reason = self.slots[victim.at as usize].ended(now).unwrap_or(Reason::Size);
+        self.remove(victim.at, reason, gone);
+        self.compact();
+        true
+    }
+
+    /// Looks at `count` slots from `from` on and takes out what is of no use any more; where to go
+    /// on, which at the end is the beginning.
+    pub(in crate::store) fn sweep(
+        &mut self,
+        from: u32,
+        count: u32,
+        now: Now,
+        gone: &mut Gone,
+    ) -> u32 {
+        let to = from.saturating_add(count).min(self.slots());
+        for at in from..to {
+            let slot = &self.slots[at as usize];
+            if let Some(reason) = slot.object.as_ref().and_then(|_| slot.ended(now)) {
+                self.remove(at, reason, gone);
+            }
+        }
+        if to < self.slots() {
+            return to;
+        }
+        self.compact();
+        0
+    }
+
+    pub(in crate::store) fn place(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        let same = |at: &u32| {
+            let slot = &self.slots[*at as usize];
+            slot.hash == hash && slot.object.as_ref().is_some_and(|o| o.key.text() == key)
+        };
+        self.keys.find(hash, same).copied()
+    }
+
+    fn slot(&mut self) -> u32 {
+        if self.free != NONE {
+            let at = self.free;
+            self.free = self.slots[at as usize].tags;
+            return at;
+        }
+        super::reserve_some(&mut self.slots);
+        let blank = Slot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
+        self.slots.push(blank);
+        self.slots() - 1
+    }
+}
+
+fn tags_of(object: &Object) -> &[u64] {
+    match &object.kind {
+        Kind::Response(response) => &response.tags,
+        _ => &[],
+    }
+}
+
+/// The response as the origin sent it.
+pub(in crate::store) fn canonical(object: &Object) -> Option<&Response> {
+    match &object.kind {
+        Kind::Response(response) if !response.derived => Some(response),
+        _ => None,
+    }
+}
+
+/// When an object is of no use any more: neither fresh, nor stale within what is allowed, nor worth
+/// asking the origin about.
+fn over_secs(object: &Object) -> u32 {
+    let secs = match &object.kind {
+        Kind::Response(response) => {
+            let meta = &response.meta;
+            let keep_s = match meta.flags.has(Flags::VALIDATOR) {
+                true => VALIDATOR_KEEP_S,
+                false => 0,
+            };
+            let stale_s = meta.while_revalidate_s.max(meta.if_error_s).max(keep_s);
+            let left_s = meta.lifetime_s.saturating_sub(meta.initial_age_s);
+            meta.received_secs + u64::from(left_s) + u64::from(stale_s)
+        }
+        Kind::Uncacheable { until_secs } => *until_secs,
+        Kind::Varies(_) | Kind::Search(_) => u64::MAX,
+    };
+    u32::try_from(secs).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,81 @@
+//! What an object weighs: all the memory that goes when it goes.
+//!
+//! Counts blocks as the allocator (mimalloc) gives them, not as they were asked for. Content that
+//! several objects share (after a 304) weighs for each of them.
+
+use exchange::KeptHeaders;
+
+use crate::{Content, Kind, Object};
+
+/// Counters that stand before what an `Arc` holds.
+const COUNTERS: usize = 2 * size_of::<usize>();
+/// What `Bytes` adds once it is cloned.
+const SHARED_BYTES: usize = 32;
+/// A file in memory besides its pages: the kernel's descriptor, inode and directory entry.
+const FILE_BYTES: usize = 1536;
+const PAGE: usize = 4096;
+/// Larger blocks lie alone on their pages, which are there only as far as they are written.
+const BLOCK_BINS_MAX: usize = 32 * 1024;
+
+/// The memory of an object in the store.
+pub(in crate::store) fn weigh(object: &Object) -> u64 {
+    let mut bytes = block(COUNTERS + size_of::<Object>()) + block(object.key.text().len());
+    match &object.kind {
+        Kind::Response(response) => {
+            bytes += head(&response.head) + block(size_of_val(&*response.tags));
+            if let Some(hidden) = &response.hidden {
+                bytes += block(size_of::<KeptHeaders>()) + head(hidden);
+            }
+            bytes += match &response.content {
+                Content::Memory(content) if content.is_empty() => 0,
+                Content::Memory(content) => block(content.len()) + SHARED_BYTES,
+                Content::File(_) => block(COUNTERS + size_of::<std::fs::File>()),
+                Content::MemoryFile(range) => {
+                    FILE_BYTES + (range.length as usize).next_multiple_of(PAGE)
+                }
+            };
+        }
+        Kind::Varies(vary) => bytes += texts(&vary.fields),
+        Kind::Search(rule) => bytes += texts(&rule.params),
+        Kind::Uncacheable { .. } => {}
+    }
+    bytes as u64
+}
+
+fn head(kept: &KeptHeaders) -> usize {
+    kept.blocks().into_iter().map(block).sum()
+}
+
+fn texts(list: &[Box<[u8]>]) -> usize {
+    block(size_of_val(list)) + list.iter().map(|text| block(text.len())).sum::<usize>()
+}
+
+/// The block that is given for a size: a word, two words' multiples up to eight words, then four
+/// sizes between each power of two and the next.
+pub(super) fn block(size: usize) -> usize {
+    match size {
+        0 => 0,
+        1..=8 => 8,
+        9..=64 => size.next_multiple_of(16),
+        65..=BLOCK_BINS_MAX => {
+            let step = 1 << ((size - 1).ilog2() - 2);
+            size.next_multiple_of(step)
+        }
+        _ => size.next_multiple_of(PAGE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block;
+
+    #[test]
+    fn blocks_come_in_the_allocators_sizes() {
+        let sizes = [(0, 0), (1, 8), (9, 16), (17, 32), (64, 64), (65, 80), (81, 96), (128, 128)];
+        for (size, given) in sizes {
+            assert_eq!(block(size), given, "{size}");
+        }
+        assert_eq!((block(129), block(176), block(1025)), (160, 192, 1280));
+        assert_eq!(block(40_000), 40_960);
+    }
+}

@@ -1,0 +1,149 @@
+//! The store as its users see it.
+
+use bytes::Bytes;
+use exchange::{Headers, KeptHeaders};
+
+use super::*;
+use crate::rules::{Flags, Meta, Vary};
+use crate::{Content, Key, Response};
+
+mod accounting;
+mod hit_ratio;
+mod life;
+mod model;
+mod purging;
+mod races;
+
+pub(super) const MIB: u64 = 1024 * 1024;
+const ROUTE: &str = "\0route";
+
+/// What a test stores.
+#[derive(Clone, Debug)]
+pub(super) struct Sample<'a> {
+    pub(super) url: &'a str,
+    pub(super) rest: String,
+    pub(super) body: usize,
+    pub(super) tags: Vec<u64>,
+    /// That of the canonical response, for a derived coding.
+    pub(super) derived_of: Option<u64>,
+    pub(super) lifetime_s: u32,
+    pub(super) flags: Flags,
+}
+
+pub(super) fn sample(url: &str) -> Sample<'_> {
+    Sample {
+        url,
+        rest: ROUTE.to_owned(),
+        body: 100,
+        tags: Vec::new(),
+        derived_of: None,
+        lifetime_s: 60,
+        flags: Flags::default(),
+    }
+}
+
+impl Sample<'_> {
+    pub(super) fn variant(mut self, name: &str) -> Self {
+        self.rest = format!("{ROUTE}\0v:{name}");
+        self
+    }
+
+    pub(super) fn derived(mut self, coding: &str, version: u64) -> Self {
+        self.rest = format!("{}\0c:{coding}", self.rest);
+        self.derived_of = Some(version);
+        self
+    }
+
+    pub(super) fn tagged(mut self, tags: &[u64]) -> Self {
+        self.tags = tags.to_vec();
+        self
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key::new(format!("{}{}", self.url, self.rest).into_bytes(), self.url.len())
+    }
+
+    pub(super) fn object(&self, store: &Store) -> Object {
+        let mut head = Headers::new();
+        head.append("content-type", "text/html");
+        let meta = Meta {
+            status: 200,
+            flags: self.flags,
+            received_secs: net::clock::wall_secs(),
+            initial_age_s: 0,
+            lifetime_s: self.lifetime_s,
+            while_revalidate_s: 0,
+            if_error_s: 0,
+        };
+        let response = Response {
+            version: self.derived_of.unwrap_or_else(|| store.next_version()),
+            meta,
+            head: KeptHeaders::from(&head),
+            hidden: None,
+            content: Content::Memory(Bytes::from(vec![b'x'; self.body])),
+            coding: None,
+            derived: self.derived_of.is_some(),
+            tags: self.tags.clone().into(),
+        };
+        let kind = Kind::Response(response);
+        Object { key: self.key(), kind, life: Default::default() }
+    }
+
+    /// Stores it, as fetched just now.
+    pub(super) fn put(&self, store: &Store) -> Result<Arc<Object>, Refused> {
+        self.put_since(store, store.token())
+    }
+
+    pub(super) fn put_since(&self, store: &Store, token: Token) -> Result<Arc<Object>, Refused> {
+        let object = self.object(store);
+        match self.derived_of {
+            Some(_) => store.insert_derived(object),
+            None => store.insert(object, token, 32),
+        }
+    }
+
+    pub(super) fn found(&self, store: &Store) -> Option<Arc<Object>> {
+        let key = self.key();
+        store.get(key.hash(), key.text())
+    }
+}
+
+pub(super) fn version(object: &Object) -> u64 {
+    match &object.kind {
+        Kind::Response(response) => response.version,
+        _ => 0,
+    }
+}
+
+pub(super) fn marker(url: &str, kind: Kind) -> Object {
+    let key = Key::new(format!("{url}{ROUTE}").into_bytes(), url.len());
+    Object { key, kind, life: Default::default() }
+}
+
+pub(super) fn varies() -> Kind {
+    Kind::Varies(Vary { fields: vec![b"accept-language"[..].into()].into() })
+}
+
+pub(super) fn left(store: &Store, reason: Reason) -> u64 {
+    store.stats().left[Reason::ALL.iter().position(|one| *one == reason).unwrap()]
+}
+
+/// Numbers that are the same in every run.
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64) -> Dice {
+        Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

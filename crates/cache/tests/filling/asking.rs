@@ -1,0 +1,166 @@
+//! What the origin is asked for, and what clients are given who asked for something else.
+
+use bytes::Bytes;
+use exchange::{Frame, growing};
+use net::worker::block_on_local;
+use wire::Method;
+
+use crate::site::{Site, answer, begin, done, get, get_with, growing_answer, request, text};
+
+const KEPT: (&str, &str) = ("cache-control", "max-age=60");
+
+#[test]
+fn a_head_that_finds_nothing_brings_the_whole() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let client = begin(&route, request(Method::Head, "/", &[])).await;
+        let call = origin.asked().await;
+        assert_eq!(call.method, Method::Get);
+        call.answer(answer(200, &[KEPT, ("etag", "\"1\"")], "content"));
+        let got = done(client).await.unwrap();
+        assert_eq!((got.status, got.field("etag"), got.body.length()), (200, "\"1\"", Some(7)));
+        drop(got);
+        while site.cache().store().stats().objects == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(text(get(&route, "/").await).await, "content");
+        assert!(origin.is_idle());
+    });
+}
+
+#[test]
+fn a_part_is_taken_of_the_whole_while_that_comes() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let client = get_with(&route, "/", &[("range", "bytes=2-4")]).await;
+        let call = origin.asked().await;
+        assert_eq!(call.field("range"), None);
+        let (mut writer, content) = growing(1 << 20, Some(7));
+        call.answer(growing_answer(&[KEPT], &content));
+        let got = done(client).await.unwrap();
+        assert_eq!((got.status, got.field("content-range")), (206, "bytes 2-4/7"));
+        writer.push(Bytes::from_static(b"content")).unwrap();
+        writer.finish(None);
+        assert_eq!(got.text().await.unwrap(), "nte");
+        assert_eq!(text(get(&route, "/").await).await, "content");
+        assert!(origin.is_idle());
+    });
+}
+
+#[test]
+fn a_client_that_has_it_already_is_told_so_while_it_comes() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let client = get_with(&route, "/", &[("if-none-match", "\"1\"")]).await;
+        let call = origin.asked().await;
+        assert_eq!(call.field("if-none-match"), None);
+        call.answer(answer(200, &[KEPT, ("etag", "\"1\"")], "content"));
+        assert_eq!(done(client).await.unwrap().status, 304);
+        assert_eq!(text(get(&route, "/").await).await, "content");
+    });
+}
+
+/// RFC 9111 5.2.1.7.
+#[test]
+fn who_wants_no_other_than_a_stored_answer_gets_504() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let ask = async || get_with(&route, "/", &[("cache-control", "only-if-cached")]).await;
+        assert_eq!(done(ask().await).await.err().unwrap().status, 504);
+        let client = get(&route, "/").await;
+        origin.asked().await.answer(answer(200, &[KEPT], "content"));
+        text(client).await;
+        assert_eq!(text(ask().await).await, "content");
+    });
+}
+
+/// The origin is asked for gzip, whatever clients take: who takes none gets it uncoded, whether it
+/// is stored or not, and has another tag.
+#[test]
+fn nobody_gets_a_coding_that_he_does_not_take() {
+    let long = "a line that is repeated\n".repeat(20_000);
+    let coded = coding::encode_all(coding::Coding::Gzip, 1, long.as_bytes()).unwrap();
+    block_on_local(async {
+        for said in [KEPT, ("cache-control", "no-store")] {
+            let (site, mut origin) = Site::plain();
+            let route = site.worker(0);
+            let plain = get(&route, "/").await;
+            // Who waits for what turns out to be for one alone asks for what he wants himself.
+            let takes = match said == KEPT {
+                true => Some(get_with(&route, "/", &[("accept-encoding", "gzip")]).await),
+                false => None,
+            };
+            let piece_by_piece = coded.clone();
+            let answering = tokio::task::spawn_local(async move {
+                let call = origin.asked().await;
+                assert_eq!(call.field("accept-encoding"), Some("gzip"));
+                let length = Some(piece_by_piece.len() as u64);
+                let (mut writer, content) = growing(1 << 20, length);
+                let fields = [said, ("content-encoding", "gzip"), ("etag", "\"1\"")];
+                call.answer(growing_answer(&fields, &content));
+                for piece in piece_by_piece.chunks(1000) {
+                    writer.push(Bytes::copy_from_slice(piece)).unwrap();
+                }
+                writer.finish(None);
+            });
+            for client in takes.into_iter().chain([plain]) {
+                let mut got = done(client).await.unwrap();
+                let is_coded = got.field("content-encoding") == "gzip";
+                assert_eq!(got.field("etag"), if is_coded { "\"1\"" } else { "\"1-identity\"" });
+                let mut body = Vec::new();
+                while let Some(frame) = got.body.frame().await {
+                    if let Frame::Data(data) = frame.unwrap() {
+                        body.extend_from_slice(&data);
+                    }
+                }
+                match is_coded {
+                    true => assert_eq!(body, coded),
+                    false => assert!(body == long.as_bytes()),
+                }
+            }
+            answering.await.unwrap();
+        }
+    });
+}
+
+/// No-Vary-Search: URLs that the origin says are the same share what is stored.
+#[test]
+fn parameters_that_do_not_matter_share_what_is_stored() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let client = get(&route, "/a?id=1&utm=x").await;
+        let said = [KEPT, ("no-vary-search", "params=(\"utm\")")];
+        origin.asked().await.answer(answer(200, &said, "one"));
+        assert_eq!(text(client).await, "one");
+        assert_eq!(text(get(&route, "/a?id=1&utm=y").await).await, "one");
+        assert_eq!(text(get(&route, "/a?id=1").await).await, "one");
+        assert!(origin.is_idle());
+        let client = get(&route, "/a?id=2&utm=x").await;
+        let call = origin.asked().await;
+        assert_eq!(call.target, "/a?id=2&utm=x");
+        call.answer(answer(200, &said, "two"));
+        assert_eq!(text(client).await, "two");
+    });
+}
+
+/// The log of a route behind a cache still says which server answered, and what the cache did.
+#[test]
+fn the_log_says_what_the_cache_did() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let (leader, waiter) = (get(&route, "/").await, get(&route, "/").await);
+        origin.asked().await.answer(answer(200, &[KEPT], "content"));
+        let said = |got: &crate::site::Got| (got.notes.cache, got.notes.upstream.clone());
+        let leader = done(leader).await.unwrap();
+        assert_eq!(said(&leader), (Some("miss"), Some("the origin".into())));
+        assert_eq!(said(&done(waiter).await.unwrap()), (Some("coalesced"), None));
+        assert_eq!(leader.text().await.unwrap(), "content");
+        assert_eq!(said(&done(get(&route, "/").await).await.unwrap()), (Some("hit"), None));
+    });
+}

@@ -1,0 +1,205 @@
+//! Clients, an origin and purges at random, against what must hold whatever they do.
+//!
+//! Every answer of the origin has a number of its own in its body. A client that is given a whole
+//! body is given one answer, as it was: of its own URL and language, not older than the last purge
+//! before it asked, and nobody else's if it was private. Nobody waits for ever.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use cache::store::Purge;
+use exchange::{Fault, Growing, GrowingWriter, growing};
+use net::worker::block_on_local;
+use tokio::task::JoinHandle;
+
+use crate::site::{Answer, Call, Got, Origin, Site, answer, done, fault, get_with, growing_answer};
+
+const STEPS: usize = 4000;
+const PATHS: [&str; 3] = ["/a", "/b", "/c"];
+const LANGUAGES: [&str; 2] = ["en", "de"];
+
+/// xorshift64*: the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % most
+    }
+}
+
+/// What the origin has said once.
+struct Said {
+    path: String,
+    language: String,
+    private: bool,
+    /// Purges of its URL before it was asked for.
+    purges: usize,
+    given: usize,
+}
+
+#[derive(Default)]
+struct World {
+    said: Vec<Said>,
+    purges: HashMap<String, usize>,
+}
+
+type Client = JoinHandle<Result<Got, Fault>>;
+
+struct Chaos {
+    dice: Dice,
+    world: Rc<RefCell<World>>,
+    calls: Vec<(Call, usize)>,
+    bodies: Vec<(GrowingWriter, Growing, String)>,
+    clients: Vec<JoinHandle<()>>,
+}
+
+impl Chaos {
+    /// The origin answers one of those who have asked it.
+    fn answer(&mut self) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let at = self.dice.below(self.calls.len());
+        let (call, purges) = self.calls.swap_remove(at);
+        let kind = self.dice.below(12);
+        let private = kind == 0;
+        let mut world = self.world.borrow_mut();
+        let number = world.said.len();
+        let language = call.field("accept-language").unwrap_or_default().to_owned();
+        let path = call.target.clone();
+        world.said.push(Said { path, language, private, purges, given: 0 });
+        drop(world);
+        let said = match kind {
+            0 => "private",
+            1..=3 => "max-age=0, stale-while-revalidate=1000, stale-if-error=1000",
+            4 => "no-cache",
+            _ => "max-age=1000",
+        };
+        let tag = format!("\"{number}\"");
+        let fields = [("cache-control", said), ("vary", "accept-language"), ("etag", &tag)];
+        let body = format!("answer {number} {}", "x".repeat(self.dice.below(50)));
+        let asked = call.field("if-none-match").map(str::to_owned);
+        let reply: Answer = match (self.dice.below(8), asked) {
+            (0, _) => fault(502),
+            (1, _) => answer(503, &[], "busy"),
+            // What the cache has is still so.
+            (2..=4, Some(tag)) => answer(304, &[("etag", &tag), ("cache-control", said)], ""),
+            _ => {
+                let length = (self.dice.below(2) == 0).then_some(body.len() as u64);
+                let (writer, content) = growing(1 << 20, length);
+                self.bodies.push((writer, content.clone(), body));
+                growing_answer(&fields, &content)
+            }
+        };
+        call.answer(reply);
+    }
+
+    /// One of the bodies goes on, or ends, or breaks.
+    fn pour(&mut self) {
+        if self.bodies.is_empty() {
+            return;
+        }
+        let at = self.dice.below(self.bodies.len());
+        let end = self.dice.below(4) == 0;
+        let (writer, content, body) = &mut self.bodies[at];
+        let sent = content.length() as usize;
+        let next = if end { body.len() } else { body.len().min(sent + 5) };
+        writer.push(Bytes::copy_from_slice(&body.as_bytes()[sent..next])).unwrap();
+        if end {
+            let (writer, _, _) = self.bodies.swap_remove(at);
+            match self.dice.below(6) {
+                0 => writer.fail(Fault::internal("on purpose")),
+                _ => writer.finish(None),
+            }
+        }
+    }
+
+    /// A client that checks what it is given.
+    fn watch(&mut self, client: Client, path: &'static str, language: &'static str) {
+        let world = self.world.clone();
+        let purges = world.borrow().purges.get(path).copied().unwrap_or(0);
+        let watching = async move {
+            let Ok(got) = done(client).await else { return };
+            if got.status != 200 {
+                return assert_eq!(got.status, 503);
+            }
+            let Ok(text) = got.text().await else { return };
+            let number = text.split(' ').nth(1).unwrap().parse::<usize>().unwrap();
+            let said = &mut world.borrow_mut().said[number];
+            assert_eq!((&*said.path, &*said.language), (path, language));
+            assert!(said.purges >= purges, "{text} was asked for before a purge");
+            said.given += 1;
+            assert!(!said.private || said.given == 1, "{text} is private");
+        };
+        self.clients.push(tokio::task::spawn_local(watching));
+    }
+
+    /// Notes who has come to the origin.
+    fn hear(&mut self, origin: &mut Origin) {
+        while let Some(call) = origin.asked_already() {
+            let purges = self.world.borrow().purges.get(&call.target).copied().unwrap_or(0);
+            self.calls.push((call, purges));
+        }
+    }
+}
+
+fn run(seed: u64) {
+    block_on_local(async move {
+        let (site, mut origin) = Site::plain();
+        let routes = [site.worker(0), site.worker(1)];
+        let dice = Dice(seed);
+        let (world, calls, bodies) = (Rc::default(), Vec::new(), Vec::new());
+        let mut chaos = Chaos { dice, world, calls, bodies, clients: Vec::new() };
+        for _ in 0..STEPS {
+            let path = PATHS[chaos.dice.below(PATHS.len())];
+            let language = LANGUAGES[chaos.dice.below(LANGUAGES.len())];
+            match chaos.dice.below(20) {
+                0..=8 => {
+                    let route = &routes[chaos.dice.below(routes.len())];
+                    let client = get_with(route, path, &[("accept-language", language)]).await;
+                    match chaos.dice.below(10) {
+                        0 => client.abort(),
+                        _ => chaos.watch(client, path, language),
+                    }
+                }
+                9..=12 => chaos.answer(),
+                13..=17 => chaos.pour(),
+                18 => tokio::task::yield_now().await,
+                _ if chaos.dice.below(8) == 0 => {
+                    // Who was asked for so far was asked before.
+                    tokio::task::yield_now().await;
+                    chaos.hear(&mut origin);
+                    let url = format!("http://a{path}");
+                    *chaos.world.borrow_mut().purges.entry(path.to_owned()).or_default() += 1;
+                    site.cache().store().purge(&Purge::Url(url.as_bytes()), false);
+                }
+                _ => {}
+            }
+            chaos.hear(&mut origin);
+        }
+        // Everything is answered and ends.
+        while chaos.clients.iter().any(|client| !client.is_finished()) {
+            chaos.hear(&mut origin);
+            chaos.answer();
+            chaos.pour();
+            tokio::task::yield_now().await;
+        }
+        for client in chaos.clients {
+            client.await.unwrap();
+        }
+        let given: usize = chaos.world.borrow().said.iter().map(|said| said.given).sum();
+        assert!(given > STEPS / 10, "only {given} were given anything");
+    });
+}
+
+#[test]
+fn whatever_clients_origin_and_purges_do_nobody_gets_what_is_not_for_him() {
+    for seed in 1..=4 {
+        run(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
+    }
+}

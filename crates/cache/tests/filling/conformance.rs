@@ -1,0 +1,209 @@
+//! The rules through the whole filter: what a second request gets after a first one, by a table.
+//! Time passes by Age.
+
+use net::worker::block_on_local;
+
+use super::site::{Site, answer, done, get_with};
+
+/// What becomes of the second request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// It gets what is stored.
+    Hit,
+    /// The origin is asked for the whole.
+    Asked,
+    /// The origin is asked whether what is stored still holds.
+    Confirmed,
+    /// Nobody is asked: 504.
+    Refused,
+}
+
+/// Fields, a line each.
+fn fields(text: &str) -> Vec<(&str, &str)> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.filter_map(|line| line.split_once(": ")).collect()
+}
+
+async fn second(first: &str, (status, said): (u16, &str), then: &str) -> Then {
+    let (site, mut origin) = Site::plain();
+    let route = site.worker(0);
+    let client = get_with(&route, "/", &fields(first)).await;
+    origin.asked().await.answer(answer(status, &fields(said), "content"));
+    let got = done(client).await.unwrap();
+    assert_eq!(got.status, status);
+    got.text().await.unwrap();
+    let mut client = get_with(&route, "/", &fields(then)).await;
+    let got = tokio::select! {
+        call = origin.asked() => {
+            let confirms = call.field("if-none-match").is_some();
+            call.answer(answer(200, &[], "anew"));
+            done(client).await.unwrap();
+            return if confirms { Then::Confirmed } else { Then::Asked };
+        }
+        got = &mut client => got.unwrap(),
+    };
+    match got {
+        Ok(got) => {
+            assert!(got.field("cache-status").contains("; hit"), "{:?}", got.headers);
+            assert!(got.field("age").parse::<u32>().is_ok());
+            Then::Hit
+        }
+        Err(fault) => {
+            assert_eq!(fault.status, 504);
+            Then::Refused
+        }
+    }
+}
+
+/// Section, first request, status, answer to it, second request, what becomes of it.
+type Row = (&'static str, &'static str, u16, &'static str, &'static str, Then);
+
+const TABLE: &[Row] = {
+    use Then::{Asked, Confirmed, Hit, Refused};
+    &[
+        ("3", "", 200, "cache-control: max-age=600", "", Hit),
+        ("3", "", 200, "", "", Asked),
+        ("3", "", 200, "cache-control: max-age=600, no-store", "", Asked),
+        ("3", "", 200, "cache-control: max-age=600, private", "", Asked),
+        ("3", "", 404, "cache-control: max-age=600", "", Hit),
+        ("3", "", 599, "cache-control: max-age=600", "", Hit),
+        ("3", "", 429, "cache-control: max-age=600", "", Asked),
+        ("3.1", "", 200, "cache-control: max-age=600\nset-cookie: a=b", "", Asked),
+        (
+            "3.1",
+            "",
+            200,
+            "cache-control: max-age=600, private=\"set-cookie\"\nset-cookie: a=b",
+            "",
+            Hit,
+        ),
+        ("3.3", "", 200, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Asked),
+        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", Asked),
+        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "authorization: a", Asked),
+        (
+            "3.5",
+            "authorization: a",
+            200,
+            "cache-control: max-age=600, public",
+            "authorization: b",
+            Hit,
+        ),
+        ("3.5", "authorization: a", 200, "cache-control: s-maxage=600", "", Hit),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 1", Hit),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 2", Asked),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "", Asked),
+        ("4.1", "", 200, "cache-control: max-age=600\nvary: *", "", Asked),
+        (
+            "4.1",
+            "accept-encoding: br",
+            200,
+            "cache-control: max-age=600\nvary: accept-encoding",
+            "accept-encoding: gzip",
+            Hit,
+        ),
+        ("4.2", "", 200, "cache-control: max-age=600\nage: 500", "", Hit),
+        ("4.2", "", 200, "cache-control: max-age=600\nage: 600\netag: \"a\"", "", Confirmed),
+        ("4.2", "", 200, "expires: Fri, 01 Jan 2100 00:00:00 GMT", "", Hit),
+        ("5.3", "", 200, "expires: 0\netag: \"a\"", "", Confirmed),
+        ("5.3", "", 200, "cache-control: max-age=600\nexpires: 0", "", Hit),
+        ("4.2.1", "", 200, "cache-control: max-age=x\netag: \"a\"", "", Confirmed),
+        (
+            "4.2.4",
+            "",
+            200,
+            "cache-control: max-age=600\nage: 610\netag: \"a\"",
+            "cache-control: max-stale",
+            Hit,
+        ),
+        (
+            "4.2.4",
+            "",
+            200,
+            "cache-control: max-age=600, must-revalidate\nage: 610\netag: \"a\"",
+            "cache-control: max-stale",
+            Confirmed,
+        ),
+        (
+            "5.2.1.1",
+            "",
+            200,
+            "cache-control: max-age=600\nage: 9\netag: \"a\"",
+            "cache-control: max-age=8",
+            Confirmed,
+        ),
+        (
+            "5.2.1.3",
+            "",
+            200,
+            "cache-control: max-age=600\nage: 9\netag: \"a\"",
+            "cache-control: min-fresh=595",
+            Confirmed,
+        ),
+        (
+            "5.2.1.4",
+            "",
+            200,
+            "cache-control: max-age=600\netag: \"a\"",
+            "cache-control: no-cache",
+            Confirmed,
+        ),
+        ("5.4", "", 200, "cache-control: max-age=600\netag: \"a\"", "pragma: no-cache", Confirmed),
+        ("5.2.1.5", "cache-control: no-store", 200, "cache-control: max-age=600", "", Asked),
+        ("5.2.1.5", "", 200, "cache-control: max-age=600", "cache-control: no-store", Hit),
+        ("5.2.1.7", "", 200, "cache-control: max-age=600", "cache-control: only-if-cached", Hit),
+        (
+            "5.2.1.7",
+            "",
+            200,
+            "cache-control: max-age=9\nage: 9\netag: \"a\"",
+            "cache-control: only-if-cached",
+            Refused,
+        ),
+        ("5.2.1.7", "", 200, "", "cache-control: only-if-cached", Refused),
+        ("5.2.2.3", "", 200, "cache-control: max-age=600, no-store, must-understand", "", Hit),
+        ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache\netag: \"a\"", "", Confirmed),
+        ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache=\"x\"\nx: 1", "", Hit),
+        (
+            "RFC 5861 3",
+            "",
+            200,
+            "cache-control: max-age=9, stale-while-revalidate=9\nage: 19\netag: \"a\"",
+            "",
+            Confirmed,
+        ),
+        (
+            "RFC 8246",
+            "",
+            200,
+            "cache-control: max-age=600, immutable\nage: 9",
+            "cache-control: max-age=0",
+            Hit,
+        ),
+        ("RFC 9213", "", 200, "cache-control: no-store\ncdn-cache-control: max-age=600", "", Hit),
+        (
+            "RFC 9213",
+            "",
+            200,
+            "cache-control: max-age=600\ntidegate-cache-control: no-store",
+            "",
+            Asked,
+        ),
+        ("RFC 9213", "", 200, "cache-control: max-age=600\ncdn-cache-control: max-age=,", "", Hit),
+    ]
+};
+
+#[test]
+fn what_the_rules_say_is_done() {
+    block_on_local(async {
+        let mut wrong = Vec::new();
+        for &(section, first, status, said, then, expected) in TABLE {
+            let became = second(first, (status, said), then).await;
+            if became != expected {
+                wrong.push(format!(
+                    "{section}: {said:?}, then {then:?}: {became:?}, not {expected:?}"
+                ));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    });
+}

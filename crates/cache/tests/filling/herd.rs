@@ -1,0 +1,211 @@
+//! Many ask for what is not there, and the origin is asked once.
+
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use exchange::growing;
+use net::worker::block_on_local;
+use settings::node;
+
+use crate::site::{Site, answer, done, get, get_with, growing_answer, text};
+
+const KEPT: (&str, &str) = ("cache-control", "max-age=60");
+
+#[test]
+fn a_thousand_clients_make_one_request() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let mut clients = Vec::new();
+        for _ in 0..1000 {
+            clients.push(get(&route, "/").await);
+        }
+        origin.asked().await.answer(answer(200, &[KEPT], "for all"));
+        for client in clients {
+            assert_eq!(text(client).await, "for all");
+        }
+        assert!(origin.is_idle());
+        assert_eq!(site.counted("tidegate_cache_coalesced_total", None), 999);
+        let hit = done(get(&route, "/").await).await.unwrap();
+        assert!(hit.field("cache-status").starts_with("tidegate; hit; ttl="));
+        assert!(origin.is_idle());
+    });
+}
+
+/// Two workers ask for the same; both read it while it comes, one from the beginning when some of
+/// it was there already.
+#[test]
+fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
+    let (site, origin) = Site::plain();
+    let (told, hears) = mpsc::channel();
+    let (go, mut may_go) = tokio::sync::mpsc::unbounded_channel();
+    let other = site.clone();
+    let worker = net::worker::spawn("other".to_owned(), None, move || async move {
+        let route = other.worker(1);
+        may_go.recv().await.unwrap();
+        let client = get(&route, "/").await;
+        told.send("asks").unwrap();
+        let mut got = done(client).await.unwrap();
+        assert_eq!(got.piece().await, "first ");
+        told.send("has the first").unwrap();
+        assert_eq!(got.text().await.unwrap(), "last");
+    })
+    .unwrap();
+    block_on_local(async move {
+        let mut origin = origin;
+        let route = site.worker(0);
+        let leader = get(&route, "/").await;
+        let (mut writer, content) = growing(1 << 20, None);
+        let call = origin.asked().await;
+        go.send(()).unwrap();
+        assert_eq!(hears.recv().unwrap(), "asks");
+        call.answer(growing_answer(&[KEPT], &content));
+        writer.push(Bytes::from_static(b"first ")).unwrap();
+        let mut got = done(leader).await.unwrap();
+        assert_eq!(got.piece().await, "first ");
+        // The loop must turn for the fetch to go on, which is this worker's.
+        while hears.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        writer.push(Bytes::from_static(b"last")).unwrap();
+        writer.finish(None);
+        assert_eq!(got.text().await.unwrap(), "last");
+        worker.join().unwrap();
+        assert!(origin.is_idle());
+        assert_eq!(text(get(&route, "/").await).await, "first last");
+    });
+}
+
+#[test]
+fn nobody_notices_that_the_first_client_leaves() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let leader = get(&route, "/").await;
+        let follower = get(&route, "/").await;
+        let call = origin.asked().await;
+        leader.abort();
+        assert!(leader.await.unwrap_err().is_cancelled());
+        call.answer(answer(200, &[KEPT], "for the others"));
+        assert_eq!(text(follower).await, "for the others");
+        assert!(origin.is_idle());
+    });
+}
+
+#[test]
+fn a_fetch_goes_on_for_a_while_when_all_have_left_and_is_stored() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let leader = get(&route, "/").await;
+        let call = origin.asked().await;
+        leader.abort();
+        assert!(leader.await.unwrap_err().is_cancelled());
+        call.answer(answer(200, &[KEPT], "for later"));
+        while site.cache().store().stats().objects == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(text(get(&route, "/").await).await, "for later");
+        assert!(origin.is_idle());
+    });
+}
+
+#[test]
+fn a_fetch_that_nobody_wants_for_longer_is_given_up() {
+    block_on_local(async {
+        let (site, mut origin) =
+            Site::new(|| node!({ "store": "pages", "fetch": { "outlive": "0s" } }));
+        let route = site.worker(0);
+        let leader = get(&route, "/").await;
+        let mut call = origin.asked().await;
+        leader.abort();
+        call.given_up().await;
+        // So is one whose content has begun.
+        let reader = get(&route, "/").await;
+        let (writer, content) = growing(1 << 20, None);
+        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        let got = done(reader).await.unwrap();
+        drop((got, content));
+        while !writer.is_abandoned() {
+            net::timer::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    });
+}
+
+/// RFC 9111 4.1: the one answer is for those who ask for the same variant.
+#[test]
+fn who_asks_for_another_variant_has_it_fetched() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let ask = async |language| get_with(&route, "/", &[("accept-language", language)]).await;
+        let (english, german) = (ask("en").await, ask("de").await);
+        let (also_english, also_german) = (ask("en").await, ask("de").await);
+        let varies = [KEPT, ("vary", "accept-language")];
+        origin.asked().await.answer(answer(200, &varies, "hello"));
+        assert_eq!(
+            (text(english).await, text(also_english).await),
+            ("hello".into(), "hello".into())
+        );
+        let call = origin.asked().await;
+        assert_eq!(call.field("accept-language"), Some("de"));
+        call.answer(answer(200, &varies, "hallo"));
+        assert_eq!((text(german).await, text(also_german).await), ("hallo".into(), "hallo".into()));
+        assert!(origin.is_idle());
+        assert_eq!(text(ask("de").await).await, "hallo");
+        assert_eq!(text(ask("en").await).await, "hello");
+        assert!(origin.is_idle());
+    });
+}
+
+/// What was asked for before a purge is not for those who ask afterwards.
+#[test]
+fn a_purge_divides_those_who_asked_before_from_those_who_ask_later() {
+    use cache::store::Purge;
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        let before = get(&route, "/").await;
+        let old = origin.asked().await;
+        site.cache().store().purge(&Purge::Url(b"http://a/"), false);
+        let after = get(&route, "/").await;
+        let new = origin.asked().await;
+        new.answer(answer(200, &[KEPT], "new"));
+        assert_eq!(text(after).await, "new");
+        old.answer(answer(200, &[KEPT], "old"));
+        assert_eq!(text(before).await, "old");
+        assert_eq!(text(get(&route, "/").await).await, "new");
+        assert!(origin.is_idle());
+    });
+}
+
+/// How much a fetch may take for nobody; what is nearly there is finished.
+#[test]
+fn a_fetch_for_nobody_takes_so_much_and_no_more() {
+    block_on_local(async {
+        for (length, finished) in [(1 << 20, false), (1000, true)] {
+            let (site, mut origin) =
+                Site::new(|| node!({ "store": "pages", "fetch": { "outlive_size": "0B" } }));
+            let route = site.worker(0);
+            let client = get(&route, "/").await;
+            let (mut writer, content) = growing(1 << 30, Some(length));
+            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            drop((done(client).await.unwrap(), content));
+            writer.push(Bytes::from_static(b"some")).unwrap();
+            if finished {
+                tokio::task::yield_now().await;
+                writer.push(vec![b'x'; length as usize - 4].into()).unwrap();
+                writer.finish(None);
+                while site.cache().store().stats().objects == 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(text(get(&route, "/").await).await.len() as u64, length);
+            } else {
+                while !writer.is_abandoned() {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.cache().store().stats().objects, 0);
+            }
+        }
+    });
+}

@@ -1,0 +1,16 @@
+//! How what is not stored is fetched: through the filter as routes have it, with clients and an
+//! origin that do what a test says, on one worker and on two.
+
+// Clippy knows test functions as such, and not their helpers.
+#![allow(clippy::unwrap_used)]
+
+mod alone;
+mod asking;
+mod chaos;
+mod codings;
+mod conformance;
+mod cut;
+mod herd;
+mod site;
+mod stale;
+mod variants;

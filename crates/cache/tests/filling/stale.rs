@@ -1,0 +1,172 @@
+//! What is stored and stale: served while it is confirmed, or because it cannot be.
+
+use exchange::growing;
+use net::worker::block_on_local;
+
+use crate::site::{Origin, Site, answer, done, fault, get, get_with, growing_answer, text};
+
+const OLD: &str = "\"1\"";
+/// Stale at once, and to be confirmed.
+const ASK: (&str, &str) = ("cache-control", "no-cache");
+const BEHIND: (&str, &str) = ("cache-control", "max-age=0, stale-while-revalidate=1000");
+const ERROR: (&str, &str) = ("cache-control", "max-age=0, stale-if-error=1000");
+const STRICT: (&str, &str) = ("cache-control", "max-age=0, must-revalidate, stale-if-error=1000");
+const KEPT: (&str, &str) = ("cache-control", "max-age=60");
+
+async fn store(
+    route: &std::rc::Rc<exchange::Route>,
+    origin: &mut Origin,
+    said: (&'static str, &'static str),
+) {
+    let client = get(route, "/").await;
+    origin.asked().await.answer(answer(200, &[said, ("etag", OLD), ("x-a", "old")], "content"));
+    assert_eq!(text(client).await, "content");
+}
+
+#[test]
+fn many_are_served_stale_while_one_request_asks_anew() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, BEHIND).await;
+        for _ in 0..100 {
+            assert_eq!(text(get(&route, "/").await).await, "content");
+        }
+        let call = origin.asked().await;
+        assert_eq!(call.field("if-none-match"), Some(OLD));
+        assert!(origin.is_idle());
+        call.answer(answer(200, &[KEPT], "newer"));
+        while text(get(&route, "/").await).await != "newer" {
+            tokio::task::yield_now().await;
+        }
+        assert!(origin.is_idle());
+    });
+}
+
+/// RFC 9111 4.3.4: the stored content with the fields of the 304, for all who waited.
+#[test]
+fn a_304_renews_what_is_stored() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, ASK).await;
+        let client = get_with(&route, "/", &[("if-none-match", "\"other\"")]).await;
+        let call = origin.asked().await;
+        assert_eq!(call.headers.get_all("if-none-match").collect::<Vec<_>>(), [OLD.as_bytes()]);
+        call.answer(answer(304, &[("etag", OLD), ("x-a", "new"), KEPT], ""));
+        let got = done(client).await.unwrap();
+        assert_eq!((got.status, got.field("x-a")), (200, "new"));
+        assert_eq!(
+            got.field("cache-status").split("; ttl").next(),
+            Some("tidegate; fwd=stale; fwd-status=304; stored")
+        );
+        assert_eq!(got.notes.upstream.as_deref(), Some("the origin"));
+        assert_eq!(got.text().await.unwrap(), "content");
+        // Now it is fresh.
+        let got = done(get(&route, "/").await).await.unwrap();
+        assert_eq!(got.field("x-a"), "new");
+        assert_eq!(got.text().await.unwrap(), "content");
+        assert!(origin.is_idle());
+        assert_eq!(site.counted("tidegate_cache_revalidations_total", Some("valid")), 1);
+    });
+}
+
+/// RFC 9111 4.3.4: a 304 about something else says nothing of what is stored.
+#[test]
+fn a_304_for_another_representation_is_asked_about_again() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, ASK).await;
+        let client = get(&route, "/").await;
+        origin.asked().await.answer(answer(304, &[("etag", "\"2\"")], ""));
+        let call = origin.asked().await;
+        assert_eq!(call.field("if-none-match"), None);
+        call.answer(answer(200, &[KEPT, ("etag", "\"2\"")], "newer"));
+        assert_eq!(text(client).await, "newer");
+    });
+}
+
+/// RFC 5861 4.
+#[test]
+fn what_is_stale_is_served_when_the_origin_fails_and_the_origin_is_left_alone() {
+    block_on_local(async {
+        for failure in [fault, |status| answer(status, &[], "sorry")] {
+            let (site, mut origin) = Site::plain();
+            let route = site.worker(0);
+            store(&route, &mut origin, ERROR).await;
+            let (one, two) = (get(&route, "/").await, get(&route, "/").await);
+            origin.asked().await.answer(failure(503));
+            assert_eq!((text(one).await, text(two).await), ("content".into(), "content".into()));
+            let mut asked = 0;
+            for _ in 0..100 {
+                let client = get(&route, "/").await;
+                // It asks again after a moment, and on a slow machine that may be over.
+                tokio::task::yield_now().await;
+                if !client.is_finished() {
+                    origin.asked().await.answer(failure(503));
+                    asked += 1;
+                }
+                assert_eq!(text(client).await, "content");
+            }
+            assert!(asked < 100, "the origin is not left alone");
+            assert!(site.counted("tidegate_cache_stale_total", Some("error")) >= 102);
+        }
+    });
+}
+
+/// RFC 9111 4.2.4, 5.2.2.2.
+#[test]
+fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, STRICT).await;
+        let client = get(&route, "/").await;
+        origin.asked().await.answer(fault(504));
+        assert_eq!(done(client).await.err().unwrap().status, 504);
+    });
+}
+
+/// A failed answer leaves what is stored as it is.
+#[test]
+fn what_is_stored_survives_an_answer_that_is_cut_off() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, ASK).await;
+        let client = get(&route, "/").await;
+        let (writer, content) = growing(1 << 20, Some(100));
+        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        drop(writer);
+        assert!(done(client).await.unwrap().text().await.is_err());
+        let client = get(&route, "/").await;
+        let call = origin.asked().await;
+        assert_eq!(call.field("if-none-match"), Some(OLD));
+        call.answer(answer(304, &[("etag", OLD), KEPT], ""));
+        assert_eq!(text(client).await, "content");
+    });
+}
+
+/// RFC 9111 4, 5.2.2.4: what is to be confirmed each time is confirmed for each, all at once, and
+/// costs the origin no more than a 304.
+#[test]
+fn who_waited_for_what_must_be_confirmed_has_it_confirmed_for_himself() {
+    block_on_local(async {
+        let (site, mut origin) = Site::plain();
+        let route = site.worker(0);
+        store(&route, &mut origin, ASK).await;
+        let clients = [get(&route, "/").await, get(&route, "/").await, get(&route, "/").await];
+        let confirm = |call: crate::site::Call| {
+            assert_eq!(call.field("if-none-match"), Some(OLD));
+            call.answer(answer(304, &[("etag", OLD), ASK], ""));
+        };
+        confirm(origin.asked().await);
+        let calls = [origin.asked().await, origin.asked().await];
+        calls.into_iter().for_each(confirm);
+        for client in clients {
+            assert_eq!(text(client).await, "content");
+        }
+        assert!(origin.is_idle());
+    });
+}

@@ -1,0 +1,68 @@
+//! Caches and the filters that name them: references, folders, and the order of filters.
+
+use std::sync::Arc;
+
+use cache::CachePlan;
+use exchange::FilterPlan;
+use settings::{Reader, quote};
+
+use crate::records::Settings;
+
+/// No two caches share a folder, nor lies one's in another's: each takes what it finds there.
+pub(super) fn check(settings: &Settings, reader: &mut Reader<'_>) {
+    let disks: Vec<_> = (settings.caches.entries.iter())
+        .filter_map(|(name, cache)| Some((name, &*cache.disk.as_ref()?.path)))
+        .collect();
+    for (at, (name, path)) in disks.iter().enumerate() {
+        let other = disks[..at].iter().find(|(_, o)| o.starts_with(path) || path.starts_with(o));
+        if let Some((other, _)) = other {
+            let said = format!("cache {} has this folder already", quote(other));
+            reader.mistake(name.span, said).help("give each disk a folder of its own");
+        }
+    }
+}
+
+/// The cache that a filter names must be there.
+pub(super) fn check_name(filter: &dyn FilterPlan, settings: &Settings, reader: &mut Reader<'_>) {
+    let Some(plan) = CachePlan::of(filter) else { return };
+    let store = plan.store();
+    if !settings.caches.names().any(|declared| declared == store.value) {
+        let mistake = reader.report().dangling(store.span, "cache", store, settings.caches.names());
+        if settings.caches.names().next().is_none() {
+            mistake
+                .help(format!("declare it: caches: {{ {}: {{ memory: 256MiB }} }}", store.value));
+        }
+    }
+}
+
+/// A route has one cache, and nobody gets from it what he would have to prove himself for.
+pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'_>) {
+    let mut cached: Option<&CachePlan> = None;
+    for filter in filters {
+        match (CachePlan::of(&**filter), cached) {
+            (Some(second), Some(_)) => {
+                reader
+                    .mistake(second.store().span, "a second cache on one route")
+                    .help("the first one answers: remove one of them");
+            }
+            (Some(first), None) => cached = Some(first),
+            (None, Some(cache)) if filter.name() == "key_auth" => {
+                reader
+                    .mistake(
+                        cache.store().span,
+                        "key_auth stands behind this cache, which answers without asking for a key",
+                    )
+                    .help("put key_auth before cache");
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// Whether one of the filters keeps things in that cache.
+pub(super) fn uses(filters: &[Arc<dyn FilterPlan>], name: &str) -> bool {
+    filters
+        .iter()
+        .filter_map(|filter| CachePlan::of(&**filter))
+        .any(|plan| plan.store().value == name)
+}

@@ -1,0 +1,114 @@
+//! What is right in a configuration and may surprise all the same: for `check`.
+//!
+//! Promises that a note says what to write where it is not meant. Never refuses anything.
+
+use cache::CachePlan;
+use cache::rules::SetCookie;
+use settings::{Variable, quote};
+
+use crate::plan::{Plan, RoutePlan};
+
+/// What whoever checks this configuration should know, a sentence each.
+pub fn notes(plan: &Plan) -> Vec<String> {
+    plan.routes.iter().flat_map(|route| caching(plan, route)).collect()
+}
+
+/// What a cache may give to those it was not meant for.
+fn caching(plan: &Plan, route: &RoutePlan) -> Vec<String> {
+    let is_cache = |filter: &_| CachePlan::of(filter).is_some();
+    let Some(at) = route.filters.iter().position(|filter| is_cache(&**filter)) else {
+        return Vec::new();
+    };
+    let Some(cache) = CachePlan::of(&*route.filters[at]) else { return Vec::new() };
+    let policy = &cache.terms().policy;
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(format!("route {}: {text}", quote(&route.name)));
+    let asks_for_keys = route.filters[..at].iter().any(|filter| filter.name() == "key_auth");
+    if asks_for_keys && !cache.counts(&Variable::Consumer) {
+        note(
+            "all whom key_auth lets in get the same answers from the cache; where they may differ, \
+             write cache: { key: { by: [consumer] } }"
+                .to_owned(),
+        );
+    }
+    let reflected = cache.reflected();
+    if !reflected.is_empty() {
+        let names: Vec<&str> = reflected.iter().map(|name| name.as_str()).collect();
+        note(format!(
+            "danger: the cache sends on {} though requests are not told apart by them; an origin \
+             that builds answers from them gives one client's to everybody: list them in \
+             fetch.drop_headers or in key.headers",
+            names.join(", ")
+        ));
+    }
+    let forwarded = Variable::Header("x-forwarded-host".to_owned());
+    if !plan.trusted_proxies.is_empty() && !cache.counts(&forwarded) {
+        note(
+            "X-Forwarded-Host of trusted_proxies reaches the origin and requests are not told \
+             apart by it; where the origin builds links from it, write \
+             cache: { key: { headers: [x-forwarded-host] } }"
+                .to_owned(),
+        );
+    }
+    if policy.default_ttl_s > 0 {
+        note(
+            "answers that say nothing of caching are kept (ttl.default), also those made for one \
+             user's cookies; the origin has to say private or Vary: Cookie for them"
+                .to_owned(),
+        );
+    }
+    if policy.set_cookie == SetCookie::Store {
+        note("everybody gets the cookies that one client was given (set_cookie: keep)".to_owned());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Kinds, TextSource, load};
+
+    fn noted(top: &str, filters: &str) -> Vec<String> {
+        let text = format!(
+            "{top}
+listeners: {{ web: {{ bind: ':80' }} }}
+caches: {{ pages: {{}} }}
+routes: [{{ name: all, filters: [{filters}], handler: {{ respond: {{}} }} }}]
+"
+        );
+        let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+        super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
+    }
+
+    #[test]
+    fn a_plain_cache_is_nothing_to_talk_about() {
+        assert_eq!(noted("", "{ cache: pages }"), [""; 0]);
+    }
+
+    #[test]
+    fn what_one_client_could_do_to_others_is_noted() {
+        let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
+        for (top, filters, said) in [
+            ("", format!("{key}, {{ cache: pages }}"), "by: [consumer]"),
+            (
+                "",
+                "{ cache: { store: pages, fetch: { drop_headers: [x-host] } } }".to_owned(),
+                "danger: the cache sends on x-original-url, ",
+            ),
+            ("trusted_proxies: [10.0.0.0/8]", "{ cache: pages }".to_owned(), "X-Forwarded-Host"),
+            ("", "{ cache: { store: pages, ttl: { default: 1s } } }".to_owned(), "ttl.default"),
+            ("", "{ cache: { store: pages, set_cookie: keep } }".to_owned(), "set_cookie: keep"),
+        ] {
+            let notes = noted(top, &filters);
+            assert!(notes.len() == 1 && notes[0].contains(said), "{filters}: {notes:?}");
+            assert!(notes[0].starts_with("route \"all\": "));
+        }
+    }
+
+    #[test]
+    fn what_counts_is_no_danger() {
+        let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
+        let cache =
+            "{ cache: { store: pages, key: { by: [consumer], headers: [x-forwarded-host] } } }";
+        assert_eq!(noted("trusted_proxies: [10.0.0.0/8]", &format!("{key}, {cache}")), [""; 0]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Files that are memory leave descriptors to others. Alone in its file, and so in its process: the
+//! limit it sets is the process's.
+
+#![cfg(target_os = "linux")]
+
+use std::io::Write;
+
+const DESCRIPTORS: libc::rlim_t = 200;
+
+#[test]
+fn half_of_the_descriptors_is_left() {
+    let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
+    // SAFETY: the call reads one structure that lives across it.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let make = || net::memory_file(|file| file.write_all(b"content"));
+    let made: Vec<_> = std::iter::from_fn(|| make().ok()).take(200).collect();
+    assert!((50..=100).contains(&made.len()), "{}", made.len());
+    let others: Vec<_> = (0..90).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
+    drop((made, others));
+    assert!(make().is_ok());
+}

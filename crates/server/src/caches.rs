@@ -1,0 +1,296 @@
+//! The caches of the process, for the control thread: their standing, purges, and why something
+//! was a miss.
+//!
+//! What is slow (a purge by prefix, the upkeep of a million objects) is done off the control
+//! thread.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::{
+    CacheDisk, CacheStatus, Entries, EntriesWanted, Explanation, NoAnswer, PurgeWhat, Question,
+};
+use cache::explain::{Described, explain};
+use cache::rules::tags;
+use cache::store::Purge;
+use cache::{Cache, CachePlan, Caches};
+use config::{Plan, RoutePlan};
+use exchange::Request;
+use net::clock::wall_secs;
+use router::{Input, Verdict};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use crate::control::Control;
+use crate::explain::request;
+
+/// How often a slice of every store is looked through for what is of no use any more.
+const UPKEEP_EVERY: Duration = Duration::from_millis(500);
+
+/// The upkeep of the stores: it runs as long as this lives.
+pub(crate) struct Upkeep(JoinHandle<()>);
+
+impl Upkeep {
+    pub(crate) fn start(caches: &Arc<Caches>) -> Upkeep {
+        let caches = caches.clone();
+        Upkeep(tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(UPKEEP_EVERY).await;
+                let all = caches.all();
+                if all.is_empty() {
+                    continue;
+                }
+                let sweep = move || {
+                    for cache in all {
+                        cache.store().sweep();
+                    }
+                };
+                // A pool that is gone: the process ends.
+                if net::blocking(sweep).await.is_err() {
+                    return;
+                }
+            }
+        }))
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The filter of a route that keeps answers in that cache, and what stands before it.
+fn plan_on<'p>(route: &'p RoutePlan, name: &str) -> Option<(&'p CachePlan, Vec<&'static str>)> {
+    let at = route.filters.iter().position(|filter| {
+        CachePlan::of(&**filter).is_some_and(|plan| plan.store().value == name)
+    })?;
+    let before = route.filters[..at].iter().map(|filter| filter.name()).collect();
+    CachePlan::of(&*route.filters[at]).map(|plan| (plan, before))
+}
+
+/// The plans of all routes that keep answers in a cache.
+fn plans<'p>(plan: &'p Plan, name: &str) -> Vec<(&'p RoutePlan, &'p CachePlan)> {
+    let on = |route: &'p RoutePlan| Some((route, plan_on(route, name)?.0));
+    plan.routes.iter().filter_map(on).collect()
+}
+
+/// How every cache is doing, in the words of the admin API.
+pub(crate) fn status(control: &Control) -> Vec<CacheStatus> {
+    let plan = control.plan();
+    let status = |cache: Arc<Cache>| {
+        let stats = cache.store().stats();
+        CacheStatus {
+            name: cache.name().to_owned(),
+            routes: plans(&plan, cache.name())
+                .iter()
+                .map(|(route, _)| route.name.clone())
+                .collect(),
+            objects: stats.objects,
+            bytes: stats.bytes,
+            memory_bytes: stats.memory_bytes,
+            disk: disk(&cache),
+        }
+    };
+    control.caches.all().into_iter().map(status).collect()
+}
+
+fn disk(cache: &Cache) -> Option<CacheDisk> {
+    let (stats, settings) = (cache.store().disk_stats()?, cache.settings().disk?);
+    Some(CacheDisk {
+        path: settings.path.to_string(),
+        objects: stats.objects,
+        bytes: stats.bytes,
+        size_bytes: stats.size_bytes,
+        failed: stats.failed,
+    })
+}
+
+pub(crate) fn entries(
+    control: &Control,
+    name: &str,
+    wanted: &EntriesWanted,
+) -> Result<Entries, NoAnswer> {
+    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+    let prefix = wanted.prefix.as_bytes();
+    let mut after = wanted.after;
+    // A look takes one slice of a shard; an empty one is no page.
+    loop {
+        let page =
+            cache.store().list(after, wanted.limit, |object| object.key.url().starts_with(prefix));
+        if page.objects.is_empty() && page.next.is_some() {
+            after = page.next;
+            continue;
+        }
+        let now_secs = wall_secs();
+        let entries = page.objects.iter().map(|object| row(&Described::new(object, now_secs)));
+        return Ok(Entries { entries: entries.collect(), next: page.next });
+    }
+}
+
+fn row(entry: &Described) -> Value {
+    json!({
+        "url": entry.url,
+        "route": entry.route,
+        "kind": entry.kind,
+        "status": entry.status,
+        "coding": entry.coding,
+        "derived": entry.derived,
+        "bytes": entry.bytes,
+        "age_s": entry.age_s,
+        "fresh_s": entry.fresh_s,
+        "soft_purged": entry.soft_purged,
+        "vary": entry.vary,
+        "tags": entry.tags,
+    })
+}
+
+/// Purges; the count comes when it is done.
+pub(crate) async fn purge(
+    control: &Control,
+    name: &str,
+    what: PurgeWhat,
+    soft: bool,
+) -> Result<u64, NoAnswer> {
+    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+    let meant = meant(&plans(&control.plan(), name), what)?;
+    let counted = net::blocking(move || {
+        let one = |purge: &Meant| cache.store().purge(&purge.as_purge(), soft);
+        meant.iter().map(one).sum()
+    });
+    counted.await.map_err(|error| NoAnswer::Wrong(error.to_string()))
+}
+
+/// What is purged, owned.
+enum Meant {
+    Url(Box<[u8]>),
+    Prefix(Box<[u8]>),
+    Tags(Vec<u64>),
+    All,
+}
+
+impl Meant {
+    fn as_purge(&self) -> Purge<'_> {
+        match self {
+            Meant::Url(url) => Purge::Url(url),
+            Meant::Prefix(prefix) => Purge::Prefix(prefix),
+            Meant::Tags(tags) => Purge::Tags(tags),
+            Meant::All => Purge::All,
+        }
+    }
+}
+
+fn meant(plans: &[(&RoutePlan, &CachePlan)], what: PurgeWhat) -> Result<Vec<Meant>, NoAnswer> {
+    // Routes may compare URLs in different ways: each is asked what it calls this one.
+    let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, NoAnswer> {
+        let urls: BTreeSet<_> =
+            plans.iter().filter_map(|(route, plan)| plan.url(&route.name, text)).collect();
+        match urls.is_empty() && !plans.is_empty() {
+            true => {
+                let said = format!("\"{text}\" is no absolute URL: write http://host/path");
+                Err(NoAnswer::Wrong(said))
+            }
+            false => Ok(urls),
+        }
+    };
+    Ok(match what {
+        PurgeWhat::All => vec![Meant::All],
+        PurgeWhat::Tags(names) => {
+            vec![Meant::Tags(names.iter().map(|name| tags::tag(name.as_bytes())).collect())]
+        }
+        PurgeWhat::Groups(names) => {
+            vec![Meant::Tags(names.iter().map(|name| tags::group(name.as_bytes())).collect())]
+        }
+        PurgeWhat::Prefix(prefix) => urls(&prefix)?.into_iter().map(Meant::Prefix).collect(),
+        PurgeWhat::Url(url) => urls(&url)?.into_iter().map(Meant::Url).collect(),
+    })
+}
+
+/// Whether a request would be answered from a cache; what is stored for its URL.
+pub(crate) fn explain_cache(
+    control: &Control,
+    name: &str,
+    question: &Question,
+) -> Result<Explanation, NoAnswer> {
+    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+    let plan = control.plan();
+    let asked = request(&plan, question).map_err(NoAnswer::Wrong)?;
+    let Some(route) = routed(&plan, &asked) else {
+        let said = format!("no route takes {} {}", question.method, question.url);
+        return Ok(told("pass", &said, None, None, &[]));
+    };
+    let Some((filter, before)) = plan_on(route, name) else {
+        let said = format!("its route {} keeps nothing in {name}", settings::quote(&route.name));
+        return Ok(told("pass", &said, Some(&route.name), None, &[]));
+    };
+    let now_secs = wall_secs();
+    let found = explain(&cache, filter, &route.name, &asked, now_secs);
+    let stored: Vec<Described> = found
+        .url
+        .iter()
+        .flat_map(|url| cache.store().of_url(url.as_bytes()))
+        .map(|object| Described::new(&object, now_secs))
+        .collect();
+    let mut why = found.why;
+    if !before.is_empty() {
+        let names = before.join(", ");
+        why.push_str(&format!(" (what stands before the cache may change it: {names})"));
+    }
+    let key = found.key.as_deref();
+    Ok(told(found.verdict.slug(), &why, Some(&route.name), key, &stored))
+}
+
+fn routed<'p>(plan: &'p Plan, asked: &Request) -> Option<&'p RoutePlan> {
+    match plan.router.explain(&Input::from(asked)).verdict {
+        Verdict::Route(chosen) => Some(plan.route(chosen.route)),
+        Verdict::MethodNotAllowed(_) | Verdict::NotFound => None,
+    }
+}
+
+fn told(
+    verdict: &str,
+    why: &str,
+    route: Option<&str>,
+    key: Option<&str>,
+    stored: &[Described],
+) -> Explanation {
+    let mut text = format!("{verdict}: {why}\n");
+    if let Some(route) = route {
+        text.push_str(&format!("route: {route}\n"));
+    }
+    if let Some(key) = key {
+        text.push_str(&format!("key: {key}\n"));
+    }
+    text.push_str(if stored.is_empty() {
+        "stored for its URL: nothing\n"
+    } else {
+        "stored for its URL:\n"
+    });
+    stored.iter().for_each(|entry| text.push_str(&line(entry)));
+    let json = json!({
+        "verdict": verdict,
+        "why": why,
+        "route": route,
+        "key": key,
+        "stored": stored.iter().map(row).collect::<Vec<_>>(),
+    });
+    Explanation { text, json }
+}
+
+/// One stored object, for people.
+fn line(entry: &Described) -> String {
+    let mut parts = vec![entry.kind.to_owned()];
+    parts.extend(entry.status.map(|status| status.to_string()));
+    parts.extend(entry.bytes.map(|bytes| format!("{bytes} bytes")));
+    let how = if entry.derived { "made here: " } else { "" };
+    parts.extend(entry.coding.map(|coding| format!("{how}{coding}")));
+    parts.extend(entry.age_s.map(|age_s| format!("{age_s} s old")));
+    parts.extend(entry.fresh_s.map(|fresh_s| match fresh_s {
+        _ if entry.soft_purged => "purged softly".to_owned(),
+        1.. => format!("fresh for {fresh_s} s"),
+        _ => format!("stale for {} s", -fresh_s),
+    }));
+    parts.extend(entry.vary.as_ref().map(|vary| format!("vary: {vary}")));
+    format!("  {}\n", parts.join(", "))
+}

@@ -1,0 +1,89 @@
+//! What `ctl caches` shows: a line each, from the JSON of the admin API.
+
+use serde_json::Value;
+use settings::Size;
+
+use super::status::{heads, list, text};
+use crate::output::columns;
+
+/// The answer of `/v1/caches` as a table.
+pub(crate) fn table(caches: &Value) -> String {
+    let mut rows = heads([
+        "CACHE",
+        "OBJECTS",
+        "MEMORY",
+        "OF",
+        "HITS",
+        "STALE",
+        "MISSES",
+        "PASSES",
+        "HIT RATIO",
+        "ROUTES",
+    ]);
+    for cache in list(caches, "caches") {
+        let [hits, stale, misses, passes] =
+            ["hits", "stale", "misses", "passes"].map(|name| sum(&cache[name]));
+        let asked = hits + stale + misses;
+        let ratio = match asked {
+            0 => "-".to_owned(),
+            _ => format!("{:.1} %", (hits + stale) as f64 * 100.0 / asked as f64),
+        };
+        let routes: Vec<&str> = list(cache, "routes").filter_map(Value::as_str).collect();
+        rows.push([
+            text(cache, "name"),
+            text(cache, "objects"),
+            bytes(&cache["bytes"]),
+            bytes(&cache["memory_bytes"]),
+            hits.to_string(),
+            stale.to_string(),
+            misses.to_string(),
+            passes.to_string(),
+            ratio,
+            routes.join(", "),
+        ]);
+    }
+    match rows.len() {
+        1 => "the configuration has no caches\n".to_owned(),
+        _ => columns(&rows, 0),
+    }
+}
+
+/// A number, or numbers by reason.
+fn sum(value: &Value) -> u64 {
+    match value {
+        Value::Object(members) => members.values().filter_map(Value::as_u64).sum(),
+        other => other.as_u64().unwrap_or(0),
+    }
+}
+
+/// To three digits or so: this is for people.
+fn bytes(value: &Value) -> String {
+    let Some(bytes) = value.as_u64() else { return "-".to_owned() };
+    match bytes {
+        0..1024 => Size::from_bytes(bytes).to_string(),
+        1024..1_048_576 => format!("{:.1}KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1}MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1}GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::table;
+
+    #[test]
+    fn caches_at_a_glance() {
+        let caches = json!({ "caches": [{
+            "name": "pages", "routes": ["shop", "blog"], "objects": 3, "bytes": 1536,
+            "memory_bytes": 67108864, "hits": 6, "stale": { "error": 1 },
+            "misses": { "uri-miss": 2, "stale": 1 }, "passes": 0,
+        }] });
+        let page = table(&caches);
+        assert!(page.contains(
+            "pages  3        1.5KiB  64.0MiB  6     1      3       0       70.0 %     shop, blog\n"
+        ), "{page}");
+        assert_eq!(table(&json!({ "caches": [] })), "the configuration has no caches\n");
+    }
+}

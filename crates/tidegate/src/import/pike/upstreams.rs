@@ -1,0 +1,94 @@
+//! `upstreams` of Pike, and the servers in them.
+
+use settings::{Address, Duration};
+
+use super::super::writer::{Writer, list, quoted};
+use super::model::Entry;
+
+/// Writes one upstream; `false` where it has no server that we can ask.
+pub(super) fn write(
+    upstream: &mut Entry<'_>,
+    name: &str,
+    response: Option<Duration>,
+    out: &mut Writer,
+) -> bool {
+    upstream.expect(&[
+        "name",
+        "healthCheck",
+        "policy",
+        "enableH2C",
+        "acceptEncoding",
+        "servers",
+        "remark",
+    ]);
+    if upstream.flag("enableH2C") {
+        upstream.note("enableH2C: HTTP/2 to upstreams comes later, they are asked in HTTP/1.1");
+    }
+    let policy = upstream.text("policy");
+    let mut servers = Vec::new();
+    for (at, mut server) in upstream.children("servers").into_iter().enumerate() {
+        server.expect(&["addr", "backup", "healthy"]);
+        let backup = server.flag("backup") || (policy == "first" && at > 0);
+        match address(&server.text("addr")) {
+            Ok(address) if backup => {
+                servers.push(format!("{{ address: {}, backup: true }}", quoted(&address)));
+            }
+            Ok(address) => servers.push(quoted(&address)),
+            Err(why) => server.note(why),
+        }
+        upstream.notes.append(&mut server.notes);
+    }
+    let balance = match policy.as_str() {
+        "first" => {
+            upstream.note("policy: first is a first server with all others as its backups");
+            "round_robin"
+        }
+        "" | "roundRobin" => "round_robin",
+        "random" => "random",
+        "leastconn" => "least_requests",
+        other => {
+            upstream.note(format!("policy: {other} is not known, it is round_robin here"));
+            "round_robin"
+        }
+    };
+    if servers.is_empty() {
+        out.comment(2, &format!("{name} has no server that can be asked from here"));
+        out.notes(2, &upstream.notes);
+        return false;
+    }
+    let remark = upstream.text("remark");
+    if !remark.is_empty() {
+        out.comment(2, &remark);
+    }
+    out.notes(2, &upstream.notes);
+    out.line(2, &format!("{name}:"));
+    out.line(4, &format!("servers: {}", list(&servers)));
+    out.line(4, &format!("balance: {balance}"));
+    // Pike looks every five seconds and gives up after two bad answers, each within three seconds.
+    let path = upstream.text("healthCheck");
+    let path = if path.is_empty() { String::new() } else { format!("path: {}, ", quoted(&path)) };
+    out.line(4, &format!("health: {{ {path}interval: 5s, timeout: 3s, unhealthy_after: 2 }}"));
+    if let Some(response) = response {
+        out.line(4, &format!("timeouts: {{ response: {response} }}"));
+    }
+    true
+}
+
+/// `http://host:port` as an address.
+fn address(url: &str) -> Result<String, String> {
+    let lower = url.to_ascii_lowercase();
+    if lower.starts_with("https://") {
+        return Err(format!("{url}: TLS to upstreams comes later, so this server is left out"));
+    }
+    let rest = if lower.starts_with("http://") { &url["http://".len()..] } else { url };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if !path.is_empty() {
+        return Err(format!("{url}: a server has no path here, so it is left out: use rewrite"));
+    }
+    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    let written = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    match written.parse::<Address>() {
+        Ok(_) => Ok(written),
+        Err(why) => Err(format!("{url} {why}, so it is left out")),
+    }
+}

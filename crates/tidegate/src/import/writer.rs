@@ -1,0 +1,83 @@
+//! Lines of YAML with comments.
+
+/// A page as it grows.
+#[derive(Default)]
+pub(super) struct Writer {
+    text: String,
+}
+
+/// Comments end here.
+const COLUMNS: usize = 100;
+
+impl Writer {
+    pub(super) fn line(&mut self, indent: usize, text: &str) {
+        self.text.extend(std::iter::repeat_n(' ', indent));
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    pub(super) fn empty_line(&mut self) {
+        self.text.push('\n');
+    }
+
+    /// A comment, over as many lines as it needs.
+    pub(super) fn comment(&mut self, indent: usize, text: &str) {
+        let mut line = String::from("#");
+        for word in text.split_whitespace() {
+            let length = line.chars().count() + 1 + word.chars().count();
+            if length > COLUMNS - indent && line != "#" {
+                self.line(indent, &line);
+                line = String::from("#  ");
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        self.line(indent, &line);
+    }
+
+    /// What was written and has no counterpart, or means something else here.
+    pub(super) fn note(&mut self, indent: usize, text: &str) {
+        self.comment(indent, &format!("note: {text}"));
+    }
+
+    pub(super) fn notes(&mut self, indent: usize, notes: &[String]) {
+        notes.iter().for_each(|note| self.note(indent, note));
+    }
+
+    pub(super) fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// A text as YAML takes it whatever is in it. What would be an environment variable is none.
+pub(super) fn quoted(text: &str) -> String {
+    plain(&text.replace("${", "$${"))
+}
+
+/// The same, where `${NAME}` is meant to be one.
+pub(super) fn plain(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+pub(super) fn list(items: &[String]) -> String {
+    format!("[{}]", items.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Writer, quoted};
+
+    #[test]
+    fn long_comments_are_broken() {
+        let mut writer = Writer::default();
+        writer.note(4, &"word ".repeat(30));
+        let text = writer.finish();
+        assert!(text.lines().count() == 2 && text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(text.starts_with("    # note: word word"));
+    }
+
+    #[test]
+    fn texts_mean_themselves() {
+        assert_eq!(quoted("a \"b\" ${c}"), r#""a \"b\" $${c}""#);
+    }
+}

@@ -1,0 +1,98 @@
+//! `tidegate import pike`: what comes out, and that it is right.
+//!
+//! `UPDATE_GOLDENS=1 cargo test -p tidegate --test command_line importing` writes what comes out
+//! anew; read the difference.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::process::{ended, run_in, tidegate};
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pike")
+}
+
+/// What comes of a file, checked.
+fn imported(name: &str, folder: &Path) -> String {
+    let file = fixtures().join(name);
+    let run = |arguments: &[&str]| {
+        let mut command = tidegate(folder, arguments);
+        command.env("SHOP_TOKEN", "a-token");
+        ended(command.output().expect("the binary"))
+    };
+    let text = run(&["import", "pike", file.to_str().expect("a name of letters")]).said();
+    std::fs::write(folder.join("tidegate.yaml"), &text).unwrap();
+    let checked = run(&["check"]).said();
+    assert!(checked.contains("ok: "), "{checked}");
+    text
+}
+
+#[test]
+fn what_comes_out_is_what_it_was() {
+    let folder = TempDir::new().unwrap();
+    for name in ["small", "everything"] {
+        let found = imported(&format!("{name}.yml"), folder.path());
+        let golden = fixtures().join(format!("{name}.yaml"));
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            std::fs::write(&golden, &found).unwrap();
+        }
+        let expected = std::fs::read_to_string(&golden).unwrap_or_default();
+        assert_eq!(found, expected, "{name}");
+    }
+}
+
+/// Each field of Pike is either in what comes out or in a note.
+#[test]
+fn no_field_is_lost_without_a_word() {
+    let folder = TempDir::new().unwrap();
+    let text = imported("everything.yml", folder.path());
+    let notes: Vec<&str> = text.split("note: ").skip(1).collect();
+    for field in [
+        "version",
+        "admin.user",
+        "admin.remark",
+        "size",
+        "store",
+        "redis",
+        "policy: first",
+        "policy: hash",
+        "enableH2C",
+        "lz4",
+        "https://10.0.0.3",
+        "/base",
+        "queryStrings",
+        "proxyTimeout",
+        "logFormat",
+        "compressContentTypeFilter",
+        "hitForPass",
+        "compress:",
+        "concurrency",
+        "forgotten",
+        "unused",
+        "nobody",
+        "lost",
+        "missing",
+        "compresses.bestCompression",
+    ] {
+        assert!(notes.iter().any(|note| note.contains(field)), "no note of {field}:\n{text}");
+    }
+    for text_of in ["the two of us", "the large one", "the shop itself", "what people buy"] {
+        assert!(text.contains(text_of), "a remark is lost: {text_of}");
+    }
+    assert!(!text.contains("secret-password"));
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let folder = TempDir::new().unwrap();
+    let failed = |text: &str| {
+        std::fs::write(folder.path().join("pike.yml"), text).unwrap();
+        run_in(folder.path(), &["import", "pike", "pike.yml"]).failed(2)
+    };
+    assert!(failed("routes: []").contains("pike.yml has no servers"));
+    assert!(failed("a: [").contains("pike.yml:1"));
+    assert!(failed("servers: [{ addr: nowhere }]").contains("\"nowhere\""));
+    let missing = run_in(folder.path(), &["import", "pike", "none.yml"]).failed(2);
+    assert!(missing.contains("none.yml"), "{missing}");
+}

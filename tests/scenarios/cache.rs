@@ -1,0 +1,151 @@
+//! The cache over the wire: what clients see, what the origin is asked, what the admin API says.
+//!
+//! Owns the origin that writes down what it was asked, and the configuration these pages begin
+//! with.
+
+mod coding;
+mod confirming;
+mod explaining;
+mod hitting;
+mod keying;
+mod outliving;
+mod purging;
+mod restarting;
+mod sharing;
+mod staling;
+mod surviving;
+mod varying;
+
+use scenarios::{Answer, Tidegate, Upstream};
+use serde_json::Value;
+use std::sync::{Arc, Mutex};
+
+/// A server that answers what a closure makes of a head, and remembers the heads.
+struct Origin {
+    upstream: Upstream,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Origin {
+    /// `answer` is given the head and how many there were before it.
+    fn start(answer: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&heads);
+        let upstream = Upstream::start(move |peer| {
+            while !peer.at_end() {
+                let head = peer.read_head();
+                peer.read_exactly(content_length(&head));
+                let before = {
+                    let mut heads = written.lock().expect("no panic under it");
+                    heads.push(head.clone());
+                    heads.len() - 1
+                };
+                if !peer.try_send(answer(&head, before)) {
+                    return;
+                }
+            }
+        });
+        Origin { upstream, heads }
+    }
+
+    /// One that says of itself how often it was asked, in answers with these fields.
+    fn counting(fields: &'static str) -> Self {
+        Self::start(move |_, before| answer(200, fields, format!("answer {before}").as_bytes()))
+    }
+
+    fn asked(&self) -> usize {
+        self.heads.lock().expect("no panic under it").len()
+    }
+
+    /// The latest head it was sent, in lower case.
+    fn last(&self) -> String {
+        let heads = self.heads.lock().expect("no panic under it");
+        heads.last().expect("it was asked").to_ascii_lowercase()
+    }
+}
+
+fn content_length(head: &str) -> usize {
+    let lower = head.to_ascii_lowercase();
+    let length = lower.lines().find_map(|line| line.strip_prefix("content-length:"));
+    length.map_or(0, |length| length.trim().parse().expect("a length"))
+}
+
+/// An answer with its length.
+fn answer(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} Any\r\n{fields}content-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// A server whose every request goes through a cache with this entry to the origin.
+fn cache(origin: &Origin, entry: &str) -> Tidegate {
+    Tidegate::start(&config(origin, entry, "64MiB"))
+}
+
+/// The configuration of [`cache`].
+fn config(origin: &Origin, entry: &str, memory: &str) -> String {
+    let address = origin.upstream.address();
+    format!(
+        r#"
+workers: 2
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0", token: open-sesame, socket: admin.sock }}
+upstreams: {{ u: {{ servers: ["{address}"] }} }}
+caches: {{ pages: {{ memory: {memory} }} }}
+routes:
+  - name: all
+    match: {{ path: "/{{*rest}}" }}
+    filters: [{{ cache: {{ store: pages, {entry} }} }}]
+    handler: {{ upstream: u }}
+"#
+    )
+}
+
+/// What a request with these fields gets.
+fn ask(server: &Tidegate, line: &str, fields: &str) -> Answer {
+    let mut client = server.connect("web");
+    client.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n"));
+    if line.starts_with("HEAD ") { client.answer_to_head() } else { client.answer() }
+}
+
+fn get(server: &Tidegate, path: &str, fields: &str) -> Answer {
+    ask(server, &format!("GET {path}"), fields)
+}
+
+/// What Cache-Status says (RFC 9211), without the name of the cache.
+fn said(answer: &Answer) -> &str {
+    let said = answer.header("cache-status").unwrap_or_default();
+    said.strip_prefix("tidegate; ").unwrap_or_else(|| panic!("{said:?} of {answer:?}"))
+}
+
+fn is_hit(answer: &Answer) -> bool {
+    said(answer).starts_with("hit")
+}
+
+/// Asks the admin API.
+fn api(server: &Tidegate, line: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let answer = server.exchange(
+        "admin",
+        format!(
+            "{line} HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer open-sesame\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        ),
+    );
+    (answer.status, serde_json::from_slice(&answer.body).expect("JSON"))
+}
+
+/// Purges through the admin API and says how many responses that were.
+fn purge(server: &Tidegate, body: &str) -> u64 {
+    let (status, answer) = api(server, "POST /v1/caches/pages/purge", body);
+    assert_eq!(status, 200, "{answer}");
+    answer["purged"].as_u64().expect("a number")
+}
+
+/// What the admin API says of a GET of that path.
+fn explained(server: &Tidegate, path: &str) -> Value {
+    let url = format!("http://shop.example{path}");
+    let (status, answer) = api(server, &format!("GET /v1/caches/pages/explain?url={url}"), "");
+    assert_eq!(status, 200, "{answer}");
+    answer
+}

@@ -1,0 +1,72 @@
+//! The admin API says what is stored and why a request was a miss or would be.
+
+use super::{Origin, answer, api, cache, explained, get, purge};
+
+#[test]
+fn a_request_is_explained_before_and_after() {
+    let origin = Origin::counting("cache-control: max-age=60\r\nvary: x-a\r\n");
+    let server = cache(&origin, "");
+    let why = |path| explained(&server, path);
+    assert_eq!((&why("/")["verdict"], &why("/")["route"]), (&"miss".into(), &"all".into()));
+    get(&server, "/", "x-a: 1\r\n");
+    let other = why("/");
+    assert_eq!(other["verdict"], "miss");
+    assert!(other["why"].as_str().expect("a text").contains("not for these header fields"));
+    let url = "http://shop.example/&header=x-a:1";
+    let (_, same) = api(&server, &format!("GET /v1/caches/pages/explain?url={url}"), "");
+    assert_eq!(same["verdict"], "hit", "{same}");
+    let kinds: Vec<_> =
+        same["stored"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
+    assert!(kinds.contains(&&"response".into()) && kinds.contains(&&"varies".into()), "{same}");
+    purge(&server, r#"{"all": true}"#);
+    assert_eq!(why("/")["stored"], serde_json::json!([]));
+}
+
+#[test]
+fn what_cannot_be_stored_is_remembered() {
+    let origin = Origin::counting("cache-control: private\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let why = explained(&server, "/");
+    assert_eq!(why["verdict"], "miss");
+    assert!(why["why"].as_str().expect("a text").contains("could not be stored"), "{why}");
+}
+
+#[test]
+fn what_goes_past_is_said_to() {
+    let origin = Origin::counting("");
+    let server = cache(&origin, "");
+    let ask = |query: &str| api(&server, &format!("GET /v1/caches/pages/explain?{query}"), "");
+    let (_, post) = ask("url=http://shop.example/&method=POST");
+    assert_eq!(post["verdict"], "pass", "{post}");
+    let (_, odd) = ask("url=http://shop.example/a%252fb");
+    assert_eq!(odd["verdict"], "pass", "an ambiguous path: {odd}");
+    assert_eq!(ask("url=shop.example").0, 400);
+    assert_eq!(api(&server, "GET /v1/caches/none/explain?url=/", "").0, 404);
+}
+
+#[test]
+fn entries_are_listed_page_by_page() {
+    let origin = Origin::start(|_, _| answer(200, "cache-control: max-age=60\r\n", b"x"));
+    let server = cache(&origin, "");
+    (0..7).for_each(|n| drop(get(&server, &format!("/a/{n}"), "")));
+    get(&server, "/b", "");
+    let mut seen = Vec::new();
+    let mut after = String::new();
+    loop {
+        let line =
+            format!("GET /v1/caches/pages/entries?prefix=http://shop.example/a/&limit=3{after}");
+        let (status, page) = api(&server, &line, "");
+        assert_eq!(status, 200, "{page}");
+        let entries = page["entries"].as_array().expect("a list");
+        assert!(entries.len() <= 3);
+        seen.extend(entries.iter().map(|entry| entry["url"].as_str().expect("a URL").to_owned()));
+        match page["next"].as_u64() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    seen.sort();
+    let wanted: Vec<_> = (0..7).map(|n| format!("http://shop.example/a/{n}")).collect();
+    assert_eq!(seen, wanted);
+}

@@ -1,0 +1,105 @@
+//! What is stored is the answer: its age, its parts, its head, and what is not stored.
+
+use super::{Origin, answer, ask, cache, get, is_hit, said};
+
+#[test]
+fn the_second_client_is_answered_from_the_cache() {
+    let origin = Origin::counting("cache-control: max-age=60\r\nserver: origin\r\n");
+    let server = cache(&origin, "");
+    let first = get(&server, "/a", "");
+    assert_eq!(said(&first), "fwd=uri-miss; stored; ttl=60");
+    let second = get(&server, "/a", "");
+    assert!(is_hit(&second), "{second:?}");
+    assert_eq!((second.status, second.text().as_str()), (200, "answer 0"));
+    assert_eq!(second.header("server"), Some("origin"));
+    let age: u64 = second.header("age").expect("RFC 9111 5.1").parse().expect("a number");
+    assert!(age < 60);
+    assert_eq!(origin.asked(), 1);
+    assert_eq!(server.metrics().sum("tidegate_cache_hits_total", &[("cache", "pages")]), 1.0);
+}
+
+#[test]
+fn the_age_it_came_with_counts() {
+    let origin = Origin::counting("cache-control: max-age=100\r\nage: 40\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let age: u64 = get(&server, "/", "").header("age").expect("an age").parse().expect("a number");
+    assert!((40..100).contains(&age), "{age}");
+}
+
+#[test]
+fn what_may_not_be_stored_is_not() {
+    for fields in [
+        "",
+        "cache-control: no-store, max-age=60\r\n",
+        "cache-control: private, max-age=60\r\n",
+        "cache-control: max-age=60\r\nset-cookie: a=b\r\n",
+        "cache-control: max-age=60\r\nvary: *\r\n",
+        "cache-control: max-age=0\r\n",
+    ] {
+        let origin = Origin::counting(fields);
+        let server = cache(&origin, "");
+        for count in 0..2 {
+            assert_eq!(get(&server, "/", "").text(), format!("answer {count}"), "{fields}");
+        }
+    }
+}
+
+#[test]
+fn one_users_answer_is_no_others() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "");
+    let mine = "authorization: Basic YTpi\r\n";
+    assert_eq!(get(&server, "/", mine).text(), "answer 0");
+    assert_eq!(get(&server, "/", "").text(), "answer 1");
+    assert!(is_hit(&get(&server, "/", "")));
+}
+
+#[test]
+fn head_is_answered_with_what_get_stored() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let head = ask(&server, "HEAD /", "");
+    assert!(is_hit(&head) && head.body.is_empty(), "{head:?}");
+    assert_eq!(head.header("content-length"), Some("8"));
+    assert_eq!(origin.asked(), 1);
+}
+
+#[test]
+fn parts_are_cut_from_the_whole() {
+    let origin = Origin::start(|_, _| {
+        answer(200, "cache-control: max-age=60\r\netag: \"a\"\r\n", b"0123456789")
+    });
+    let server = cache(&origin, "");
+    let part = get(&server, "/", "range: bytes=2-4\r\n");
+    assert_eq!((part.status, part.text().as_str()), (206, "234"), "{part:?}");
+    assert_eq!(part.header("content-range"), Some("bytes 2-4/10"));
+    assert!(!origin.last().contains("range:"), "the whole is fetched: {}", origin.last());
+    let part = get(&server, "/", "range: bytes=-3\r\nif-range: \"a\"\r\n");
+    assert!(part.status == 206 && part.text() == "789" && is_hit(&part), "{part:?}");
+    assert_eq!(get(&server, "/", "range: bytes=-3\r\nif-range: \"b\"\r\n").status, 200);
+    let past = get(&server, "/", "range: bytes=10-\r\n");
+    assert_eq!((past.status, past.header("content-range")), (416, Some("bytes */10")));
+    assert_eq!(origin.asked(), 1);
+}
+
+#[test]
+fn what_changes_something_goes_by_and_invalidates() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let post = ask(&server, "POST /", "content-length: 0\r\n");
+    assert_eq!(post.text(), "answer 1", "{post:?}");
+    assert_eq!(get(&server, "/", "").text(), "answer 2", "RFC 9111 4.4");
+}
+
+#[test]
+fn x_status_is_sent_where_it_is_asked_for() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "x_status: true");
+    assert_eq!(get(&server, "/", "").header("x-status"), Some("fetching"));
+    assert_eq!(get(&server, "/", "").header("x-status"), Some("hit"));
+    let server = cache(&origin, "");
+    assert_eq!(get(&server, "/", "").header("x-status"), None);
+}

@@ -1,0 +1,75 @@
+//! What makes two requests ask for the same, and what an origin is not told.
+
+use super::{Origin, cache, get, is_hit};
+
+const KEPT: &str = "cache-control: max-age=60\r\n";
+
+#[test]
+fn parameters_that_do_not_count_neither_split_the_cache_nor_reach_the_origin() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "key: { query: { deny: [utm_source] } }");
+    get(&server, "/a?utm_source=evil&q=1", "");
+    assert!(origin.last().starts_with("get /a?q=1 "), "{}", origin.last());
+    assert!(is_hit(&get(&server, "/a?q=1&utm_source=other", "")));
+    assert!(!is_hit(&get(&server, "/a?q=2", "")));
+}
+
+#[test]
+fn headers_and_cookies_count_where_it_says_so() {
+    for (entry, one, other) in [
+        ("key: { headers: [x-tenant] }", "x-tenant: a\r\n", "x-tenant: b\r\n"),
+        ("key: { cookies: [plan] }", "cookie: plan=a; x=1\r\n", "cookie: plan=b; x=1\r\n"),
+        ("key: { by: [header.x-y] }", "x-y: a\r\n", "x-y: b\r\n"),
+    ] {
+        let origin = Origin::counting(KEPT);
+        let server = cache(&origin, entry);
+        get(&server, "/", one);
+        assert!(is_hit(&get(&server, "/", one)), "{entry}");
+        assert!(!is_hit(&get(&server, "/", other)), "{entry}");
+        assert!(!is_hit(&get(&server, "/", "")), "{entry}");
+    }
+}
+
+/// Poisoning: what is not in the key and changes answers must not come through.
+#[test]
+fn fields_that_origins_reflect_are_not_sent_on() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    let evil = "x-original-url: /admin\r\nx-host: evil.example\r\nx-forwarded-scheme: evil\r\n\
+                x-http-method-override: POST\r\nx-kept: yes\r\n";
+    get(&server, "/", evil);
+    let head = origin.last();
+    for name in ["x-original-url", "x-host", "x-forwarded-scheme", "x-http-method-override"] {
+        assert!(!head.contains(name), "{name}: {head}");
+    }
+    assert!(head.contains("x-kept: yes"), "{head}");
+    let server = cache(&origin, "key: { headers: [x-host] }, fetch: { drop_headers: [x-kept] }");
+    get(&server, "/", evil);
+    let head = origin.last();
+    assert!(head.contains("x-host: evil.example") && head.contains("x-original-url"), "{head}");
+    assert!(!head.contains("x-kept"), "{head}");
+}
+
+#[test]
+fn a_get_with_a_body_is_no_business_of_the_cache() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let mut client = server.connect("web");
+    client.send("GET / HTTP/1.1\r\nhost: shop.example\r\ncontent-length: 3\r\n\r\nfat");
+    let fat = client.answer();
+    assert!(!is_hit(&fat), "{fat:?}");
+    assert_eq!(fat.text(), "answer 1");
+    assert_eq!(get(&server, "/", "").text(), "answer 0", "what it brought was not stored");
+}
+
+#[test]
+fn hosts_are_told_apart() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    let host =
+        |host: &str| server.exchange("web", format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+    host("a.example");
+    assert!(is_hit(&host("A.example:80")));
+    assert!(!is_hit(&host("b.example")));
+}

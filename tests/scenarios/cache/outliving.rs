@@ -1,0 +1,38 @@
+//! What is stored outlives the configuration it was stored under.
+
+use super::{Origin, api, cache, config, get, is_hit};
+use scenarios::Tidegate;
+
+fn reload(server: &Tidegate, text: &str) {
+    // The address of the listener is a new one for each server only, not for each reload.
+    server.rewrite_config(text);
+    let (status, answer) = api(server, "POST /v1/reload?wait", "");
+    assert_eq!(status, 200, "{answer}");
+}
+
+#[test]
+fn a_reload_keeps_what_is_stored_and_resizes() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    reload(&server, &config(&origin, "x_status: true", "32MiB"));
+    let after = get(&server, "/", "");
+    assert!(is_hit(&after) && after.header("x-status") == Some("hit"), "{after:?}");
+    let (_, shown) = api(&server, "GET /v1/caches/pages", "");
+    assert_eq!((&shown["memory_bytes"], &shown["objects"]), (&(32 << 20).into(), &1.into()));
+}
+
+#[test]
+fn a_cache_that_is_gone_takes_its_content_along() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    let renamed = config(&origin, "", "64MiB").replace("pages", "others");
+    reload(&server, &renamed);
+    assert!(!is_hit(&get(&server, "/", "")));
+    let (status, answer) = api(&server, "GET /v1/caches/pages", "");
+    assert_eq!(status, 404, "{answer}");
+    assert!(answer["advice"].as_str().unwrap_or_default().contains("others"), "{answer}");
+    reload(&server, &config(&origin, "", "64MiB"));
+    assert!(!is_hit(&get(&server, "/", "")), "it begins anew");
+}

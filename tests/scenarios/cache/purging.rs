@@ -1,0 +1,75 @@
+//! Purges: by URL, prefix, tag, group, all; hard and soft; and with the method PURGE.
+
+use super::{Origin, answer, ask, cache, get, is_hit, purge, said};
+
+const TAGGED: &str = "cache-control: max-age=60\r\nsurrogate-key: all shop\r\ncache-tag: x, y\r\n\
+                      cache-groups: \"g\"\r\n";
+
+#[test]
+fn every_form_removes_what_it_names_and_nothing_else() {
+    let origin = Origin::start(|head, before| {
+        let fields =
+            if head.starts_with("GET /shop/") { TAGGED } else { "cache-control: max-age=60\r\n" };
+        answer(200, fields, before.to_string().as_bytes())
+    });
+    let server = cache(&origin, "");
+    let paths = ["/shop/a", "/shop/b", "/other"];
+    for (body, gone) in [
+        (r#"{"url": "http://shop.example/shop/a"}"#, vec!["/shop/a"]),
+        (r#"{"url": "HTTP://Shop.Example:80/sh%6fp/a"}"#, vec!["/shop/a"]),
+        (r#"{"prefix": "http://shop.example/shop/"}"#, vec!["/shop/a", "/shop/b"]),
+        (r#"{"tags": ["shop"]}"#, vec!["/shop/a", "/shop/b"]),
+        (r#"{"tags": ["y"]}"#, vec!["/shop/a", "/shop/b"]),
+        (r#"{"groups": ["g"]}"#, vec!["/shop/a", "/shop/b"]),
+        (r#"{"all": true}"#, paths.to_vec()),
+        (r#"{"tags": ["other"]}"#, vec![]),
+    ] {
+        paths.iter().for_each(|path| drop(get(&server, path, "")));
+        assert_eq!(purge(&server, body), gone.len() as u64, "{body}");
+        for path in paths {
+            assert_eq!(is_hit(&get(&server, path, "")), !gone.contains(&path), "{body}: {path}");
+        }
+    }
+}
+
+#[test]
+fn tags_are_for_us_and_not_for_clients() {
+    let origin = Origin::counting(TAGGED);
+    let server = cache(&origin, "");
+    for _ in 0..2 {
+        let told = get(&server, "/", "");
+        assert_eq!((told.header("surrogate-key"), told.header("cache-tag")), (None, None));
+    }
+}
+
+#[test]
+fn a_soft_purge_makes_it_stale() {
+    let origin = Origin::counting("cache-control: max-age=60, stale-while-revalidate=60\r\n");
+    let server = cache(&origin, "");
+    get(&server, "/", "");
+    assert_eq!(purge(&server, r#"{"all": true, "soft": true}"#), 1);
+    let stale = get(&server, "/", "");
+    assert_eq!(stale.text(), "answer 0", "given while it is asked for anew: {stale:?}");
+    server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 2.0);
+    let anew = get(&server, "/", "");
+    assert!(is_hit(&anew) && anew.text() == "answer 1", "{anew:?}");
+}
+
+#[test]
+fn the_method_is_for_those_who_may() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let server = cache(&origin, "purge: { allow: [127.0.0.1] }");
+    get(&server, "/a", "");
+    get(&server, "/b", "");
+    let purged = ask(&server, "PURGE /a", "");
+    assert_eq!(purged.status, 200, "{purged:?}");
+    assert!(purged.text().contains("\"purged\""), "{purged:?}");
+    assert!(said(&get(&server, "/a", "")).starts_with("fwd=uri-miss"));
+    assert!(is_hit(&get(&server, "/b", "")));
+    let asked = origin.asked();
+    for (entry, status) in [("purge: { allow: [10.0.0.0/8] }", 403), ("", 405)] {
+        let server = cache(&origin, entry);
+        assert_eq!(ask(&server, "PURGE /a", "").status, status, "{entry}");
+    }
+    assert_eq!(origin.asked(), asked, "the origin does not hear of it");
+}

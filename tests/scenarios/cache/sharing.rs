@@ -1,0 +1,50 @@
+//! However many ask at once, the origin is asked once.
+
+use super::{Origin, answer, cache, get, is_hit};
+use std::sync::{Mutex, mpsc};
+
+#[test]
+fn all_who_wait_get_the_one_answer() {
+    const CLIENTS: usize = 20;
+    let (let_go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::start(move |_, _| {
+        let _ = wait.lock().expect("no panic under it").recv();
+        answer(200, "cache-control: max-age=60\r\n", b"one for all")
+    });
+    let server = cache(&origin, "fetch: { wait: 1m }");
+    std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..CLIENTS).map(|_| scope.spawn(|| get(&server, "/", "").text())).collect();
+        // All of them have come; none has an answer.
+        server.wait_for_metric("tidegate_requests_in_flight", &[("route", "all")], CLIENTS as f64);
+        let_go.send(()).expect("the origin waits");
+        for client in clients {
+            assert_eq!(client.join().expect("an answer"), "one for all");
+        }
+    });
+    assert_eq!(origin.asked(), 1);
+    let told = server.metrics().sum("tidegate_cache_coalesced_total", &[]);
+    let hits = server.metrics().sum("tidegate_cache_hits_total", &[]);
+    assert_eq!(told + hits, CLIENTS as f64 - 1.0);
+}
+
+#[test]
+fn who_asks_first_may_leave() {
+    let (let_go, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let origin = Origin::start(move |_, _| {
+        let _ = wait.lock().expect("no panic under it").recv();
+        answer(200, "cache-control: max-age=60\r\n", b"for who comes later")
+    });
+    let server = cache(&origin, "");
+    let mut client = server.connect("web");
+    client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
+    server.wait_for_metric("tidegate_upstream_requests_in_flight", &[], 1.0);
+    drop(client);
+    server.wait_for_metric("tidegate_connections_closed_total", &[("reason", "client_gone")], 1.0);
+    let_go.send(()).expect("the origin waits");
+    server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 1.0);
+    assert!(is_hit(&get(&server, "/", "")));
+    assert_eq!(origin.asked(), 1);
+}

@@ -1,0 +1,61 @@
+//! What lies on disk outlives the process.
+
+use super::{Origin, api, config, get, is_hit};
+use scenarios::Tidegate;
+
+fn on_disk(origin: &Origin, folder: &std::path::Path) -> String {
+    let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", folder.display());
+    config(origin, "", &disk)
+}
+
+/// Ends the server when it has written what it has stored.
+fn end(server: Tidegate, written: f64) {
+    server.wait_for_metric("tidegate_cache_disk_writes_total", &[("cache", "pages")], written);
+    server.signal("TERM");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
+fn a_restart_finds_what_was_stored_and_not_what_was_purged() {
+    let origin = Origin::counting("cache-control: max-age=60\r\nvary: accept-language\r\n");
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = on_disk(&origin, folder.path());
+    let server = Tidegate::start(&config);
+    let [german, english] = ["accept-language: de\r\n", "accept-language: en\r\n"];
+    let before = [get(&server, "/a", german), get(&server, "/a", english), get(&server, "/b", "")];
+    let (_, purged) =
+        api(&server, "POST /v1/caches/pages/purge", r#"{"prefix": "http://shop.example/b"}"#);
+    assert_eq!(purged["purged"], 1);
+    end(server, 5.0);
+
+    let server = Tidegate::start(&config);
+    for (at, fields) in [german, english].into_iter().enumerate() {
+        let after = get(&server, "/a", fields);
+        assert_eq!(after.body, before[at].body);
+        assert!(is_hit(&after), "{after:?}");
+    }
+    assert_eq!(origin.asked(), 3);
+    assert!(!is_hit(&get(&server, "/b", "")));
+    let (_, shown) = api(&server, "GET /v1/caches/pages", "");
+    assert!(shown["disk"]["objects"].as_u64() >= Some(3), "{shown}");
+}
+
+#[test]
+fn what_memory_has_no_room_for_is_read_back() {
+    let origin = Origin::start(|head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        super::answer(200, "cache-control: max-age=60\r\n", path.repeat(20_000).as_bytes())
+    });
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = Tidegate::start(&on_disk(&origin, folder.path()));
+    let paths: Vec<String> = (100..140).map(|page| format!("/{page}")).collect();
+    for path in &paths {
+        get(&server, path, "");
+    }
+    server.wait_for_metric("tidegate_cache_disk_writes_total", &[("cache", "pages")], 40.0);
+    for path in &paths {
+        let again = get(&server, path, "");
+        assert!(is_hit(&again) && again.body == path.repeat(20_000).as_bytes(), "{path}");
+    }
+    assert_eq!(origin.asked(), 40);
+}
