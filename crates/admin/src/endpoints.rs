@@ -1,7 +1,7 @@
 //! Every endpoint, in one table: path, method, who may use it, what it does.
 //!
-//! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it. A path
-//! may have one name in it, `{name}`, which stands for any text that is not empty.
+//! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it. A
+//! path may have one name in it, `{name}`, which stands for any text that is not empty.
 
 use crate::problem::Problem;
 use settings::nearest;

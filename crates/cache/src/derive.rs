@@ -15,7 +15,7 @@ mod making;
 use std::sync::Arc;
 
 use coding::Coding;
-use wire::negotiate::{self, choose_coding};
+use wire::negotiate::{self, accepts_coding, choose_coding};
 
 pub(crate) use making::{Making, Order, Started};
 
@@ -91,9 +91,7 @@ pub(crate) fn choose(
     }
     let acceptable = match response.coding {
         None => true,
-        Some(own) => {
-            choose_coding(accept_encoding, &[own.token()]) == negotiate::Coding::Offered(0)
-        }
+        Some(own) => accepts_coding(accept_encoding, own.token()),
     };
     let makeable = target.is_some() || may_be_undone(response, life, settings);
     match (makeable, acceptable) {
@@ -176,3 +174,6 @@ fn object(canonical: &Object, response: &Response, target: Target, content: Cont
     let key = key_of(&canonical.key, target);
     Object { key, kind: Kind::Response(made), life: Life::default() }
 }
+
+#[cfg(test)]
+mod tests;

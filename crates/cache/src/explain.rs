@@ -69,6 +69,8 @@ pub struct Described {
     pub fresh_s: Option<i64>,
     /// Purged softly.
     pub soft_purged: bool,
+    /// Why its answers are not stored.
+    pub why: Option<&'static str>,
     /// The fields that its URL varies by, or the values of its variant.
     pub vary: Option<String>,
     pub tags: usize,
@@ -105,11 +107,14 @@ pub fn explain(
     let found = looked.found.as_ref().map(serve::Found::object);
     let (verdict, why) = match found.map(|object| &object.kind) {
         None => missing(looked.missing),
-        Some(Kind::Uncacheable { until_secs }) if *until_secs > now_secs => {
+        Some(Kind::Uncacheable { until_secs, why }) if *until_secs > now_secs => {
             let left_s = until_secs - now_secs;
             (
                 Verdict::Miss,
-                format!("its last answer could not be stored, known for {left_s} s more"),
+                format!(
+                    "its last answer could not be stored ({}), known for {left_s} s more",
+                    why.slug()
+                ),
             )
         }
         Some(Kind::Response(response)) => {
@@ -185,8 +190,9 @@ impl Described {
                 described.vary = Some(fields.collect::<Vec<_>>().join(", "));
             }
             Kind::Search(_) => described.kind = "search",
-            Kind::Uncacheable { until_secs } => {
+            Kind::Uncacheable { until_secs, why } => {
                 described.kind = "uncacheable";
+                described.why = Some(why.slug());
                 described.fresh_s = i64::try_from(until_secs.saturating_sub(now_secs)).ok();
             }
         }

@@ -41,8 +41,10 @@ impl CacheFilter {
         worker: &WorkerContext,
     ) -> CacheFilter {
         let metrics = Metrics::of(worker, cache.name());
-        // One for all filters of the worker on that cache.
-        let shelf = worker.local.get(cache.name(), Shelf::default);
+        // One for all filters of the worker on that cache; another of the same name that comes after
+        // it has one of its own.
+        let identity = format!("cache at {:p}", Arc::as_ptr(&cache));
+        let shelf = worker.local.get(&identity, Shelf::default);
         CacheFilter { cache, terms, rules, shelf, metrics }
     }
 

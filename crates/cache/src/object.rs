@@ -13,7 +13,7 @@ pub use exchange::Content;
 use exchange::KeptHeaders;
 
 use crate::Key;
-use crate::rules::{Meta, SearchRule, Vary};
+use crate::rules::{Meta, Reason, SearchRule, Vary};
 
 /// One thing under one key.
 pub struct Object {
@@ -46,6 +46,8 @@ pub enum Kind {
     Uncacheable {
         /// Until then, in seconds since 1970.
         until_secs: u64,
+        /// What was in the way, for whoever asks.
+        why: Reason,
     },
 }
 

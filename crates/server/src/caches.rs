@@ -141,6 +141,7 @@ fn row(entry: &Described) -> Value {
         "age_s": entry.age_s,
         "fresh_s": entry.fresh_s,
         "soft_purged": entry.soft_purged,
+        "why": entry.why,
         "vary": entry.vary,
         "tags": entry.tags,
     })
@@ -283,6 +284,7 @@ fn line(entry: &Described) -> String {
     let mut parts = vec![entry.kind.to_owned()];
     parts.extend(entry.status.map(|status| status.to_string()));
     parts.extend(entry.bytes.map(|bytes| format!("{bytes} bytes")));
+    parts.extend(entry.why.map(str::to_owned));
     let how = if entry.derived { "made here: " } else { "" };
     parts.extend(entry.coding.map(|coding| format!("{how}{coding}")));
     parts.extend(entry.age_s.map(|age_s| format!("{age_s} s old")));

@@ -151,7 +151,7 @@ families! {
     CACHE_STALE = "tidegate_cache_stale_total", Counter, Number, ["cache", "reason"],
         "Requests answered with what was stored and stale, by reason: revalidating or error.";
     CACHE_MISSES = "tidegate_cache_misses_total", Counter, Number, ["cache", "reason"],
-        "Requests that had to wait for the origin, by why: uri-miss, vary-miss, stale, request, miss.";
+        "Requests that waited for the origin, by why: uri-miss, vary-miss, stale, request or miss.";
     CACHE_PASSES = "tidegate_cache_passes_total", Counter, Number, ["cache", "reason"],
         "Requests that went past the cache, by reason.";
     CACHE_COALESCED = "tidegate_cache_coalesced_total", Counter, Number, ["cache"],
@@ -186,7 +186,7 @@ families! {
         "Objects not written to disk: too much waited, one was too long, or the disk failed.";
     CACHE_DISK_FAILURES = "tidegate_cache_disk_failures_total", Counter, Number,
         ["cache", "reason"],
-        "Objects on disk whose checksum was wrong (damaged), and calls to the disk that failed (error).";
+        "Objects whose checksum was wrong (damaged), and calls to the disk that failed (error).";
     CACHE_DERIVE = "tidegate_cache_derive_seconds", Histogram, Seconds, ["cache", "coding"],
         "Time it took to make another coding of what is stored.";
     CACHE_DERIVED = "tidegate_cache_derived_bytes_total", Counter, Bytes, ["cache", "coding"],

@@ -45,6 +45,14 @@ pub fn choose_coding(accept_encoding: Option<&[u8]>, offered: &[&str]) -> Coding
     }
 }
 
+/// Whether the client takes a coding at all, however little it likes it. One that does not send
+/// the field has not said so.
+pub fn accepts_coding(accept_encoding: Option<&[u8]>, coding: &str) -> bool {
+    accept_encoding.is_some_and(|value| {
+        coding_weight(value, coding).or_else(|| coding_weight(value, "*")).unwrap_or(0) > 0
+    })
+}
+
 /// The weight of a coding that the value lists; `x-gzip` is `gzip` (RFC 9110 8.4.1.3).
 fn coding_weight(value: &[u8], coding: &str) -> Option<Weight> {
     token::list(value).find_map(|member| {
@@ -140,7 +148,22 @@ fn qvalue(text: &[u8]) -> Option<Weight> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Coding, choose_coding, choose_media_type, qvalue};
+    use super::{Coding, accepts_coding, choose_coding, choose_media_type, qvalue};
+
+    #[test]
+    fn a_coding_is_taken_if_its_weight_is_not_zero() {
+        for (value, taken) in [
+            ("gzip", true),
+            ("identity, gzip;q=0.001", true),
+            ("gzip;q=0, *", false),
+            ("br, *;q=0.1", true),
+            ("br, *;q=0", false),
+            ("", false),
+        ] {
+            assert_eq!(accepts_coding(Some(value.as_bytes()), "gzip"), taken, "{value}");
+        }
+        assert!(!accepts_coding(None, "gzip"));
+    }
 
     #[test]
     fn codings() {

@@ -29,7 +29,10 @@ fn what_cannot_be_stored_is_remembered() {
     get(&server, "/", "");
     let why = explained(&server, "/");
     assert_eq!(why["verdict"], "miss");
-    assert!(why["why"].as_str().expect("a text").contains("could not be stored"), "{why}");
+    assert!(
+        why["why"].as_str().expect("a text").contains("could not be stored (private)"),
+        "{why}"
+    );
 }
 
 #[test]

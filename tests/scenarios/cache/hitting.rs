@@ -84,6 +84,30 @@ fn parts_are_cut_from_the_whole() {
     assert_eq!(origin.asked(), 1);
 }
 
+/// Long enough to be held in a file that is memory.
+#[test]
+fn what_is_long_comes_whole_and_in_parts_again_and_again() {
+    let whole: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
+    let sent = whole.clone();
+    let fields = "cache-control: max-age=60\r\ncontent-type: image/png\r\n";
+    let origin = Origin::start(move |_, _| answer(200, fields, &sent));
+    let server = cache(&origin, "");
+    for _ in 0..5 {
+        assert!(get(&server, "/", "").body == whole);
+        let part = get(&server, "/", "range: bytes=100000-299999\r\n");
+        assert!(part.status == 206 && part.body == whole[100_000..], "{:?}", part.status);
+        let parts = get(&server, "/", "range: bytes=0-9,200000-200009\r\n");
+        let kind = parts.header("content-type").expect("a type");
+        assert!(parts.status == 206 && kind.starts_with("multipart/byteranges"), "{kind}");
+        let holds = |piece: &[u8]| parts.body.windows(piece.len()).any(|window| window == piece);
+        assert!(holds(&whole[..10]) && holds(&whole[200_000..200_010]));
+        assert!(holds(b"Content-Type: image/png\r\nContent-Range: bytes 0-9/300000\r\n\r\n"));
+        let head = ask(&server, "HEAD /", "");
+        assert_eq!(head.header("content-length"), Some("300000"));
+    }
+    assert_eq!(origin.asked(), 1);
+}
+
 #[test]
 fn what_changes_something_goes_by_and_invalidates() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");

@@ -73,3 +73,45 @@ fn hosts_are_told_apart() {
     assert!(is_hit(&host("A.example:80")));
     assert!(!is_hit(&host("b.example")));
 }
+
+/// What we and an origin may read differently is let by and not stored, for fear that one address
+/// has another one's answer.
+#[test]
+fn ambiguous_paths_are_not_stored() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    for path in ["/a/%2e%2e/b", "/static/..%2fadmin", "/a%2Fb", "/a\\b", "/a/../b"] {
+        let before = origin.asked();
+        for _ in 0..2 {
+            let by = get(&server, path, "");
+            assert!(!is_hit(&by) && by.status == 200, "{path}: {by:?}");
+        }
+        assert_eq!(origin.asked(), before + 2, "{path}");
+    }
+    let server = cache(&origin, "key: { path: raw }");
+    get(&server, "/a%2Fb", "");
+    assert!(is_hit(&get(&server, "/a%2Fb", "")));
+    assert!(!is_hit(&get(&server, "/a%2fb", "")) && !is_hit(&get(&server, "/a/b", "")));
+}
+
+#[test]
+fn whom_a_client_says_it_comes_for_reaches_no_origin() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    let evil = "x-forwarded-host: evil.example\r\nforwarded: host=evil.example\r\n\
+                x-forwarded-proto: gopher\r\nx-forwarded-port: 666\r\n";
+    get(&server, "/", evil);
+    let head = origin.last();
+    assert!(!head.contains("evil") && !head.contains("gopher") && !head.contains("666"), "{head}");
+}
+
+#[test]
+fn who_says_too_much_for_a_key_is_let_by() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "key: { headers: [x-long] }");
+    let long = format!("x-long: {}\r\n", "x".repeat(9000));
+    for _ in 0..2 {
+        assert!(!is_hit(&get(&server, "/", &long)));
+    }
+    assert_eq!(origin.asked(), 2);
+}

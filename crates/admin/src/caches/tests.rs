@@ -1,3 +1,5 @@
+//! What a purge may say, and what purges nothing.
+
 use super::{meant, pairs};
 use crate::control::PurgeWhat;
 use crate::testing::text;

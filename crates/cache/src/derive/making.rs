@@ -1,29 +1,30 @@
 //! Codings under way: one per content and coding, whoever asks, on whichever worker.
 //!
-//! Promises that a coding which ends without a result, its worker being gone, sets everybody free,
-//! and that no more are made at a time than [`MAKING_PER_CORE`] per core of the machine, whatever
-//! the caches. The better ones are made only when nothing else is.
+//! Promises that a coding which ends without a result, its worker being gone, sets everybody free;
+//! that no more are made at a time than [`MAKING_PER_CORE`] per core of the machine, whatever the
+//! caches, the others waiting for their turn; and that a bounded number does. The better ones are
+//! made only when nothing else is.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use exchange::ApartSeat;
 use net::clock::precise_us;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::make::{Unfit, make};
 use super::{Target, find, index, object};
-use crate::limits::MAKING_PER_CORE;
+use crate::limits::{MAKING_PER_CORE, MAKING_WAITING_MAX};
 use crate::metrics::Metrics;
 use crate::{Cache, CodingSettings, Object};
 
-/// What is made in the whole process.
-static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
-static RUNNING_MAX: LazyLock<usize> =
+/// How many may be made at a time in the whole process.
+static TURNS_MAX: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, |cores| cores.get()) * MAKING_PER_CORE);
+
+/// The turns to make one.
+static TURNS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*TURNS_MAX));
 
 /// What became of it; nothing yet.
 type News = Option<Option<Arc<Object>>>;
@@ -50,7 +51,7 @@ pub(crate) enum Started {
     Ready(Arc<Object>),
     /// It is being made.
     UnderWay(Waiter),
-    /// Too much is under way, or it was tried in vain.
+    /// Too much is under way.
     No,
 }
 
@@ -61,22 +62,6 @@ impl Waiter {
     /// The coding; `None` if there will be none.
     pub(crate) async fn made(mut self) -> Option<Arc<Object>> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|news| news.clone().flatten())
-    }
-}
-
-/// A place among what is made at the same time.
-struct Turn;
-
-impl Turn {
-    fn take(most: usize) -> Option<Turn> {
-        let more = |running| (running < most).then_some(running + 1);
-        RUNNING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Turn)
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -96,12 +81,6 @@ impl Making {
     fn lock(&self) -> MutexGuard<'_, HashMap<Work, watch::Receiver<News>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// How many are under way.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        self.lock().len()
-    }
 }
 
 impl Order<'_> {
@@ -119,14 +98,21 @@ impl Order<'_> {
             return Started::Ready(made);
         }
         let level = self.target.map_or(0, |coding| self.settings.levels.of(coding));
-        let Some(turn) = Turn::take(*RUNNING_MAX) else { return Started::No };
+        if table.len() >= MAKING_WAITING_MAX {
+            return Started::No;
+        }
         let Some(seat) = ApartSeat::take() else { return Started::No };
         let (tell, news) = watch::channel(None);
         table.insert(work, news.clone());
         drop(table);
         let listed = Listed { making: making.clone(), work };
-        let run = self.run(level, None, (turn, listed), tell);
-        seat.run(run).let_go();
+        let run = self.run(level, None, listed, tell);
+        let in_turn = async {
+            // Held until it is made; the semaphore is never closed.
+            let _turn = TURNS.acquire().await;
+            run.await;
+        };
+        seat.run(in_turn).let_go();
         Started::UnderWay(Waiter(news))
     }
 
@@ -144,15 +130,22 @@ impl Order<'_> {
         if table.contains_key(&work) {
             return;
         }
-        let Some(turn) = Turn::take(1) else { return };
+        if TURNS.available_permits() < *TURNS_MAX {
+            return;
+        }
+        let Ok(turn) = TURNS.try_acquire() else { return };
         let Some(seat) = ApartSeat::take() else { return };
         made.life.try_once(index(self.target));
         let (tell, news) = watch::channel(None);
         table.insert(work, news);
         drop(table);
         let listed = Listed { making: making.clone(), work };
-        let run = self.run(level, Some(known.content.len()), (turn, listed), tell);
-        seat.run(run).let_go();
+        let run = self.run(level, Some(known.content.len()), listed, tell);
+        let in_turn = async move {
+            let _turn = turn;
+            run.await;
+        };
+        seat.run(in_turn).let_go();
     }
 
     /// Makes it, stores it and says so.
@@ -160,7 +153,7 @@ impl Order<'_> {
         &self,
         level: u32,
         shorter_than: Option<u64>,
-        held: (Turn, Listed),
+        listed: Listed,
         tell: watch::Sender<News>,
     ) -> impl Future<Output = ()> + 'static {
         let (cache, metrics) = (self.cache.clone(), self.metrics.clone());
@@ -190,7 +183,7 @@ impl Order<'_> {
                 _ => None,
             };
             // Those who come from now on find it in the store.
-            drop(held);
+            drop(listed);
             tell.send_replace(Some(stored));
         }
     }

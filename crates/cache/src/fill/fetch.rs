@@ -341,7 +341,7 @@ impl Fetch {
             return;
         }
         let until_secs = wall_secs() + hit_for_miss_s;
-        self.insert(keep::object(self.key.clone(), Kind::Uncacheable { until_secs }));
+        self.insert(keep::object(self.key.clone(), Kind::Uncacheable { until_secs, why: reason }));
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use coding::Coding;
 use exchange::{Body, BodyStream, Fault, Frame, Headers, Request, Response};
 use wire::Known;
-use wire::negotiate::{self, choose_coding};
+use wire::negotiate::accepts_coding;
 
 use super::decoded::Decoded;
 
@@ -24,7 +24,7 @@ pub(crate) fn uncode(
 ) -> Result<Body, Body> {
     let Some(coding) = coding else { return Ok(body) };
     let accepted = request.headers.joined(Known::AcceptEncoding);
-    if choose_coding(accepted.as_deref(), &[coding.token()]) == negotiate::Coding::Offered(0) {
+    if accepts_coding(accepted.as_deref(), coding.token()) {
         return Ok(body);
     }
     headers.remove(Known::ContentEncoding);

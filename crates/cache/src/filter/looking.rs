@@ -42,7 +42,7 @@ impl CacheFilter {
                 None => Found::Nothing(looked.missing),
                 Some(object) => match &object.kind {
                     Kind::Response(_) => Found::Response(object.clone()),
-                    Kind::Uncacheable { until_secs } if *until_secs > wall_secs() => {
+                    Kind::Uncacheable { until_secs, .. } if *until_secs > wall_secs() => {
                         Found::Uncacheable
                     }
                     _ => Found::Nothing(Forward::Miss),

@@ -1,3 +1,5 @@
+//! Every setting of the filter, and what it turns.
+
 use exchange::{Headers, Request, Target};
 use settings::{Node, node, read};
 use wire::Method;

@@ -241,7 +241,11 @@ fn what_needs_the_origin_is_left_to_others() {
     assert!(bench.ask(&mut get("/a", &[])).is_none(), "stale");
     put(&|response| (response.meta.lifetime_s, response.meta.while_revalidate_s) = (10, 60));
     assert!(bench.ask(&mut get("/a", &[])).is_none(), "to be asked for behind the answer");
-    bench.put(&get("/a", &[]), b"", Kind::Uncacheable { until_secs: u64::MAX });
+    bench.put(
+        &get("/a", &[]),
+        b"",
+        Kind::Uncacheable { until_secs: u64::MAX, why: crate::rules::Reason::Private },
+    );
     assert!(bench.ask(&mut get("/a", &[])).is_none(), "a marker");
 }
 

@@ -1,3 +1,5 @@
+//! What may be written of caches, and what is refused.
+
 use settings::{node, read, verify};
 
 use super::{CacheSettings, FilterSettings, QueryWord};

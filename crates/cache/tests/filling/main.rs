@@ -13,4 +13,5 @@ mod cut;
 mod herd;
 mod site;
 mod stale;
+mod threads;
 mod variants;

@@ -82,6 +82,11 @@ impl Site {
 
     /// The route as one worker has it.
     pub(crate) fn worker(&self, index: usize) -> Rc<Route> {
+        self.worker_with(index, Waiting(self.calls.clone()))
+    }
+
+    /// The same before another handler.
+    pub(crate) fn worker_with(&self, index: usize, handler: impl Handler + 'static) -> Rc<Route> {
         let context = WorkerContext {
             index,
             workers: 2,
@@ -96,7 +101,7 @@ impl Site {
         Rc::new(Route {
             name: "one".into(),
             stages: vec![plan.unwrap().build_on("one", &context)],
-            handler: Rc::new(Waiting(self.calls.clone())),
+            handler: Rc::new(handler),
             bounds: RouteBounds::default(),
             metrics: self.telemetry.route(index, "one"),
         })

@@ -187,8 +187,7 @@ fn store(cache: &mut Entry<'_>) -> String {
     }
     match store.strip_prefix("badger://") {
         Some(path) if path.starts_with('/') => {
-            cache
-                .note("store: a folder of our own beside badger's, which is not read; size is of the disk");
+            cache.note("store: our own folder beside badger's, which is not read; mind its size");
             format!(
                 ", disk: {{ path: {}, size: 10GiB }}",
                 quoted(&format!("{}-tidegate", path.trim_end_matches('/')))

@@ -410,7 +410,7 @@ fn over_secs(object: &Object) -> u32 {
             let left_s = meta.lifetime_s.saturating_sub(meta.initial_age_s);
             meta.received_secs + u64::from(left_s) + u64::from(stale_s)
         }
-        Kind::Uncacheable { until_secs } => *until_secs,
+        Kind::Uncacheable { until_secs, .. } => *until_secs,
         Kind::Varies(_) | Kind::Search(_) => u64::MAX,
     };
     u32::try_from(secs).unwrap_or(u32::MAX)

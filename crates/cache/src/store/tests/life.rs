@@ -99,7 +99,14 @@ fn what_is_of_no_use_any_more_is_taken_out() {
     over.put(&store).unwrap();
     useful.put(&store).unwrap();
     store
-        .insert(marker("http://a/u", Kind::Uncacheable { until_secs: 1 }), store.token(), 1)
+        .insert(
+            marker(
+                "http://a/u",
+                Kind::Uncacheable { until_secs: 1, why: crate::rules::Reason::Private },
+            ),
+            store.token(),
+            1,
+        )
         .unwrap();
     while !store.sweep() {}
     assert!(over.found(&store).is_none());

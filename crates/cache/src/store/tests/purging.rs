@@ -32,7 +32,8 @@ fn a_url_goes_with_all_its_variants_and_codings() {
 fn a_soft_purge_makes_stale_and_lifts_what_keeps_requests_from_waiting() {
     let page = sample("http://a/1");
     let store = store_of(std::slice::from_ref(&page));
-    let uncacheable = Kind::Uncacheable { until_secs: u64::MAX };
+    let uncacheable =
+        Kind::Uncacheable { until_secs: u64::MAX, why: crate::rules::Reason::Private };
     store.insert(marker("http://a/2", uncacheable), store.token(), 32).unwrap();
     store.insert(marker("http://a/3", varies()), store.token(), 32).unwrap();
     assert_eq!(store.purge(&Purge::Prefix(b"http://a/"), true), 1);
