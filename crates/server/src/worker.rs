@@ -115,7 +115,8 @@ impl Worker {
             Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
         });
         let subrequests = instance::subrequests(&serving.plan, &self.context);
-        let lua = lua::Generation::begin(&self.context, &serving.plan.lua, subrequests.clone());
+        let (settings, inside) = (&serving.plan.lua, subrequests.clone());
+        let lua = lua::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
         let instance = Instance::build(&serving.plan, &self.context, access);
         instance.serve_within(&subrequests);
