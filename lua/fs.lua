@@ -1,12 +1,6 @@
 -- `fs`: what is built from the calls that run off the loop.
-return function(raw)
+return function(raw, check)
   local errno = require "silly.errno"
-
-  local function check(name, index, value, kind)
-    if type(value) ~= kind then
-      error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, kind, type(value)), 3)
-    end
-  end
 
   local function bytes(name, index, value)
     if value ~= nil and (math.type(value) ~= "integer" or value < 0) then

@@ -1,12 +1,6 @@
 -- `net.http`: what scripts see of server and client.
-return function(raw)
+return function(raw, check)
   local errno = require "silly.errno"
-
-  local function check(name, index, value, kind)
-    if type(value) ~= kind then
-      error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, kind, type(value)), 3)
-    end
-  end
 
   -- The stream of a handler. `exchange` is the request and the response behind it.
   local Stream = {}

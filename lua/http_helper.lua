@@ -1,12 +1,6 @@
 -- `net.http.helper`: the text forms that HTTP scripts need.
-return function(raw)
+return function(raw, check)
   local helper = {}
-
-  local function check(name, value, kind)
-    if type(value) ~= kind then
-      error(("bad argument #1 to '%s' (%s expected, got %s)"):format(name, kind, type(value)), 3)
-    end
-  end
 
   local function escape(text)
     return (tostring(text):gsub("[^%w%-._~]", function(char) return ("%%%02X"):format(char:byte()) end))
@@ -16,7 +10,7 @@ return function(raw)
   --- array is repeated.
   function helper.urlencode(value)
     if type(value) ~= "table" then
-      if type(value) ~= "string" and type(value) ~= "number" then check("urlencode", value, "string") end
+      if type(value) ~= "string" and type(value) ~= "number" then check("urlencode", 1, value, "string") end
       return escape(value)
     end
     local names = {}
@@ -35,7 +29,7 @@ return function(raw)
 
   --- `urldecode(string)`: `+` is a space; a malformed escape stays as it is.
   function helper.urldecode(text)
-    check("urldecode", text, "string")
+    check("urldecode", 1, text, "string")
     return (text:gsub("%+", " "):gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
   end
 
@@ -44,7 +38,7 @@ return function(raw)
   --- `parseurl(url) → scheme, host, port, path, isdefault | nil, err`: the path with its query; the
   --- last is whether the port is the scheme's own.
   function helper.parseurl(url)
-    check("parseurl", url, "string")
+    check("parseurl", 1, url, "string")
     local scheme, rest = url:match("^(%a[%w+.-]*)://([^#]*)")
     if not scheme then return nil, "no URL" end
     scheme = scheme:lower()
@@ -62,7 +56,7 @@ return function(raw)
 
   --- `parsetarget(target) → path, query`: the query as a table.
   function helper.parsetarget(target)
-    check("parsetarget", target, "string")
+    check("parsetarget", 1, target, "string")
     local path, query = target:match("^([^?#]*)%??([^#]*)")
     return path, raw.query(query)
   end
@@ -77,7 +71,7 @@ return function(raw)
 
   --- `htmlunescape(string)`: numeric references and the common names; what is unknown stays.
   function helper.htmlunescape(text)
-    check("htmlunescape", text, "string")
+    check("htmlunescape", 1, text, "string")
     return (text:gsub("&(#?)([%w]+);", function(hash, name)
       if hash == "" then return NAMED[name] end
       local code = tonumber(name:match("^[xX](%x+)$") or "", 16) or tonumber(name:match("^%d+$"))

@@ -2,7 +2,7 @@
 --
 -- Everything is pulled: a source is read when the sink wants more, so a slow sink holds its source back
 -- and nothing piles up. The first failure ends the pipeline and closes both of its ends.
-return function()
+return function(_, check)
   local errno = require "silly.errno"
 
   local PIECE_BYTES = 64 * 1024
@@ -21,12 +21,6 @@ return function()
   Pipeline.__index = Pipeline
 
   local stream = {}
-
-  local function check(name, index, value, kind)
-    if type(value) ~= kind then
-      error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, kind, type(value)), 3)
-    end
-  end
 
   --- A source of `read()` → piece | nil at the end | nil, err.
   local function source(read, close)

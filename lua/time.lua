@@ -1,12 +1,6 @@
 -- `time`: what is built from sleeping and calling later.
-return function(time)
+return function(time, check)
   local task = require "silly.task"
-
-  local function check(name, index, value, kind)
-    if type(value) ~= kind then
-      error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, kind, type(value)), 3)
-    end
-  end
 
   --- `timeout(ms, fn, ...)` returns what `fn(...)` returns, or `nil, errno.TIMEDOUT` after `ms`.
   --- The function runs in a coroutine of its own and is not stopped: what it returns later is

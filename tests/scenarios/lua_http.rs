@@ -125,6 +125,24 @@ fn curl_uploads_downloads_and_is_refused() {
 }
 
 #[test]
+fn requests_of_a_program_are_logged_where_it_is_told() {
+    let folder = TempDir::new().expect("a folder");
+    let (file, log) = (folder.path().join("server.lua"), folder.path().join("access.log"));
+    let program = format!(
+        "{SERVER}\nhttp.get('http://' .. listener.addr .. '/nowhere?key=secret')
+        logger.info('asked') listener:close() require 'silly'.exit(0)"
+    );
+    std::fs::write(&file, program).expect("a file");
+    let mut command = Command::new(tidegate_binary());
+    let exit = Process::run(command.arg("run").arg("--access-log").arg(&log).arg(file));
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    let text = std::fs::read_to_string(log).expect("the log");
+    let line: serde_json::Value = serde_json::from_str(text.trim()).expect("one line of JSON");
+    assert_eq!((&line["status"], &line["path"]), (&404.into(), &"/nowhere".into()), "{line}");
+    assert!(!text.contains("secret"), "{text}");
+}
+
+#[test]
 fn a_request_under_way_is_finished_before_the_program_ends() {
     if !has("curl") {
         return;

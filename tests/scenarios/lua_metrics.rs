@@ -18,6 +18,40 @@ fn count(server: &Tidegate, what: &str) {
     assert_eq!(server.exchange("web", request).status, 200);
 }
 
+const LISTENING: &str = r#"
+local http = require "tide.net.http"
+local listener = assert(http.listen {
+  addr = "127.0.0.1:0",
+  handler = function(stream) stream:respond(418) stream:closewrite("tea") end,
+})
+return function(request, response)
+  response:text(http.get("http://" .. listener.addr .. "/tea").body)
+end
+"#;
+
+#[test]
+fn requests_of_a_listener_of_a_script_are_counted_and_logged() {
+    let config = r#"
+workers: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+admin: { bind: "127.0.0.1:0" }
+log: { access: { path: access.log } }
+routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
+"#;
+    let server = Launch::new(config).file("x.lua", LISTENING).start();
+    count(&server, "tea");
+    let class = [("route", "(lua listeners)"), ("class", "4xx")];
+    server.wait_for_metric("tidegate_requests_total", &class, 1.0);
+    // Its line comes before that of the request it was made for.
+    let deadline = std::time::Instant::now() + scenarios::PATIENCE;
+    let logged = || std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+    while logged().lines().count() < 2 {
+        assert!(std::time::Instant::now() < deadline, "{}", logged());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(logged().lines().next().is_some_and(|line| line.contains("/tea")), "{}", logged());
+}
+
 #[test]
 fn what_a_handler_counts_stands_in_metrics() {
     let config = r#"

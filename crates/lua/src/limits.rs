@@ -79,6 +79,8 @@ pub(crate) const JWT_BYTES: usize = 64 * 1024;
 pub(crate) const RE_PROGRAM_BYTES: usize = 256 * 1024;
 /// Memory of what one regular expression works out while it is used.
 pub(crate) const RE_STATES_BYTES: usize = 1024 * 1024;
+/// Bytes that replacing may come to: one match may stand for much.
+pub(crate) const RE_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
 /// Compiled regular expressions that a VM keeps for patterns given as strings.
 pub(crate) const RE_KEPT: usize = 64;
 /// Characters of a pattern.

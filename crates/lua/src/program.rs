@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use exchange::{AccessFormat, AccessLog};
 use mlua::Function;
 use telemetry::log::{self, Level};
 use telemetry::{LogWriter, Sink, Telemetry, event};
@@ -34,6 +35,8 @@ pub struct Program {
     pub workers: usize,
     /// Whether each worker keeps to a core of its own.
     pub cpu_affinity: bool,
+    /// Where the requests of its HTTP listeners are logged.
+    pub access_log: Option<PathBuf>,
 }
 
 /// Why a program did not begin; one sentence.
@@ -56,6 +59,7 @@ pub fn run(program: Program) -> Result<i32, Refusal> {
     net::raise_descriptor_limit();
     let _pid_file = program.arguments.claim_pid_file().map_err(Refusal::Failed)?;
     let writer = Arc::new(open_log(&program.arguments)?);
+    let access = program.access_log.map(open_access_log).transpose()?.map(Arc::new);
     let text: Arc<[u8]> = read(&program.file)?.into();
     let shared = Arc::new(Shared::new(program.workers.max(1)));
     let cores = if program.cpu_affinity { net::worker::allowed_cores() } else { Vec::new() };
@@ -63,7 +67,8 @@ pub fn run(program: Program) -> Result<i32, Refusal> {
     for index in 0..program.workers.max(1) {
         let core =
             program.arguments.core.or_else(|| cores.get(index % cores.len().max(1)).copied());
-        let place = Place { index, shared: shared.clone(), log: Some(writer.clone()) };
+        let (shared, log) = (shared.clone(), Some(writer.clone()));
+        let place = Place { index, shared, log, access: access.clone() };
         let options = options(&program.arguments, place);
         let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
         net::worker::spawn(format!("lua-{index}"), core, move || async move {
@@ -76,6 +81,7 @@ pub fn run(program: Program) -> Result<i32, Refusal> {
     drop(tell);
     let ended = told.recv();
     writer.flush();
+    access.inspect(|access| access.flush());
     match ended {
         Ok(Ended::Exit(code)) => Ok(code),
         Ok(Ended::Refused(refusal)) => Err(refusal),
@@ -92,6 +98,11 @@ fn open_log(arguments: &Arguments) -> Result<LogWriter, Refusal> {
         .map_err(|error| Refusal::Failed(format!("the log cannot be written: {error}")))?;
     log::install(Some(writer.ring()));
     Ok(writer)
+}
+
+fn open_access_log(path: PathBuf) -> Result<LogWriter, Refusal> {
+    LogWriter::start("access", Sink::File(path), &Telemetry::default())
+        .map_err(|error| Refusal::Failed(format!("the access log cannot be written: {error}")))
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, Refusal> {
@@ -117,6 +128,11 @@ async fn work(options: Options, text: &[u8], file: &Path) -> Ended {
         Ok(vm) => vm,
         Err(error) => return Ended::Refused(failed(error)),
     };
+    if let Some(access) = vm.options().place.as_ref().and_then(|place| place.access.clone()) {
+        let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
+        let access = Some(Rc::new(log));
+        modules::http::observe(&vm, modules::http::Observed { access, ..Default::default() });
+    }
     let main = match load(&vm, text, file) {
         Ok(main) => main,
         Err(error) => return Ended::Refused(Refusal::Wrong(errors::text(&error))),

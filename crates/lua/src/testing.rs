@@ -27,7 +27,7 @@ pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
 /// A block of the documentation: it ends when its main coroutine does, and none may fail.
 pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
     net::worker::block_on_local(async {
-        let place = Place { index: 0, shared: Arc::new(Shared::new(1)), log: None };
+        let place = Place { index: 0, shared: Arc::new(Shared::new(1)), log: None, access: None };
         let options = Options { place: Some(place), ..Options::default() };
         let vm = Vm::new(options).unwrap();
         crate::modules::open_mailbox(&vm);

@@ -346,7 +346,9 @@ impl Control {
     }
 
     async fn put_into_use(&self, plan: Arc<Plan>, prepared: Prepared) -> Result<(), String> {
-        self.logs.borrow_mut().apply(&plan.log, &self.telemetry)?;
+        let opened = self.fleet.adopt(prepared.listeners).await?;
+        let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
+        logs.inspect_err(|_| self.fleet.forget())?;
         let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
         self.upstreams.apply(upstreams, &self.telemetry);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
@@ -357,10 +359,7 @@ impl Control {
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
-        let served = self
-            .fleet
-            .serve(&plan, &mut listeners, prepared.listeners, &self.all_seats, &logs)
-            .await;
+        let served = self.fleet.serve(&plan, &mut listeners, opened, &self.all_seats, &logs).await;
         self.listeners.replace(listeners);
         self.logs.replace(logs);
         served?;

@@ -10,7 +10,7 @@ use exchange::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::listeners::{Fresh, Listeners};
+use crate::listeners::{Fresh, Listeners, Opened};
 use crate::logs::Logs;
 use crate::seats::Seats;
 use crate::worker::{Order, Serving, Worker};
@@ -18,6 +18,8 @@ use crate::worker::{Order, Serving, Worker};
 /// How long the workers may take to end, and how often it is looked whether they have.
 const END_WITHIN: Duration = Duration::from_secs(1);
 const END_LOOK: Duration = Duration::from_millis(2);
+
+const ENDED: &str = "a worker has ended";
 
 /// All workers.
 pub(crate) struct Fleet {
@@ -73,23 +75,22 @@ impl Fleet {
             .unwrap_or_default()
     }
 
-    /// Lets every worker serve a Plan; returns when all do.
+    /// Lets every worker serve a Plan, whose new sockets they have adopted; returns when all do.
     pub(crate) async fn serve(
         &self,
         plan: &Arc<Plan>,
         listeners: &mut Listeners,
-        fresh: Fresh,
+        opened: Opened,
         all_seats: &Arc<Seats>,
         logs: &Logs,
     ) -> Result<(), String> {
-        let shares = listeners.adopt(plan, fresh, self.workers.len());
+        listeners.take_over(plan, opened);
         let seats = listeners.seats();
         let mut answers = Vec::new();
-        for (worker, sockets) in self.workers.iter().zip(shares) {
+        for worker in &self.workers {
             let (done, answer) = oneshot::channel();
             let serving = Serving {
                 plan: plan.clone(),
-                sockets,
                 seats: seats.clone(),
                 all_seats: all_seats.clone(),
                 access: logs.end(&plan.log),
@@ -100,9 +101,33 @@ impl Fleet {
             answers.push(answer);
         }
         for answer in answers {
-            answer.await.unwrap_or_else(|_| Err("a worker has ended".to_owned()))?;
+            answer.await.map_err(|_| ENDED.to_owned())?;
         }
         Ok(())
+    }
+
+    /// Gives each worker its share of new sockets, before anything is changed; if one cannot take
+    /// them, none keeps any.
+    pub(crate) async fn adopt(&self, fresh: Fresh) -> Result<Opened, String> {
+        let (shares, opened) = fresh.share(self.workers.len());
+        let mut answers = Vec::new();
+        for (worker, sockets) in self.workers.iter().zip(shares) {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.orders.send(Order::Adopt(sockets, done));
+            answers.push(answer);
+        }
+        let mut outcome = Ok(());
+        for answer in answers {
+            outcome = outcome.and(answer.await.unwrap_or_else(|_| Err(ENDED.to_owned())));
+        }
+        outcome.map(|()| opened).inspect_err(|_| self.forget())
+    }
+
+    /// The Plan for which sockets were adopted does not come.
+    pub(crate) fn forget(&self) {
+        for worker in &self.workers {
+            let _ = worker.orders.send(Order::Forget);
+        }
     }
 
     /// Returns when every connection of every worker has ended.

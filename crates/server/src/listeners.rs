@@ -73,6 +73,26 @@ pub(crate) struct Fresh {
     bound: BTreeMap<String, (Listening, Option<SocketFile>)>,
 }
 
+/// What is known of fresh sockets while the workers take them. Dropped, their files go.
+pub(crate) struct Opened(BTreeMap<String, Open>);
+
+impl Fresh {
+    /// Each worker's share of the sockets.
+    pub(crate) fn share(self, workers: usize) -> (Vec<BTreeMap<String, BoundSocket>>, Opened) {
+        let mut shares: Vec<BTreeMap<String, BoundSocket>> =
+            (0..workers).map(|_| BTreeMap::new()).collect();
+        let mut opened = BTreeMap::new();
+        for (key, (listening, file)) in self.bound {
+            let (local, seats) = (listening.local().clone(), Seats::new(0));
+            opened.insert(key.clone(), Open { local, seats, file });
+            for (share, socket) in shares.iter_mut().zip(listening.into_sockets()) {
+                share.insert(key.clone(), socket);
+            }
+        }
+        (shares, Opened(opened))
+    }
+}
+
 impl Listeners {
     /// With the sockets that systemd or a parent process handed over.
     pub(crate) fn inheriting(inherited: Vec<Inherited>) -> Listeners {
@@ -139,23 +159,9 @@ impl Listeners {
         Ok(Fresh { bound })
     }
 
-    /// Takes fresh sockets over and forgets those that the Plan does not name; gives each worker
-    /// its share of the fresh ones.
-    pub(crate) fn adopt(
-        &mut self,
-        plan: &Plan,
-        fresh: Fresh,
-        workers: usize,
-    ) -> Vec<BTreeMap<String, BoundSocket>> {
-        let mut shares: Vec<BTreeMap<String, BoundSocket>> =
-            (0..workers).map(|_| BTreeMap::new()).collect();
-        for (key, (listening, file)) in fresh.bound {
-            let (local, seats) = (listening.local().clone(), Seats::new(0));
-            self.open.insert(key.clone(), Open { local, seats, file });
-            for (share, socket) in shares.iter_mut().zip(listening.into_sockets()) {
-                share.insert(key.clone(), socket);
-            }
-        }
+    /// Takes over what the workers have, and forgets what the Plan does not name.
+    pub(crate) fn take_over(&mut self, plan: &Plan, opened: Opened) {
+        self.open.extend(opened.0);
         let wanted: Vec<String> = plan.sockets().map(key).collect();
         self.open.retain(|key, _| wanted.contains(key));
         for listener in plan.sockets() {
@@ -163,7 +169,6 @@ impl Listeners {
                 open.seats.set_limit(listener.limits.connections as usize);
             }
         }
-        shares
     }
 
     pub(crate) fn remove_files(&mut self) {

@@ -13,7 +13,7 @@ use std::task::Poll;
 use config::ListenerPlan;
 use exchange::WorkerContext;
 use lua::{ProgramPlan, RawProgram};
-use net::{Accepted, BoundSocket, Listener, is_exhausted};
+use net::{Accepted, Listener, is_exhausted};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
@@ -41,16 +41,15 @@ impl Programs {
         &mut self,
         plans: &[(ListenerPlan, ProgramPlan)],
         worker: &WorkerContext,
-        mut take: impl FnMut(&str) -> (Option<BoundSocket>, [Arc<Seats>; 2]),
-    ) -> Result<(), String> {
+        mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<Seats>; 2]),
+    ) {
         let wanted: Vec<String> = plans.iter().map(|(listener, _)| key(listener)).collect();
         let gone: Vec<String> =
             self.open.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
             self.close_one(&key);
         }
-        let mut outcome = Ok(());
-        for ((listener, plan), key) in plans.iter().zip(wanted) {
+        for ((_, plan), key) in plans.iter().zip(wanted) {
             let program = RawProgram::build(plan, worker);
             if let Some(open) = self.open.get(&key) {
                 let before = open.program.replace(program);
@@ -58,18 +57,12 @@ impl Programs {
                 continue;
             }
             let (Some(socket), seats) = take(&key) else { continue };
-            match socket.adopt() {
-                Ok(bound) => {
-                    let program = RefCell::new(program);
-                    let open = Rc::new(Open { program, seats, stop: Stop::default() });
-                    tokio::task::spawn_local(accept(bound, open.clone()));
-                    self.open.insert(key, open);
-                }
-                Err(error) => outcome = Err(format!("{}: {error}", listener.name)),
-            }
+            let program = RefCell::new(program);
+            let open = Rc::new(Open { program, seats, stop: Stop::default() });
+            tokio::task::spawn_local(accept(socket, open.clone()));
+            self.open.insert(key, open);
         }
         self.closing.borrow_mut().retain(|program| program.connections() > 0);
-        outcome
     }
 
     fn close_one(&mut self, key: &str) {

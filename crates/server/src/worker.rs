@@ -29,6 +29,10 @@ const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 /// What a worker is told.
 pub(crate) enum Order {
+    /// Hold these sockets, by `listeners::key`, for the Plan that comes: all of them or none.
+    Adopt(BTreeMap<String, BoundSocket>, oneshot::Sender<Result<(), String>>),
+    /// The Plan does not come.
+    Forget,
     /// Serve this Plan from now on.
     Serve(Box<Serving>),
     /// Take no more connections and let those that are open end; answered when none is left.
@@ -37,15 +41,13 @@ pub(crate) enum Order {
     End,
 }
 
-/// A Plan and the sockets that come with it.
+/// A Plan; its new sockets were adopted before.
 pub(crate) struct Serving {
     pub(crate) plan: Arc<Plan>,
-    /// Sockets that are new to this worker, by `listeners::key`.
-    pub(crate) sockets: BTreeMap<String, BoundSocket>,
     pub(crate) seats: BTreeMap<String, Arc<Seats>>,
     pub(crate) all_seats: Arc<Seats>,
     pub(crate) access: Option<AccessEnd>,
-    pub(crate) done: oneshot::Sender<Result<(), String>>,
+    pub(crate) done: oneshot::Sender<()>,
 }
 
 struct Open {
@@ -59,6 +61,8 @@ pub(crate) struct Worker {
     context: WorkerContext,
     metrics: Arc<WorkerMetrics>,
     doors: BTreeMap<String, Open>,
+    /// Sockets for the next Plan.
+    adopted: BTreeMap<String, Listener>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
     programs: Programs,
@@ -84,6 +88,7 @@ impl Worker {
             context,
             metrics,
             doors: BTreeMap::new(),
+            adopted: BTreeMap::new(),
             closing: Vec::new(),
             programs: Programs::default(),
             lua: None,
@@ -95,6 +100,10 @@ impl Worker {
     pub(crate) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         while let Some(order) = orders.recv().await {
             match order {
+                Order::Adopt(sockets, done) => {
+                    let _ = done.send(self.adopt(sockets));
+                }
+                Order::Forget => self.adopted.clear(),
                 Order::Serve(serving) => self.serve(*serving),
                 Order::Drain(done) => {
                     tokio::select! {
@@ -109,18 +118,28 @@ impl Worker {
         }
     }
 
+    fn adopt(&mut self, sockets: BTreeMap<String, BoundSocket>) -> Result<(), String> {
+        self.adopted.clear();
+        for (key, socket) in sockets {
+            let adopted =
+                socket.adopt().map_err(|error| format!("cannot listen on {key}: {error}"));
+            self.adopted.insert(key, adopted?);
+        }
+        Ok(())
+    }
+
     fn serve(&mut self, serving: Serving) {
         let access = serving.access.map(|end| {
             let secrets = secret_queries(&serving.plan);
             Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
         });
         let subrequests = instance::subrequests(&serving.plan, &self.context);
-        let lua = lua::Generation::begin(&self.context, &serving.plan.lua, subrequests.clone());
+        let (settings, inside) = (&serving.plan.lua, subrequests.clone());
+        let lua = lua::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
         let instance = Instance::build(&serving.plan, &self.context, access);
         instance.serve_within(&subrequests);
-        let mut sockets = serving.sockets;
-        let mut failed = None;
+        let mut sockets = std::mem::take(&mut self.adopted);
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();
         let gone: Vec<String> =
             self.doors.keys().filter(|key| !wanted.contains(key)).cloned().collect();
@@ -136,21 +155,17 @@ impl Worker {
             } else if let Some(socket) = sockets.remove(&key) {
                 let own = serving.seats.get(&key).unwrap_or(&serving.all_seats);
                 let seats = [own.clone(), serving.all_seats.clone()];
-                match socket.adopt() {
-                    Ok(bound) => self.open(key, bound, name, edge, seats),
-                    Err(error) => failed = Some(format!("listener {name}: {error}")),
-                }
+                self.open(key, socket, name, edge, seats);
             }
         }
         let programs = &serving.plan.programs;
-        let opened = self.programs.follow(programs, &self.context, |key| {
+        self.programs.follow(programs, &self.context, |key| {
             let own = serving.seats.get(key).unwrap_or(&serving.all_seats);
             (sockets.remove(key), [own.clone(), serving.all_seats.clone()])
         });
-        failed = failed.or(opened.err());
         self.closing.retain(|service| service.open_connections() > 0);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
-        let _ = serving.done.send(failed.map_or(Ok(()), Err));
+        let _ = serving.done.send(());
     }
 
     fn open(

@@ -27,7 +27,7 @@ pub(super) use bell::Bell;
 pub(super) use client::Client;
 pub(crate) use faults::reason;
 pub(super) use inbound::Inbound;
-pub(crate) use server::drain;
+pub(crate) use server::{Observed, drain, observe};
 pub(super) use stream::Stream;
 pub(super) use url::Url;
 

@@ -84,17 +84,38 @@ unsafe extern "C-unwind" fn decode(state: *mut ffi::lua_State) -> c_int {
         if let Err(reason) = read(codec, text) {
             return refuse(state, codec, reason);
         }
+        if let Err(reason) = construct(state, codec, text, kept) {
+            return refuse(state, codec, reason);
+        }
+        codec.release();
+        1
+    }
+}
+
+/// Pushes the value of a text that was read.
+///
+/// # Safety
+/// `state` runs a raw function of this module, with the codec at `kept` and null above it.
+#[inline]
+unsafe fn construct(
+    state: *mut ffi::lua_State,
+    codec: &mut Codec,
+    text: &[u8],
+    kept: c_int,
+) -> std::result::Result<(), &'static str> {
+    // SAFETY: the stack is asked for before the builder needs it; what can leave by longjmp has only
+    // references on this frame.
+    unsafe {
         let tape = &codec.parser.tape;
         let room = tape.depth * STACK_PER_LEVEL + STACK_SPARE;
         if ffi::lua_checkstack(state, room as c_int) == 0 {
-            return refuse(state, codec, "the Lua stack is full");
+            return Err("the Lua stack is full");
         }
         let keys = &mut codec.keys;
         let (words, unescaped) = (tape.words(), tape.unescaped.as_slice());
         Builder { words, at: 0, text, unescaped, keys, kept, null: kept + 1 }.value(state);
-        codec.release();
-        1
     }
+    Ok(())
 }
 
 /// Parses; a mistake is described in the codec, and a sentence about it is not needed.
@@ -118,14 +139,7 @@ unsafe extern "C-unwind" fn encode(state: *mut ffi::lua_State) -> c_int {
         ffi::luaL_checkany(state, 1);
         ffi::lua_settop(state, 1);
         let codec = &mut *codec::take(state, CODEC);
-        codec.out.clear();
-        let mut encoder = Encoder {
-            out: &mut codec.out,
-            null: upvalue_address(state, NULL),
-            object: upvalue_address(state, OBJECT),
-            depth_left: limits::JSON_ENCODE_DEPTH,
-            bytes_max: limits::JSON_ENCODE_BYTES,
-        };
+        let mut encoder = encoder(state, &mut codec.out);
         if let Err(unfit) = encoder.value(state, 1) {
             codec.out.clear();
             explain(state, unfit, &mut codec.out);
@@ -135,6 +149,19 @@ unsafe extern "C-unwind" fn encode(state: *mut ffi::lua_State) -> c_int {
         codec.release();
         1
     }
+}
+
+/// What writes into an empty buffer.
+///
+/// # Safety
+/// `state` runs a raw function of this module.
+#[inline]
+unsafe fn encoder(state: *mut ffi::lua_State, out: &mut Vec<u8>) -> Encoder<'_> {
+    out.clear();
+    // SAFETY: promised by the caller.
+    let (null, object) = unsafe { (upvalue_address(state, NULL), upvalue_address(state, OBJECT)) };
+    let (depth_left, bytes_max) = (limits::JSON_ENCODE_DEPTH, limits::JSON_ENCODE_BYTES);
+    Encoder { out, null, object, depth_left, bytes_max }
 }
 
 /// # Safety

@@ -103,9 +103,10 @@ fn by_default(vm: &Vm, number: i32) {
         libc::SIGTERM => program::drain(vm),
         libc::SIGUSR1 => {
             let place = vm.options().place.as_ref();
-            let reopened = place.and_then(|place| place.log.as_ref()).map(|log| log.reopen());
-            if let Some(Err(error)) = reopened {
-                event!(Level::Error, "the log cannot be opened again", error = error);
+            for log in place.into_iter().flat_map(|place| [&place.log, &place.access]).flatten() {
+                if let Err(error) = log.reopen() {
+                    event!(Level::Error, "the log cannot be opened again", error = error);
+                }
             }
         }
         _ => vm.exit(0),

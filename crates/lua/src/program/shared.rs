@@ -23,6 +23,8 @@ pub(crate) struct Place {
     pub(crate) shared: Arc<Shared>,
     /// Who writes the log, to have its file opened again.
     pub(crate) log: Option<Arc<LogWriter>>,
+    /// The same of its HTTP listeners' log.
+    pub(crate) access: Option<Arc<LogWriter>>,
 }
 
 /// What a VM tells another: where from, on which channel, what.

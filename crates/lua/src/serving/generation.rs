@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use exchange::{Subrequests, WorkerContext};
+use exchange::{AccessLog, Subrequests, WorkerContext};
 use telemetry::event;
 use telemetry::log::Level;
 
@@ -18,7 +18,11 @@ use crate::errors;
 use crate::guard;
 use crate::limits::{LAST_BYTES_MS, TURN_INSTRUCTIONS};
 use crate::modules::SharedTable;
+use crate::modules::http::{Observed, observe};
 use crate::vm::{Options, Vm};
+
+/// What requests of listeners that scripts have opened are counted as: no route can be called so.
+const LISTENERS: &str = "(lua listeners)";
 
 /// What a worker has of Lua under one Plan.
 pub struct Generation {
@@ -28,6 +32,7 @@ pub struct Generation {
     shared: std::sync::Arc<SharedTable>,
     metrics: std::sync::Arc<telemetry::Scripted>,
     subrequests: Rc<Subrequests>,
+    observed: Observed,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<Running>>>,
 }
@@ -51,6 +56,7 @@ impl Generation {
         worker: &WorkerContext,
         settings: &ServingSettings,
         subrequests: Rc<Subrequests>,
+        access: Option<Rc<AccessLog>>,
     ) -> Rc<Generation> {
         let seat = worker.local.get("lua", Seat::default);
         let generation = Rc::new(Generation {
@@ -60,6 +66,11 @@ impl Generation {
             shared: worker.shared.get("lua", SharedTable::default),
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
+            observed: Observed {
+                worker: worker.telemetry.worker(worker.index),
+                route: worker.telemetry.route(worker.index, LISTENERS),
+                access,
+            },
             memory: Cell::new(0),
             running: RefCell::default(),
         });
@@ -73,7 +84,7 @@ impl Generation {
         let known = seat.current.borrow().upgrade();
         known.unwrap_or_else(|| {
             let settings = ServingSettings { native_modules: false };
-            Generation::begin(worker, &settings, Rc::default())
+            Generation::begin(worker, &settings, Rc::default(), None)
         })
     }
 
@@ -107,6 +118,7 @@ impl Generation {
         let options = Options { shared: Some(self.shared.clone()), ..Options::default() };
         let vm = Vm::new(options)?;
         crate::modules::count_into(&vm, self.metrics.clone());
+        observe(&vm, self.observed.clone());
         sandbox::close(vm.lua(), self.native_modules)?;
         super::open(vm.lua(), &vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;

@@ -27,6 +27,10 @@ pub(crate) struct Run {
     #[command(flatten)]
     serving: ServingOptions,
 
+    /// Log the requests of the program's HTTP listeners to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+
     /// The program
     #[arg(value_name = "PROGRAM.lua")]
     program: PathBuf,
@@ -59,6 +63,7 @@ impl Run {
             // One VM unless asked for more: then globals mean what they say.
             workers: self.serving.workers_or(1),
             cpu_affinity: self.serving.cpu_affinity(),
+            access_log: self.access_log,
         };
         match program::run(program) {
             Ok(0) => Ok(()),

@@ -14,8 +14,8 @@ use std::time::Duration;
 use exchange::problem::ErrorPages;
 use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, refuse, serve};
 use exchange::{
-    Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol, Request,
-    Route, RouteBounds, Side,
+    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol,
+    Request, Route, RouteBounds, Side,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
@@ -97,14 +97,27 @@ impl Dispatch for Everything {
     }
 }
 
-fn edge(vm: &Vm, begin: Function, options: &Options) -> Edge {
+/// Where the listeners of a VM are counted and logged; each counts for itself where nobody said so.
+#[derive(Clone, Default)]
+pub(crate) struct Observed {
+    pub(crate) worker: Arc<WorkerMetrics>,
+    pub(crate) route: Arc<RouteMetrics>,
+    pub(crate) access: Option<Rc<AccessLog>>,
+}
+
+/// The listeners of this VM are counted and logged there.
+pub(crate) fn observe(vm: &Vm, observed: Observed) {
+    vm.lua().set_app_data(observed);
+}
+
+fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> Edge {
     let handler = Program { vm: vm.weak(), begin, waiting: RefCell::default() };
     let route = Route {
         name: Rc::from("lua"),
         stages: Vec::new(),
         handler: Rc::new(handler),
         bounds: RouteBounds::default(),
-        metrics: Arc::new(RouteMetrics::new()),
+        metrics: observed.route.clone(),
     };
     Edge {
         dispatch: Rc::new(Everything(Rc::new(route))),
@@ -118,7 +131,7 @@ fn edge(vm: &Vm, begin: Function, options: &Options) -> Edge {
         half_close: true,
         trusted_proxies: TrustedProxies::default(),
         pages: Arc::new(ErrorPages::default()),
-        access: None,
+        access: observed.access.clone(),
     }
 }
 
@@ -165,10 +178,12 @@ pub(super) fn listen(
         Ok(listener) => listener,
         Err(reason) => return Ok((Value::Nil, Some(reason))),
     };
-    let metrics = Arc::new(WorkerMetrics::new());
+    let observed = lua.app_data_ref::<Observed>().map(|observed| observed.clone());
+    let observed = observed.unwrap_or_default();
+    let edge = Rc::new(edge(&vm, begin, &options, &observed));
     let door = Rc::new(Door {
         local: listener.local().clone(),
-        service: Service::new(Rc::new(edge(&vm, begin, &options)), metrics),
+        service: Service::new(edge, observed.worker),
         connections: options.connections,
         closed: Cell::new(false),
         closing: Bell::default(),
@@ -255,7 +270,7 @@ async fn accept(listener: Listener, door: Rc<Door>) {
                 net::timer::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
             }
             // That connection is gone, the others are not.
-            Some(Err(_)) => {}
+            Some(Err(_)) => door.service.metrics.accept_errors.inc(),
         }
     }
 }
@@ -290,6 +305,19 @@ impl UserData for Open {
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("stat", |lua, Open(door), ()| {
+            let metrics = &door.service.metrics;
+            let stat = lua.create_table()?;
+            stat.set("connections", door.service.open_connections())?;
+            stat.set("accepted", metrics.connections_accepted.get())?;
+            stat.set("in_flight", metrics.requests_in_flight.get())?;
+            stat.set("received", metrics.bytes_received.get())?;
+            stat.set("sent", metrics.bytes_sent.get())?;
+            for (class, name) in ["2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+                stat.set(name, metrics.answers(class + 1))?;
+            }
+            Ok(stat)
+        });
         methods.add_method("close", |_, Open(door), ()| {
             let first = door.close();
             Ok((first, (!first).then_some(errno::CLOSED)))

@@ -1,9 +1,6 @@
 //! Newline-delimited JSON: a document on each line, blank lines between them allowed.
 
-use super::build::{Builder, STACK_PER_LEVEL, STACK_SPARE};
-use super::encode::Encoder;
-use super::{CODEC, NULL, OBJECT, codec, explain, read, refuse, upvalue_address};
-use crate::limits;
+use super::{CODEC, NULL, codec, construct, encoder, explain, read, refuse};
 use mlua::{Lua, Result, Table, ffi};
 use std::ffi::c_int;
 
@@ -42,15 +39,9 @@ unsafe extern "C-unwind" fn decode_lines(state: *mut ffi::lua_State) -> c_int {
                 in_line(&mut codec.out, number);
                 return refuse(state, codec, reason);
             }
-            let tape = &codec.parser.tape;
-            let room = tape.depth * STACK_PER_LEVEL + STACK_SPARE;
-            if ffi::lua_checkstack(state, room as c_int) == 0 {
-                return refuse(state, codec, "the Lua stack is full");
+            if let Err(reason) = construct(state, codec, line, kept) {
+                return refuse(state, codec, reason);
             }
-            let keys = &mut codec.keys;
-            let (words, unescaped) = (tape.words(), tape.unescaped.as_slice());
-            let null = kept + 1;
-            Builder { words, at: 0, text: line, unescaped, keys, kept, null }.value(state);
             count += 1;
             ffi::lua_rawseti(state, -2, count);
         }
@@ -74,14 +65,7 @@ unsafe extern "C-unwind" fn encode_lines(state: *mut ffi::lua_State) -> c_int {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTABLE);
         ffi::lua_settop(state, 1);
         let codec = &mut *codec::take(state, CODEC);
-        codec.out.clear();
-        let mut encoder = Encoder {
-            out: &mut codec.out,
-            null: upvalue_address(state, NULL),
-            object: upvalue_address(state, OBJECT),
-            depth_left: limits::JSON_ENCODE_DEPTH,
-            bytes_max: limits::JSON_ENCODE_BYTES,
-        };
+        let mut encoder = encoder(state, &mut codec.out);
         let top = ffi::lua_gettop(state) + 1;
         for number in 1.. {
             if ffi::lua_rawgeti(state, 1, number) == ffi::LUA_TNIL {

@@ -2,6 +2,7 @@
 
 use super::pattern::Pattern;
 use super::results;
+use crate::limits::RE_OUTPUT_BYTES;
 use mlua::{Error, Function, Lua, LuaString, Result, Table, Value};
 use regex::bytes::Captures;
 
@@ -47,6 +48,9 @@ pub(super) fn gsub(
         kept = whole.end();
         count += 1;
         put(lua, &replacement, &found, &mut out)?;
+        if out.len() > RE_OUTPUT_BYTES {
+            return Err(Error::runtime("re: the result is longer than 256 MiB"));
+        }
     }
     out.extend_from_slice(&text[kept..]);
     Ok((lua.create_string(out)?, count))

@@ -1,0 +1,6 @@
+-- What every file here says of a mistaken argument. Each gets this as its second argument.
+return function(name, index, value, kind)
+  if type(value) ~= kind then
+    error(("bad argument #%d to '%s' (%s expected, got %s)"):format(index, name, kind, type(value)), 3)
+  end
+end
