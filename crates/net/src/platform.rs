@@ -10,11 +10,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
+    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, allowed_cores, pin_to_core, receive, send, send_file, send_message, unconfirmed,
+    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    unconfirmed,
 };
 
 #[cfg(test)]
@@ -70,6 +72,23 @@ mod tests {
                 assert_eq!(receive(theirs.as_raw_fd(), room.as_mut_ptr(), 8), 0);
             }
             assert_eq!(&room[..5], b"abcde");
+        }
+    }
+
+    #[test]
+    fn both_sides_accept_and_say_when_there_is_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("door.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        for accept in [linux::accept, portable::accept] {
+            let nobody = accept(listener.as_raw_fd()).unwrap_err();
+            assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+            let _client = UnixStream::connect(&path).unwrap();
+            let (accepted, address) = accept(listener.as_raw_fd()).unwrap();
+            assert!(address.as_socket().is_none());
+            let nothing = UnixStream::from(accepted).read(&mut [0]).unwrap_err();
+            assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::{clock, platform, timer};
 /// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
 /// more often than the kernel has news; every task of a batch is one poll, so 256 covers a full
 /// one.
-const POLLS_PER_TURN: u32 = 256;
+pub(crate) const POLLS_PER_TURN: u32 = 256;
 
 /// Threads that may block on a worker's behalf (cold file reads, large compressions).
 const BLOCKING_THREADS: usize = 8;

@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+
+use socket2::{SockAddr, SockRef};
 
 /// Bytes of a file sent at a time.
 const STEP: usize = 64 * 1024;
@@ -39,6 +41,15 @@ pub(crate) unsafe fn send_message(
 ) -> isize {
     // SAFETY: promised by the caller.
     unsafe { libc::sendmsg(socket, message, flags) }
+}
+
+/// The next connection of a listener, non-blocking, and its peer's address.
+pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, SockAddr)> {
+    // SAFETY: the caller's listener is open for the call.
+    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+    let (socket, address) = SockRef::from(&listener).accept()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), address))
 }
 
 /// As many cores as this process may use.
