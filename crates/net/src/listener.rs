@@ -202,7 +202,7 @@ impl Listener {
 fn accept_one(listener: RawFd) -> io::Result<Accepted> {
     let (socket, address) = platform::accept(listener)?;
     let peer = address.as_socket().map_or(Peer::Unix, Peer::Tcp);
-    let stream = Stream::from_descriptor(socket, matches!(peer, Peer::Tcp(_)))?;
+    let stream = Stream::from_accepted(socket, matches!(peer, Peer::Tcp(_)))?;
     Ok(Accepted { stream, peer })
 }
 

@@ -49,7 +49,12 @@ pub struct Parked {
 impl Stream {
     /// Takes a connected, non-blocking socket that has no copy into this worker's event loop.
     pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        Ok(Stream { source: Source::new(socket)?, tcp })
+        Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp })
+    }
+
+    /// The same of a new connection: its first bytes are often there.
+    pub(crate) fn from_accepted(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
+        Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp })
     }
 
     /// Connects over TCP, with Nagle's algorithm off.
@@ -80,7 +85,7 @@ impl Stream {
             Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
             _ => {}
         }
-        let stream = Stream::from_descriptor(socket.into(), tcp)?;
+        let stream = Stream { source: Source::new(socket.into())?, tcp };
         poll_fn(|cx| stream.poll_writable(cx)).await?;
         let outcome = SockRef::from(&stream.source).take_error()?;
         outcome.map_or(Ok(stream), Err)

@@ -4,10 +4,12 @@
 //! wheel. Promises that tasks of a worker never leave its thread, so what they share needs no lock.
 
 use std::io;
+use std::panic::resume_unwind;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
+use crate::task::{self, Ended};
 use crate::{clock, platform, timer};
 
 /// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
@@ -46,7 +48,10 @@ where
         match runtime() {
             Ok(runtime) => runtime.block_on(async {
                 tokio::task::spawn_local(timer::drive());
-                main().await;
+                // Among the tasks, so that what wakes it and them is seen in one order.
+                if let Err(Ended::Panicked) = task::spawn_local(main()).await {
+                    resume_unwind(Box::new("the main task of a worker panicked"));
+                }
             }),
             Err(error) => {
                 // Without an event loop there is no server; the supervisor sees the thread end.

@@ -62,7 +62,7 @@ impl Programs {
                 Ok(bound) => {
                     let program = RefCell::new(program);
                     let open = Rc::new(Open { program, seats, stop: Stop::default() });
-                    tokio::task::spawn_local(accept(bound, open.clone()));
+                    net::task::spawn_local(accept(bound, open.clone()));
                     self.open.insert(key, open);
                 }
                 Err(error) => outcome = Err(format!("{}: {error}", listener.name)),

@@ -177,7 +177,7 @@ impl Socket {
             {
                 let (socket, data) = (self.clone(), data.to_vec());
                 self.unsent.set(self.unsent.get() + data.len());
-                tokio::task::spawn_local(async move {
+                net::task::spawn_local(async move {
                     // A datagram may be lost anywhere on its way, here too.
                     let _ = socket.datagram.send_to(&data, to).await;
                     socket.unsent.set(socket.unsent.get() - data.len());

@@ -274,6 +274,15 @@ impl Source {
         Ok(Source { state, place, descriptor })
     }
 
+    /// For one of which something is known already: what is tried first need not wait for the
+    /// event loop to say so.
+    pub(crate) fn assuming(sides: &[Side], descriptor: OwnedFd) -> io::Result<Source> {
+        let source = Source::new(descriptor)?;
+        let ready = sides.iter().fold(0, |ready, side| ready | side.waited() & PASSING);
+        source.state.ready.set(ready);
+        Ok(source)
+    }
+
     /// For one that may have copies, here or in another process.
     pub(crate) fn shared(descriptor: OwnedFd) -> io::Result<Source> {
         let source = Source::new(descriptor)?;

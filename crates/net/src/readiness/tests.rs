@@ -89,6 +89,24 @@ macro_rules! tests {
             }
 
             #[test]
+            fn what_is_assumed_holds_until_an_operation_says_otherwise() {
+                block_on_local(async {
+                    let (one, mut other) = connected();
+                    let sides = [Side::Read, Side::Write];
+                    let one = Source::assuming(&sides, one.into()).unwrap();
+                    for side in sides {
+                        assert!(one.try_io(side, || Ok(())).is_ok());
+                    }
+                    let none = read(&one, &mut [0]).unwrap_err();
+                    assert_eq!(none.kind(), io::ErrorKind::WouldBlock);
+                    assert!(is_idle(&one).await);
+                    assert!(one.try_io(Side::Write, || Ok(())).is_ok());
+                    other.write_all(b"x").unwrap();
+                    assert!(ready(&one, Side::Read).await);
+                });
+            }
+
+            #[test]
             fn an_end_is_told_once_and_stays() {
                 block_on_local(async {
                     let (one, mut other) = connected();
