@@ -23,26 +23,23 @@ use crate::task;
 /// Events that one look brings.
 const BATCH: usize = 256;
 
-// What is known of a source. What has ended stays so: no other event tells it again.
-const READABLE: u8 = 1;
-const READ_ENDED: u8 = 2;
-const WRITABLE: u8 = 4;
-const WRITE_ENDED: u8 = 8;
-const FAILED: u8 = 16;
+const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLPRI) as u32;
+const WRITABLE: u32 = libc::EPOLLOUT as u32;
+/// What ends when an operation says so. What has failed or ended stays so: no other event tells it
+/// again.
+const PASSING: u32 = READABLE | WRITABLE;
 
-const READ: u8 = READABLE | READ_ENDED;
-const WRITE: u8 = WRITABLE | WRITE_ENDED;
+const READ: u32 = READABLE | (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+const WRITE: u32 = WRITABLE | (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+const FAILED: u32 = libc::EPOLLERR as u32;
 
-/// What ends when an operation says so.
-const PASSING: u8 = READABLE | WRITABLE;
-
-/// What the three that may wait for a source wait for: the two sides, and its failure.
-const WAITED: [u8; 3] = [READ, WRITE, FAILED];
+/// The events that the three who may wait for a source wait for: the two sides, and its failure.
+const WAITED: [u32; 3] = [READ, WRITE, FAILED];
 const FAILURE: usize = 2;
 
 impl Side {
     #[inline]
-    fn waited(self) -> u8 {
+    fn waited(self) -> u32 {
         WAITED[self as usize]
     }
 }
@@ -50,43 +47,48 @@ impl Side {
 /// What is known of one source, and who waits.
 #[derive(Default)]
 struct State {
-    ready: Cell<u8>,
-    /// The sides whose waiter has not been woken since it asked.
+    /// Events that were told and not used up.
+    ready: Cell<u32>,
+    /// A bit for each of the three that has not been woken since it asked.
     waiting: Cell<u8>,
     /// Kept when it is woken: the one who waits next is nearly always the same.
     waiters: [Cell<Option<Waker>>; 3],
 }
 
 impl State {
+    #[inline]
     fn poll(&self, waiter: usize, cx: &mut Context<'_>) -> Poll<()> {
-        let side = WAITED[waiter];
-        if self.ready.get() & side != 0 {
+        if self.ready.get() & WAITED[waiter] != 0 {
             return Poll::Ready(());
         }
-        self.waiting.set(self.waiting.get() | side);
+        self.waiting.set(self.waiting.get() | 1 << waiter);
         let known = self.waiters[waiter].take();
         let known = known.filter(|known| known.will_wake(cx.waker()));
         self.waiters[waiter].set(Some(known.unwrap_or_else(|| cx.waker().clone())));
         Poll::Pending
     }
 
-    fn report(&self, news: u8) {
-        self.ready.set(self.ready.get() | news);
-        let woken = self.waiting.get() & news;
-        if woken == 0 {
-            return;
-        }
-        for (side, waiter) in WAITED.iter().zip(&self.waiters) {
-            if woken & side != 0 {
-                self.waiting.set(self.waiting.get() & !side);
-                // It may do anything, also wait here anew.
-                if let Some(waker) = waiter.take() {
-                    waker.wake_by_ref();
-                    let newer = waiter.take();
-                    waiter.set(newer.or(Some(waker)));
-                }
+    #[inline]
+    fn report(&self, events: u32) {
+        self.ready.set(self.ready.get() | events);
+        for (waiter, waited) in WAITED.into_iter().enumerate() {
+            let waiting = self.waiting.get();
+            if waiting >> waiter == 0 {
+                return; // nor does any of those that follow wait
+            }
+            if events & waited != 0 && waiting & 1 << waiter != 0 {
+                self.waiting.set(waiting & !(1 << waiter));
+                self.wake(waiter);
             }
         }
+    }
+
+    fn wake(&self, waiter: usize) {
+        // Whom it wakes may do anything, also wait here anew.
+        let Some(waker) = self.waiters[waiter].take() else { return };
+        waker.wake_by_ref();
+        let newer = self.waiters[waiter].take();
+        self.waiters[waiter].set(newer.or(Some(waker)));
     }
 }
 
@@ -173,32 +175,10 @@ impl Reactor {
                 Some(entry) if entry.generation == generation => entry.state.clone(),
                 _ => continue,
             };
-            state.report(news(event.events));
+            state.report(event.events);
         }
         found
     }
-}
-
-/// What an event says.
-fn news(events: u32) -> u8 {
-    let has = |flags: libc::c_int| events & flags as u32 != 0;
-    let mut news = 0;
-    if has(libc::EPOLLIN | libc::EPOLLPRI) {
-        news |= READABLE;
-    }
-    if has(libc::EPOLLOUT) {
-        news |= WRITABLE;
-    }
-    if has(libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) {
-        news |= READ_ENDED;
-    }
-    if has(libc::EPOLLHUP | libc::EPOLLERR) {
-        news |= WRITE_ENDED;
-    }
-    if has(libc::EPOLLERR) {
-        news |= FAILED;
-    }
-    news
 }
 
 /// A worker's reactor, once it has a source.

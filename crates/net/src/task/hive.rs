@@ -268,8 +268,8 @@ fn bury(future: LocalFuture) {
 fn here(number: u16, with: impl FnOnce(&Hive)) -> bool {
     let here = HERE.get();
     // SAFETY: null, or the hive that `Run` keeps until it has set this to null on this thread. The
-    // two functions given here wake the owner at most, which drops no `Run` (a tokio task is dropped
-    // by its runtime, not by being woken); so it lives across the call.
+    // two functions given here wake the owner at most, which drops no `Run`: its runtime drops a
+    // tokio task, and not who wakes it. So the hive lives across the call.
     match unsafe { here.as_ref() } {
         Some(hive) if hive.number == number => {
             with(hive);
