@@ -10,12 +10,12 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message, socket,
     unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message,
+    MSG_MORE, accept, allowed_cores, pin_to_core, receive, send, send_file, send_message, socket,
     unconfirmed,
 };
 
@@ -76,11 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_accept_and_say_when_there_is_nobody() {
+    fn both_sides_make_sockets_and_accept_without_waiting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("door.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
+        for socket in [linux::socket, portable::socket] {
+            assert!(socket(socket2::Domain::UNIX).unwrap().nonblocking().unwrap());
+        }
         for accept in [linux::accept, portable::accept] {
             let nobody = accept(listener.as_raw_fd()).unwrap_err();
             assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);

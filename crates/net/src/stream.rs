@@ -13,7 +13,7 @@ use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
 use crate::readiness::{Side, Source};
@@ -59,31 +59,31 @@ impl Stream {
 
     /// Connects over TCP, with Nagle's algorithm off.
     pub async fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = platform::socket(Domain::for_address(address))?;
         Stream::connect(socket, &address.into(), true).await
     }
 
     /// [`Stream::connect_tcp`] from an address of our own.
     pub async fn connect_tcp_from(from: SocketAddr, address: SocketAddr) -> io::Result<Stream> {
-        let socket = Socket::new(Domain::for_address(from), Type::STREAM, Some(Protocol::TCP))?;
+        let socket = platform::socket(Domain::for_address(from))?;
         socket.bind(&from.into())?;
         Stream::connect(socket, &address.into(), true).await
     }
 
     /// Connects to a Unix socket.
     pub async fn connect_unix(path: &Path) -> io::Result<Stream> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        let socket = platform::socket(Domain::UNIX)?;
         Stream::connect(socket, &SockAddr::unix(path)?, false).await
     }
 
     async fn connect(socket: Socket, address: &SockAddr, tcp: bool) -> io::Result<Stream> {
-        socket.set_nonblocking(true)?;
         if tcp {
             socket.set_tcp_nodelay(true)?;
         }
         match socket.connect(address) {
-            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-            _ => {}
+            Ok(()) => return Stream::from_descriptor(socket.into(), tcp),
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
         }
         let stream = Stream { source: Source::new(socket.into())?, tcp };
         poll_fn(|cx| stream.poll_writable(cx)).await?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-use socket2::SockAddr;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Lets the kernel hold the last short packet until what follows.
 pub(crate) const MSG_MORE: libc::c_int = libc::MSG_MORE;
@@ -48,6 +48,11 @@ pub(crate) unsafe fn send_message(
     // SAFETY: promised by the caller.
     let taken = unsafe { libc::syscall(libc::SYS_sendmsg, socket, message, flags) };
     taken as isize
+}
+
+/// A stream socket to connect with, non-blocking.
+pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {
+    Socket::new(domain, Type::STREAM.nonblocking(), None)
 }
 
 /// The next connection of a listener, non-blocking, and its peer's address.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 
-use socket2::{SockAddr, SockRef};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 /// Bytes of a file sent at a time.
 const STEP: usize = 64 * 1024;
@@ -41,6 +41,13 @@ pub(crate) unsafe fn send_message(
 ) -> isize {
     // SAFETY: promised by the caller.
     unsafe { libc::sendmsg(socket, message, flags) }
+}
+
+/// A stream socket to connect with, non-blocking.
+pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// The next connection of a listener, non-blocking, and its peer's address.

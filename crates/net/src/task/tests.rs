@@ -148,6 +148,40 @@ fn a_wake_from_another_thread_ends_the_sleep_of_the_worker() {
 }
 
 #[test]
+fn what_many_threads_send_at_once_arrives() {
+    block_on_local(async {
+        let (tasks, ends): (Vec<_>, Vec<_>) = (0..8)
+            .map(|_| {
+                let (send, mut receive) = tokio::sync::mpsc::channel(16);
+                let task = spawn_local(async move {
+                    let mut sum = 0;
+                    while let Some(number) = receive.recv().await {
+                        sum += number;
+                    }
+                    sum
+                });
+                (task, send)
+            })
+            .unzip();
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let ends = ends.clone();
+                std::thread::spawn(move || {
+                    for number in 0..100u32 {
+                        ends.iter().for_each(|end| end.blocking_send(number).unwrap());
+                    }
+                })
+            })
+            .collect();
+        drop(ends);
+        for task in tasks {
+            assert_eq!(within(PATIENCE, task).await.unwrap(), Ok(4 * 99 * 100 / 2));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
 fn a_waker_that_is_late_reaches_nobody() {
     let late = block_on_local(async {
         let (old, task) = Watched::spawn();
@@ -363,8 +397,9 @@ fn a_peer_that_is_always_faster_leaves_the_others_their_turn() {
             poll_fn(|cx| {
                 turns.push(std::mem::take(&mut turn));
                 while let Poll::Ready(chunk) = one.poll_receive(cx) {
-                    turn += chunk.unwrap().len();
-                    other.write_all(&room[..32 * 1024]).unwrap();
+                    let length = chunk.unwrap().len();
+                    other.write_all(&room[..length]).unwrap();
+                    turn += length;
                     if turn > 64 << 20 {
                         break;
                     }
