@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::task::{AbortHandle, JoinHandle};
+use net::task::{AbortHandle, JoinHandle};
 
 /// Runs apart that one worker may have at a time.
 pub const APART_MAX: usize = 1024;
@@ -37,7 +37,7 @@ impl ApartSeat {
     where
         F: Future<Output: 'static> + 'static,
     {
-        let task = tokio::task::spawn_local(async move {
+        let task = net::task::spawn_local(async move {
             let _seat = self;
             future.await
         });

@@ -167,7 +167,7 @@ pub(crate) fn drain(vm: &Vm) {
         return;
     };
     let weak = vm.weak();
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         net::timer::within(Duration::from_millis(crate::limits::DRAIN_MS), served).await;
         if let Some(vm) = weak.upgrade() {
             drain_streams(&vm);
@@ -182,7 +182,7 @@ fn drain_streams(vm: &Vm) {
     }
     event!(Level::Info, "draining", connections = vm.streams.count());
     let weak = vm.weak();
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         net::timer::sleep(Duration::from_millis(crate::limits::DRAIN_MS)).await;
         if let Some(vm) = weak.upgrade() {
             vm.exit(0);

@@ -16,7 +16,11 @@ use crate::vm::{Options, Vm};
 
 /// The exit code and what was said.
 pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
-    net::worker::block_on_local(run_here(program))
+    let program = program.to_owned();
+    // As in a worker, where a VM is driven by a task among those that wait for it.
+    net::worker::block_on_local(async {
+        net::task::spawn_local(async move { run_here(&program).await }).await.unwrap()
+    })
 }
 
 /// As [`run`], on the loop of the caller.

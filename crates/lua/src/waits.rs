@@ -62,7 +62,7 @@ fn spawn<R: IntoLuaMulti + 'static>(
     future: impl Future<Output = Result<R>> + 'static,
 ) {
     let vm = vm.weak();
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         let outcome = future.await;
         let Some(vm) = vm.upgrade() else { return };
         vm.turn(|turn| {

@@ -39,15 +39,18 @@ impl Moment {
     }
 }
 
-#[derive(Clone, Copy)]
+/// The reading of this thread's turn. A load and a count for each answer: it is asked several times
+/// for a request.
 struct Reading {
-    /// Zero before the first reading.
-    us: u64,
-    wall_secs: u64,
-    /// How often it was given out as the time of what has just ended.
-    given: u8,
-    /// How often it was given out at all.
-    asked: u8,
+    ms: Cell<u64>,
+    us: Cell<u64>,
+    wall_secs: Cell<u64>,
+    /// How often it may still be given out at all; zero before the first reading.
+    left: Cell<u8>,
+    /// The same as the time of what has just ended.
+    left_as_end: Cell<u8>,
+    /// Whether someone reads the clocks for this thread whenever its loop wakes.
+    kept: Cell<bool>,
 }
 
 /// How often one reading may be given out before the clocks are asked again: some tens of requests.
@@ -56,8 +59,16 @@ const ASKED_MAX: u8 = u8::MAX;
 const GIVEN_MAX: u8 = 16;
 
 thread_local! {
-    static READING: Cell<Reading> =
-        const { Cell::new(Reading { us: 0, wall_secs: 0, given: 0, asked: 0 }) };
+    static READING: Reading = const {
+        Reading {
+            ms: Cell::new(0),
+            us: Cell::new(0),
+            wall_secs: Cell::new(0),
+            left: Cell::new(0),
+            left_as_end: Cell::new(0),
+            kept: Cell::new(false),
+        }
+    };
 }
 
 fn origin() -> Instant {
@@ -65,41 +76,55 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
-fn read() -> Reading {
-    let us = precise_us().max(1);
-    let wall_secs =
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since_epoch| since_epoch.as_secs());
-    Reading { us, wall_secs, given: 0, asked: 0 }
+impl Reading {
+    #[cold]
+    fn renew(&self) {
+        self.renew_time();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.wall_secs.set(wall.map_or(0, |since_epoch| since_epoch.as_secs()));
+        self.left.set(if self.kept.get() { ASKED_MAX } else { 0 });
+    }
+
+    #[cold]
+    fn renew_time(&self) {
+        let us = precise_us();
+        self.us.set(us);
+        self.ms.set(us / 1000);
+        // A thread without a worker loop (a test) has no one to renew it: its readings are good for
+        // one answer.
+        self.left_as_end.set(if self.kept.get() { GIVEN_MAX } else { 0 });
+    }
 }
 
 /// Reads the clocks anew; the worker's loop calls it whenever it wakes.
 pub fn refresh() {
-    READING.set(read());
+    READING.with(|reading| {
+        reading.kept.set(true);
+        reading.renew();
+    });
 }
 
 #[inline]
-fn cached() -> Reading {
-    let reading = READING.get();
-    // A thread without a worker loop (the control thread, a test) has no one to refresh it.
-    if reading.us == 0 {
-        return read();
-    }
-    if reading.asked == ASKED_MAX {
-        refresh();
-        return READING.get();
-    }
-    READING.set(Reading { asked: reading.asked + 1, ..reading });
-    reading
+fn cached<R>(answer: impl FnOnce(&Reading) -> R) -> R {
+    READING.with(|reading| {
+        match reading.left.get() {
+            0 => reading.renew(),
+            left => reading.left.set(left - 1),
+        }
+        answer(reading)
+    })
 }
 
 /// The time of this loop turn.
+#[inline]
 pub fn now() -> Moment {
-    Moment(cached().us / 1000)
+    Moment(cached(|reading| reading.ms.get()))
 }
 
 /// The time of this loop turn in microseconds: where a request's latency begins.
+#[inline]
 pub fn now_us() -> u64 {
-    cached().us
+    cached(|reading| reading.us.get())
 }
 
 /// Microseconds since the process began, read now: where a request's latency ends.
@@ -109,20 +134,21 @@ pub fn precise_us() -> u64 {
 
 /// [`precise_us`], at most as old as the turn, or as the sixteen that were asked for before: for
 /// the end of what takes less time than asking the clock does.
+#[inline]
 pub fn recent_us() -> u64 {
-    let reading = READING.get();
-    if reading.us == 0 {
-        return precise_us();
-    }
-    let (us, given) =
-        if reading.given < GIVEN_MAX { (reading.us, reading.given + 1) } else { (precise_us(), 0) };
-    READING.set(Reading { us, given, ..reading });
-    us
+    READING.with(|reading| {
+        match reading.left_as_end.get() {
+            0 => reading.renew_time(),
+            left => reading.left_as_end.set(left - 1),
+        }
+        reading.us.get()
+    })
 }
 
 /// Seconds since 1970, of this loop turn: for the Date field and logs.
+#[inline]
 pub fn wall_secs() -> u64 {
-    cached().wall_secs
+    cached(|reading| reading.wall_secs.get())
 }
 
 #[cfg(test)]

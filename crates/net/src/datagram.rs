@@ -88,7 +88,7 @@ mod tests {
         block_on_local(async {
             let (server, client) = (bind(), bind());
             let to = server.local();
-            let echo = tokio::task::spawn_local(async move {
+            let echo = crate::task::spawn_local(async move {
                 for _ in 0..4 {
                     let (datagram, from) = server.receive_from().await.unwrap();
                     server.send_to(&datagram, from).await.unwrap();

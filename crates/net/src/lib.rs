@@ -18,9 +18,11 @@ mod names;
 mod outgoing;
 mod platform;
 mod process;
+mod readiness;
 mod receive;
 mod serve;
 mod stream;
+pub mod task;
 pub mod timer;
 pub mod worker;
 

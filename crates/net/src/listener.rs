@@ -16,13 +16,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::platform;
+use crate::readiness::{Side, Source};
 use crate::stream::{Peer, Stream, own_descriptor};
 
 /// Where to listen.
@@ -165,29 +165,14 @@ pub struct BoundSocket {
 impl BoundSocket {
     /// Joins this worker's event loop.
     pub fn adopt(self) -> io::Result<Listener> {
-        let io = match self.local {
-            Bind::Tcp(_) => {
-                Io::Tcp(TcpListener::from_std(std::net::TcpListener::from(self.socket))?)
-            }
-            Bind::Unix(_) => {
-                let listener = std::os::unix::net::UnixListener::from(self.socket);
-                Io::Unix(UnixListener::from_std(listener)?)
-            }
-        };
-        Ok(Listener { io, local: self.local })
+        Ok(Listener { source: Source::shared(self.socket)?, local: self.local })
     }
-}
-
-#[derive(Debug)]
-enum Io {
-    Tcp(TcpListener),
-    Unix(UnixListener),
 }
 
 /// A listener on this worker's event loop.
 #[derive(Debug)]
 pub struct Listener {
-    io: Io,
+    source: Source,
     local: Bind,
 }
 
@@ -205,15 +190,14 @@ impl Listener {
 
     /// The next connection. An error concerns this attempt only; see [`is_exhausted`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
-        match &self.io {
-            Io::Tcp(listener) => listener.poll_accept(cx).map_ok(|(stream, peer)| Accepted {
-                stream: Stream::from_tcp(stream),
-                peer: Peer::Tcp(peer),
-            }),
-            Io::Unix(listener) => listener.poll_accept(cx).map_ok(|(stream, _)| Accepted {
-                stream: Stream::from_unix(stream),
-                peer: Peer::Unix,
-            }),
+        loop {
+            match self.source.try_io(Side::Read, || accept_one(self.source.raw())) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.source.poll_ready(Side::Read, cx))?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                accepted => return Poll::Ready(accepted),
+            }
         }
     }
 
@@ -223,27 +207,16 @@ impl Listener {
 
     /// Takes what the kernel has queued, then closes the socket.
     pub fn drain(self) -> io::Result<Vec<Accepted>> {
-        match self.io {
-            Io::Tcp(listener) => {
-                let listener = listener.into_std()?;
-                Ok(take_queued(|| {
-                    let (stream, peer) = listener.accept()?;
-                    stream.set_nonblocking(true)?;
-                    let stream = Stream::from_tcp(TcpStream::from_std(stream)?);
-                    Ok(Accepted { stream, peer: Peer::Tcp(peer) })
-                }))
-            }
-            Io::Unix(listener) => {
-                let listener = listener.into_std()?;
-                Ok(take_queued(|| {
-                    let (stream, _) = listener.accept()?;
-                    stream.set_nonblocking(true)?;
-                    let stream = Stream::from_unix(UnixStream::from_std(stream)?);
-                    Ok(Accepted { stream, peer: Peer::Unix })
-                }))
-            }
-        }
+        let listener = self.source.into_descriptor();
+        Ok(take_queued(|| accept_one(listener.as_raw_fd())))
     }
+}
+
+fn accept_one(listener: RawFd) -> io::Result<Accepted> {
+    let (socket, address) = platform::accept(listener)?;
+    let peer = address.as_socket().map_or(Peer::Unix, Peer::Tcp);
+    let stream = Stream::from_accepted(socket, matches!(peer, Peer::Tcp(_)))?;
+    Ok(Accepted { stream, peer })
 }
 
 /// Accepts until the queue is empty or no more can be taken. A connection that its client has given

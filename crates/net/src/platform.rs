@@ -10,13 +10,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file, send_message,
-    unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file,
+    send_message, socket, unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file, send_message,
-    unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file,
+    send_message, socket, unconfirmed,
 };
 
 #[cfg(test)]
@@ -91,6 +91,26 @@ mod tests {
                 assert_eq!(receive(theirs.as_raw_fd(), room.as_mut_ptr(), 8), 0);
             }
             assert_eq!(&room[..5], b"abcde");
+        }
+    }
+
+    #[test]
+    fn both_sides_make_sockets_and_accept_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("door.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        for socket in [linux::socket, portable::socket] {
+            assert!(socket(socket2::Domain::UNIX).unwrap().nonblocking().unwrap());
+        }
+        for accept in [linux::accept, portable::accept] {
+            let nobody = accept(listener.as_raw_fd()).unwrap_err();
+            assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+            let _client = UnixStream::connect(&path).unwrap();
+            let (accepted, address) = accept(listener.as_raw_fd()).unwrap();
+            assert!(address.as_socket().is_none());
+            let nothing = UnixStream::from(accepted).read(&mut [0]).unwrap_err();
+            assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
         }
     }
 

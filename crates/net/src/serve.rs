@@ -25,7 +25,7 @@ use crate::listener::{
     Accepted, Bind, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
 use crate::stream::{Peer, Stream};
-use crate::{timer, worker};
+use crate::{task, timer, worker};
 
 /// How long a listener rests when there are no descriptors or no memory for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
@@ -280,7 +280,7 @@ async fn work<H, F>(
         Ok(listeners) => {
             for listener in listeners {
                 let service = Service { handler: handler.clone(), seats: seats.clone() };
-                tokio::task::spawn_local(service.run(listener, Enrolled::new()));
+                task::spawn_local(service.run(listener, Enrolled::new()));
             }
             let _ = started.send(Ok(()));
         }
@@ -338,7 +338,7 @@ where
     fn admit(&self, accepted: Accepted) {
         let Some(seat) = self.seats.take() else { return };
         let (handler, enrolled) = (self.handler.clone(), Enrolled::new());
-        tokio::task::spawn_local(async move {
+        task::spawn_local(async move {
             enrolled.wakeable().await;
             handler(accepted.stream, accepted.peer).await;
             drop((seat, enrolled));

@@ -13,15 +13,14 @@ use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use tokio::io::Interest;
-use tokio::net::{TcpStream, UnixStream};
-use tokio::task::coop;
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
-use crate::platform;
+use crate::readiness::{Side, Source};
 use crate::receive::{Lent, ROOM_MAX, lend};
+use crate::{platform, task};
 
-/// A step from this length counts against the turn of its task (of which Tokio gives 128).
+/// A step from this length counts against the turn of its task (see [`task`]).
 const LONG_STEP: usize = 16 * 1024;
 /// One attempt to send ends after this: more of a file could go without end.
 const SEND_MAX: usize = 512 * 1024;
@@ -33,16 +32,11 @@ pub enum Peer {
     Unix,
 }
 
-#[derive(Debug)]
-enum Io {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A connected stream, registered with this worker's event loop.
 #[derive(Debug)]
 pub struct Stream {
-    io: Io,
+    source: Source,
+    tcp: bool,
 }
 
 /// A connected stream that belongs to no event loop: it may be sent to another worker (seam 13).
@@ -53,86 +47,78 @@ pub struct Parked {
 }
 
 impl Stream {
-    pub(crate) fn from_tcp(stream: TcpStream) -> Stream {
-        Stream { io: Io::Tcp(stream) }
+    /// Takes a connected, non-blocking socket that has no copy into this worker's event loop.
+    pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
+        Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp })
     }
 
-    pub(crate) fn from_unix(stream: UnixStream) -> Stream {
-        Stream { io: Io::Unix(stream) }
+    /// The same of a new connection: its first bytes are often there.
+    pub(crate) fn from_accepted(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
+        Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp })
     }
 
     /// Connects over TCP, with Nagle's algorithm off.
     pub async fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
-        let stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Stream::from_tcp(stream))
+        let socket = platform::socket(Domain::for_address(address))?;
+        Stream::connect(socket, &address.into(), true).await
     }
 
     /// [`Stream::connect_tcp`] from an address of our own.
     pub async fn connect_tcp_from(from: SocketAddr, address: SocketAddr) -> io::Result<Stream> {
-        let socket = match from {
-            SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4()?,
-            SocketAddr::V6(_) => tokio::net::TcpSocket::new_v6()?,
-        };
-        socket.bind(from)?;
-        let stream = socket.connect(address).await?;
-        stream.set_nodelay(true)?;
-        Ok(Stream::from_tcp(stream))
+        let socket = platform::socket(Domain::for_address(from))?;
+        socket.bind(&from.into())?;
+        Stream::connect(socket, &address.into(), true).await
     }
 
     /// Connects to a Unix socket.
     pub async fn connect_unix(path: &Path) -> io::Result<Stream> {
-        Ok(Stream::from_unix(UnixStream::connect(path).await?))
+        let socket = platform::socket(Domain::UNIX)?;
+        Stream::connect(socket, &SockAddr::unix(path)?, false).await
+    }
+
+    async fn connect(socket: Socket, address: &SockAddr, tcp: bool) -> io::Result<Stream> {
+        if tcp {
+            socket.set_tcp_nodelay(true)?;
+        }
+        match socket.connect(address) {
+            Ok(()) => return Stream::from_descriptor(socket.into(), tcp),
+            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) => return Err(error),
+        }
+        let stream = Stream { source: Source::new(socket.into())?, tcp };
+        poll_fn(|cx| stream.poll_writable(cx)).await?;
+        let outcome = SockRef::from(&stream.source).take_error()?;
+        outcome.map_or(Ok(stream), Err)
     }
 
     /// Two streams that talk to each other: for tests, and for handlers that live behind a stream.
     pub fn pair() -> io::Result<(Stream, Stream)> {
-        let (one, other) = UnixStream::pair()?;
-        Ok((Stream::from_unix(one), Stream::from_unix(other)))
+        let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
+        one.set_nonblocking(true)?;
+        other.set_nonblocking(true)?;
+        let one = Stream::from_descriptor(one.into(), false)?;
+        Ok((one, Stream::from_descriptor(other.into(), false)?))
     }
 
+    #[inline]
     pub(crate) fn socket(&self) -> RawFd {
-        match &self.io {
-            Io::Tcp(stream) => stream.as_raw_fd(),
-            Io::Unix(stream) => stream.as_raw_fd(),
-        }
-    }
-
-    fn try_io<R>(
-        &self,
-        interest: Interest,
-        operation: impl FnOnce() -> io::Result<R>,
-    ) -> io::Result<R> {
-        match &self.io {
-            Io::Tcp(stream) => stream.try_io(interest, operation),
-            Io::Unix(stream) => stream.try_io(interest, operation),
-        }
+        self.source.raw()
     }
 
     /// Ready when the stream may have bytes, has ended or has failed.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.io {
-            Io::Tcp(stream) => stream.poll_read_ready(cx),
-            Io::Unix(stream) => stream.poll_read_ready(cx),
-        }
+        self.source.poll_ready(Side::Read, cx)
     }
 
     /// Ends once the connection has failed (a reset, a peer that cannot be reached any more),
     /// however much there is to be read of it. Others may wait for its directions meanwhile.
     pub async fn failed(&self) {
-        // An error of the call means that the event loop ends.
-        let _ = match &self.io {
-            Io::Tcp(stream) => stream.ready(Interest::ERROR).await,
-            Io::Unix(stream) => stream.ready(Interest::ERROR).await,
-        };
+        self.source.failed().await;
     }
 
     /// Ready when the stream may take bytes.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &self.io {
-            Io::Tcp(stream) => stream.poll_write_ready(cx),
-            Io::Unix(stream) => stream.poll_write_ready(cx),
-        }
+        self.source.poll_ready(Side::Write, cx)
     }
 
     /// Bytes that are there now, `WouldBlock` if none are; an empty chunk is the end of the stream.
@@ -153,10 +139,10 @@ impl Stream {
 
     fn read_once(&self, at_most: usize, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
         let mut lent = None;
-        let outcome = self.try_io(Interest::READABLE, || {
+        let outcome = self.source.try_io(Side::Read, || {
             let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;
             if drained {
-                // Tokio forgets the readiness on WouldBlock: the next look then costs no call.
+                // Readiness is forgotten on WouldBlock: the next look then costs no call.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
@@ -173,7 +159,7 @@ impl Stream {
     /// from the next.
     pub fn try_receive_into(&self, room: &mut [u8]) -> io::Result<usize> {
         let mut taken = None;
-        let outcome = self.try_io(Interest::READABLE, || {
+        let outcome = self.source.try_io(Side::Read, || {
             // SAFETY: the pointer and length are those of a slice that lives across the call.
             let got = unsafe {
                 crate::platform::receive(self.socket(), room.as_mut_ptr().cast(), room.len())
@@ -195,7 +181,7 @@ impl Stream {
 
     /// The next bytes; an empty chunk is the end of the stream.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        ready!(poll_turn(cx));
+        ready!(task::poll_turn(cx));
         loop {
             match self.try_receive() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -220,7 +206,7 @@ impl Stream {
         let mut total = 0;
         while !outgoing.is_empty() && total < SEND_MAX {
             let mut taken = None;
-            let outcome = self.try_io(Interest::WRITABLE, || {
+            let outcome = self.source.try_io(Side::Write, || {
                 let sent = outgoing.send_once(self.socket())?;
                 taken = Some(sent.taken);
                 if sent.full {
@@ -243,7 +229,7 @@ impl Stream {
     /// that was just written into a buffer of the worker and most often leaves in this one call.
     pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = None;
-        let outcome = self.try_io(Interest::WRITABLE, || {
+        let outcome = self.source.try_io(Side::Write, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
             let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
@@ -266,7 +252,7 @@ impl Stream {
         cx: &mut Context<'_>,
         outgoing: &mut Outgoing,
     ) -> Poll<io::Result<usize>> {
-        ready!(poll_turn(cx));
+        ready!(task::poll_turn(cx));
         loop {
             match self.try_send(outgoing) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -291,7 +277,7 @@ impl Stream {
     /// True while the event loop knows of nothing to read: no bytes, no end, no error. Costs no
     /// system call in that case, which is what a pool asks of a connection before using it again.
     pub fn is_quiet(&self) -> bool {
-        let peek = self.try_io(Interest::READABLE, || {
+        let peek = self.source.try_io(Side::Read, || {
             let mut byte = 0u8;
             // SAFETY: one byte of a local is offered, and the call only peeks.
             let got =
@@ -320,43 +306,23 @@ impl Stream {
 
     /// However it is closed from now on, the peer learns that what it got is not whole.
     pub fn reset_on_close(&self) {
-        if let Io::Tcp(stream) = &self.io {
+        if self.tcp {
             // A failure leaves an ordinary close, which is all that is left to do anyway.
-            let _ = socket2::SockRef::from(stream).set_linger(Some(std::time::Duration::ZERO));
+            let _ = SockRef::from(&self.source).set_linger(Some(std::time::Duration::ZERO));
         }
     }
 
     /// Leaves this worker's event loop.
     pub fn park(self) -> io::Result<Parked> {
-        match self.io {
-            Io::Tcp(stream) => Ok(Parked { socket: stream.into_std()?.into(), tcp: true }),
-            Io::Unix(stream) => Ok(Parked { socket: stream.into_std()?.into(), tcp: false }),
-        }
+        Ok(Parked { socket: self.source.into_descriptor(), tcp: self.tcp })
     }
-
-    pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        if tcp {
-            Ok(Stream::from_tcp(TcpStream::from_std(std::net::TcpStream::from(socket))?))
-        } else {
-            let stream = std::os::unix::net::UnixStream::from(socket);
-            Ok(Stream::from_unix(UnixStream::from_std(stream)?))
-        }
-    }
-}
-
-/// Ready while the task may go on in this turn; its next one comes after those of the others.
-#[inline]
-fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
-    if coop::has_budget_remaining() { Poll::Ready(()) } else { coop::poll_proceed(cx).map(drop) }
 }
 
 /// Counts a step that was made, if it was long.
 #[inline]
 fn count_step(cx: &mut Context<'_>, length: usize) {
-    if length >= LONG_STEP
-        && let Poll::Ready(step) = coop::poll_proceed(cx)
-    {
-        step.made_progress();
+    if length >= LONG_STEP {
+        task::count_step(cx);
     }
 }
 

@@ -305,7 +305,7 @@ mod tests {
             let timer = Timer::new();
             let nudge = timer.nudge_handle();
             let mut polls = 0;
-            tokio::task::spawn_local(async move { nudge.nudge() });
+            crate::task::spawn_local(async move { nudge.nudge() });
             poll_fn(|cx| {
                 polls += 1;
                 timer.remember(cx);

@@ -4,16 +4,18 @@
 //! wheel. Promises that tasks of a worker never leave its thread, so what they share needs no lock.
 
 use std::io;
+use std::panic::resume_unwind;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
+use crate::task::{self, Ended};
 use crate::{clock, platform, timer};
 
 /// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
 /// more often than the kernel has news; every task of a batch is one poll, so 256 covers a full
 /// one.
-const POLLS_PER_TURN: u32 = 256;
+pub(crate) const POLLS_PER_TURN: u32 = 256;
 
 /// Threads that may block on a worker's behalf (cold file reads, large compressions).
 const BLOCKING_THREADS: usize = 8;
@@ -46,7 +48,10 @@ where
         match runtime() {
             Ok(runtime) => runtime.block_on(async {
                 tokio::task::spawn_local(timer::drive());
-                main().await;
+                // Among the tasks, so that what wakes it and them is seen in one order.
+                if let Err(Ended::Panicked) = task::spawn_local(main()).await {
+                    resume_unwind(Box::new("the main task of a worker panicked"));
+                }
             }),
             Err(error) => {
                 // Without an event loop there is no server; the supervisor sees the thread end.

@@ -134,7 +134,7 @@ impl Door {
             if refusals.get() < REFUSALS_AT_ONCE {
                 refusals.set(refusals.get() + 1);
                 let refusals = refusals.clone();
-                tokio::task::spawn_local(async move {
+                net::task::spawn_local(async move {
                     refuse(accepted).await;
                     refusals.set(refusals.get() - 1);
                 });
@@ -148,7 +148,7 @@ impl Door {
             protocol: Protocol::Http1,
             tls: None,
         };
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             serve(accepted, service, facts).await;
             drop(seats);
         });

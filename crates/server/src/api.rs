@@ -19,7 +19,7 @@ use crate::history::History;
 fn to_its_end<T: 'static>(
     change: impl Future<Output = Result<T, Refusal>> + 'static,
 ) -> LocalFuture<'static, Result<T, Refusal>> {
-    let task = tokio::task::spawn_local(change);
+    let task = net::task::spawn_local(change);
     Box::pin(async move {
         task.await.unwrap_or_else(|error| Err(Refusal::Failed(format!("it broke off: {error}"))))
     })

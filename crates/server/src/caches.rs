@@ -18,9 +18,9 @@ use cache::{Cache, CachePlan, Caches};
 use config::{Plan, RoutePlan};
 use exchange::Request;
 use net::clock::wall_secs;
+use net::task::JoinHandle;
 use router::{Input, Verdict};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use crate::control::Control;
 use crate::explain::request;
@@ -34,7 +34,7 @@ pub(crate) struct Upkeep(JoinHandle<()>);
 impl Upkeep {
     pub(crate) fn start(caches: &Arc<Caches>) -> Upkeep {
         let caches = caches.clone();
-        Upkeep(tokio::task::spawn_local(async move {
+        Upkeep(net::task::spawn_local(async move {
             loop {
                 tokio::time::sleep(UPKEEP_EVERY).await;
                 let all = caches.all();

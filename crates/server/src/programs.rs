@@ -59,7 +59,7 @@ impl Programs {
             let (Some(socket), seats) = take(&key) else { continue };
             let program = RefCell::new(program);
             let open = Rc::new(Open { program, seats, stop: Stop::default() });
-            tokio::task::spawn_local(accept(socket, open.clone()));
+            net::task::spawn_local(accept(socket, open.clone()));
             self.open.insert(key, open);
         }
         self.closing.borrow_mut().retain(|program| program.connections() > 0);

@@ -137,7 +137,7 @@ impl Reception {
             reserve: Some(Reserve { service: reserve.clone(), seats: Seats::new(RESERVE_MAX) }),
             stop: stop.clone(),
         };
-        tokio::task::spawn_local(accept(listener, door));
+        net::task::spawn_local(accept(listener, door));
         Ok((local, Open { service, reserve, stop }))
     }
 

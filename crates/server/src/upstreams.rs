@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admin::{ServerStatus, UpstreamStatus};
-use tokio::task::JoinHandle;
+use net::task::JoinHandle;
 use upstream::{State, Upstreams};
 
 use crate::control::Control;
@@ -15,7 +15,7 @@ impl Background {
     pub(crate) fn start(upstreams: &Arc<Upstreams>) -> Background {
         let names = Arc::new(net::Names::system());
         let upkeep = upstream::control::run(upstreams.clone(), names);
-        Background(tokio::task::spawn_local(upkeep))
+        Background(net::task::spawn_local(upkeep))
     }
 }
 

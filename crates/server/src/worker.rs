@@ -186,7 +186,7 @@ impl Worker {
             reserve: None,
             stop: stop.clone(),
         };
-        tokio::task::spawn_local(accept(listener, door));
+        net::task::spawn_local(accept(listener, door));
         self.doors.insert(key, Open { name, service, stop });
     }
 

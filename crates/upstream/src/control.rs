@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::Names;
+use net::task::JoinHandle;
 use settings::{Address, Host};
-use tokio::task::JoinHandle;
 
 use crate::cluster::{Cluster, Snapshot};
 use crate::member::Member;
@@ -44,7 +44,7 @@ struct Task(JoinHandle<()>);
 
 impl Task {
     fn spawn(future: impl Future<Output = ()> + 'static) -> Task {
-        Task(tokio::task::spawn_local(future))
+        Task(net::task::spawn_local(future))
     }
 }
 

@@ -36,7 +36,7 @@ struct Server {
     does: Rc<Cell<Does>>,
     requests: Rc<Cell<usize>>,
     connections: Rc<Cell<usize>>,
-    task: tokio::task::JoinHandle<()>,
+    task: net::task::JoinHandle<()>,
 }
 
 impl Drop for Server {
@@ -56,11 +56,11 @@ impl Server {
         let task = {
             let (does, requests) = (does.clone(), requests.clone());
             let connections = connections.clone();
-            tokio::task::spawn_local(async move {
+            net::task::spawn_local(async move {
                 while let Ok(accepted) = listener.accept().await {
                     connections.set(connections.get() + 1);
                     let serving = serve(accepted.stream, does.clone(), requests.clone());
-                    tokio::task::spawn_local(serving);
+                    net::task::spawn_local(serving);
                 }
             })
         };

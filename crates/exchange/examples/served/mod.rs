@@ -60,7 +60,7 @@ pub(crate) async fn serve_route(
             protocol: Protocol::Http1,
             tls: None,
         };
-        tokio::task::spawn_local(serve(accepted, service.clone(), facts));
+        net::task::spawn_local(serve(accepted, service.clone(), facts));
     }
 }
 

@@ -36,7 +36,7 @@ impl Keeper {
         self.timer.set(SWEEP_EVERY);
         if !self.running.replace(true) {
             // The task ends when no pool of this worker is left.
-            tokio::task::spawn_local(Keeper::run(Rc::downgrade(self)));
+            net::task::spawn_local(Keeper::run(Rc::downgrade(self)));
         }
     }
 

@@ -348,7 +348,7 @@ fn a_client_that_waits_for_100_is_told_when_the_other_side_asks() {
         let mut request = request(Body::stream(Asked(asked.clone())));
         request.headers.append("expect", "100-Continue");
         let (handed, local) = leave(&mut request, SMALL);
-        let local = tokio::task::spawn_local(local);
+        let local = net::task::spawn_local(local);
         tokio::task::yield_now().await;
         assert!(!asked.get());
         let HandedOver { mut body, answer, .. } = handed;
@@ -379,7 +379,7 @@ fn a_body_that_nobody_reads_is_let_go() {
         let HandedOver { body, answer, .. } = handed;
         let sending = answer.stream(200, Headers::new(), None);
         let mut answered = local.await.unwrap().body;
-        let reading = tokio::task::spawn_local(async move { answered.frame().await.is_none() });
+        let reading = net::task::spawn_local(async move { answered.frame().await.is_none() });
         tokio::task::yield_now().await;
         assert_eq!(Rc::strong_count(&held), 2);
         drop(body);

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn serve(stages: Vec<Stage>, handler: impl Handler + 'static) -> SocketAddr {
     let socket = served::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = socket.0;
-    tokio::task::spawn_local(served::serve_route(socket, stages, Rc::new(handler)));
+    net::task::spawn_local(served::serve_route(socket, stages, Rc::new(handler)));
     address
 }
 

@@ -81,7 +81,7 @@ fn watch(vm: &Vm, name: &'static str, number: i32) -> io::Result<()> {
     let mut arrivals = signal(SignalKind::from_raw(number))?;
     vm.signals.watched.borrow_mut().insert(number, None);
     let weak = vm.weak();
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         while arrivals.recv().await.is_some() {
             let Some(vm) = weak.upgrade() else { return };
             let handler = vm.signals.watched.borrow().get(&number).cloned().flatten();

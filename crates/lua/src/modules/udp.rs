@@ -179,7 +179,7 @@ impl Socket {
                 // An empty one takes room too.
                 let takes = data.len() + DATAGRAM_TAKES;
                 self.unsent.set(self.unsent.get() + takes);
-                tokio::task::spawn_local(async move {
+                net::task::spawn_local(async move {
                     // A datagram may be lost anywhere on its way, here too.
                     let _ = socket.datagram.send_to(&data, to).await;
                     socket.unsent.set(socket.unsent.get() - takes);

@@ -33,7 +33,7 @@ pub(crate) fn open_mailbox(vm: &Vm) {
     let Some(place) = &vm.options().place else { return };
     let Some(mut mailbox) = place.shared.mailbox(place.index) else { return };
     let weak = vm.weak();
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         while let Some(letter) = mailbox.recv().await {
             let Some(vm) = weak.upgrade() else { return };
             vm.turn(|turn| {

@@ -241,7 +241,7 @@ impl Drop for Ticket {
             // A script let go of an answer that was another handler's: its end is a turn of its own.
             let Ticket { id, call, .. } = *self;
             let later = Ticket { running: self.running.clone(), id, call };
-            tokio::task::spawn_local(async move { drop(later) });
+            net::task::spawn_local(async move { drop(later) });
             return;
         }
         let (ended, finished, task) = self.with(|call| {

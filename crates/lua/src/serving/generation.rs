@@ -123,7 +123,7 @@ impl Generation {
         super::open(vm.lua(), &vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
         let driven = vm.clone();
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             crate::drive(driven.clone()).await;
             let within = Duration::from_millis(LAST_BYTES_MS);
             net::timer::within(within, driven.streams.last_bytes(&driven)).await;

@@ -191,7 +191,7 @@ fn a_busy_driver_lets_the_worker_breathe() {
         send(&theirs, b"never read").await;
         let turns = Rc::new(Cell::new(0));
         let counter = turns.clone();
-        tokio::task::spawn_local(async move {
+        crate::task::spawn_local(async move {
             loop {
                 counter.set(counter.get() + 1);
                 tokio::task::yield_now().await;

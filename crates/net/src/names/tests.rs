@@ -30,7 +30,7 @@ impl FakeDns {
         let socket = Datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let local = socket.local();
         let server = self.clone();
-        tokio::task::spawn_local(async move {
+        crate::task::spawn_local(async move {
             while let Ok((datagram, from)) = socket.receive_from().await {
                 let answer = server.answer(&Message::from_vec(&datagram).unwrap());
                 socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();

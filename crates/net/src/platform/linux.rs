@@ -1,11 +1,11 @@
-//! Linux: sched_setaffinity(2), sendfile(2), MSG_MORE.
+//! Linux: sched_setaffinity(2), accept4(2), sendfile(2), MSG_MORE.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use socket2::{SockAddr, Socket};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Lets the kernel hold the last short packet until what follows.
 pub(crate) const MSG_MORE: libc::c_int = libc::MSG_MORE;
@@ -49,6 +49,27 @@ pub(crate) unsafe fn send_message(
     // SAFETY: promised by the caller.
     let taken = unsafe { libc::syscall(libc::SYS_sendmsg, socket, message, flags) };
     taken as isize
+}
+
+/// A stream socket to connect with, non-blocking.
+pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {
+    Socket::new(domain, Type::STREAM.nonblocking(), None)
+}
+
+/// The next connection of a listener, non-blocking, and its peer's address.
+pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, SockAddr)> {
+    // SAFETY: the call writes an address of at most `length` bytes to `address` and its length to
+    // `length`, both of which live across it; what it returns is a descriptor of our own.
+    unsafe {
+        SockAddr::try_init(|address, length| {
+            let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+            let accepted = libc::accept4(listener, address.cast(), length, flags);
+            if accepted < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(OwnedFd::from_raw_fd(accepted))
+        })
+    }
 }
 
 /// Cores this process may run on, in order.

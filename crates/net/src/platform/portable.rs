@@ -2,11 +2,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
-use socket2::{SockAddr, Socket};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 /// Bytes of a file sent at a time.
 const STEP: usize = 64 * 1024;
@@ -42,6 +42,22 @@ pub(crate) unsafe fn send_message(
 ) -> isize {
     // SAFETY: promised by the caller.
     unsafe { libc::sendmsg(socket, message, flags) }
+}
+
+/// A stream socket to connect with, non-blocking.
+pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The next connection of a listener, non-blocking, and its peer's address.
+pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, SockAddr)> {
+    // SAFETY: the caller's listener is open for the call.
+    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+    let (socket, address) = SockRef::from(&listener).accept()?;
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), address))
 }
 
 /// As many cores as this process may use.

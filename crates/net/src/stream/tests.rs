@@ -59,7 +59,7 @@ fn a_full_socket_waits_for_the_reader_and_loses_nothing() {
     block_on_local(async {
         let (one, other) = Stream::pair().unwrap();
         let total = 4 * 1024 * 1024;
-        let writer = tokio::task::spawn_local(async move {
+        let writer = crate::task::spawn_local(async move {
             let mut outgoing = Outgoing::default();
             outgoing.push(Bytes::from(vec![7u8; total]));
             one.send_all(&mut outgoing).await.unwrap();
@@ -95,7 +95,7 @@ fn a_peer_that_is_always_faster_does_not_keep_the_worker_to_itself() {
     block_on_local(async {
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
         one.set_nonblocking(true).unwrap();
-        let one = Stream::from_unix(UnixStream::from_std(one).unwrap());
+        let one = Stream::from_descriptor(one.into(), false).unwrap();
         let mut room = vec![7; 32 * 1024];
         for _ in 0..3 {
             other.write_all(&room).unwrap();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use coding::Coding;
 use exchange::client::{Lease, Pool};
 use exchange::{Body, BodyStream, Fault, Frame, Headers, Request};
-use tokio::task::JoinHandle;
+use net::task::JoinHandle;
 use wire::Known;
 
 use super::bell::Bell;
@@ -128,7 +128,7 @@ impl Outbound {
         };
         let (client, answer, input) =
             (self.client.clone(), self.answer.clone(), self.input.clone());
-        let task = tokio::task::spawn_local(async move {
+        let task = net::task::spawn_local(async move {
             match client.send(connection, &request, body).await {
                 Err(fault) => {
                     input.end(Err(faults::reason(&fault)));

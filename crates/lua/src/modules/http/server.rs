@@ -193,7 +193,7 @@ pub(super) fn listen(
     open.0.0.borrow_mut().retain(|door| door.strong_count() > 0);
     open.0.0.borrow_mut().push(Rc::downgrade(&door));
     lua.set_app_data(open);
-    tokio::task::spawn_local(accept(listener, door.clone()));
+    net::task::spawn_local(accept(listener, door.clone()));
     Ok((Value::UserData(lua.create_userdata(Open(door))?), None))
 }
 
@@ -234,7 +234,7 @@ impl Door {
 
     fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>) {
         if self.service.open_connections() >= self.connections {
-            tokio::task::spawn_local(refuse(accepted));
+            net::task::spawn_local(refuse(accepted));
             return;
         }
         let facts = ConnectionFacts {
@@ -245,7 +245,7 @@ impl Door {
             tls: None,
         };
         let door = self.clone();
-        tokio::task::spawn_local(async move {
+        net::task::spawn_local(async move {
             serve(accepted, door.service.clone(), facts).await;
             door.left.ring();
         });

@@ -84,7 +84,7 @@ fn poll_send(
 
 /// Lets a tunnel carry what we say to the server and what the server says to us.
 pub(super) fn connect(socket: Rc<Socket>, tunnel: Takeover) {
-    tokio::task::spawn_local(async move {
+    net::task::spawn_local(async move {
         let mut tunnel = pin!(tunnel(Box::new(OurEnd(socket.clone()))));
         poll_fn(|cx| match tunnel.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(()),

@@ -10,7 +10,7 @@ use mlua::{
     Error, IntoLuaMulti, Lua, MetaMethod, MultiValue, Result, Table, UserData, UserDataMethods,
     UserDataRef, Value,
 };
-use tokio::task::{AbortHandle, JoinHandle};
+use net::task::{AbortHandle, JoinHandle};
 
 use super::answer::Content;
 use crate::errno;
@@ -33,7 +33,7 @@ pub(super) struct Errand {
 
 impl Errand {
     pub(super) fn begin(future: impl Future<Output = Done> + 'static) -> Errand {
-        let task = tokio::task::spawn_local(future);
+        let task = net::task::spawn_local(future);
         Errand { abort: task.abort_handle(), task: RefCell::new(Some(task)) }
     }
 }

@@ -1,0 +1,415 @@
+//! Tasks: order, wakes from everywhere, ends of all kinds, and nobody starved.
+
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use tokio::task::yield_now;
+
+use super::*;
+use crate::timer::within;
+use crate::worker::block_on_local;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The waker of the task that awaits this.
+async fn own_waker() -> Waker {
+    poll_fn(|cx| Poll::Ready(cx.waker().clone())).await
+}
+
+/// Counts its polls, and leaves its waker.
+struct Watched {
+    polls: Rc<Cell<usize>>,
+    waker: Rc<RefCell<Option<Waker>>>,
+}
+
+impl Watched {
+    fn spawn() -> (Watched, JoinHandle<()>) {
+        let watched = Watched { polls: Rc::default(), waker: Rc::default() };
+        let (polls, waker) = (watched.polls.clone(), watched.waker.clone());
+        let task = spawn_local(poll_fn(move |cx| {
+            polls.set(polls.get() + 1);
+            *waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        }));
+        (watched, task)
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.borrow().clone().unwrap()
+    }
+}
+
+/// Lets everything run that is ready.
+async fn settle() {
+    for _ in 0..3 {
+        yield_now().await;
+    }
+}
+
+#[test]
+fn tasks_run_in_the_order_in_which_they_were_woken() {
+    block_on_local(async {
+        let order = Rc::new(RefCell::new(Vec::new()));
+        let wakers = Rc::new(RefCell::new(Vec::new()));
+        for number in 0..5 {
+            let (order, wakers) = (order.clone(), wakers.clone());
+            spawn_local(async move {
+                let waker = own_waker().await;
+                wakers.borrow_mut().push(waker);
+                order.borrow_mut().push(number);
+                let mut first = true;
+                poll_fn(
+                    |_| if std::mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) },
+                )
+                .await;
+                order.borrow_mut().push(number);
+            });
+        }
+        settle().await;
+        assert_eq!(order.take(), [0, 1, 2, 3, 4]);
+        for number in [3, 1, 3, 4] {
+            wakers.borrow()[number].wake_by_ref();
+        }
+        settle().await;
+        assert_eq!(order.take(), [3, 1, 4]);
+    });
+}
+
+#[test]
+fn a_task_may_spawn_another_and_wait_for_its_result() {
+    block_on_local(async {
+        let outer = spawn_local(async {
+            let inner = spawn_local(async {
+                yield_now().await;
+                "done"
+            });
+            assert!(!inner.is_finished());
+            inner.await.unwrap()
+        });
+        assert_eq!(outer.await, Ok("done"));
+    });
+}
+
+#[test]
+fn a_wake_during_its_own_poll_is_one_more_poll() {
+    block_on_local(async {
+        let polls = Rc::new(Cell::new(0));
+        let counter = polls.clone();
+        spawn_local(poll_fn(move |cx| {
+            counter.set(counter.get() + 1);
+            if counter.get() == 1 {
+                cx.waker().wake_by_ref();
+                cx.waker().wake_by_ref();
+            }
+            Poll::<()>::Pending
+        }));
+        settle().await;
+        assert_eq!(polls.get(), 2);
+    });
+}
+
+#[test]
+fn wakes_from_another_thread_are_heard() {
+    block_on_local(async {
+        for _ in 0..200 {
+            let (watched, task) = Watched::spawn();
+            settle().await;
+            let before = watched.polls.get();
+            let waker = watched.waker();
+            let thread = std::thread::spawn(move || waker.wake());
+            let heard = poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if watched.polls.get() > before { Poll::Ready(()) } else { Poll::Pending }
+            });
+            within(PATIENCE, heard).await.unwrap();
+            thread.join().unwrap();
+            task.abort();
+        }
+    });
+}
+
+/// Nothing but the wake can end the sleep of this worker.
+#[test]
+fn a_wake_from_another_thread_ends_the_sleep_of_the_worker() {
+    block_on_local(async {
+        for _ in 0..50 {
+            let (send, received) = tokio::sync::oneshot::channel();
+            let task = spawn_local(received);
+            settle().await;
+            let thread = std::thread::spawn(move || send.send(7).unwrap());
+            assert_eq!(task.await.unwrap(), Ok(7));
+            thread.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_many_threads_send_at_once_arrives() {
+    block_on_local(async {
+        let (tasks, ends): (Vec<_>, Vec<_>) = (0..8)
+            .map(|_| {
+                let (send, mut receive) = tokio::sync::mpsc::channel(16);
+                let task = spawn_local(async move {
+                    let mut sum = 0;
+                    while let Some(number) = receive.recv().await {
+                        sum += number;
+                    }
+                    sum
+                });
+                (task, send)
+            })
+            .unzip();
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let ends = ends.clone();
+                std::thread::spawn(move || {
+                    for number in 0..100u32 {
+                        ends.iter().for_each(|end| end.blocking_send(number).unwrap());
+                    }
+                })
+            })
+            .collect();
+        drop(ends);
+        for task in tasks {
+            assert_eq!(within(PATIENCE, task).await.unwrap(), Ok(4 * 99 * 100 / 2));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_waker_that_is_late_reaches_nobody() {
+    let late = block_on_local(async {
+        let (old, task) = Watched::spawn();
+        settle().await;
+        let stale = old.waker();
+        task.abort();
+        assert_eq!(task.await, Err(Ended::Cancelled));
+        let (new, task) = Watched::spawn();
+        settle().await;
+        // In the same place.
+        assert_eq!(task.abort_handle().key.slot(), 0);
+        stale.wake_by_ref();
+        std::thread::spawn(move || stale.wake()).join().unwrap();
+        settle().await;
+        assert_eq!(new.polls.get(), 1);
+        new.waker()
+    });
+    late.wake_by_ref();
+    block_on_local(async {
+        spawn_local(async {}).await.unwrap();
+        late.wake_by_ref();
+        std::thread::spawn(move || late.wake()).join().unwrap();
+        settle().await;
+    });
+}
+
+/// A destructor that says on which thread it ran.
+struct Grave(mpsc::Sender<std::thread::ThreadId>);
+
+impl Drop for Grave {
+    fn drop(&mut self) {
+        let _ = self.0.send(std::thread::current().id());
+    }
+}
+
+#[test]
+fn what_panics_ends_alone() {
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("a bug in a destructor");
+        }
+    }
+    block_on_local(async {
+        let neighbour = spawn_local(async {
+            settle().await;
+            "alive"
+        });
+        let bad = spawn_local(async {
+            yield_now().await;
+            panic!("a bug");
+        });
+        let worse = spawn_local(async {
+            let _bad = Bad;
+            pending::<()>().await;
+        });
+        let (grave, buried) = mpsc::channel();
+        let holder = spawn_local(async move {
+            let _grave = Grave(grave);
+            panic!("a bug with something in hand");
+        });
+        assert_eq!(bad.await, Err(Ended::Panicked));
+        worse.abort();
+        assert_eq!(worse.await, Err(Ended::Cancelled));
+        assert_eq!(holder.await, Err(Ended::Panicked));
+        assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
+        assert_eq!(neighbour.await, Ok("alive"));
+    });
+}
+
+#[test]
+fn a_cancelled_task_is_dropped_at_its_turn() {
+    block_on_local(async {
+        let (grave, buried) = mpsc::channel();
+        let spawn = |grave| {
+            let grave = Grave(grave);
+            spawn_local(async move {
+                let _grave = grave;
+                pending::<()>().await;
+            })
+        };
+        let task = spawn(grave.clone());
+        settle().await;
+        task.abort();
+        assert!(buried.try_recv().is_err(), "dropped within the call");
+        assert_eq!(task.await, Err(Ended::Cancelled));
+        assert!(buried.try_recv().is_ok());
+
+        let never_run = spawn(grave.clone());
+        never_run.abort();
+        assert_eq!(never_run.await, Err(Ended::Cancelled));
+        assert!(buried.try_recv().is_ok());
+
+        let elsewhere = spawn(grave);
+        settle().await;
+        let handle = elsewhere.abort_handle();
+        std::thread::spawn(move || handle.abort()).join().unwrap();
+        assert_eq!(elsewhere.await, Err(Ended::Cancelled));
+        assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
+    });
+}
+
+#[test]
+fn a_task_may_cancel_itself_and_a_late_cancellation_reaches_nobody() {
+    block_on_local(async {
+        let own: Rc<Cell<Option<AbortHandle>>> = Rc::default();
+        let known = own.clone();
+        let task = spawn_local(async move {
+            yield_now().await;
+            known.get().unwrap().abort();
+            pending::<()>().await;
+        });
+        own.set(Some(task.abort_handle()));
+        assert_eq!(task.await, Err(Ended::Cancelled));
+        let next = spawn_local(async { 1 });
+        let late = own.get().unwrap();
+        assert_eq!(next.abort_handle().key.slot(), late.key.slot());
+        late.abort();
+        std::thread::spawn(move || late.abort()).join().unwrap();
+        assert_eq!(next.await, Ok(1));
+    });
+}
+
+#[test]
+fn tasks_end_with_their_event_loop_on_its_thread() {
+    struct Busy(Grave);
+    impl Drop for Busy {
+        fn drop(&mut self) {
+            // A destructor that goes on as if nothing was.
+            let refused = spawn_local(async {});
+            assert!(refused.is_finished());
+            refused.abort();
+            let _ = crate::Stream::pair();
+            let _ = &self.0;
+        }
+    }
+    let (grave, buried) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut handle = None;
+        block_on_local(async {
+            for _ in 0..3 {
+                let busy = Busy(Grave(grave.clone()));
+                spawn_local(async move {
+                    let _busy = busy;
+                    pending::<()>().await;
+                });
+            }
+            settle().await;
+            handle = Some(spawn_local(pending::<()>()));
+        });
+        assert!(handle.unwrap().is_finished());
+        std::thread::current().id()
+    });
+    let id = thread.join().unwrap();
+    assert_eq!(buried.iter().collect::<Vec<_>>(), [id; 3]);
+}
+
+#[test]
+fn what_tokio_offers_works_in_tasks() {
+    block_on_local(async {
+        let (send, mut receive) = tokio::sync::mpsc::channel(1);
+        let producer = spawn_local(async move {
+            for number in 0..1000 {
+                send.send(number).await.unwrap();
+            }
+        });
+        let consumer = spawn_local(async move {
+            let mut sum = 0;
+            while let Some(number) = receive.recv().await {
+                sum += number;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            sum + crate::blocking(|| 1).await.unwrap()
+        });
+        producer.await.unwrap();
+        assert_eq!(consumer.await, Ok(499_501));
+    });
+}
+
+#[test]
+fn tasks_that_are_always_ready_starve_neither_sockets_nor_timers() {
+    block_on_local(async {
+        for _ in 0..2 * crate::worker::POLLS_PER_TURN {
+            spawn_local(poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                Poll::<()>::Pending
+            }));
+        }
+        let (one, other) = crate::Stream::pair().unwrap();
+        let sockets = spawn_local(async move {
+            for _ in 0..5 {
+                one.try_send_slice(b"x").unwrap_or_default();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            one.finish();
+            while !other.receive().await.unwrap().is_empty() {}
+        });
+        within(PATIENCE, sockets).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_peer_that_is_always_faster_leaves_the_others_their_turn() {
+    use std::io::Write;
+    block_on_local(async {
+        let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        one.set_nonblocking(true).unwrap();
+        let one = crate::Stream::from_descriptor(one.into(), false).unwrap();
+        let room = vec![7; 32 * 1024];
+        other.write_all(&room).unwrap();
+        let longest = spawn_local(async move {
+            let (mut turn, mut turns) = (0, Vec::new());
+            poll_fn(|cx| {
+                turns.push(std::mem::take(&mut turn));
+                while let Poll::Ready(chunk) = one.poll_receive(cx) {
+                    let length = chunk.unwrap().len();
+                    other.write_all(&room[..length]).unwrap();
+                    turn += length;
+                    if turn > 64 << 20 {
+                        break;
+                    }
+                }
+                if turns.len() < 5 { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            turns.into_iter().max().unwrap()
+        });
+        let longest = within(PATIENCE, longest).await.unwrap().unwrap();
+        assert!((1 << 20..8 << 20).contains(&longest), "{longest}");
+    });
+}
