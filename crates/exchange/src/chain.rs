@@ -76,10 +76,9 @@ pub trait Surround {
     fn name(&self) -> &'static str;
 
     /// The answer, where it is known without waiting and without the rest of the way: it passes the
-    /// filters before this one, and [`Surround::around`] is not called. `None` asks for that; the
-    /// request is then to be left as it was, and this may be asked once more before. Must do hardly
-    /// anything: where no filter is before it, the end of the exchange is told by a clock that was
-    /// read a few exchanges ago.
+    /// filters before this one, and [`Surround::around`] is not called. `None` asks for that, which
+    /// follows at once, and leaves the request as it was. Must do hardly anything: see
+    /// [`Handler::is_instant`].
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {
         None
     }
@@ -113,6 +112,16 @@ pub trait Handler {
 pub enum Stage {
     Filter(Rc<dyn Filter>),
     Surround(Rc<dyn Surround>),
+}
+
+impl Stage {
+    fn is_instant(&self) -> bool {
+        match self {
+            Stage::Filter(filter) => filter.is_instant(),
+            // Only where it answers at once, which nobody knows before.
+            Stage::Surround(_) => false,
+        }
+    }
 }
 
 /// Bounds of one exchange: its listener's, unless its route has its own.
@@ -173,7 +182,7 @@ pub(crate) struct Progress {
     passed: usize,
     /// The stage ahead has said that it has to be waited for, and is not asked again.
     waits: bool,
-    /// A surround has answered at once, and nothing else was asked.
+    /// A surround has answered at once, and who was asked before it does hardly anything.
     instant: bool,
     /// The response, once there is one, on its way back through the stages passed.
     response: Option<Response>,
@@ -223,11 +232,7 @@ impl Progress {
 impl Route {
     /// Whether an exchange on this route is over in hardly any time.
     pub(crate) fn is_instant(&self) -> bool {
-        let is_instant = |stage: &Stage| match stage {
-            Stage::Filter(filter) => filter.is_instant(),
-            Stage::Surround(_) => false,
-        };
-        self.handler.is_instant() && self.stages.iter().all(is_instant)
+        self.handler.is_instant() && self.stages.iter().all(Stage::is_instant)
     }
 
     /// Runs a request through filters and handler.
@@ -252,13 +257,17 @@ impl Route {
                         None => None,
                     }
                 }
-                Some(Stage::Surround(surround)) => surround.answer(request),
+                Some(Stage::Surround(surround)) => {
+                    let answered = surround.answer(request);
+                    progress.instant = answered.is_some()
+                        && self.stages[..progress.passed].iter().all(Stage::is_instant);
+                    answered
+                }
                 None => self.handler.answer(request),
             };
             match answered {
                 // Nobody is on the way back.
                 Some(Ok(response)) if progress.passed == progress.first => {
-                    progress.instant = progress.passed < self.stages.len();
                     return Stand::Done(Ok(response));
                 }
                 Some(Ok(response)) => progress.response = Some(response),

@@ -74,11 +74,13 @@ impl CacheFilter {
         if derive::is_only_one(response, terms) {
             return Choice::AsIs;
         }
+        // Who does not say is given what is not coded.
+        if response.coding.is_none() && !request.headers.contains(Known::AcceptEncoding) {
+            return Choice::AsIs;
+        }
         let accepted = request.headers.joined(Known::AcceptEncoding);
         let choose = || derive::choose(response, &found.object().life, accepted.as_deref(), terms);
         match (&accepted, found) {
-            // Who does not say is given what is not coded.
-            (None, _) if response.coding.is_none() => Choice::AsIs,
             (Some(accepted), Found::Hot(hot)) => hot.choice(accepted, &self.terms, choose),
             _ => choose(),
         }
