@@ -117,7 +117,7 @@ fn curl_uploads_downloads_and_is_refused() {
     assert_eq!(status(&["-I", &url("/echo")]), "200");
     assert_eq!(status(&[&url("/nowhere")]), "404");
     assert_eq!(status(&[&url("/error")]), "500");
-    assert!(server.log().iter().any(|line| line.contains("on purpose")), "{:?}", server.log());
+    server.wait_for_line(|line| line.contains("on purpose").then_some(())).expect("it is logged");
     let huge = folder.path().join("huge");
     std::fs::write(&huge, vec![b'x'; (4 << 20) + 1]).expect("a file");
     assert_eq!(status(&["--data-binary", &format!("@{}", huge.display()), &url("/echo")]), "413");

@@ -55,8 +55,8 @@ impl Meter {
             limit: Cell::new(usize::MAX),
             running: Cell::new(std::ptr::null_mut()),
         });
-        // SAFETY: `allocate` hands everything on to the allocator that was there, so blocks of before
-        // and after are of one kind; the box stays where it is.
+        // SAFETY: `allocate` hands everything on to the allocator that was there, so blocks of
+        // before and after are of one kind; the box stays where it is.
         unsafe {
             ffi::lua_setallocf(main, allocate_metered, (&raw const *inner).cast_mut().cast())
         };

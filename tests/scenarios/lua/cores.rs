@@ -20,12 +20,13 @@ local listener = assert(tcp.listen("127.0.0.1:0", function(conn)
         else conn:write(worker.id .. " " .. worker.count .. " " .. told .. "\n") end
     end
 end))
-if worker.id == 1 then logger.info("listening " .. listener.addr) end
+if worker.id == 1 then logger.info("listening " .. listener.addr) else logger.info("joined") end
 "#;
 
 #[test]
 fn every_vm_serves_and_hears_the_others() {
     let (process, address) = Program::new(COUNTING).serve(&["--workers", "2"]);
+    process.wait_for_line(|line| line.contains("joined").then_some(())).expect("both listen");
     // The kernel spreads connections; with 64 of them both VMs have some.
     let mut clients: Vec<_> = (0..64).map(|_| connect(address)).collect();
     let mut one_of: [Option<usize>; 2] = [None; 2];

@@ -103,8 +103,8 @@ unsafe fn construct(
     text: &[u8],
     kept: c_int,
 ) -> std::result::Result<(), &'static str> {
-    // SAFETY: the stack is asked for before the builder needs it; what can leave by longjmp has only
-    // references on this frame.
+    // SAFETY: the stack is asked for before the builder needs it; what can leave by longjmp has
+    // only references on this frame.
     unsafe {
         let tape = &codec.parser.tape;
         let room = tape.depth * STACK_PER_LEVEL + STACK_SPARE;

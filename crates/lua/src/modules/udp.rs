@@ -18,6 +18,8 @@ use tokio::sync::Notify;
 use crate::address;
 use crate::errno;
 use crate::limits::{DATAGRAM_BYTES, DATAGRAM_TAKES, DATAGRAMS};
+use crate::tasks::TaskId;
+use crate::vm::Vm;
 use crate::waits;
 
 /// A socket and the datagrams nobody has taken.
@@ -28,7 +30,8 @@ struct Socket {
     waiting: RefCell<VecDeque<(Bytes, SocketAddr)>>,
     /// Something has arrived, been taken or been closed.
     changed: Notify,
-    reading: Cell<bool>,
+    /// The coroutine that waits for a datagram.
+    reader: Cell<Option<TaskId>>,
     /// Bytes on their way to the kernel.
     unsent: Cell<usize>,
     closed: Cell<bool>,
@@ -61,16 +64,30 @@ pub(super) fn open(lua: &Lua) -> Result<Table> {
     )?;
     let receive = waits::function(lua, |lua, (socket, ms): (Value, Option<u64>)| {
         let socket = held(lua, socket, "recvfrom")?;
-        if socket.reading.replace(true) {
+        let vm = Vm::of(lua)?;
+        // One that was closed or woken by somebody else waits no more.
+        let waits = |task: TaskId| vm.tasks(|tasks| tasks.find(task).is_some());
+        if socket.reader.get().is_some_and(waits) {
             return Err(mlua::Error::runtime("another task reads from this socket"));
         }
+        let own = vm.tasks(|tasks| tasks.current().map(|index| tasks.id(index)));
+        socket.reader.set(own);
+        socket.changed.notify_waiters();
+        let weak = vm.weak();
         Ok(async move {
-            let next = socket.next();
+            let is_wanted = || {
+                let found =
+                    |vm: std::rc::Rc<Vm>, task| vm.tasks(|tasks| tasks.find(task).is_some());
+                own.zip(weak.upgrade()).is_some_and(|(task, vm)| found(vm, task))
+            };
+            let next = socket.next(own, is_wanted);
             let got = match ms {
                 Some(ms) => net::timer::within(Duration::from_millis(ms), next).await,
                 None => Some(next.await),
             };
-            socket.reading.set(false);
+            if socket.reader.get() == own {
+                socket.reader.set(None);
+            }
             Ok(Received(got.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))))
         })
     })?;
@@ -112,7 +129,7 @@ fn begin(lua: &Lua, own: SocketAddr, peer: Option<SocketAddr>) -> Result<(Value,
         peer,
         waiting: RefCell::default(),
         changed: Notify::new(),
-        reading: Cell::new(false),
+        reader: Cell::new(None),
         unsent: Cell::new(0),
         closed: Cell::new(false),
     });
@@ -133,8 +150,16 @@ fn held(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
 
 impl Socket {
     /// The next datagram; what is there first.
-    async fn next(&self) -> std::result::Result<(Bytes, SocketAddr), String> {
+    async fn next(
+        &self,
+        own: Option<TaskId>,
+        is_wanted: impl Fn() -> bool,
+    ) -> std::result::Result<(Bytes, SocketAddr), String> {
         loop {
+            // What nobody waits for is left to the next who does.
+            if self.reader.get() != own || !is_wanted() {
+                return Err(errno::CLOSED.to_owned());
+            }
             if let Some(next) = self.waiting.borrow_mut().pop_front() {
                 return Ok(next);
             }
@@ -261,6 +286,27 @@ impl UserData for Handle {
 #[cfg(test)]
 mod tests {
     use crate::testing::said;
+
+    #[test]
+    fn a_datagram_is_left_to_the_next_if_who_waited_is_gone() {
+        let program = r#"
+            local udp, task, time = require "silly.net.udp", require "silly.task", require "silly.time"
+            local socket = assert(udp.bind("127.0.0.1:0"))
+            local reader = task.fork(function() socket:recvfrom() end)
+            time.sleep(1)
+            cancel(reader)
+            socket:sendto("one", socket.addr)
+            time.sleep(1)
+            say((socket:recvfrom(5000)))
+            reader = task.fork(function() socket:recvfrom() end)
+            time.sleep(1)
+            cancel(reader)
+            task.fork(function() time.sleep(1) socket:sendto("two", socket.addr) end)
+            say((socket:recvfrom(5000)))
+            require "silly".exit()
+        "#;
+        assert_eq!(said(program), ["one", "two"]);
+    }
 
     #[test]
     fn datagrams_there_and_back() {

@@ -238,7 +238,8 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let vm = &self.running.vm;
         if vm.is_turning() {
-            // A script let go of an answer that was another handler's: its end is a turn of its own.
+            // A script let go of an answer that was another handler's: its end is a turn of its
+            // own.
             let Ticket { id, call, .. } = *self;
             let later = Ticket { running: self.running.clone(), id, call };
             net::task::spawn_local(async move { drop(later) });

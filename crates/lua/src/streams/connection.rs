@@ -92,8 +92,8 @@ impl Connection {
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        // Bytes that have left make room before the buffer grows, if they are most of it: moving the
-        // rest for each small write to a slow peer would cost more than the room is worth.
+        // Bytes that have left make room before the buffer grows, if they are most of it: moving
+        // the rest for each small write to a slow peer would cost more than the room is worth.
         let full = self.output.len() + bytes.len() > self.output.capacity();
         if full && self.sent > 0 && self.sent >= self.output.len() / 2 {
             self.output.drain(..self.sent);

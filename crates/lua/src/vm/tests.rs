@@ -145,7 +145,11 @@ fn time_outs_throttles_and_debounces() {
         say(pcall(time.timeout, 5, error, "raised"))
         local task = require "silly.task"
         local waiter = task.running()
-        say(time.timeout(1000, function() task.wakeup(waiter, "another") time.sleep(1) return "own" end))
+        say(time.timeout(1000, function()
+            task.wakeup(waiter, "another")
+            time.sleep(1)
+            return "own"
+        end))
         say(pcall(coroutine.wrap(function() time.timeout(5, print) end)))
         local throttled = time.throttle(10, function(x) say("throttled", x) end)
         throttled(1) throttled(2) throttled(3)
@@ -159,7 +163,7 @@ fn time_outs_throttles_and_debounces() {
         "nil Connection timed out (110)",
         "false raised",
         "own",
-        "false program:9: time.timeout: only a task may wait",
+        "false program:13: time.timeout: only a task may wait",
         "throttled 1",
         "debounced 2",
         "throttled 3",
@@ -279,7 +283,8 @@ fn a_script_that_closes_and_resumes_threads_of_tasks_harms_itself_only() {
 fn finalizers_are_the_last_that_runs_and_may_call_anything() {
     let program = r#"
         local silly, task, time = require "silly", require "silly.task", require "silly.time"
-        local tcp, http, dns = require "silly.net.tcp", require "silly.net.http", require "silly.net.dns"
+        local tcp, http = require "silly.net.tcp", require "silly.net.http"
+        local dns = require "silly.net.dns"
         local process, channel = require "tide.process", require "silly.sync.channel"
         local listener = tcp.listen("127.0.0.1:0", print)
         local conn = tcp.connect(listener.addr)
@@ -288,7 +293,8 @@ fn finalizers_are_the_last_that_runs_and_may_call_anything() {
                 function() time.sleep(1) end, function() time.after(1, print) end,
                 function() task.fork(print) end, function() task.wait() end,
                 function() conn:write("x") conn:close() end, function() listener:close() end,
-                function() tcp.connect("127.0.0.1:1") end, function() tcp.listen("127.0.0.1:0", print) end,
+                function() tcp.connect("127.0.0.1:1") end,
+                function() tcp.listen("127.0.0.1:0", print) end,
                 function() http.get("http://127.0.0.1:1/") end, function() dns.lookup("a") end,
                 function() process.memory() end, function() channel.new():pop() end,
                 function() require "silly.net.udp".bind("127.0.0.1:0"):recvfrom() end,

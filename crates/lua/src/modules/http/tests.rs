@@ -241,7 +241,8 @@ fn redirects_are_followed_as_far_as_they_may_be() {
         local url = serve(function(stream)
             local status, to = stream.path:match("^/(%d+)/?(.*)$")
             if status then
-                local location = to == "other" and other .. "/" or to == "" and "../end" or "/" .. to
+                local location = to == "" and "../end" or "/" .. to
+                if to == "other" then location = other .. "/" end
                 stream:respond(tonumber(status), { location = stream.query.to or location })
                 stream:closewrite("gone on")
                 return
