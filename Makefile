@@ -84,6 +84,7 @@ soak: prepare-bench ## load and reloads, then a Lua program, for ten minutes eac
 	tests/perf/soak --tidegate $(RELEASE_BINARY) $(SOAK)
 	TIDEGATE_BINARY=$(RELEASE_BINARY) LUA_SOAK_SECONDS=600 \
 	  cargo test --package scenarios --test scenarios lua_soak -- --nocapture
+	CACHE_OBJECTS=1000000 cargo test --package cache --test memory -- --nocapture
 
 .PHONY: fuzz
 fuzz: prepare-test ## run every fuzz target for five minutes

@@ -85,8 +85,9 @@ fn a_store_of_small_objects_takes_what_it_says_and_little_besides_them() {
     );
     assert_eq!(store.stats().objects, count as u64);
     assert!(overhead <= OVERHEAD_BYTES, "{overhead} bytes of overhead each");
-    let apart = counted.abs_diff(resident) * 100 / resident;
-    assert!(apart <= 10, "counted {counted}, resident {resident}: {apart} % apart");
+    // What the allocator has not given back yet, and pages that are larger than asked for.
+    let apart = counted.abs_diff(resident).saturating_sub(8 << 20) * 100 / resident;
+    assert!(apart <= 5, "counted {counted}, resident {resident}: {apart} % apart");
 
     store.purge(&Purge::All, false);
     while !store.sweep() {}

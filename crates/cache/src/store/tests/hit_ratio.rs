@@ -39,7 +39,6 @@ fn hit_percent(part: usize) -> f64 {
     }
     let there = store.stats().objects as usize;
     assert!(there <= OBJECTS / part && there > OBJECTS / part * 3 / 4, "{there}");
-    println!("{there} {hits}");
     100.0 * f64::from(hits) / (REQUESTS - REQUESTS / 3) as f64
 }
 
