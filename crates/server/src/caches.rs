@@ -21,6 +21,8 @@ use net::clock::wall_secs;
 use net::task::JoinHandle;
 use router::{Input, Verdict};
 use serde_json::{Value, json};
+use telemetry::event;
+use telemetry::log::Level;
 
 use crate::control::Control;
 use crate::explain::request;
@@ -155,12 +157,21 @@ pub(crate) async fn purge(
     soft: bool,
 ) -> Result<u64, NoAnswer> {
     let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+    let kind = match &what {
+        PurgeWhat::Url(_) => "url",
+        PurgeWhat::Prefix(_) => "prefix",
+        PurgeWhat::Tags(_) => "tags",
+        PurgeWhat::Groups(_) => "groups",
+        PurgeWhat::All => "all",
+    };
     let meant = meant(&plans(&control.plan(), name), what)?;
     let counted = net::blocking(move || {
         let one = |purge: &Meant| cache.store().purge(&purge.as_purge(), soft);
         meant.iter().map(one).sum()
     });
-    counted.await.map_err(|error| NoAnswer::Wrong(error.to_string()))
+    let purged: u64 = counted.await.map_err(|error| NoAnswer::Wrong(error.to_string()))?;
+    event!(Level::Info, "purged", cache = name, by = kind, soft = soft, responses = purged);
+    Ok(purged)
 }
 
 /// What is purged, owned.

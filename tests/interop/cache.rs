@@ -1,0 +1,219 @@
+//! The cache between real neighbours: nginx behind it, Varnish before it, a browser as its client.
+
+use crate::tools::{command, gateway, has, long_text, skip};
+use scenarios::{Answer, Process, Tidegate, Upstream, command_exists};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
+
+const NGINX: &str = r"
+daemon off; master_process off; pid nginx.pid; error_log stderr notice;
+events { worker_connections 256; }
+http {
+  log_format asked '$request_method $uri $status $http_if_none_match.';
+  access_log asked.log asked;
+  client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+  types { text/plain txt; }
+  server {
+    listen unix:nginx.sock;
+    root html;
+    location /kept/ { alias html/; add_header Cache-Control 'max-age=600'; gzip on; gzip_types text/plain; gzip_proxied any; }
+    location /checked/ { alias html/; add_header Cache-Control 'max-age=0, must-revalidate'; }
+    location /varied/ { return 200 $http_accept_language; add_header Cache-Control max-age=600; add_header Vary Accept-Language; }
+  }
+}
+";
+
+/// Everything from the server through a cache.
+fn cached(server: &str) -> Tidegate {
+    gateway(&format!(
+        "upstreams: {{ u: {{ servers: [\"{server}\"] }} }}\n\
+         caches: {{ pages: {{ memory: 64MiB }} }}\n\
+         routes:\n  - name: all\n    match: {{ path: \"/{{*rest}}\" }}\n    \
+         filters: [{{ cache: {{ store: pages }} }}]\n    handler: {{ upstream: u }}\n"
+    ))
+}
+
+struct Nginx {
+    server: Tidegate,
+    text: String,
+    // Dropped in this order: the process must be gone before its folder.
+    _process: Process,
+    folder: TempDir,
+}
+
+impl Nginx {
+    fn start() -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let text = long_text(3000);
+        fs::create_dir(folder.path().join("html")).expect("a folder");
+        fs::write(folder.path().join("html/text.txt"), &text).expect("a file");
+        let socket = folder.path().join("nginx.sock").display().to_string();
+        let config = NGINX.replace("unix:nginx.sock", &format!("unix:{socket}"));
+        fs::write(folder.path().join("nginx.conf"), config).expect("a file");
+        let prefix = format!("{}/", folder.path().display());
+        let mut command = command("nginx", folder.path());
+        command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]);
+        let process = Process::start(&mut command);
+        let ready = process.wait_for_line(|line| line.contains("epoll").then_some(()));
+        assert!(ready.is_some(), "nginx ended: {:?}", process.log());
+        let server = cached(&format!("unix:{socket}"));
+        Self { server, text, _process: process, folder }
+    }
+
+    fn get(&self, path: &str, fields: &str) -> Answer {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n");
+        self.server.exchange("web", request)
+    }
+
+    /// What nginx says it was asked.
+    fn asked(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.folder.path().join("asked.log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn nginx_is_asked_once_in_gzip_and_clients_get_what_they_take() {
+    if !has("nginx") {
+        return;
+    }
+    let nginx = Nginx::start();
+    for fields in ["", "accept-encoding: gzip\r\n", "accept-encoding: br\r\n", ""] {
+        let answer = nginx.get("/kept/text.txt", fields);
+        assert_eq!(answer.status, 200);
+        let coding = fields.trim_end().strip_prefix("accept-encoding: ");
+        assert_eq!(answer.header("content-encoding"), coding);
+        if coding.is_none() {
+            assert!(answer.body == nginx.text.as_bytes());
+        }
+    }
+    // A part of the whole, though nginx sent it compressed.
+    let part = nginx.get("/kept/text.txt", "range: bytes=10-19\r\n");
+    assert_eq!((part.status, part.text().as_str()), (206, &nginx.text[10..20]));
+    assert_eq!(nginx.asked(), ["GET /kept/text.txt 200 -."]);
+}
+
+#[test]
+fn what_nginx_confirms_is_not_sent_again() {
+    if !has("nginx") {
+        return;
+    }
+    let nginx = Nginx::start();
+    let first = nginx.get("/checked/text.txt", "");
+    let etag = first.header("etag").expect("nginx tags files").to_owned();
+    for _ in 0..2 {
+        let again = nginx.get("/checked/text.txt", "");
+        assert_eq!((again.status, again.header("etag")), (200, Some(&*etag)));
+        assert!(again.body == nginx.text.as_bytes());
+    }
+    let asked = nginx.asked();
+    assert_eq!(asked[0], "GET /checked/text.txt 200 -.");
+    assert_eq!(asked[1..], [format!("GET /checked/text.txt 304 {etag}."), asked[1].clone()]);
+    // A file that has changed is sent.
+    fs::write(nginx.folder.path().join("html/text.txt"), "changed, and shorter").expect("a file");
+    assert_eq!(nginx.get("/checked/text.txt", "").text(), "changed, and shorter");
+}
+
+#[test]
+fn varnish_before_it_believes_its_age_and_varies_with_it() {
+    if !(has("nginx") && has("varnishd") && has("curl")) {
+        return;
+    }
+    let nginx = Nginx::start();
+    let folder = nginx.folder.path();
+    let address = nginx.server.address("web");
+    let vcl = format!(
+        "vcl 4.1;\nbackend default {{ .host = \"{}\"; .port = \"{}\"; }}\n",
+        address.ip(),
+        address.port()
+    );
+    fs::write(folder.join("site.vcl"), vcl).expect("a file");
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (work, socket) = (path("varnish"), path("varnish.sock"));
+    let mut varnish = command("varnishd", folder);
+    varnish.args(["-F", "-j", "none", "-n", &work, "-a", &socket, "-f", &path("site.vcl")]);
+    varnish.args(["-s", "malloc,16m"]);
+    let process = Process::start(&mut varnish);
+    let ready = process.wait_for_line(|line| line.contains("Child launched OK").then_some(()));
+    assert!(ready.is_some(), "varnish ended: {:?}", process.log());
+    let curl = |language: &str| {
+        let language = format!("accept-language: {language}");
+        let arguments = ["-sS", "-i", "--retry", "20", "--retry-all-errors", "--retry-delay", "1"];
+        let target = ["--unix-socket", &socket, "-H", &language, "http://shop.example/varied/"];
+        crate::tools::run("curl", folder, &[&arguments[..], &target].concat()).stdout
+    };
+    for language in ["de", "en", "de", "en"] {
+        let answer = curl(language).to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 200") && answer.ends_with(language), "{answer}");
+        assert!(answer.contains("\nage: ") && answer.contains("\ncache-status: "), "{answer}");
+    }
+    assert_eq!(nginx.asked().len(), 2, "{:?}", nginx.asked());
+}
+
+/// Fetches as a page does that is loaded, loaded again, and come back to.
+const PAGE: &str = r#"<!doctype html><title>wait</title><body><script>
+(async () => {
+  const said = [];
+  for (const mode of ["default", "default", "no-store", "no-cache", "reload", "force-cache"]) {
+    const answer = await fetch("/data", { cache: mode });
+    said.push(mode + " " + answer.status + " " + (await answer.text()));
+  }
+  document.body.innerHTML = "<pre id=said></pre>";
+  document.getElementById("said").textContent = said.join("|") + "|";
+})();
+</script>"#;
+
+#[test]
+fn a_browser_loads_reloads_and_comes_back() {
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(browser) = names.into_iter().find(|name| command_exists(name)) else {
+        skip("no Chromium is installed");
+        return;
+    };
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
+    let origin = Upstream::start(move |peer| {
+        while !peer.at_end() {
+            let head = peer.read_head().to_ascii_lowercase();
+            let (kind, body, fields) = if head.starts_with("get /data") {
+                let number = counted.fetch_add(1, Ordering::Relaxed);
+                ("text/plain", format!("answer {number}"), "cache-control: max-age=600\r\n")
+            } else {
+                ("text/html", PAGE.to_owned(), "cache-control: no-store\r\n")
+            };
+            let length = body.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{fields}");
+            if !peer.try_send(format!("{head}content-length: {length}\r\n\r\n{body}")) {
+                return;
+            }
+        }
+    });
+    let server = cached(&origin.address().to_string());
+    let folder = TempDir::new().expect("a temporary folder");
+    let page = |profile: &str| browse(browser, folder.path(), profile, &server);
+    // A hit for whoever has nothing of his own (no-store), the origin's word for who insists.
+    let said = page("one");
+    let expected = "default 200 answer 0|default 200 answer 0|no-store 200 answer 1|\
+                    no-cache 200 answer 2|reload 200 answer 3|force-cache 200 answer 3|";
+    assert_eq!(said, expected);
+    // Another visitor gets what the first one left here.
+    assert!(page("two").starts_with("default 200 answer 3|default 200 answer 3|"));
+}
+
+/// What the page says in a browser with that profile.
+fn browse(browser: &str, folder: &Path, profile: &str, server: &Tidegate) -> String {
+    let mut command = command("timeout", folder);
+    command.args(["--kill-after=5", "60", browser, "--headless", "--no-sandbox", "--disable-gpu"]);
+    command.args(["--disable-background-networking", "--no-first-run", "--dump-dom"]);
+    command.args(["--virtual-time-budget=20000"]);
+    command.arg(format!("--user-data-dir={}", folder.join(profile).display()));
+    command.arg(format!("http://{}/", server.address("web")));
+    let output = command.output().expect("timeout(1) starts");
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));
+    said.split("</pre>").next().unwrap_or_default().to_owned()
+}
