@@ -37,7 +37,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("brotli", &["coding"]),
     ("clap", &["tidegate"]),
     ("clap_complete", &["tidegate"]),
-    ("flate2", &["coding"]),
+    // Those who share nothing of ours look into what servers compressed.
+    ("flate2", &["coding", "bench", "scenarios"]),
     ("h2", &["exchange"]),
     ("hickory-resolver", &["net"]),
     ("http", &["exchange"]),

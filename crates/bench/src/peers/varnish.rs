@@ -60,8 +60,8 @@ sub vcl_recv {{ return (pass); }}
     )
 }
 
-/// What is large is stored as gzip, as it is when a backend compresses; then those who cannot take it
-/// have it decompressed for each answer.
+/// What is large is stored as gzip, as it is when a backend compresses; then those who cannot take
+/// it have it decompressed for each answer.
 fn cached(backend: SocketAddr, asked: Asked) -> String {
     let gzip = asked != Asked::Small;
     format!(

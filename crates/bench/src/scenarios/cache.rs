@@ -24,8 +24,8 @@ pub(super) const SCENARIO: Scenario = Scenario {
     cases: &[
         case(
             "cache-gzip",
-            "GET of a stored JSON document of 140 KB by a client that takes gzip; nginx has it as a \
-             file with gzip_static.",
+            "GET of a stored JSON document of 140 KB by a client that takes gzip; nginx has it as \
+             a file with gzip_static.",
             LARGE,
             Asked::Gzip,
             Some("cache"),

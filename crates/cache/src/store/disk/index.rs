@@ -1,7 +1,7 @@
 //! Which record is where: a table in memory, a few bytes for each.
 //!
-//! Hashes only say where to look: who reads a record compares its key. All records of a URL are found
-//! together, so that a purge need not look through the table.
+//! Hashes only say where to look: who reads a record compares its key. All records of a URL are
+//! found together, so that a purge need not look through the table.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,8 +1,8 @@
 //! What was purged, as long as something older may lie in a segment.
 //!
-//! What is purged by URL leaves the index at once. Tags and prefixes are in no index: whoever reads a
-//! record compares. Promises that memory is bounded: where it cannot be told any more, what is older
-//! counts as purged. Every purge is also a record, so that a restart knows of it.
+//! What is purged by URL leaves the index at once. Tags and prefixes are in no index: whoever reads
+//! a record compares. Promises that memory is bounded: where it cannot be told any more, what is
+//! older counts as purged. Every purge is also a record, so that a restart knows of it.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -17,7 +17,7 @@ pub(super) struct Purged(RwLock<Known>);
 struct Known {
     all: u64,
     tags: HashMap<u64, u64>,
-    /// Everything that has a tag and is older may have been meant by one that is not known any more.
+    /// What has a tag and is older may have been meant by a purge that is not known any more.
     tags_forgotten: u64,
     prefixes: VecDeque<(u64, Box<[u8]>)>,
     prefixes_forgotten: u64,

@@ -1,3 +1,5 @@
+//! Records are read back, or nothing is.
+
 use super::*;
 use crate::store::Store;
 use crate::store::tests::{MIB, sample};
