@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn a_datagram_is_left_to_the_next_if_who_waited_is_gone() {
         let program = r#"
-            local udp, task, time = require "silly.net.udp", require "silly.task", require "silly.time"
+            local udp, task = require "silly.net.udp", require "silly.task"
+            local time = require "silly.time"
             local socket = assert(udp.bind("127.0.0.1:0"))
             local reader = task.fork(function() socket:recvfrom() end)
             time.sleep(1)
