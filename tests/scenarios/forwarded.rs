@@ -132,7 +132,9 @@ fn of_a_list_of_schemes_the_clients_is_believed() {
 workers: 1
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 trusted_proxies: [{trusted}]
-routes: [{{ match: {{ path: "/" }}, handler: {{ respond: {{ headers: {{ x-scheme: "{{scheme}}" }} }} }} }}]
+routes:
+  - match: {{ path: "/" }}
+    handler: {{ respond: {{ headers: {{ x-scheme: "{{scheme}}" }} }} }}
 "#
         ));
         let request = format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n");

@@ -1,5 +1,5 @@
-//! How the configuration is read: nothing waits for a slow file, and no change falls between reading
-//! a file and watching it.
+//! How the configuration is read: nothing waits for a slow file, and no change falls between
+//! reading a file and watching it.
 
 use scenarios::{PATIENCE, Tidegate};
 use std::fs::File;

@@ -107,7 +107,8 @@ fn read(path: &Path) -> Result<Document, String> {
     Ok(Document { name: path.display().to_string(), text, dir })
 }
 
-/// Owner and mode stay those of the file. Readers see the old text or the new one; a crash leaves one of them (rename(2) after fsync(2)).
+/// Owner and mode stay those of the file. Readers see the old text or the new one; a crash leaves
+/// one of them (rename(2) after fsync(2)).
 fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path)?;

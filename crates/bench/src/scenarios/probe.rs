@@ -158,7 +158,7 @@ mod tests {
                 assert!(stream.read(&mut [0; 1000]).unwrap() > 0);
                 stream.write_all(answer).unwrap();
             }
-            // An end, not a reset: what is unread when a socket is closed turns the one into the other.
+            // An end, not a reset: what is unread when a socket is closed turns one into the other.
             stream.shutdown(Shutdown::Write).unwrap();
             while stream.read(&mut [0; 1000]).is_ok_and(|read| read > 0) {}
         });
