@@ -91,7 +91,13 @@ impl Meter {
 
 impl Inner {
     /// Whether Lua is to collect first: it asks again if this is an object's block.
+    #[inline]
     fn collects_first(&self) -> bool {
+        (self.large.get() > self.next.get() || self.asked.get()) && self.asks()
+    }
+
+    #[cold]
+    fn asks(&self) -> bool {
         if self.asked.replace(false) {
             self.next.set((self.large.get() * 2).max(METER_FREE_BYTES));
             return false;
@@ -102,17 +108,20 @@ impl Inner {
     }
 
     /// Whether Lua code, and nobody else, asks for so much that the VM would hold too much.
+    #[inline]
     fn refuses(&self, more: usize) -> bool {
-        if more < METER_REFUSED_BYTES || self.used.get() + more <= self.limit.get() {
-            return false;
-        }
-        let thread = self.running.get();
-        !thread.is_null() && runs_lua(thread)
+        more >= METER_REFUSED_BYTES
+            && self.used.get() + more > self.limit.get()
+            && runs_lua(self.running.get())
     }
 }
 
-/// Whether the function on top of a thread is one of Lua.
+/// Whether the function on top of a thread, if there is one, is one of Lua.
+#[cold]
 fn runs_lua(thread: State) -> bool {
+    if thread.is_null() {
+        return false;
+    }
     // SAFETY: a plain structure that Lua fills in; the thread runs. Looking at a function's source
     // allocates nothing.
     unsafe {
@@ -145,8 +154,10 @@ unsafe extern "C" fn allocate_metered(
     if given.is_null() && new > 0 {
         return given;
     }
-    let large = |bytes: usize| if bytes >= METER_LARGE_BYTES { bytes } else { 0 };
     meter.used.set((meter.used.get() + new).saturating_sub(before));
-    meter.large.set((meter.large.get() + large(new)).saturating_sub(large(before)));
+    if new >= METER_LARGE_BYTES || before >= METER_LARGE_BYTES {
+        let large = |bytes: usize| if bytes >= METER_LARGE_BYTES { bytes } else { 0 };
+        meter.large.set((meter.large.get() + large(new)).saturating_sub(large(before)));
+    }
     given
 }
