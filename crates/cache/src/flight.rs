@@ -72,6 +72,9 @@ pub(crate) struct Lead {
 /// Hears what becomes of a flight. A flight knows how many hear.
 pub(crate) struct Waiter {
     news: watch::Receiver<Option<Landing>>,
+    /// When the flight began, in purges, and when it was boarded.
+    begun: Token,
+    boarded: Token,
 }
 
 impl Default for Flights {
@@ -103,7 +106,7 @@ impl Flights {
         if let Some(entry) = &known
             && is_current(entry.flight.begun, entry.flight.news.borrow().as_ref())
         {
-            return Boarding::Wait(Waiter { news: entry.flight.news.subscribe() });
+            return Boarding::Wait(entry.flight.waiter(begun));
         }
         if known.is_none() && self.count.load(Ordering::Relaxed) >= FLIGHTS_MAX {
             return Boarding::Full;
@@ -152,6 +155,12 @@ impl Flights {
     }
 }
 
+impl Flight {
+    fn waiter(&self, boarded: Token) -> Waiter {
+        Waiter { news: self.news.subscribe(), begun: self.begun, boarded }
+    }
+}
+
 impl Lead {
     /// When it began, in purges.
     pub(crate) fn begun(&self) -> Token {
@@ -160,7 +169,7 @@ impl Lead {
 
     /// One who hears of it: the leader's own client.
     pub(crate) fn waiter(&self) -> Waiter {
-        Waiter { news: self.flight.news.subscribe() }
+        self.flight.waiter(self.flight.begun)
     }
 
     /// How many wait.
@@ -217,6 +226,12 @@ impl Drop for Lead {
 }
 
 impl Waiter {
+    /// When the flight began, if something was purged between then and the boarding: by which tags
+    /// what comes can be purged is known only when it is here.
+    pub(crate) fn joined_late(&self) -> Option<Token> {
+        (self.begun != self.boarded).then_some(self.begun)
+    }
+
     /// The news; `None` if the flight ended without.
     pub(crate) async fn landing(&mut self) -> Option<Landing> {
         self.news.wait_for(Option::is_some).await.ok().and_then(|landing| landing.clone())

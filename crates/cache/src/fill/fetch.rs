@@ -167,16 +167,19 @@ impl Fetch {
         let Some(stored) = stale.response() else { return };
         let hidden = stored.hidden.as_ref().map(|hidden| hidden.headers()).unwrap_or_default();
         let merged = merge::merged([&stored.head.headers(), &hidden], &response.headers);
-        let judged = self.judge(stored.meta.status, &merged, times);
+        let judged = self.judge(stored.meta.status, &merged, times).and_then(|storing| {
+            let key = self.confirmed_key(&stale, storing.vary.as_ref()).ok_or(Reason::Failed)?;
+            Ok((storing, key))
+        });
         let terms = self.filter.terms().clone();
         self.filter.metrics().still_valid.inc();
         match judged {
-            Ok(storing) => {
+            Ok((storing, key)) => {
                 let make = || {
                     let content = stored.content.clone();
                     let (coding, version) = (stored.coding, stored.version);
                     let new = keep::response(&storing, content, coding, version, &terms.codings);
-                    keep::object(stale.key.clone(), Kind::Response(new))
+                    keep::object(key.clone(), Kind::Response(new))
                 };
                 let object = self.insert(make()).unwrap_or_else(|| Arc::new(make()));
                 derive::refresh(self.cache.store(), &object);
@@ -189,8 +192,10 @@ impl Fetch {
             }
             Err(reason) => {
                 // The origin does not want it stored any more: this client gets it for the last
-                // time.
-                self.cache.store().remove(stale.key.hash(), stale.key.text());
+                // time; but what one user may not share was shared before.
+                if reason != Reason::Authorization {
+                    self.cache.store().remove(stale.key.hash(), stale.key.text());
+                }
                 self.mark(reason, 200);
                 let mut last = Answer::new(stored.meta.status);
                 last.headers = merged;
@@ -198,6 +203,26 @@ impl Fetch {
                 self.lead.land_last(Landing::Alone);
                 self.tell(Told::Alone(Box::new(last), reason), notes);
             }
+        }
+    }
+
+    /// The key of what was confirmed: the 304 may say that it varies from now on (RFC 9111 4.3.4).
+    /// What is stored without Vary under a variant's key stays there (`forgotten_vary`).
+    fn confirmed_key(&self, stale: &Object, vary: Option<&Vary>) -> Option<Key> {
+        let Some(vary) = vary else { return Some(stale.key.clone()) };
+        let key = self.filter.variant(&self.primary, &self.request, vary)?;
+        if key != stale.key {
+            self.note_vary(vary);
+        }
+        Some(key)
+    }
+
+    /// Stores by what a URL varies, if that is not known.
+    fn note_vary(&self, vary: &Vary) {
+        let known = self.cache.store().peek(self.primary.hash(), self.primary.text());
+        let same = |known: &Arc<Object>| matches!(&known.kind, Kind::Varies(v) if v == vary);
+        if !known.as_ref().is_some_and(same) {
+            self.insert(keep::object(self.primary.clone(), Kind::Varies(vary.clone())));
         }
     }
 
@@ -268,11 +293,7 @@ impl Fetch {
         };
         let share = self.cache.fills().share(length.unwrap_or(0))?;
         if let Some(vary) = &storing.vary {
-            let known = self.cache.store().peek(self.primary.hash(), self.primary.text());
-            let same = |known: &Arc<Object>| matches!(&known.kind, Kind::Varies(v) if v == vary);
-            if !known.as_ref().is_some_and(same) {
-                self.insert(keep::object(self.primary.clone(), Kind::Varies(vary.clone())));
-            }
+            self.note_vary(vary);
         }
         let is_first = !storing.share || self.lead.move_to(&key);
         is_first.then_some((key, share))
@@ -326,7 +347,12 @@ impl Fetch {
     /// Stores something that was asked for since this began, unless it was purged meanwhile.
     fn insert(&self, object: Object) -> Option<Arc<Object>> {
         let most = self.filter.terms().policy.variants_max;
-        self.cache.store().insert(object, self.lead.begun(), most).ok()
+        // By No-Vary-Search it may be kept under another URL than was asked for, and purged.
+        let (begun, asked) = (self.lead.begun(), self.key.url());
+        if object.key.url() != asked && !self.cache.store().is_current(asked, &[], begun) {
+            return None;
+        }
+        self.cache.store().insert(object, begun, most).ok()
     }
 
     /// Remembers that an answer could not be stored, so that requests do not wait for each other.

@@ -343,16 +343,26 @@ impl Asking {
             return Waited::TooLong;
         };
         self.note("coalesced", Notes::default());
+        let late = waiter.joined_late();
+        let is_old = |key: &Key, stored: Option<&crate::Response>| {
+            let tags = stored.map_or(&[][..], |stored| &stored.tags);
+            let store = filter.cache().store();
+            late.is_some_and(|begun| !store.is_current(key.url(), tags, begun))
+        };
         let outcome = match landing {
             None => return Waited::Again,
             Some(Landing::Alone) => return Waited::Alone,
             Some(Landing::Failed(fault)) => self.failed(fault, why, stale, true).await,
+            Some(Landing::Stored(object)) if is_old(&object.key, object.response()) => {
+                return Waited::Again;
+            }
             Some(Landing::Stored(object)) if object.key == looked.key => {
                 filter.give(&object, stored(why, Some(304), true), &self.request).await
             }
             Some(Landing::Stored(_)) => return Waited::Again,
             Some(Landing::Arrived(arrival)) => {
-                if !self.is_for_us(&arrival, looked) {
+                if is_old(&arrival.key, Some(&arrival.stored)) || !self.is_for_us(&arrival, looked)
+                {
                     return Waited::Again;
                 }
                 let Some(reader) = arrival.join() else { return Waited::Alone };

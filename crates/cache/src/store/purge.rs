@@ -4,10 +4,13 @@
 //! shard is locked for long however much there is to look through, and that everything goes at
 //! once: objects older than the last purge of everything are not found, and are taken out later.
 
+use std::sync::Arc;
+
 use super::Store;
 use super::memory::{Shard, canonical};
 use crate::key::url_hash;
 use crate::limits::SLICE_OBJECTS;
+use crate::rules::search;
 use crate::{Kind, Object};
 
 mod fences;
@@ -32,6 +35,33 @@ impl Store {
     /// origin sent them: derived codings go along and are not counted). What is being fetched
     /// meanwhile is not stored: see [`Token`].
     pub fn purge(&self, purge: &Purge<'_>, soft: bool) -> u64 {
+        let purged = self.purge_one(purge, soft);
+        let Purge::Url(url) = purge else { return purged };
+        // Looked for once the purge is noted: a fetch that says so later is not stored.
+        let others = self.searched(url);
+        purged + others.iter().map(|url| self.purge_one(&Purge::Url(url), soft)).sum::<u64>()
+    }
+
+    /// The URLs under which what answers to this one may be stored, by No-Vary-Search.
+    fn searched(&self, url: &[u8]) -> Vec<Vec<u8>> {
+        let Some(at) = memchr::memchr(b'?', url) else { return Vec::new() };
+        let (path, query) = (&url[..at], &url[at + 1..]);
+        let canonical = |object: &Arc<Object>| {
+            let Kind::Search(rule) = &object.kind else { return None };
+            let mut other = [path, b"?"].concat();
+            search::canonical(query, rule, &mut other);
+            if other.last() == Some(&b'?') {
+                other.pop();
+            }
+            (other != url).then_some(other)
+        };
+        let mut others: Vec<_> = self.of_url(path).iter().filter_map(canonical).collect();
+        others.sort();
+        others.dedup();
+        others
+    }
+
+    fn purge_one(&self, purge: &Purge<'_>, soft: bool) -> u64 {
         let time = self.fences.note(purge);
         if let Some(disk) = &*self.disk() {
             disk.purge(purge, time);

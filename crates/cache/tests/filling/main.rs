@@ -11,6 +11,7 @@ mod codings;
 mod conformance;
 mod cut;
 mod herd;
+mod purged;
 mod site;
 mod stale;
 mod threads;
