@@ -123,14 +123,14 @@ impl Asking {
     async fn stand(&self, looked: &Looked) -> Stand {
         let (object, now_secs) = match &looked.found {
             Found::Response(object) => (object, wall_secs()),
-            _ if self.asked.only_if_cached => return Stand::Done(Err(self.not_cached())),
+            _ if self.asked.only_if_cached => return Stand::Done(Err(not_cached())),
             Found::Uncacheable => return Stand::Uncacheable,
             Found::Nothing(why) => return Stand::Missing(*why, None),
         };
         let Some(stored) = object.response() else { return Stand::Missing(Forward::Miss, None) };
         let metrics = self.filter.metrics();
         match reuse::judge(&stored.meta, object.life.is_stale(), &self.asked, now_secs) {
-            Reuse::OnlyIfCached => Stand::Done(Err(self.not_cached())),
+            Reuse::OnlyIfCached => Stand::Done(Err(not_cached())),
             Reuse::Use { refresh, left_s, .. } => {
                 match refresh {
                     true => metrics.stale_revalidating.inc(),
@@ -149,13 +149,6 @@ impl Asking {
             }
             Reuse::Validate { why, .. } => Stand::Missing(why, Some(object.clone())),
         }
-    }
-
-    /// RFC 9111 5.2.1.7.
-    fn not_cached(&self) -> Fault {
-        let fault = Fault::new(Side::Client, 504, "only_if_cached", "nothing stored fits");
-        self.filter
-            .failed(fault, &Status { detail: Some("only-if-cached"), ..by(Forward::Request) })
     }
 
     /// Whether somebody has brought it just before this one boarded.
@@ -325,7 +318,7 @@ impl Asking {
                 }
                 filter.give(stale, way, &self.request).await
             }
-            None => Err(filter.failed(fault, &Status { way, ..by(why) })),
+            None => Err(fault),
         }
     }
 
@@ -384,6 +377,11 @@ impl Asking {
             }
         }
     }
+}
+
+/// RFC 9111 5.2.1.7.
+fn not_cached() -> Fault {
+    Fault::new(Side::Client, 504, "only_if_cached", "nothing stored fits")
 }
 
 fn by(why: Forward) -> Status<'static> {

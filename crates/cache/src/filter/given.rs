@@ -69,15 +69,9 @@ impl CacheFilter {
                 self.say(&mut response.headers, status);
                 Ok(response)
             }
-            Err(fault) => Err(self.failed(fault, status)),
+            // RFC 9211 2: nothing is said in an answer of our own that no stored one is behind.
+            Err(fault) => Err(fault),
         }
-    }
-
-    /// A fault that says what the cache did.
-    pub(super) fn failed(&self, mut fault: Fault, status: &Status<'_>) -> Fault {
-        let fields = fault.fields.get_or_insert_default();
-        self.say(fields, status);
-        fault
     }
 
     fn say(&self, headers: &mut Headers, status: &Status<'_>) {

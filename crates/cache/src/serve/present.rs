@@ -9,7 +9,7 @@ use wire::date::parse_http_date;
 
 use crate::Response;
 use crate::rules::answer::conditions;
-use crate::rules::{Status, status};
+use crate::rules::{Status, Taken, status};
 
 /// Our name in `Cache-Status`.
 const NAME: &str = "tidegate";
@@ -30,9 +30,13 @@ impl Said<'_> {
         Said { age_s, status: Status::hit(left_s), x_status }
     }
 
-    /// RFC 9111 5.1: whatever comes from the store without asking has an Age.
+    /// RFC 9111 4: whatever comes from the store without asking has an Age.
     pub(crate) fn write(&self, headers: &mut Headers) {
-        headers.set(Known::Age, itoa::Buffer::new().format(self.age_s));
+        // RFC 9111 5.1: whoever sees it takes it that the origin was not asked for this request.
+        let is_news = matches!(self.status.way, Taken::Forwarded { collapsed: false, .. });
+        if self.age_s > 0 || !is_news {
+            headers.set(Known::Age, itoa::Buffer::new().format(self.age_s));
+        }
         say(headers, &self.status, self.x_status);
     }
 }
