@@ -1,9 +1,8 @@
 //! The cache between real neighbours: nginx behind it, Varnish before it, a browser as its client.
 
-use crate::tools::{command, gateway, has, long_text, skip};
-use scenarios::{Answer, Process, Tidegate, Upstream, command_exists};
+use crate::tools::{Browser, command, gateway, has, long_text};
+use scenarios::{Answer, Process, Tidegate, Upstream};
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -175,11 +174,7 @@ const PAGE: &str = r#"<!doctype html><title>wait</title><body><script>
 
 #[test]
 fn a_browser_loads_reloads_and_comes_back() {
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = names.into_iter().find(|name| command_exists(name)) else {
-        skip("no Chromium is installed");
-        return;
-    };
+    let Some(browser) = Browser::found() else { return };
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
     let origin = Upstream::start(move |peer| {
@@ -199,8 +194,7 @@ fn a_browser_loads_reloads_and_comes_back() {
         }
     });
     let server = cached(&origin.address().to_string());
-    let folder = TempDir::new().expect("a temporary folder");
-    let page = |profile: &str| browse(browser, folder.path(), profile, &server);
+    let page = |profile: &str| browser.said(profile, &server);
     // `no-store` and `reload` ask the origin for news (Cache-Control: no-cache); `no-cache` takes
     // what is no older than this second (max-age=0), so its number depends on when it comes.
     let said = page("one");
@@ -220,18 +214,4 @@ fn a_browser_loads_reloads_and_comes_back() {
     // Another visitor gets what the first one left here.
     let found = format!("default 200 answer {reload}|");
     assert!(page("two").starts_with(&found.repeat(2)));
-}
-
-/// What the page says in a browser with that profile.
-fn browse(browser: &str, folder: &Path, profile: &str, server: &Tidegate) -> String {
-    let mut command = command("timeout", folder);
-    command.args(["--kill-after=5", "60", browser, "--headless", "--no-sandbox", "--disable-gpu"]);
-    command.args(["--disable-background-networking", "--no-first-run", "--dump-dom"]);
-    command.args(["--virtual-time-budget=20000"]);
-    command.arg(format!("--user-data-dir={}", folder.join(profile).display()));
-    command.arg(format!("http://{}/", server.address("web")));
-    let output = command.output().expect("timeout(1) starts");
-    let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    let said = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));
-    said.split("</pre>").next().unwrap_or_default().to_owned()
 }

@@ -4,6 +4,7 @@ use scenarios::{Exit, Process, Tidegate, command_exists};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// Whether `name` is installed; says so if not.
 pub(crate) fn has(name: &str) -> bool {
@@ -61,4 +62,37 @@ pub(crate) fn assert_served(server: &Tidegate, least: f64) {
     let class = |class| [("class", class)];
     server.wait_for_metric("tidegate_responses_total", &class("2xx"), least);
     assert_eq!(server.metrics().sum("tidegate_responses_total", &class("5xx")), 0.0);
+}
+
+/// A browser without a window, with visitors that each have their own profile.
+pub(crate) struct Browser {
+    name: &'static str,
+    folder: TempDir,
+}
+
+impl Browser {
+    /// The one that is installed; says so if there is none.
+    pub(crate) fn found() -> Option<Browser> {
+        let names = ["chromium", "chromium-browser", "google-chrome"];
+        let found = names.into_iter().find(|name| command_exists(name));
+        if found.is_none() {
+            skip("no Chromium is installed");
+        }
+        let folder = TempDir::new().expect("a temporary folder");
+        found.map(|name| Browser { name, folder })
+    }
+
+    /// What the page at `/` has written into its element `said`.
+    pub(crate) fn said(&self, profile: &str, server: &Tidegate) -> String {
+        let mut command = command("timeout", self.folder.path());
+        command.args(["--kill-after=5", "60", self.name, "--headless", "--no-sandbox"]);
+        command.args(["--disable-gpu", "--disable-background-networking", "--no-first-run"]);
+        command.args(["--dump-dom", "--virtual-time-budget=20000"]);
+        command.arg(format!("--user-data-dir={}", self.folder.path().join(profile).display()));
+        command.arg(format!("http://{}/", server.address("web")));
+        let output = command.output().expect("timeout(1) starts");
+        let page = String::from_utf8_lossy(&output.stdout).into_owned();
+        let said = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));
+        said.split("</pre>").next().unwrap_or_default().to_owned()
+    }
 }

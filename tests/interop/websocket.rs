@@ -1,8 +1,9 @@
 //! A WebSocket (RFC 6455) between a client and a server that are not ours, through our tunnel.
 
-use crate::tools::{command, has, proxy};
-use scenarios::Process;
+use crate::tools::{Browser, command, gateway, has, proxy};
+use scenarios::{Process, tidegate_binary};
 use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn a_conversation_goes_through_the_tunnel() {
@@ -30,4 +31,51 @@ fn a_conversation_goes_through_the_tunnel() {
     let ended = [("reason", "upgrade_finished")];
     server.wait_for_metric("tidegate_connections_closed_total", &ended, 4.0);
     assert_eq!(server.metrics().sum("tidegate_tunnels_active", &[]), 0.0);
+}
+
+/// Says something once it is in the room, and writes down what it hears.
+const PAGE: &str = "<!doctype html><title>chat</title><pre id=said></pre><script>
+const said = document.getElementById('said');
+const hear = text => { said.textContent += text + '|'; };
+const socket = new WebSocket('ws://' + location.host + '/chat');
+socket.onmessage = event => {
+  hear(event.data);
+  if (event.data.endsWith('is here')) socket.send('from a browser: gr\u{fc}\u{df}e');
+  if (event.data.includes(': ')) socket.close(1000, 'enough');
+};
+let open = true;
+socket.onclose = event => { hear('closed ' + event.code + ' ' + event.wasClean); open = false; };
+// The browser's own time stands still while something is fetched, not while a WebSocket is open.
+(async () => { for (let n = 0; open && n < 1000; n++) await fetch('/wait?' + n); })();
+</script>";
+
+/// The page comes from a route, the conversation goes through the gateway to the example program.
+#[test]
+fn a_browser_talks_with_a_lua_program_through_the_gateway() {
+    let Some(browser) = Browser::found() else { return };
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lua/chat.lua");
+    let mut chat = Command::new(tidegate_binary());
+    let chat = Process::start(chat.arg("run").arg(example).arg("--listen=127.0.0.1:0"));
+    let address = chat.wait_for_line(|line| {
+        Some(line.split_once("listens on ")?.1.split_whitespace().next()?.to_owned())
+    });
+    let address = address.unwrap_or_else(|| panic!("the chat ended: {:?}", chat.log()));
+    let page: String = PAGE.lines().map(|line| format!("        {line}\n")).collect();
+    let server = gateway(&format!(
+        "upstreams: {{ chat: {{ servers: [\"{address}\"] }} }}\n\
+         routes:\n\
+         - {{ match: {{ path: /chat }}, handler: {{ upstream: chat }} }}\n\
+         - {{ match: {{ path: /wait }}, handler: {{ respond: {{ delay: 20ms }} }} }}\n\
+         - match: {{ path: / }}\n  \
+           handler:\n    \
+             respond:\n      \
+               headers: {{ content-type: \"text/html; charset=utf-8\" }}\n      \
+               body: |\n{page}"
+    ));
+    for guest in 1..=2 {
+        let expected = format!(
+            "guest {guest} is here|guest {guest}: from a browser: gr\u{fc}\u{df}e|closed 1000 true|"
+        );
+        assert_eq!(browser.said(&format!("guest-{guest}"), &server), expected);
+    }
 }
