@@ -49,7 +49,7 @@ async fn run(way: &str, requests: u32) {
         "hit" => (vec![cache(&worker)], Rc::new(Origin) as Rc<dyn Handler>),
         other => panic!("hit or respond, not {other}"),
     };
-    tokio::task::spawn_local(served::serve_route(socket, stages, handler));
+    net::task::spawn_local(served::serve_route(socket, stages, handler));
     let stream = Stream::connect_tcp(address).await.unwrap();
     let request = "GET /static/app.js HTTP/1.1\r\nHost: shop.example:8080\r\nUser-Agent: cost\r\n\
          Accept: */*\r\n\r\n";
