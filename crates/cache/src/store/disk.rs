@@ -74,7 +74,8 @@ struct Counts {
 
 /// What the thread is to do.
 enum Job {
-    Write(Arc<Object>, Token),
+    /// And whether there was something under its key.
+    Write(Arc<Object>, Token, bool),
     /// The description of a purge, and when it was.
     Purge(Vec<u8>, u64),
     /// Everything was purged.
@@ -183,8 +184,8 @@ impl Disk {
             shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return self.remove(&object.key);
         }
-        shared.index_mut().remove(Hashes::of(&object.key));
-        self.send(Job::Write(object.clone(), token));
+        let replaces = shared.index_mut().remove(Hashes::of(&object.key));
+        self.send(Job::Write(object.clone(), token, replaces));
     }
 
     /// Forgets what is stored under a key.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{DiskStats, State};
@@ -72,6 +73,75 @@ fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
     let back = back.response().unwrap();
     assert_eq!((back.content.len(), &*back.tags), (100, &[7][..]));
     assert!(!brought(&store, &sample("http://b/").key()));
+}
+
+/// What was read is written again when its segment is deleted, and the record of its purge is not.
+#[test]
+fn what_was_purged_by_tag_is_not_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = 4 * DISK_SEGMENT_BYTES_MIN;
+    let page = sample("http://a/").tagged(&[7]);
+    {
+        let store = open(folder.path(), size);
+        page.put(&store).unwrap();
+        written(&store, 1);
+        forget(&store, &page);
+        assert!(brought(&store, &page.key()));
+        store.purge(&Purge::Tags(&[7]), false);
+        let before = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let first = before.filter(|path| path.metadata().unwrap().len() > 0).min().unwrap();
+        for at in 1.. {
+            let url = format!("http://b/{at}");
+            Sample { body: 100_000, ..sample(&url) }.put(&store).unwrap();
+            written(&store, 1 + at);
+            if !first.exists() {
+                break;
+            }
+        }
+    }
+    let store = open(folder.path(), size);
+    assert!(!brought(&store, &page.key()));
+}
+
+/// What cannot be written takes the place of what was written before all the same.
+#[test]
+fn what_is_too_long_for_the_disk_leaves_nothing_older_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = 4 * DISK_SEGMENT_BYTES_MIN;
+    let (page, other) = (sample("http://a/"), sample("http://b/"));
+    {
+        let store = open(folder.path(), size);
+        page.put(&store).unwrap();
+        written(&store, 1);
+        let long = Sample { body: DISK_SEGMENT_BYTES_MIN as usize, ..page.clone() };
+        let long = Arc::new(long.object(&store));
+        store.disk().as_ref().unwrap().write(&long, store.token());
+        other.put(&store).unwrap();
+        written(&store, 2);
+        assert!(!brought(&store, &page.key()));
+    }
+    let store = open(folder.path(), size);
+    assert!(!brought(&store, &page.key()));
+    assert!(brought(&store, &other.key()));
+}
+
+/// As if it had been purged between its way into memory and its way here.
+#[test]
+fn what_was_purged_before_it_was_written_stays_away_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (page, other) = (sample("http://a/"), sample("http://b/"));
+    {
+        let store = open(folder.path(), 64 * MIB);
+        let token = store.token();
+        store.purge(&Purge::Url(b"http://a/"), false);
+        store.disk().as_ref().unwrap().write(&Arc::new(page.object(&store)), token);
+        other.put(&store).unwrap();
+        written(&store, 1);
+        assert!(!brought(&store, &page.key()));
+    }
+    let store = open(folder.path(), 64 * MIB);
+    assert!(!brought(&store, &page.key()));
+    assert!(brought(&store, &other.key()));
 }
 
 #[test]

@@ -71,8 +71,8 @@ impl Writer {
 
     fn take(&mut self, job: Job) {
         let done = match job {
-            Job::Write(object, token) => {
-                let done = self.write(&object, token);
+            Job::Write(object, token, replaces) => {
+                let done = self.write(&object, token, replaces);
                 self.shared.queued.fetch_sub(weight(&object), Ordering::Relaxed);
                 done
             }
@@ -184,16 +184,33 @@ impl Writer {
         (size / DISK_SEGMENTS).clamp(DISK_SEGMENT_BYTES_MIN, DISK_SEGMENT_BYTES_MAX)
     }
 
-    fn write(&mut self, object: &Object, token: Token) -> io::Result<()> {
+    fn write(&mut self, object: &Object, token: Token, replaces: bool) -> io::Result<()> {
+        if self.lock.is_none() || self.rests() {
+            self.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        // A restart shall find neither what was under the key before nor what was purged while it
+        // was written.
+        match self.write_if_current(object, token)? {
+            Some(true) => Ok(()),
+            // What waited before this may have been written since.
+            None if !self.shared.index_mut().remove(Hashes::of(&object.key)) && !replaces => Ok(()),
+            _ => self.purge(purged::encode_key(&object.key), 0),
+        }
+    }
+
+    /// `None` if nothing was written, else whether it may be found: it may have been purged
+    /// meanwhile.
+    fn write_if_current(&mut self, object: &Object, token: Token) -> io::Result<Option<bool>> {
         let shared = self.shared.clone();
+        let is_current = || shared.fences.admit(object, url_hash(object.key.url()), token);
         let dropped = || {
             shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
-            Ok(())
+            Ok(None)
         };
-        if self.lock.is_none() || self.rests() {
-            return dropped();
-        }
-        let Some((form, head)) = record::encode(object) else { return Ok(()) };
+        let Some((form, head)) = record::encode(object).filter(|_| is_current()) else {
+            return Ok(None);
+        };
         let content = object.response().map(|response| response.content.clone());
         let content = content.unwrap_or(Content::Memory(Bytes::new()));
         let crc = record::checksum(&content)?;
@@ -204,11 +221,12 @@ impl Writer {
         let Some(place) = self.append(&header, &head, &content)? else { return dropped() };
         let mut index = shared.index_mut();
         // Under the lock: who purges notes it first and takes the lock afterwards.
-        if shared.fences.admit(object, url_hash(object.key.url()), token) {
+        let written = is_current();
+        if written {
             index.insert(Hashes::of(&object.key), place);
             shared.counts.written.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(Some(written))
     }
 
     /// Writes a record at the end; `None` if there is no room for it however much is deleted.
@@ -333,15 +351,25 @@ impl Writer {
                 continue;
             };
             let tags = object.response().map_or(&[][..], |response| &response.tags);
-            let Some(place) = self.append(&header, &head, &content)? else { return Ok(()) };
-            let mut index = shared.index_mut();
             let (hashes, url) = (Hashes::of(&object.key), object.key.url());
             // For a moment the index did not know it: who purged then did not find it.
-            let gone = shared.purged.is_gone(url, tags, header.time)
-                || !shared.fences.admit(&object, url_hash(url), token);
-            if !gone && index.find(hashes).is_none() {
-                index.insert(hashes, place);
+            let is_gone = || {
+                shared.purged.is_gone(url, tags, header.time)
+                    || !shared.fences.admit(&object, url_hash(url), token)
+            };
+            if is_gone() {
+                continue;
             }
+            let Some(place) = self.append(&header, &head, &content)? else { return Ok(()) };
+            let mut index = shared.index_mut();
+            if !is_gone() {
+                if index.find(hashes).is_none() {
+                    index.insert(hashes, place);
+                }
+                continue;
+            }
+            drop(index);
+            self.purge(purged::encode_key(&object.key), 0)?;
         }
         Ok(())
     }
