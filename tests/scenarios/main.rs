@@ -4,6 +4,7 @@ mod addresses;
 mod admin;
 mod affinity;
 mod cache;
+mod cache_soak;
 mod chunked_request;
 mod date;
 mod descriptors;

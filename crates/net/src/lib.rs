@@ -26,7 +26,7 @@ pub mod task;
 pub mod timer;
 pub mod worker;
 
-pub use allocator::Allocator;
+pub use allocator::{Allocator, give_back};
 pub use blocking::{Blocking, blocking};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};

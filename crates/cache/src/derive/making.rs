@@ -164,8 +164,10 @@ impl Order<'_> {
             let begun_us = precise_us();
             let made = net::blocking(move || {
                 let response = of.response().ok_or(Unfit::Failed)?;
-                let content = make(response, target, level, bytes_max, shorter_than)?;
-                Ok((object(&of, response, target, content), precise_us()))
+                let content = make(response, target, level, bytes_max, shorter_than);
+                // This thread may have nothing to do for long, or be one of many.
+                net::give_back();
+                Ok((object(&of, response, target, content?), precise_us()))
             });
             let stored = match made.await {
                 Ok(Ok((made, ended_us))) => {

@@ -38,7 +38,13 @@ pub struct Front<T> {
     epoch: u64,
     bytes: usize,
     bytes_max: usize,
+    /// Since it was looked through for what has left the store.
+    puts: usize,
 }
+
+/// After so many puts it is looked through: what has left the store is memory that the store does
+/// not count.
+const TIDY_AFTER: usize = 64;
 
 struct Place<T> {
     hash: u64,
@@ -50,7 +56,7 @@ impl<T: Kept> Front<T> {
     /// At least `places` places, for at most `bytes_max` bytes.
     pub fn new(places: usize, bytes_max: usize) -> Front<T> {
         let places = (0..places.next_power_of_two()).map(|_| None).collect();
-        Front { places, epoch: 0, bytes: 0, bytes_max }
+        Front { places, epoch: 0, bytes: 0, bytes_max, puts: 0 }
     }
 
     /// What is kept for a key. `epoch` is the store's now.
@@ -78,6 +84,11 @@ impl<T: Kept> Front<T> {
         self.renew(epoch);
         let at = self.at(hash);
         self.clear(at);
+        self.puts += 1;
+        if self.puts == TIDY_AFTER {
+            self.puts = 0;
+            self.tidy();
+        }
         let bytes = kept.bytes();
         if bytes > self.bytes_max {
             return;
@@ -92,8 +103,8 @@ impl<T: Kept> Front<T> {
         self.places[at] = Some(Place { hash, bytes, kept });
     }
 
-    /// Lets go of what has left the store; for a worker that has nothing else to do.
-    pub fn tidy(&mut self) {
+    /// Lets go of what has left the store.
+    fn tidy(&mut self) {
         for at in 0..self.places.len() {
             let place = self.places[at].as_ref();
             if place.is_some_and(|place| place.kept.object().life.is_gone()) {

@@ -81,3 +81,16 @@ fn it_keeps_no_more_alive_than_it_may() {
     front.tidy();
     assert_eq!(front.bytes(), 0);
 }
+
+#[test]
+fn what_has_left_the_store_is_let_go_while_other_things_are_put() {
+    let store = Store::new(64 * MIB);
+    let mut front = Front::new(256, 64 << 20);
+    let large = Sample { body: 1_000_000, ..sample("http://a/large") };
+    keep(&mut front, &store, &large);
+    store.purge(&Purge::Url(b"http://a/large"), false);
+    for n in 0..TIDY_AFTER {
+        keep(&mut front, &store, &sample(&format!("http://a/{n}")));
+    }
+    assert!(front.bytes() < 1_000_000, "{} bytes", front.bytes());
+}

@@ -1,0 +1,256 @@
+//! A cache that is asked for much more than it has room for: no answer is wrong, the origin is
+//! asked far less than the cache, and the memory that the process takes is what it was told.
+//!
+//! Twenty seconds, or what `CACHE_SOAK_SECONDS` says (`make soak` says ten minutes).
+
+use scenarios::{Answer, Connection, Tidegate, Upstream};
+use std::fs;
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const SECONDS: u64 = 20;
+/// However slow the machine is: so many requests make more than the cache has room for.
+const REQUESTS_MIN: u64 = 20_000;
+const CLIENTS: u64 = 6;
+/// There are so many URLs; all their bodies are four times what the cache may hold.
+const URLS: u64 = 12_000;
+const BODY_BYTES_MIN: f64 = 1024.0;
+const BODY_BYTES_MAX: f64 = 300.0 * 1024.0;
+const MEMORY_BYTES: u64 = 128 << 20;
+/// What may be taken beside: blocks of the allocator are of some sizes, and pages of blocks of one
+/// size go back when all of them are free. The more there is, the smaller is this part.
+const BESIDE_PERCENT: u64 = 40;
+
+fn config(origin: &Upstream) -> String {
+    let address = origin.address();
+    format!(
+        r#"
+workers: 2
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+upstreams: {{ u: {{ servers: ["{address}"], timeouts: {{ connect: 15s }} }} }}
+caches: {{ pages: {{ memory: {MEMORY_BYTES}B }} }}
+routes:
+  - name: past
+    match: {{ path: "/past/{{*rest}}" }}
+    handler: {{ upstream: u }}
+  - name: cached
+    match: {{ path: "/kept/{{*rest}}" }}
+    filters: [{{ cache: {{ store: pages }} }}]
+    handler: {{ upstream: u }}
+"#
+    )
+}
+
+/// xorshift64*: the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn of(seed: u64) -> Self {
+        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        (self.next() >> 33) % most
+    }
+
+    /// From 0 to 1.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A URL: the n-th is asked for about 1/n as often as the first (Zipf).
+    fn url(&mut self) -> u64 {
+        ((URLS as f64).powf(self.part()) as u64).min(URLS) - 1
+    }
+}
+
+/// What bodies are cut from: text that compresses, and noise that does not.
+struct Content {
+    text: Vec<u8>,
+    noise: Vec<u8>,
+}
+
+impl Content {
+    fn new() -> Self {
+        let mut dice = Dice::of(7);
+        let length = BODY_BYTES_MAX as usize + URLS as usize * 8;
+        let (mut text, mut noise) = (Vec::new(), Vec::new());
+        while text.len() < length {
+            text.extend_from_slice(format!("word {:x}, ", dice.below(5_000)).as_bytes());
+        }
+        while noise.len() < length {
+            noise.extend_from_slice(&dice.next().to_le_bytes());
+        }
+        Self { text, noise }
+    }
+
+    /// The body of a URL, which no other has, and whether it is text.
+    fn body(&self, url: u64) -> (Vec<u8>, bool) {
+        let mut dice = Dice::of(url);
+        let length = BODY_BYTES_MIN * (BODY_BYTES_MAX / BODY_BYTES_MIN).powf(dice.part());
+        let is_text = dice.below(2) == 0;
+        let pool = if is_text { &self.text } else { &self.noise };
+        let from = url as usize * 8;
+        let mark = format!("<{url}>");
+        let body = [mark.as_bytes(), &pool[from..from + length as usize], mark.as_bytes()];
+        (body.concat(), is_text)
+    }
+}
+
+/// Answers what its URL says, and counts.
+fn origin(content: Arc<Content>, asked: Arc<AtomicU64>) -> Upstream {
+    Upstream::start(move |peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let target = head.split(' ').nth(1).expect("a target");
+            let url: u64 = target[6..].parse().expect("a number");
+            asked.fetch_add(1, Ordering::Relaxed);
+            // One in 16 has to be asked about again and again.
+            let seconds = if url % 16 == 5 { 1 } else { 6_000 };
+            let fields = format!("cache-control: max-age={seconds}\r\netag: \"{url}\"\r\n");
+            let known = head.to_ascii_lowercase().contains(&format!("if-none-match: \"{url}\""));
+            let sent = if known {
+                peer.try_send(format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"))
+            } else {
+                let (body, is_text) = content.body(url);
+                let kind = if is_text { "text/plain" } else { "image/png" };
+                let length = body.len();
+                let fields = format!("{fields}content-type: {kind}\r\ncontent-length: {length}");
+                let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+                peer.try_send([head.as_bytes(), &body].concat())
+            };
+            if !sent {
+                return;
+            }
+        }
+    })
+}
+
+fn unzipped(answer: &Answer) -> Vec<u8> {
+    let mut plain = Vec::new();
+    match answer.header("content-encoding") {
+        None => plain.extend_from_slice(&answer.body),
+        Some("gzip") => {
+            let mut reader = flate2::read::GzDecoder::new(&answer.body[..]);
+            reader.read_to_end(&mut plain).expect("whole gzip");
+        }
+        other => panic!("{other:?} was not asked for"),
+    }
+    plain
+}
+
+/// One request, in one of the ways that clients ask.
+fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content) {
+    let url = dice.url();
+    let (body, _) = content.body(url);
+    let (fields, part) = match dice.below(16) {
+        0 => (format!("if-none-match: \"{url}\"\r\n"), None),
+        1 => ("range: bytes=100-899\r\n".to_owned(), Some(100..900)),
+        2..=8 => ("accept-encoding: gzip\r\n".to_owned(), None),
+        _ => (String::new(), None),
+    };
+    client.send(format!("GET /{way}/{url} HTTP/1.1\r\nhost: soak\r\n{fields}\r\n"));
+    let answer = client.answer();
+    let of = |what: &str| format!("{what} of /{way}/{url} with {fields:?}: {:?}", answer.headers);
+    match part {
+        // The origin does not cut parts.
+        Some(part) if way == "kept" => {
+            assert!(answer.status == 206 && answer.body == body[part], "{}", of("part"));
+        }
+        _ if fields.starts_with("if-none-match") => assert_eq!(answer.status, 304, "{}", of("")),
+        _ => assert!(answer.status == 200 && unzipped(&answer) == body, "{}", of("body")),
+    }
+}
+
+/// Asks and goes before it has read the answer.
+fn leave(server: &Tidegate, way: &str, dice: &mut Dice) {
+    let mut client = server.connect("web");
+    client.send(format!("GET /{way}/{} HTTP/1.1\r\nhost: soak\r\n\r\n", dice.url()));
+    client.read_exactly(500);
+}
+
+/// Asks with all clients at once, for so long at least; how often.
+fn load(server: &Tidegate, way: &str, content: &Content, span: Duration) -> u64 {
+    let (over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let (over, requests) = (&over, &requests);
+            scope.spawn(move || {
+                let mut dice = Dice::of(number);
+                let mut client = server.connect("web");
+                while !over.load(Ordering::Relaxed) {
+                    match dice.below(64) {
+                        0 => leave(server, way, &mut dice),
+                        1 => client = server.connect("web"),
+                        _ => visit(&mut client, way, &mut dice, content),
+                    }
+                    requests.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let end = Instant::now() + span;
+        while Instant::now() < end || requests.load(Ordering::Relaxed) < REQUESTS_MIN {
+            // The load is the span itself.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    requests.into_inner()
+}
+
+/// Bytes that the process takes: what it has mapped of its own, and its files that are memory.
+/// Those are not mapped, so that no Rss counts them: each says itself what it takes.
+fn taken(server: &Tidegate) -> (u64, u64) {
+    let proc = format!("/proc/{}", server.id());
+    let status = fs::read_to_string(format!("{proc}/status")).expect("a Linux machine");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib: u64 = line.expect("RssAnon").trim().trim_end_matches(" kB").parse().expect("KiB");
+    let mut files = 0;
+    for entry in fs::read_dir(format!("{proc}/fd")).expect("its descriptors").flatten() {
+        // It may have been closed since.
+        let Ok(link) = fs::read_link(entry.path()) else { continue };
+        if link.to_string_lossy().starts_with("/memfd:")
+            && let Ok(facts) = fs::metadata(entry.path())
+        {
+            files += std::os::unix::fs::MetadataExt::blocks(&facts) * 512;
+        }
+    }
+    (kib * 1024, files)
+}
+
+#[test]
+fn memory_is_what_it_was_told() {
+    let told = std::env::var("CACHE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    let span = Duration::from_secs(told.unwrap_or(SECONDS));
+    let (content, asked) = (Arc::new(Content::new()), Arc::new(AtomicU64::new(0)));
+    let origin = origin(Arc::clone(&content), Arc::clone(&asked));
+    let server = Tidegate::start(&config(&origin));
+    // What serving takes, with an empty cache.
+    load(&server, "past", &content, span / 8);
+    let (empty, _) = taken(&server);
+    asked.store(0, Ordering::Relaxed);
+    let requests = load(&server, "kept", &content, span);
+    let (own, files) = taken(&server);
+    let asked = asked.load(Ordering::Relaxed);
+    let metrics = server.metrics();
+    let of_cache = |name: &str| metrics.sum(name, &[("cache", "pages")]) as u64;
+    let held = of_cache("tidegate_cache_memory_bytes");
+    let removed = of_cache("tidegate_cache_removed_total");
+    println!("{requests} requests, {asked} to the origin; {removed} objects removed");
+    println!("{own} bytes and {files} in files; {empty} when empty; says that it holds {held}");
+    assert!(asked * 2 < requests, "the origin was asked {asked} times for {requests} requests");
+    assert!(removed > 0 && held <= MEMORY_BYTES && held > MEMORY_BYTES / 10 * 9, "{held} held");
+    let grown = (own + files).saturating_sub(empty);
+    let most = MEMORY_BYTES / 100 * (100 + BESIDE_PERCENT);
+    assert!(grown <= most, "{grown} bytes more than when empty, of {most}");
+}
