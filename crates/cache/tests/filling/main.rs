@@ -4,6 +4,7 @@
 // Clippy knows test functions as such, and not their helpers.
 #![allow(clippy::unwrap_used)]
 
+mod allowed;
 mod alone;
 mod asking;
 mod chaos;

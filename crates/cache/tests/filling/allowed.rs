@@ -1,0 +1,272 @@
+//! Random answers and requests through the whole filter, against what RFC 9111 allows: written
+//! slowly and obviously, of the text alone. Time passes by Age, in steps that a slow run does not
+//! blur.
+
+use cache::store::Purge;
+use net::worker::block_on_local;
+use wire::Method;
+
+use crate::site::{Call, Site, answer, begin, request};
+
+const WORLDS: u64 = 120;
+const STEPS: usize = 60;
+
+/// xorshift64*: the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % most
+    }
+
+    fn of(&mut self, choices: &[&'static str]) -> &'static str {
+        choices[self.below(choices.len())]
+    }
+
+    /// Some of these, in any number.
+    fn some(&mut self, choices: &[&'static str]) -> Vec<&'static str> {
+        (0..self.below(3)).map(|_| self.of(choices)).collect()
+    }
+}
+
+/// Ages and lifetimes are far from each other.
+const AGES: [&str; 4] = ["0", "200", "400", "800"];
+const SAID: [&str; 14] = [
+    "max-age=300",
+    "max-age=600",
+    "max-age=0",
+    "s-maxage=600",
+    "s-maxage=100",
+    "no-store",
+    "private",
+    "no-cache",
+    "public",
+    "must-revalidate",
+    "immutable",
+    "stale-while-revalidate=1000",
+    "stale-if-error=1000",
+    "max-age=900",
+];
+const ASKED: [&str; 8] = [
+    "no-cache",
+    "no-store",
+    "max-age=100",
+    "max-age=500",
+    "min-fresh=100",
+    "max-stale",
+    "max-stale=300",
+    "only-if-cached",
+];
+
+/// What the origin has said once, and to whom.
+#[derive(Debug)]
+struct Said {
+    path: &'static str,
+    status: u16,
+    control: Vec<&'static str>,
+    age_s: u64,
+    vary: &'static str,
+    cookie: bool,
+    /// Of the request.
+    x: String,
+    authorized: bool,
+    no_store: bool,
+    purged: bool,
+}
+
+impl Said {
+    /// Whether the origin may say that this is what it would say now.
+    fn is_of(&self, call: &Call) -> bool {
+        self.path == call.target && self.x == call.field("x").unwrap_or_default()
+    }
+}
+
+/// A request of a client.
+#[derive(Debug)]
+struct Wanted {
+    path: &'static str,
+    x: &'static str,
+    authorized: bool,
+    control: Vec<&'static str>,
+    more: &'static str,
+}
+
+fn number(said: &[&str], name: &str) -> Option<u64> {
+    let found = said.iter().find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+    found.map(|text| text.parse().unwrap())
+}
+
+/// Whether RFC 9111 lets this be the answer without asking the origin.
+fn is_allowed(said: &Said, wanted: &Wanted) -> bool {
+    let says = |name: &str| said.control.contains(&name);
+    let wants = |name: &str| wanted.control.contains(&name);
+    // 3, 3.1, 3.5: it could be stored.
+    let shared = says("public") || says("must-revalidate");
+    let shared = shared || number(&said.control, "s-maxage").is_some();
+    if says("no-store") || says("private") || said.no_store || said.cookie {
+        return false;
+    }
+    if said.authorized && !shared {
+        return false;
+    }
+    // 4, 4.1, 4.4: it is of this request.
+    if said.path != wanted.path || said.purged || said.vary == "*" {
+        return false;
+    }
+    if said.vary == "x" && said.x != wanted.x {
+        return false;
+    }
+    // 4, 5.2.1.4, 5.2.2.4: it needs not be asked about.
+    if says("no-cache") || wants("no-cache") {
+        return false;
+    }
+    // 4.2.1, and what a status is given at most: five minutes.
+    let control = &said.control;
+    let lifetime = number(control, "s-maxage").or_else(|| number(control, "max-age"));
+    let lifetime_s = lifetime.unwrap_or(0).min(if said.status == 404 { 300 } else { u64::MAX });
+    let (age_s, immutable) = (said.age_s, says("immutable"));
+    let fresh = lifetime_s > age_s;
+    let most_s = number(&wanted.control, "max-age").unwrap_or(u64::MAX);
+    let least_s = number(&wanted.control, "min-fresh").unwrap_or(0);
+    if fresh {
+        return (age_s <= most_s || immutable) && age_s + least_s <= lifetime_s;
+    }
+    // 4.2.4, 5.2.1.2, RFC 5861 3.
+    let never = says("must-revalidate") || number(control, "s-maxage").is_some();
+    let stale_s = age_s - lifetime_s;
+    let wished = wants("max-stale") || number(&wanted.control, "max-stale") >= Some(stale_s);
+    let window_s = number(control, "stale-while-revalidate").unwrap_or(0);
+    !never && age_s <= most_s && least_s == 0 && (wished || stale_s < window_s)
+}
+
+struct World {
+    dice: Dice,
+    said: Vec<Said>,
+    hits: usize,
+}
+
+impl World {
+    /// The origin's answer, and its number.
+    fn reply(&mut self, call: Call) -> usize {
+        let known = call.field("if-none-match").map(|tag| tag.trim_matches('"').to_owned());
+        if let Some(number) = known.and_then(|tag| tag.parse::<usize>().ok())
+            && self.said.get(number).is_some_and(|said| said.is_of(&call))
+            && self.dice.below(2) == 0
+        {
+            // RFC 9111 4.3.4: as of now.
+            self.said[number].age_s = 0;
+            call.answer(answer(304, &[("etag", &format!("\"{number}\"")), ("age", "0")], ""));
+            return number;
+        }
+        let dice = &mut self.dice;
+        let control = [vec![dice.of(&SAID)], dice.some(&SAID)].concat();
+        let (age, number) = (dice.of(&AGES), self.said.len());
+        let said = Said {
+            path: if call.target == "/a" { "/a" } else { "/b" },
+            status: [200, 200, 200, 404][dice.below(4)],
+            age_s: age.parse().unwrap(),
+            vary: dice.of(&["", "x", "x", "*", ""]),
+            cookie: dice.below(8) == 0,
+            x: call.field("x").unwrap_or_default().to_owned(),
+            authorized: call.field("authorization").is_some(),
+            no_store: call.field("cache-control").is_some_and(|said| said.contains("no-store")),
+            purged: false,
+            control,
+        };
+        let (tag, control) = (format!("\"{number}\""), said.control.join(", "));
+        let mut fields = vec![("etag", &*tag), ("cache-control", &*control), ("age", age)];
+        fields.extend((!said.vary.is_empty()).then_some(("vary", said.vary)));
+        fields.extend(said.cookie.then_some(("set-cookie", "a=b")));
+        let reply = answer(said.status, &fields, "0123456789");
+        call.answer(reply);
+        self.said.push(said);
+        number
+    }
+
+    fn wanted(&mut self) -> Wanted {
+        let dice = &mut self.dice;
+        Wanted {
+            path: dice.of(&["/a", "/b"]),
+            x: dice.of(&["1", "2"]),
+            authorized: dice.below(6) == 0,
+            control: dice.some(&ASKED),
+            more: dice.of(&["", "", "", "range", "if-none-match"]),
+        }
+    }
+
+    fn purge(&mut self, path: &str) {
+        self.said.iter_mut().filter(|said| said.path == path).for_each(|said| said.purged = true);
+    }
+}
+
+async fn run(seed: u64) -> usize {
+    let (site, mut origin) = Site::plain();
+    let routes = [site.worker(0), site.worker(1)];
+    let dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    let mut world = World { dice, said: Vec::new(), hits: 0 };
+    for step in 0..STEPS {
+        let wanted = world.wanted();
+        let kind = world.dice.below(16);
+        if kind == 0 {
+            let url = format!("http://a{}", wanted.path);
+            site.cache().store().purge(&Purge::Url(url.as_bytes()), false);
+            world.purge(wanted.path);
+            continue;
+        }
+        let control = wanted.control.join(", ");
+        let tag = format!("\"{}\"", world.said.len().saturating_sub(1));
+        let mut fields = vec![("x", wanted.x)];
+        fields.extend(wanted.authorized.then_some(("authorization", "Basic a")));
+        fields.extend((!control.is_empty()).then_some(("cache-control", &*control)));
+        match wanted.more {
+            "range" => fields.push(("range", "bytes=2-4")),
+            "if-none-match" => fields.push(("if-none-match", &tag)),
+            _ => {}
+        }
+        let method = [Method::Get, Method::Get, Method::Head][kind % 3].clone();
+        let route = &routes[world.dice.below(2)];
+        let mut client = begin(route, request(method, wanted.path, &fields)).await;
+        let (mut answered, mut got) = (None, None);
+        while got.is_none() {
+            tokio::select! {
+                biased;
+                done = &mut client => got = Some(done.unwrap()),
+                call = origin.asked() => answered = Some(world.reply(call)),
+            }
+        }
+        let Some(Ok(got)) = got else { continue };
+        let number: usize = got.field("etag").trim_matches('"').parse().unwrap();
+        let status = got.status;
+        let text = got.text().await.unwrap();
+        let wrong = format!("seed {seed}, step {step}: {wanted:?} got {status} of {number}");
+        let said = &world.said[number];
+        assert!(["", "0123456789", "234"].contains(&&*text), "{wrong}: {text}");
+        assert_eq!(said.path, wanted.path, "{wrong}");
+        if answered != Some(number) {
+            assert!(is_allowed(said, &wanted), "{wrong}: {said:?}");
+            world.hits += 1;
+        }
+        // What is refreshed behind the client's back.
+        tokio::task::yield_now().await;
+        while let Some(call) = origin.asked_already() {
+            world.reply(call);
+            tokio::task::yield_now().await;
+        }
+    }
+    world.hits
+}
+
+#[test]
+fn nothing_is_given_that_is_not_allowed() {
+    let hits = block_on_local(async {
+        let mut hits = 0;
+        for seed in 1..=WORLDS {
+            hits += run(seed).await;
+        }
+        hits
+    });
+    assert!(hits > 500, "only {hits} hits: it says little");
+}
