@@ -86,7 +86,8 @@ unsafe extern "C" {
 ///
 /// What is freed on another thread than the one that allocated it waits until that one allocates
 /// its like again. Who allocates much for others to free, and then perhaps nothing for long, calls
-/// this when it is done; it costs tens of microseconds.
+/// this when it is done. It looks through all pages of the thread and gives free ones back to the
+/// kernel: not for the way of a request.
 pub fn give_back() {
     // SAFETY: the function may be called at any time, and touches no block that is in use.
     unsafe { mi_collect(true) }
