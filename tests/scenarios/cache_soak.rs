@@ -15,13 +15,13 @@ const SECONDS: u64 = 20;
 const REQUESTS_MIN: u64 = 20_000;
 const CLIENTS: u64 = 6;
 /// There are so many URLs; all their bodies are four times what the cache may hold.
-const URLS: u64 = 12_000;
+const URLS: u64 = 24_000;
 const BODY_BYTES_MIN: f64 = 1024.0;
 const BODY_BYTES_MAX: f64 = 300.0 * 1024.0;
-const MEMORY_BYTES: u64 = 128 << 20;
-/// What may be taken beside: blocks of the allocator are of some sizes, and pages of blocks of one
-/// size go back when all of them are free. The more there is, the smaller is this part.
-const BESIDE_PERCENT: u64 = 40;
+/// What a cache has that is not told otherwise.
+const MEMORY_BYTES: u64 = 256 << 20;
+/// What may be taken beside, for what comes and goes with requests.
+const BESIDE_PERCENT: u64 = 10;
 
 fn config(origin: &Upstream) -> String {
     let address = origin.address();
