@@ -128,6 +128,7 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
     let root = around.folder.path().join("files");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.txt"), "a file").unwrap();
+    std::fs::write(root.join(DOCUMENT_PATH.trim_matches('/')), &listing).unwrap();
     let roles = [
         (Role::Hello, HELLO_PATH, HELLO_BODY),
         (Role::Gateway { backend: kept.address, keep: true }, DOCUMENT_PATH, &document),
