@@ -1,6 +1,6 @@
 //! The cache between real neighbours: nginx behind it, Varnish before it, a browser as its client.
 
-use crate::tools::{Browser, command, gateway, has, long_text};
+use crate::tools::{Browser, command, gateway, has, long_text, nginx};
 use scenarios::{Answer, Process, Tidegate, Upstream};
 use std::fs;
 use std::sync::Arc;
@@ -54,18 +54,8 @@ impl Nginx {
     fn start() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let text = long_text(3000);
-        fs::create_dir(folder.path().join("html")).expect("a folder");
-        fs::write(folder.path().join("html/text.txt"), &text).expect("a file");
-        let socket = folder.path().join("nginx.sock").display().to_string();
-        let config = NGINX.replace("unix:nginx.sock", &format!("unix:{socket}"));
-        fs::write(folder.path().join("nginx.conf"), config).expect("a file");
-        let prefix = format!("{}/", folder.path().display());
-        let mut command = command("nginx", folder.path());
-        command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]);
-        let process = Process::start(&mut command);
-        let ready = process.wait_for_line(|line| line.contains("epoll").then_some(()));
-        assert!(ready.is_some(), "nginx ended: {:?}", process.log());
-        let server = cached(&format!("unix:{socket}"));
+        let (process, address) = nginx(&folder, NGINX, &text);
+        let server = cached(&address);
         Self { server, text, _process: process, folder }
     }
 

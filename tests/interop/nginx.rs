@@ -1,12 +1,12 @@
 //! nginx as a server behind us: kept connections, files, ranges, conditions, compression, early
 //! refusals.
 
-use crate::tools::{command, has, long_text, proxy};
+use crate::tools::{has, long_text, nginx, proxy};
 use scenarios::{Answer, Process, Tidegate};
 use std::fs;
 use tempfile::TempDir;
 
-/// It listens on a Unix socket, so that no port has to be guessed.
+/// What it serves.
 const CONFIG: &str = r"
 daemon off; master_process off; pid nginx.pid; error_log stderr notice;
 events { worker_connections 256; }
@@ -39,20 +39,9 @@ impl Nginx {
     fn start() -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         let text = long_text(20_000);
-        fs::create_dir(folder.path().join("html")).expect("a folder");
-        fs::write(folder.path().join("html/text.txt"), &text).expect("a file");
+        let (process, address) = nginx(&folder, CONFIG, &text);
         fs::write(folder.path().join("html/empty.txt"), "").expect("a file");
-        // Paths in a configuration are relative to where it lies, or to -p.
-        let socket = folder.path().join("nginx.sock").display().to_string();
-        let config = CONFIG.replace("unix:nginx.sock", &format!("unix:{socket}"));
-        fs::write(folder.path().join("nginx.conf"), config).expect("a file");
-        let prefix = format!("{}/", folder.path().display());
-        let mut command = command("nginx", folder.path());
-        command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]);
-        let process = Process::start(&mut command);
-        let ready = process.wait_for_line(|line| line.contains("epoll").then_some(()));
-        assert!(ready.is_some(), "nginx ended: {:?}", process.log());
-        let server = proxy(&format!("unix:{socket}"));
+        let server = proxy(&address);
         Self { server, text, _process: process, _folder: folder }
     }
 

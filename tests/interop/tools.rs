@@ -1,6 +1,7 @@
 //! Foreign programs: found, started, and read. And the gateway they are pointed at.
 
 use scenarios::{Exit, Process, Tidegate, command_exists};
+use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
@@ -49,6 +50,24 @@ pub(crate) fn proxy(server: &str) -> Tidegate {
         "upstreams: {{ u: {{ servers: [\"{server}\"] }} }}\n\
          routes: [{{ name: all, match: {{ path: \"/{{*rest}}\" }}, handler: {{ upstream: u }} }}]\n"
     ))
+}
+
+/// nginx with this configuration, which serves the folder `html` with `text.txt` in it, and where it
+/// listens: at a Unix socket, so that no port has to be guessed.
+pub(crate) fn nginx(folder: &TempDir, config: &str, text: &str) -> (Process, String) {
+    fs::create_dir(folder.path().join("html")).expect("a folder");
+    fs::write(folder.path().join("html/text.txt"), text).expect("a file");
+    // Paths in a configuration are relative to where it lies, or to -p.
+    let address = format!("unix:{}", folder.path().join("nginx.sock").display());
+    let config = config.replace("unix:nginx.sock", &address);
+    fs::write(folder.path().join("nginx.conf"), config).expect("a file");
+    let prefix = format!("{}/", folder.path().display());
+    let mut command = command("nginx", folder.path());
+    command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]);
+    let process = Process::start(&mut command);
+    let ready = process.wait_for_line(|line| line.contains("epoll").then_some(()));
+    assert!(ready.is_some(), "nginx ended: {:?}", process.log());
+    (process, address)
 }
 
 /// A text that compresses, and of which no part is like another.
