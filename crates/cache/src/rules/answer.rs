@@ -21,16 +21,9 @@ pub fn conditions(
     if status != 200 {
         return Outcome::Proceed;
     }
-    let joined;
-    let if_none_match = match request.get_all(Known::IfNoneMatch).count() {
-        0 | 1 => request.get(Known::IfNoneMatch),
-        _ => {
-            joined = request.get_all(Known::IfNoneMatch).collect::<Vec<_>>().join(&b", "[..]);
-            Some(&joined[..])
-        }
-    };
+    let if_none_match = request.joined(Known::IfNoneMatch);
     let asked = Preconditions {
-        if_none_match,
+        if_none_match: if_none_match.as_deref(),
         if_modified_since: request.get(Known::IfModifiedSince),
         ..Preconditions::default()
     };

@@ -14,7 +14,7 @@ use super::SearchRule;
 
 /// What a response says; `None` if every parameter and their order matters.
 pub(crate) fn of_response(headers: &Headers) -> Option<SearchRule> {
-    let joined = headers.get_all(Known::NoVarySearch).collect::<Vec<_>>().join(&b", "[..]);
+    let joined = headers.joined(Known::NoVarySearch).unwrap_or_default();
     parse(&joined)
 }
 

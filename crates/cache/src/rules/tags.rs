@@ -67,7 +67,7 @@ pub(crate) fn invalidated(headers: &Headers, origin: &[u8]) -> Vec<u64> {
 
 /// A list of strings; none of it counts unless all of it can be read and is strings.
 fn strings(headers: &Headers, name: Known) -> Vec<String> {
-    let joined = headers.get_all(name).collect::<Vec<_>>().join(&b", "[..]);
+    let joined = headers.joined(name).unwrap_or_default();
     let members = parse_list(&joined).unwrap_or_default();
     let texts = members.into_iter().map(|member| match member {
         Member::Item(item) => match item.bare {

@@ -28,7 +28,7 @@ pub(crate) fn choose(headers: &Headers, policy: &Policy) -> Chosen {
 
 /// A targeted field as a dictionary; `None` if there is none, it is empty, or it fails anywhere.
 fn strict(headers: &Headers, name: &str) -> Option<Directives> {
-    let joined = headers.get_all(name).collect::<Vec<_>>().join(&b", "[..]);
+    let joined = headers.joined(name).unwrap_or_default();
     let dictionary = parse_dictionary(&joined)?;
     (!dictionary.is_empty()).then(|| of_dictionary(&dictionary))
 }
