@@ -20,10 +20,14 @@ const LEVELS: &[(&str, u8)] = &[
     ("files", 3),
     ("lua", 3),
     ("cache", 3),
+    ("apps", 3),
+    ("python", 3),
     ("config", 4),
     ("admin", 5),
     ("server", 6),
     ("tidegate", 7),
+    // The wheel: the binary with Python inside.
+    ("wheel", 8),
 ];
 
 /// Import nothing of ours, and nothing of ours imports them, but for the doors.
@@ -46,13 +50,13 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hyper", &[]),
     // The configuration files of the server; the folders that Lua programs ask about.
     ("inotify", &["server", "lua"]),
-    ("libc", &["net", "lua", "server", "tidegate", "bench"]),
+    ("libc", &["net", "lua", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
     ("mio", &[]),
     ("mlua", &["lua"]),
     ("native-tls", &[]),
     ("openssl", &[]),
-    ("pyo3", &["python"]),
+    ("pyo3", &["python", "wheel"]),
     ("rustls", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
@@ -60,7 +64,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
-    ("tokio", &["net", "exchange", "upstream", "files", "cache", "lua", "server"]),
+    ("tokio", &["net", "exchange", "upstream", "files", "cache", "apps", "lua", "server"]),
     ("tokio-rustls", &["net"]),
     ("zstd", &["coding"]),
 ];

@@ -1,0 +1,6 @@
+//! Applications in other languages, as the server sees them: the handler `app`, and both ends of
+//! the way to a process that runs one.
+//!
+//! Knows no language: what it hands over is an exchange (seam 8) or a session of WebSocket. The
+//! application may run in this process (a [`exchange::handover::Desk`]) or in a process of its own,
+//! reached by frames over a Unix socket.
