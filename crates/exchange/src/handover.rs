@@ -10,16 +10,19 @@
 //! What leaves is copied out of the worker's memory where it is small: it would keep a block of 64
 //! KiB from being used again for as long as the other side takes.
 
+mod desk;
 mod elsewhere;
 mod head;
 mod link;
 mod local;
 mod other;
+pub mod session;
 
 use std::time::Duration;
 
 use wire::Known;
 
+pub use desk::{Desk, Event};
 pub use elsewhere::Elsewhere;
 pub use head::Head;
 pub use local::Local;
@@ -27,6 +30,13 @@ pub use other::{Answering, Gone, HandedOver, Incoming, Sending, wait};
 
 use crate::{Fault, Request, Side};
 use link::Link;
+use session::HandedSession;
+
+/// What arrives at the other side.
+pub enum Arrival {
+    Exchange(Box<HandedOver>),
+    Session(Box<HandedSession>),
+}
 
 /// Bounds of one exchange that leaves its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +61,12 @@ impl Default for Limits {
             pause: Duration::from_secs(60),
         }
     }
+}
+
+/// What a [`Desk`] or another process is given to answer.
+pub enum Arrival {
+    /// A request.
+    Exchange(Box<HandedOver>),
 }
 
 /// Parts a request. Its body goes with what is handed over, beginning with what has arrived; the

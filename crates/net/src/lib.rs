@@ -6,6 +6,7 @@
 //! TCP. The process's allocator is here as well, because its few lines are `unsafe`.
 
 mod allocator;
+mod bell;
 mod blocking;
 pub mod clock;
 mod datagram;
@@ -27,6 +28,7 @@ pub mod timer;
 pub mod worker;
 
 pub use allocator::{Allocator, give_back};
+pub use bell::Bell;
 pub use blocking::{Blocking, blocking};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};

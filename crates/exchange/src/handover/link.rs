@@ -130,14 +130,14 @@ pub(super) enum Watcher {
     Writer,
 }
 
-fn remember(place: &mut Option<Waker>, cx: &Context<'_>) {
+pub(super) fn remember(place: &mut Option<Waker>, cx: &Context<'_>) {
     match place {
         Some(known) if known.will_wake(cx.waker()) => {}
         _ => *place = Some(cx.waker().clone()),
     }
 }
 
-fn wake(waker: Option<Waker>) {
+pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
     }

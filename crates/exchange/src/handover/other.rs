@@ -24,7 +24,7 @@ pub struct HandedOver {
 impl HandedOver {
     pub(super) fn new(head: Head, link: Arc<Link>) -> HandedOver {
         let body = Incoming { link: link.clone(), left: head.body_length };
-        HandedOver { head, body, answer: Answering(Some(link)) }
+        HandedOver { head, body, answer: Answering::new(link) }
     }
 }
 
@@ -72,6 +72,15 @@ impl Drop for Incoming {
 pub struct Answering(Option<Arc<Link>>);
 
 impl Answering {
+    pub(super) fn new(link: Arc<Link>) -> Answering {
+        Answering(Some(link))
+    }
+
+    /// Gives the right up: the exchange has become something that needs no answer.
+    pub(super) fn let_be(mut self) {
+        self.0 = None;
+    }
+
     /// Answers with a body that is there: one message, one wake-up.
     pub fn whole(self, status: u16, headers: Headers, body: impl Into<Bytes>) {
         let body = Content::Whole(body.into());
