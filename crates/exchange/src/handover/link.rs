@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 
+pub(super) use super::held::wake;
 use super::{Limits, dropped};
 use crate::{Fault, Frame, Headers};
 
@@ -134,12 +135,6 @@ pub(super) fn remember(place: &mut Option<Waker>, cx: &Context<'_>) {
     match place {
         Some(known) if known.will_wake(cx.waker()) => {}
         _ => *place = Some(cx.waker().clone()),
-    }
-}
-
-pub(super) fn wake(waker: Option<Waker>) {
-    if let Some(waker) = waker {
-        waker.wake();
     }
 }
 
