@@ -4,3 +4,13 @@
 //! Knows no language: what it hands over is an exchange (seam 8) or a session of WebSocket. The
 //! application may run in this process (a [`exchange::handover::Desk`]) or in a process of its own,
 //! reached by frames over a Unix socket.
+
+mod slots;
+
+pub use slots::{Slot, Slots};
+
+mod handler;
+mod place;
+
+pub use handler::AppHandler;
+pub use place::{Place, Refused};
