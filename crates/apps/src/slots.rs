@@ -63,10 +63,10 @@ mod tests {
         let (set, other) = (Slots::of(&shared, "shop"), Slots::of(&shared, "blog"));
         let mut watch = Slots::of(&shared, "shop").watch();
         let slot = Slot { slot: 0, generation: 1, path: PathBuf::from("/run/0.sock") };
-        set.set(vec!std::slice::from_ref(&slot));
+        set.set(vec![slot.clone()]);
         assert!(watch.has_changed().unwrap());
         assert_eq!(&**watch.borrow_and_update(), std::slice::from_ref(&slot));
-        set.set(vec!std::slice::from_ref(&slot));
+        set.set(vec![slot.clone()]);
         assert!(!watch.has_changed().unwrap());
         assert_eq!((&*set.live(), &*other.live()), (&[slot][..], &[][..]));
     }
