@@ -13,6 +13,7 @@
 mod desk;
 mod elsewhere;
 mod head;
+pub mod held;
 mod link;
 mod local;
 mod other;
@@ -31,12 +32,6 @@ pub use other::{Answering, Gone, HandedOver, Incoming, Sending, wait};
 use crate::{Fault, Request, Side};
 use link::Link;
 use session::HandedSession;
-
-/// What arrives at the other side.
-pub enum Arrival {
-    Exchange(Box<HandedOver>),
-    Session(Box<HandedSession>),
-}
 
 /// Bounds of one exchange that leaves its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +62,8 @@ impl Default for Limits {
 pub enum Arrival {
     /// A request.
     Exchange(Box<HandedOver>),
+    /// A session of WebSocket.
+    Session(Box<HandedSession>),
 }
 
 /// Parts a request. Its body goes with what is handed over, beginning with what has arrived; the
