@@ -1,4 +1,4 @@
-//! WebSocket (RFC 6455): frames, and the messages that they carry.
+//! WebSocket (RFC 6455): frames, the messages that they carry, and the key of the handshake.
 //!
 //! Owns the syntax of frames and what a receiver must refuse: reserved bits and opcodes, control
 //! frames that are long or in pieces, a mask on the wrong side, text that is no UTF-8, close codes
@@ -7,13 +7,13 @@
 //! shortest form; and the same messages however the bytes were split. Answers nothing by itself.
 
 mod frame;
+mod handshake;
 mod message;
 
 pub use frame::{FrameHead, HEAD_BYTES_MAX, Opcode, parse_head, unmask, write_frame};
-pub use message::{Decoder, Message};
+pub use handshake::accept_key;
+pub use message::{Decoder, Inflate, Message};
 
-/// What the key of a handshake is joined to before it is hashed (section 1.3).
-pub const HANDSHAKE_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The longest payload of a control frame (section 5.5).
 pub const CONTROL_BYTES_MAX: usize = 125;
 
@@ -25,6 +25,10 @@ pub struct Violation {
 }
 
 impl Violation {
+    /// A message is larger than allowed.
+    pub const TOO_LARGE: Violation =
+        Violation { code: 1009, text: "the message is larger than allowed" };
+
     const fn protocol(text: &'static str) -> Violation {
         Violation { code: 1002, text }
     }

@@ -211,9 +211,9 @@ fn messages(masked: bool, pieces: &[&[u8]]) -> (Vec<Message>, Option<Violation>)
     let mut decoder = Decoder::new(masked, MESSAGE_BYTES_MAX);
     let mut messages = Vec::new();
     for piece in pieces {
-        decoder.feed(piece);
+        let mut piece = *piece;
         loop {
-            match decoder.message() {
+            match decoder.message(&mut piece) {
                 Ok(Some(message)) => messages.push(message),
                 Ok(None) => break,
                 Err(violation) => return (messages, Some(violation)),

@@ -37,6 +37,8 @@ impl Opcode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     pub last: bool,
+    /// The first reserved bit: the message is compressed (RFC 7692 6).
+    pub compressed: bool,
     pub opcode: Opcode,
     pub mask: Option<[u8; 4]>,
     /// Bytes of the payload.
@@ -45,14 +47,59 @@ pub struct FrameHead {
     pub size: usize,
 }
 
-/// Reads a head; `None` if it is not whole yet.
-pub fn parse_head(bytes: &[u8]) -> Result<Option<FrameHead>, Violation> {
+impl FrameHead {
+    /// The head of a whole message that is neither compressed nor masked.
+    pub fn new(opcode: Opcode, length: usize) -> FrameHead {
+        let size = 2 + extended(length as u64);
+        FrameHead { last: true, compressed: false, opcode, mask: None, length: length as u64, size }
+    }
+
+    /// Appends it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let flag = |set: bool, bit: u8| if set { bit } else { 0 };
+        out.push(flag(self.last, LAST) | flag(self.compressed, COMPRESSED) | self.opcode as u8);
+        let masked = flag(self.mask.is_some(), MASKED);
+        match extended(self.length) {
+            0 => out.push(masked | self.length as u8),
+            2 => {
+                out.push(masked | 126);
+                out.extend_from_slice(&(self.length as u16).to_be_bytes());
+            }
+            _ => {
+                out.push(masked | 127);
+                out.extend_from_slice(&self.length.to_be_bytes());
+            }
+        }
+        out.extend_from_slice(self.mask.as_ref().map_or(&[], |mask| mask));
+    }
+}
+
+const LAST: u8 = 0x80;
+const COMPRESSED: u8 = 0x40;
+const RESERVED: u8 = 0x70;
+const MASKED: u8 = 0x80;
+
+/// Bytes of a length beyond the second of the head.
+fn extended(length: u64) -> usize {
+    match length {
+        0..=125 => 0,
+        126..=0xffff => 2,
+        _ => 8,
+    }
+}
+
+/// Reads a head; `None` if it is not whole yet. `compression` is whether messages may be
+/// compressed: of a message its first frame says so (RFC 7692 6.1).
+pub fn parse_head(bytes: &[u8], compression: bool) -> Result<Option<FrameHead>, Violation> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
-    if first & 0x70 != 0 {
+    let opcode = Opcode::of(first & 0x0f).ok_or(Violation::protocol("a reserved opcode"))?;
+    let compressed = compression
+        && first & RESERVED == COMPRESSED
+        && matches!(opcode, Opcode::Text | Opcode::Binary);
+    if first & RESERVED != 0 && !compressed {
         return Err(Violation::protocol("a reserved bit is set"));
     }
-    let opcode = Opcode::of(first & 0x0f).ok_or(Violation::protocol("a reserved opcode"))?;
-    let last = first & 0x80 != 0;
+    let last = first & LAST != 0;
     let short = second & 0x7f;
     if opcode.is_control() && (!last || usize::from(short) > CONTROL_BYTES_MAX) {
         return Err(Violation::protocol("a control frame is long or in pieces"));
@@ -71,14 +118,14 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<FrameHead>, Violation> {
     if length >> 63 != 0 {
         return Err(Violation::protocol("a length of 64 bits"));
     }
-    let masked = second & 0x80 != 0;
+    let masked = second & MASKED != 0;
     let mask = match (masked, rest[read..].first_chunk()) {
         (false, _) => None,
         (true, Some(mask)) => Some(*mask),
         (true, None) => return Ok(None),
     };
     let size = 2 + read + if masked { 4 } else { 0 };
-    Ok(Some(FrameHead { last, opcode, mask, length, size }))
+    Ok(Some(FrameHead { last, compressed, opcode, mask, length, size }))
 }
 
 /// Applies a mask, or takes it away again (section 5.3).
@@ -103,20 +150,7 @@ pub fn write_frame(
     mask: Option<[u8; 4]>,
 ) {
     out.reserve(HEAD_BYTES_MAX + payload.len());
-    out.push(if last { 0x80 } else { 0 } | opcode as u8);
-    let masked = if mask.is_some() { 0x80 } else { 0 };
-    match payload.len() {
-        length @ 0..=125 => out.push(masked | length as u8),
-        length @ 126..=0xffff => {
-            out.push(masked | 126);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        length => {
-            out.push(masked | 127);
-            out.extend_from_slice(&(length as u64).to_be_bytes());
-        }
-    }
-    out.extend_from_slice(mask.as_ref().map_or(&[], |mask| mask));
+    FrameHead { last, mask, ..FrameHead::new(opcode, payload.len()) }.write(out);
     let start = out.len();
     out.extend_from_slice(payload);
     if let Some(mask) = mask {
@@ -137,10 +171,10 @@ mod tests {
                 write_frame(&mut out, Opcode::Binary, true, &payload, mask);
                 let size = size + mask.map_or(0, |_| 4);
                 let opcode = Opcode::Binary;
-                let head = FrameHead { last: true, opcode, mask, length: length as u64, size };
-                assert_eq!(parse_head(&out), Ok(Some(head)));
+                let head = FrameHead { mask, size, ..FrameHead::new(opcode, length) };
+                assert_eq!(parse_head(&out, false), Ok(Some(head)));
                 for end in 0..size {
-                    assert_eq!(parse_head(&out[..end]), Ok(None));
+                    assert_eq!(parse_head(&out[..end], false), Ok(None));
                 }
                 let body = &mut out[size..];
                 if let Some(mask) = mask {
@@ -153,15 +187,33 @@ mod tests {
 
     #[test]
     fn what_section_5_2_forbids_is_refused() {
+        // Reserved bits and opcodes; control frames in pieces or too long; a length of 64 bits.
         for bytes in [
             &[0xc1, 0][..],
+            &[0xa1, 0],
+            &[0x91, 0],
             &[0x83, 0],
+            &[0x87, 0],
             &[0x8b, 0],
+            &[0x8f, 0],
             &[0x09, 0],
+            &[0x08, 0],
             &[0x89, 126, 0, 126],
+            &[0x88, 126, 0, 126],
             &[0x82, 127, 0x80, 0, 0, 0, 0, 0, 0, 0],
         ] {
-            assert_eq!(parse_head(bytes).map_err(|violation| violation.code), Err(1002));
+            let refused = parse_head(bytes, false).map_err(|violation| violation.code);
+            assert_eq!(refused, Err(1002), "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn only_the_first_frame_of_a_message_may_say_that_it_is_compressed() {
+        for (first, allowed) in
+            [(0xc1, true), (0x42, true), (0xc0, false), (0xc9, false), (0xe1, false), (0xd1, false)]
+        {
+            let head = parse_head(&[first, 0], true);
+            assert_eq!(head.is_ok_and(|head| head.unwrap().compressed), allowed, "{first:x}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Messages out of frames (RFC 6455 5.4 to 5.6, 7.4, 8.1).
 
-use super::{FrameHead, Opcode, Violation, is_close_code, parse_head, unmask};
+use super::{FrameHead, HEAD_BYTES_MAX, Opcode, Violation, is_close_code, parse_head, unmask};
 
 /// What the other side said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,58 +13,104 @@ pub enum Message {
     Close(Option<u16>, Vec<u8>),
 }
 
+/// Undoes the compression of messages (RFC 7692), each of at most `limit` bytes.
+pub trait Inflate {
+    fn inflate(&mut self, payload: &[u8], limit: usize) -> Result<Vec<u8>, Violation>;
+}
+
+/// Memory that a frame gets before any of it has come, at most: a length is only a promise.
+const BELIEVED_BYTES: usize = 64 * 1024;
+
 /// Puts messages together from the bytes of a connection.
 pub struct Decoder {
     /// Whether the other side must mask its frames: a client must, a server must not (section 5.1).
     masked: bool,
     limit: usize,
-    received: Vec<u8>,
-    /// Bytes of `received` that are dealt with.
-    read: usize,
-    /// The message under way.
-    kind: Option<Opcode>,
+    inflate: Option<Box<dyn Inflate>>,
+    /// A head that is not whole yet, and how much of it there is.
+    begun: ([u8; HEAD_BYTES_MAX], usize),
+    /// The frame under way, and how much of its payload has come.
+    frame: Option<(FrameHead, usize)>,
+    /// The kind of the message under way, and whether it is compressed.
+    kind: Option<(Opcode, bool)>,
     pieces: Vec<u8>,
+    control: Vec<u8>,
 }
 
 impl Decoder {
     /// `limit` bounds one message.
     pub fn new(masked: bool, limit: usize) -> Decoder {
-        Decoder { masked, limit, received: Vec::new(), read: 0, kind: None, pieces: Vec::new() }
+        Decoder {
+            masked,
+            limit,
+            inflate: None,
+            begun: Default::default(),
+            frame: None,
+            kind: None,
+            pieces: Vec::new(),
+            control: Vec::new(),
+        }
     }
 
-    /// Takes bytes as they came. [`Decoder::message`] is called until it gives nothing before there
-    /// are more.
-    pub fn feed(&mut self, bytes: &[u8]) {
-        self.received.drain(..self.read);
-        self.read = 0;
-        self.received.extend_from_slice(bytes);
+    /// The other side may compress its messages: `limit` bounds them before and after.
+    pub fn inflating(self, inflate: Box<dyn Inflate>) -> Decoder {
+        Decoder { inflate: Some(inflate), ..self }
     }
 
-    /// The next whole message.
-    pub fn message(&mut self) -> Result<Option<Message>, Violation> {
+    /// The next whole message; without one, all of the bytes have been taken.
+    pub fn message(&mut self, bytes: &mut &[u8]) -> Result<Option<Message>, Violation> {
         loop {
-            let Some(head) = parse_head(&self.received[self.read..])? else { return Ok(None) };
-            self.check(&head)?;
-            // Not beyond the limit, so it fits.
-            let (start, length) = (self.read + head.size, head.length as usize);
-            let Some(payload) = self.received.get_mut(start..start + length) else {
-                return Ok(None);
+            let (head, come) = match self.frame {
+                Some(frame) => frame,
+                None => match self.head(bytes)? {
+                    Some(head) => (head, 0),
+                    None => return Ok(None),
+                },
             };
-            if let Some(mask) = head.mask {
-                unmask(payload, mask);
+            // Not beyond the limit, so it fits.
+            let length = head.length as usize;
+            let (piece, rest) = bytes.split_at(bytes.len().min(length - come));
+            *bytes = rest;
+            self.take(&head, come, piece);
+            if come + piece.len() < length {
+                self.frame = Some((head, come + piece.len()));
+                return Ok(None);
             }
-            self.read = start + length;
+            self.frame = None;
             if head.opcode.is_control() {
-                return control(head.opcode, payload.to_vec()).map(Some);
-            }
-            self.pieces.extend_from_slice(payload);
-            if head.opcode != Opcode::Continuation {
-                self.kind = Some(head.opcode);
+                return control(head.opcode, std::mem::take(&mut self.control)).map(Some);
             }
             if head.last {
                 return self.whole().map(Some);
             }
         }
+    }
+
+    /// The next head, if it is whole.
+    fn head(&mut self, bytes: &mut &[u8]) -> Result<Option<FrameHead>, Violation> {
+        let compression = self.inflate.is_some();
+        let (begun, before) = &mut self.begun;
+        let parsed = if *before == 0 {
+            parse_head(bytes, compression)?
+        } else {
+            let more = bytes.len().min(HEAD_BYTES_MAX - *before);
+            begun[*before..*before + more].copy_from_slice(&bytes[..more]);
+            parse_head(&begun[..*before + more], compression)?
+        };
+        let Some(head) = parsed else {
+            // Fewer bytes than the longest head.
+            begun[*before..*before + bytes.len()].copy_from_slice(bytes);
+            *before += bytes.len();
+            *bytes = &[];
+            return Ok(None);
+        };
+        *bytes = &bytes[head.size - *before..];
+        *before = 0;
+        self.check(&head)?;
+        if matches!(head.opcode, Opcode::Text | Opcode::Binary) {
+            self.kind = Some((head.opcode, head.compressed));
+        }
+        Ok(Some(head))
     }
 
     fn check(&self, head: &FrameHead) -> Result<(), Violation> {
@@ -78,14 +124,32 @@ impl Decoder {
             return Err(Violation::protocol("a continuation of nothing, or none where one is due"));
         }
         if head.length > (self.limit - self.pieces.len()) as u64 {
-            return Err(Violation { code: 1009, text: "the message is larger than allowed" });
+            return Err(Violation::TOO_LARGE);
         }
         Ok(())
     }
 
+    /// Takes a piece of a frame's payload, of which so much has come before.
+    fn take(&mut self, head: &FrameHead, come: usize, piece: &[u8]) {
+        let to = if head.opcode.is_control() { &mut self.control } else { &mut self.pieces };
+        if come == 0 && head.last && to.is_empty() {
+            to.reserve_exact((head.length as usize).min(BELIEVED_BYTES));
+        }
+        let start = to.len();
+        to.extend_from_slice(piece);
+        if let Some(mut mask) = head.mask {
+            mask.rotate_left(come % 4);
+            unmask(&mut to[start..], mask);
+        }
+    }
+
     fn whole(&mut self) -> Result<Message, Violation> {
-        let payload = std::mem::take(&mut self.pieces);
-        if self.kind.take() == Some(Opcode::Text) {
+        let mut payload = std::mem::take(&mut self.pieces);
+        let kind = self.kind.take();
+        if let (Some((_, true)), Some(inflate)) = (kind, &mut self.inflate) {
+            payload = inflate.inflate(&payload, self.limit)?;
+        }
+        if kind.is_some_and(|(opcode, _)| opcode == Opcode::Text) {
             return match std::str::from_utf8(&payload) {
                 Ok(_) => Ok(Message::Text(payload)),
                 Err(_) => Err(Violation { code: 1007, text: "text that is no UTF-8" }),
@@ -135,10 +199,9 @@ mod tests {
     fn decode(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Message>, Option<u16>) {
         let mut decoder = Decoder::new(true, limit);
         let mut messages = Vec::new();
-        for piece in bytes.chunks(piece) {
-            decoder.feed(piece);
+        for mut piece in bytes.chunks(piece) {
             loop {
-                match decoder.message() {
+                match decoder.message(&mut piece) {
                     Ok(Some(message)) => messages.push(message),
                     Ok(None) => break,
                     Err(violation) => return (messages, Some(violation.code)),

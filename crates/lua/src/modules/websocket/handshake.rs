@@ -3,18 +3,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use exchange::{Headers, Request};
-use sha1::{Digest, Sha1};
-use wire::websocket::HANDSHAKE_SUFFIX;
+use wire::websocket::accept_key;
 use wire::{Known, Method};
 
 use crate::modules::http::{Inbound, Url};
 
 /// Why an upgrade is refused: a status and the reason.
 pub(super) type Refusal = (u16, &'static str);
-
-fn accept(key: &[u8]) -> String {
-    STANDARD.encode(Sha1::new().chain_update(key).chain_update(HANDSHAKE_SUFFIX).finalize())
-}
 
 /// Fields of the 101 that a request asks for. Connection and Upgrade are lists, of names in any
 /// case: browsers send `keep-alive, Upgrade`.
@@ -30,12 +25,10 @@ pub(super) fn answer(request: &Inbound, protocol: Option<&str>) -> Result<Header
         return Err((426, "the request is of another version of WebSocket than 13"));
     }
     let key = headers.get("sec-websocket-key").unwrap_or_default();
-    if STANDARD.decode(key).ok().is_none_or(|key| key.len() != 16) {
-        return Err((400, "the request has no key of 16 bytes"));
-    }
+    let accept = accept_key(key).ok_or((400, "the request has no key of 16 bytes"))?;
     let mut answer = Headers::new();
     answer.append(Known::Upgrade, "websocket");
-    answer.append("sec-websocket-accept", accept(key));
+    answer.append("sec-websocket-accept", accept);
     if let Some(protocol) = protocol {
         answer.append("sec-websocket-protocol", protocol);
     }
@@ -47,6 +40,7 @@ pub(super) fn request(url: &Url, mut headers: Headers) -> Result<(Request, Strin
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(|error| error.to_string())?;
     let key = STANDARD.encode(key);
+    let accept = accept_key(key.as_bytes()).unwrap_or_default();
     if !headers.contains(Known::Host) {
         headers.append(Known::Host, &url.authority);
     }
@@ -55,13 +49,5 @@ pub(super) fn request(url: &Url, mut headers: Headers) -> Result<(Request, Strin
     headers.set("sec-websocket-key", &key);
     let mut request = Request::made_up(Method::Get, url.target.clone(), headers);
     request.upgrade = true;
-    Ok((request, accept(key.as_bytes())))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_example_of_section_1_3() {
-        assert_eq!(super::accept(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
-    }
+    Ok((request, accept))
 }

@@ -190,10 +190,9 @@ impl Socket {
     }
 
     /// Bytes came.
-    pub(super) fn receive(&self, bytes: &[u8]) {
-        self.decoder.borrow_mut().feed(bytes);
+    pub(super) fn receive(&self, mut bytes: &[u8]) {
         while !self.deaf.get() {
-            let next = self.decoder.borrow_mut().message();
+            let next = self.decoder.borrow_mut().message(&mut bytes);
             match next {
                 Ok(Some(message)) => self.hear(message),
                 Ok(None) => break,
