@@ -20,6 +20,7 @@ use clap::{Parser, Subcommand};
 use settings::Address;
 
 use crate::failure::Failure;
+use crate::host::Host;
 
 /// The configuration that is meant when none is named.
 const DEFAULT_FILE: &str = "tidegate.yaml";
@@ -49,7 +50,7 @@ pub(crate) enum Command {
     Schema(schema::SchemaOf),
     Proxy(proxy::Proxy),
     Files(files::Files),
-    Run(run::Run),
+    Run(Box<run::Run>),
     Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
     Import(import::Import),
@@ -58,7 +59,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         match self {
             Command::Demo(command) => command.run(),
             Command::Up(command) => command.run(),
@@ -67,7 +68,7 @@ impl Command {
             Command::Schema(command) => command.run(),
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
-            Command::Run(command) => command.run(),
+            Command::Run(command) => command.run(host),
             Command::Bench(command) => command.run(),
             Command::Ctl(command) => command.run(),
             Command::Import(command) => command.run(),

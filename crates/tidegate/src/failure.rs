@@ -2,7 +2,6 @@
 //! code.
 
 use std::io::Write;
-use std::process::ExitCode;
 
 /// Why a command ends early.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,17 +20,18 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn report(self) -> ExitCode {
+    /// Says why, and gives the exit code.
+    pub(crate) fn report(self) -> u8 {
         let (text, code) = match self {
             Failure::Wrong(text) => (format!("error: {text}"), 2),
             Failure::Mistakes(text) => (text, 2),
             Failure::Failed(text) => (format!("error: {text}"), 1),
-            Failure::Exit(code) => return ExitCode::from(code as u8),
-            Failure::Unread => return ExitCode::SUCCESS,
+            Failure::Exit(code) => return code as u8,
+            Failure::Unread => return 0,
         };
         // Nobody is left to tell when standard error is closed as well.
         let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
-        ExitCode::from(code)
+        code
     }
 }
 

@@ -1,11 +1,15 @@
-//! `tidegate run PROGRAM.lua`: run a Lua program.
+//! `tidegate run`: run a Lua program, or a Python application.
+
+mod target;
 
 use std::path::PathBuf;
 
 use lua::program::arguments::Arguments;
 use lua::program::{self, Program, Refusal};
 
+use self::target::Target;
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::serving::ServingOptions;
 
 const EXAMPLES: &str = "\
@@ -46,13 +50,19 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         let shown = self.program.display().to_string();
-        if self.program.extension().is_none_or(|extension| extension != "lua") {
-            return Err(Failure::Wrong(format!(
-                "{shown} is no Lua program: its name does not end in .lua"
-            )));
+        match Target::parse(&shown).map_err(Failure::Wrong)? {
+            Target::Lua => self.run_lua(),
+            Target::Python { .. } if host.python.is_none() => Err(Failure::Wrong(format!(
+                "this tidegate has no Python inside, so it cannot run {shown}; `pip install \
+                 tidegate` (CPython 3.11 to 3.14) gives the same command with Python"
+            ))),
+            Target::Python { .. } => Err(Failure::Wrong("Python applications come later".into())),
         }
+    }
+
+    fn run_lua(self) -> Result<(), Failure> {
         let mut arguments = Arguments::parse(&self.arguments).map_err(Failure::Wrong)?;
         // The word that stands nearer to the program wins.
         arguments.log_level = arguments.log_level.or(self.serving.log_level());
