@@ -8,7 +8,7 @@ use wire::h1::{
 };
 use wire::resp::reply::{Item, Limits, Reader};
 use wire::websocket::{Decoder, Message, Opcode, Violation, write_frame};
-use wire::{Reject, Version, target, token};
+use wire::{Reject, Version, frames, target, token};
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
 
@@ -206,6 +206,58 @@ pub fn websocket(data: &[u8]) {
 
 const MESSAGE_BYTES_MAX: usize = 100;
 
+/// Frames between gateway and application: any bytes, cut anywhere, as they are and after a
+/// greeting; then the same bytes as the body of a message.
+pub fn frames(data: &[u8]) {
+    let mut greeted = Vec::new();
+    frames::hello(&mut greeted, frames::WINDOW_MIN, "1");
+    let greeting = greeted.len();
+    greeted.extend_from_slice(data);
+    for input in [data, &greeted] {
+        let whole = framed(&[input]);
+        let single: Vec<&[u8]> = input.chunks(1).collect();
+        assert_eq!(framed(&single), whole, "byte by byte");
+        for cut in cuts(input.len()) {
+            let (left, right) = input.split_at(cut);
+            assert_eq!(framed(&[left, right]), whole, "cut at {cut}");
+        }
+    }
+    if !data.is_empty() && data.len() <= frames::DATA_BYTES_MAX {
+        greeted.truncate(greeting);
+        frames::data_head(&mut greeted, 1, data.len(), false);
+        greeted.extend_from_slice(data);
+        let (seen, bytes, verdict) = framed(&[&greeted]);
+        assert_eq!((seen.len(), &*bytes, verdict), (1, data, None), "round trip");
+    }
+}
+
+/// The frames so far but for the bytes of data, those with what they cost, and the verdict.
+fn framed(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Option<frames::Malformed>) {
+    let mut decoder = frames::Decoder::new();
+    let (mut seen, mut bytes) = (Vec::new(), Vec::new());
+    let mut cost = 0;
+    for piece in pieces {
+        let mut input = *piece;
+        loop {
+            match decoder.next(&mut input) {
+                Ok(None) => break,
+                Err(malformed) => return (seen, bytes, Some(malformed)),
+                Ok(Some(frames::Frame::Data(data))) => {
+                    assert!(data.bytes.len() <= data.cost as usize);
+                    bytes.extend_from_slice(data.bytes);
+                    cost += data.cost;
+                    if data.end {
+                        seen.push(format!("{} ends, {cost} in all", data.stream));
+                    }
+                }
+                Ok(Some(frame)) => seen.push(format!("{frame:?}")),
+            }
+        }
+        assert!(input.is_empty(), "bytes were left");
+    }
+    (seen, bytes, None)
+}
+
 /// The messages so far, and the violation that they end with.
 fn messages(masked: bool, pieces: &[&[u8]]) -> (Vec<Message>, Option<Violation>) {
     let mut decoder = Decoder::new(masked, MESSAGE_BYTES_MAX);
@@ -301,7 +353,7 @@ pub fn path(data: &[u8]) {
 
 #[cfg(test)]
 mod mutations {
-    const SEEDS: [&[u8]; 13] = [
+    const SEEDS: [&[u8]; 15] = [
         b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58\x8a\x80\0\0\0\0",
         b"\x01\x03Hel\x89\x01?\x80\x02lo\x88\x05\x03\xe8bye",
         b"GET / HTTP/1.1\r\nHost: example.com\r\nAccept: */*\r\n\r\n",
@@ -315,6 +367,8 @@ mod mutations {
         b"/a/%2e%2E//b/./%2F%25%41/../.c/d..",
         b"*3\r\n$3\r\na\r\n\r\n*1\r\n:-1\r\n$-1\r\n+OK\r\n",
         b"%1\r\n=5\r\ntxt:a\r\n|1\r\n+b\r\n,1.5\r\n~2\r\n#t\r\n_\r\n",
+        b"\x07\0\0\0\x02\x01\0\0\x01\0\0\0\x01\0\0\0hab\x03\0\0\0\x05\0\0\0\x02\0\0\0abc",
+        b"\x04\0\0\0\x08\0\0\0\x01\0\0\0\0\x01\0\0\x02\0\0\0\x06\0\0\0\x01\0\0\0xy",
     ];
     const PIECES: [&[u8]; 26] = [
         b"\r\n",
@@ -410,6 +464,11 @@ mod mutations {
     #[test]
     fn of_chunked_bodies() {
         hold(3, 15_000, super::chunked);
+    }
+
+    #[test]
+    fn of_frames() {
+        hold(9, 15_000, super::frames);
     }
 
     #[test]

@@ -1,0 +1,273 @@
+//! Reading frames from bytes that come as they come.
+//!
+//! A frame that lies whole in what was received is read where it lies; only one that does not is
+//! copied together, and DATA never is: it comes in the pieces it was received in.
+
+use super::{
+    BINARY, FRAME_COST, FRAME_HEAD_BYTES, FrameHead, HEAD_BYTES_MAX, INLINE_BYTES_MAX, Kind,
+    Malformed, VERSION, WINDOW_MAX, WINDOW_MIN,
+};
+
+/// Memory for frames in pieces that is kept for the next one.
+const KEPT_MAX: usize = 64 * 1024;
+
+/// A frame, or a piece of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// The first of each end. `program` need not be text.
+    Hello {
+        window: u32,
+        program: &'a [u8],
+    },
+    /// With a body, or with `end`, nothing follows.
+    Request {
+        stream: u32,
+        end: bool,
+        head: &'a [u8],
+        body: &'a [u8],
+    },
+    Response {
+        stream: u32,
+        end: bool,
+        head: &'a [u8],
+        body: &'a [u8],
+    },
+    Data(Data<'a>),
+    /// One of [`Kind::Inform`], [`Kind::Trailers`], [`Kind::Fault`], [`Kind::Session`],
+    /// [`Kind::Accept`], with a payload that is read elsewhere.
+    Plain {
+        kind: Kind,
+        stream: u32,
+        payload: &'a [u8],
+    },
+    Window {
+        stream: u32,
+        credit: u32,
+    },
+    Stop {
+        stream: u32,
+    },
+    Cancel {
+        stream: u32,
+    },
+    /// A message, or a piece of one unless `end` says that it is the last.
+    Message {
+        stream: u32,
+        binary: bool,
+        end: bool,
+        bytes: &'a [u8],
+    },
+    Close {
+        stream: u32,
+        code: u16,
+        reason: &'a [u8],
+    },
+    GoAway,
+    Ping(u64),
+    Pong(u64),
+}
+
+/// A piece of DATA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data<'a> {
+    pub stream: u32,
+    pub bytes: &'a [u8],
+    /// What it costs; the first piece pays for its frame.
+    pub cost: u32,
+    /// Nothing follows.
+    pub end: bool,
+}
+
+/// One end's view of what the other sends.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    state: State,
+    /// The first bytes of what the state waits for.
+    pub(super) kept: Vec<u8>,
+    /// `kept` was given out, and is empty when the next frame is asked for.
+    spent: bool,
+    greeted: bool,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// For the head of a frame.
+    #[default]
+    Head,
+    /// For its payload.
+    Payload(FrameHead),
+    /// For more of DATA.
+    Data(Rest),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    stream: u32,
+    left: usize,
+    end: bool,
+    /// What the next piece costs beside its bytes.
+    cost: u32,
+}
+
+impl Decoder {
+    pub fn new() -> Decoder {
+        Decoder::default()
+    }
+
+    /// The next frame, taken from the front of `input`; `None` once all of that is used up. After
+    /// an error there is no next one.
+    pub fn next<'a, 'i: 'a>(
+        &'a mut self,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Frame<'a>>, Malformed> {
+        if std::mem::take(&mut self.spent) {
+            self.kept.clear();
+            self.kept.shrink_to(KEPT_MAX);
+        }
+        loop {
+            match self.state {
+                State::Data(rest) => return Ok(self.piece(rest, input)),
+                State::Payload(head) => return self.payload(head, input),
+                State::Head => {
+                    let Some(head) = self.head(input)? else { return Ok(None) };
+                    self.greet(head.kind)?;
+                    self.state = match head.kind {
+                        Kind::Data => State::Data(Rest {
+                            stream: head.stream,
+                            left: head.length,
+                            end: head.is_end(),
+                            cost: FRAME_COST,
+                        }),
+                        _ => State::Payload(head),
+                    };
+                }
+            }
+        }
+    }
+
+    /// HELLO comes first, and once.
+    fn greet(&mut self, kind: Kind) -> Result<(), Malformed> {
+        let was_greeted = std::mem::replace(&mut self.greeted, true);
+        if was_greeted == (kind == Kind::Hello) { Err(Malformed::Hello) } else { Ok(()) }
+    }
+
+    fn head(&mut self, input: &mut &[u8]) -> Result<Option<FrameHead>, Malformed> {
+        if self.kept.is_empty()
+            && let Some((head, rest)) = input.split_first_chunk()
+        {
+            *input = rest;
+            return FrameHead::parse(head).map(Some);
+        }
+        self.fill(input, FRAME_HEAD_BYTES);
+        let Some(head) = self.kept.first_chunk() else { return Ok(None) };
+        let head = FrameHead::parse(head)?;
+        self.kept.clear();
+        Ok(Some(head))
+    }
+
+    fn payload<'a, 'i: 'a>(
+        &'a mut self,
+        head: FrameHead,
+        input: &mut &'i [u8],
+    ) -> Result<Option<Frame<'a>>, Malformed> {
+        if self.kept.is_empty()
+            && let Some((payload, rest)) = input.split_at_checked(head.length)
+        {
+            *input = rest;
+            self.state = State::Head;
+            return read(head, payload).map(Some);
+        }
+        self.fill(input, head.length);
+        if self.kept.len() < head.length {
+            return Ok(None);
+        }
+        self.spent = true;
+        self.state = State::Head;
+        read(head, &self.kept).map(Some)
+    }
+
+    /// Keeps bytes until there are as many.
+    fn fill(&mut self, input: &mut &[u8], length: usize) {
+        let (taken, rest) = input.split_at(length.saturating_sub(self.kept.len()).min(input.len()));
+        self.kept.extend_from_slice(taken);
+        *input = rest;
+    }
+
+    fn piece<'a>(&mut self, mut rest: Rest, input: &mut &'a [u8]) -> Option<Frame<'a>> {
+        if input.is_empty() && rest.left > 0 {
+            return None;
+        }
+        let (bytes, after) = input.split_at(rest.left.min(input.len()));
+        *input = after;
+        rest.left -= bytes.len();
+        // A piece is part of a frame, whose length is bounded.
+        let cost = bytes.len() as u32 + std::mem::take(&mut rest.cost);
+        let last = rest.left == 0;
+        self.state = if last { State::Head } else { State::Data(rest) };
+        let Rest { stream, end, .. } = rest;
+        Some(Frame::Data(Data { stream, bytes, cost, end: last && end }))
+    }
+}
+
+fn read(head: FrameHead, payload: &[u8]) -> Result<Frame<'_>, Malformed> {
+    let FrameHead { kind, stream, flags, .. } = head;
+    let end = head.is_end();
+    Ok(match kind {
+        Kind::Hello => return hello(payload),
+        Kind::Request => {
+            let (head, body) = in_two(payload, end)?;
+            Frame::Request { stream, end, head, body }
+        }
+        Kind::Response => {
+            let (head, body) = in_two(payload, end)?;
+            Frame::Response { stream, end, head, body }
+        }
+        Kind::Window => match u32::from_le_bytes(fixed(payload)?) {
+            0 => return Err(Malformed::Credit),
+            credit => Frame::Window { stream, credit },
+        },
+        Kind::Stop => Frame::Stop { stream },
+        Kind::Cancel => Frame::Cancel { stream },
+        Kind::Message => {
+            Frame::Message { stream, binary: flags & BINARY != 0, end, bytes: payload }
+        }
+        Kind::Close => {
+            let (code, reason) = payload.split_first_chunk().ok_or(Malformed::Payload)?;
+            Frame::Close { stream, code: u16::from_le_bytes(*code), reason }
+        }
+        Kind::GoAway => Frame::GoAway,
+        Kind::Ping => Frame::Ping(u64::from_le_bytes(fixed(payload)?)),
+        Kind::Pong => Frame::Pong(u64::from_le_bytes(fixed(payload)?)),
+        Kind::Inform | Kind::Trailers | Kind::Fault | Kind::Session | Kind::Accept => {
+            Frame::Plain { kind, stream, payload }
+        }
+        // Given out in pieces.
+        Kind::Data => return Err(Malformed::Kind),
+    })
+}
+
+fn hello(payload: &[u8]) -> Result<Frame<'_>, Malformed> {
+    let (fixed, program) = payload.split_first_chunk().ok_or(Malformed::Payload)?;
+    let [v0, v1, z0, z1, w0, w1, w2, w3] = *fixed;
+    if u16::from_le_bytes([v0, v1]) != VERSION {
+        return Err(Malformed::Version);
+    }
+    let window = u32::from_le_bytes([w0, w1, w2, w3]);
+    match (z0 | z1, (WINDOW_MIN..=WINDOW_MAX).contains(&window)) {
+        (0, true) => Ok(Frame::Hello { window, program }),
+        _ => Err(Malformed::Payload),
+    }
+}
+
+fn fixed<const N: usize>(payload: &[u8]) -> Result<[u8; N], Malformed> {
+    payload.try_into().map_err(|_| Malformed::Payload)
+}
+
+/// Head and body of a message: a body comes only where it is the whole of it.
+fn in_two(payload: &[u8], end: bool) -> Result<(&[u8], &[u8]), Malformed> {
+    let (length, rest) = payload.split_first_chunk().ok_or(Malformed::Payload)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (head, body) = rest.split_at_checked(length).ok_or(Malformed::Payload)?;
+    let allowed = length <= HEAD_BYTES_MAX && body.len() <= INLINE_BYTES_MAX;
+    if allowed && (end || body.is_empty()) { Ok((head, body)) } else { Err(Malformed::Payload) }
+}
