@@ -14,6 +14,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("telemetry", 1),
     ("net", 1),
     ("exchange", 2),
+    ("store", 2),
     ("router", 3),
     ("upstream", 3),
     ("filters", 3),

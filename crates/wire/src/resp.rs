@@ -177,6 +177,29 @@ pub fn array_head(len: usize, out: &mut Vec<u8>) {
     line(b'*', itoa::Buffer::new().format(len).as_bytes(), out);
 }
 
+/// Appends a text that says it is one (RESP3); `text` is UTF-8.
+pub fn verbatim(text: &[u8], out: &mut Vec<u8>) {
+    line(b'=', itoa::Buffer::new().format(text.len() + 4).as_bytes(), out);
+    out.extend_from_slice(b"txt:");
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends nothing (RESP3).
+pub fn null(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"_\r\n");
+}
+
+/// Appends the head of a message out of turn (RESP3); `len` replies follow.
+pub fn push_head(len: usize, out: &mut Vec<u8>) {
+    line(b'>', itoa::Buffer::new().format(len).as_bytes(), out);
+}
+
+/// Appends the head of a map (RESP3); `pairs` times two replies follow.
+pub fn map_head(pairs: usize, out: &mut Vec<u8>) {
+    line(b'%', itoa::Buffer::new().format(pairs).as_bytes(), out);
+}
+
 fn line(kind: u8, text: &[u8], out: &mut Vec<u8>) {
     out.push(kind);
     out.extend_from_slice(text);
@@ -255,5 +278,11 @@ mod tests {
         super::bulk(b"a\r\n", &mut out);
         super::null_bulk(&mut out);
         assert_eq!(out, b"+PONG\r\n-ERR no\r\n:-7\r\n*2\r\n$3\r\na\r\n\r\n$-1\r\n");
+        out.clear();
+        super::push_head(2, &mut out);
+        super::verbatim(b"yes", &mut out);
+        super::null(&mut out);
+        super::map_head(1, &mut out);
+        assert_eq!(out, b">2\r\n=7\r\ntxt:yes\r\n_\r\n%1\r\n");
     }
 }

@@ -1,0 +1,292 @@
+//! Keys and values with an end to their time, in bounded memory.
+//!
+//! Promises that memory never exceeds the limit, that an entry whose time is over is not there, and
+//! that what was used lately stays: eviction is SIEVE (Zhang et al., NSDI 2024), a queue by age and
+//! a hand that passes over it, clears the mark of what was used and takes out what was not. A hit
+//! sets that mark and moves nothing. Deadlines are kept in order, so nothing is searched for what is
+//! over. Has no clock: time is passed in.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+
+use hashbrown::HashTable;
+use slab::Slab;
+
+use crate::value::Value;
+
+/// No end.
+pub const NEVER: u64 = u64::MAX;
+/// Memory of an entry beside its key and value: itself, its places in the table and among the
+/// deadlines, and what the allocator rounds up.
+const ENTRY_BYTES: usize = 160;
+/// No neighbour.
+const NONE: usize = usize::MAX;
+
+#[derive(Debug)]
+struct Entry {
+    key: Box<[u8]>,
+    value: Value,
+    until_ms: u64,
+    used: bool,
+    /// Towards the entries that came later.
+    newer: usize,
+    older: usize,
+}
+
+impl Entry {
+    fn weight(&self) -> usize {
+        weight(&self.key, &self.value)
+    }
+}
+
+fn weight(key: &[u8], value: &Value) -> usize {
+    ENTRY_BYTES + key.len() + value.weight()
+}
+
+/// The value alone would fill the whole store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// What leaves without being deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    pub evicted: u64,
+    pub expired: u64,
+}
+
+#[derive(Debug)]
+pub struct Map {
+    hashes: RandomState,
+    table: HashTable<usize>,
+    entries: Slab<Entry>,
+    /// The entries whose time ends, by when.
+    deadlines: BTreeSet<(u64, usize)>,
+    newest: usize,
+    oldest: usize,
+    hand: usize,
+    bytes: usize,
+    limit: usize,
+    losses: Losses,
+}
+
+impl Map {
+    pub fn new(limit: usize) -> Map {
+        Map {
+            hashes: RandomState::new(),
+            table: HashTable::new(),
+            entries: Slab::new(),
+            deadlines: BTreeSet::new(),
+            newest: NONE,
+            oldest: NONE,
+            hand: NONE,
+            bytes: 0,
+            limit,
+            losses: Losses::default(),
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Memory of the entries.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// What has left since this was last asked.
+    pub fn take_losses(&mut self) -> Losses {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// The value of a key, and when its time ends; it counts as used.
+    pub fn get(&mut self, key: &[u8], now_ms: u64) -> Option<(&Value, u64)> {
+        let at = self.find(key, now_ms)?;
+        let entry = &mut self.entries[at];
+        entry.used = true;
+        Some((&entry.value, entry.until_ms))
+    }
+
+    /// Puts a value in the place of the one there was. When memory is short, others go.
+    pub fn set(
+        &mut self,
+        key: &[u8],
+        value: Value,
+        until_ms: u64,
+        now_ms: u64,
+    ) -> Result<(), TooLarge> {
+        if weight(key, &value) > self.limit {
+            return Err(TooLarge);
+        }
+        match self.find(key, now_ms) {
+            Some(at) => self.replace(at, value, until_ms, now_ms),
+            None => self.insert(key, value, until_ms, now_ms),
+        }
+        Ok(())
+    }
+
+    fn replace(&mut self, at: usize, value: Value, until_ms: u64, now_ms: u64) {
+        self.move_deadline(at, until_ms);
+        let entry = &mut self.entries[at];
+        self.bytes = self.bytes - entry.value.weight() + value.weight();
+        entry.value = value;
+        entry.used = true;
+        self.make_room(0, at, now_ms);
+    }
+
+    fn insert(&mut self, key: &[u8], value: Value, until_ms: u64, now_ms: u64) {
+        let weight = weight(key, &value);
+        self.make_room(weight, NONE, now_ms);
+        let key = Box::from(key);
+        let (newer, older) = (NONE, self.newest);
+        let at = self.entries.insert(Entry { key, value, until_ms, used: false, newer, older });
+        match older {
+            NONE => self.oldest = at,
+            older => self.entries[older].newer = at,
+        }
+        self.newest = at;
+        self.bytes += weight;
+        if until_ms != NEVER {
+            self.deadlines.insert((until_ms, at));
+        }
+        let (entries, hashes) = (&self.entries, &self.hashes);
+        let hash = |&at: &usize| hashes.hash_one(&*entries[at].key);
+        self.table.insert_unique(hash(&at), at, hash);
+    }
+
+    /// Whether there was such a key.
+    pub fn remove(&mut self, key: &[u8], now_ms: u64) -> bool {
+        let found = self.find(key, now_ms);
+        found.inspect(|&at| self.take_out(at)).is_some()
+    }
+
+    /// Sets when the time of an entry ends, which counts as using it; whether there is one.
+    pub fn set_deadline(&mut self, key: &[u8], until_ms: u64, now_ms: u64) -> bool {
+        let Some(at) = self.find(key, now_ms) else { return false };
+        self.move_deadline(at, until_ms);
+        self.entries[at].used = true;
+        true
+    }
+
+    /// Takes out what is over, at most so many entries.
+    pub fn expire(&mut self, at_most: usize, now_ms: u64) {
+        for _ in 0..at_most {
+            let Some(&(until_ms, at)) = self.deadlines.first() else { return };
+            if until_ms > now_ms {
+                return;
+            }
+            self.take_out(at);
+            self.losses.expired += 1;
+        }
+    }
+
+    /// Shows the keys of the next `look_at` places from `cursor`; where to go on, 0 at the end. A
+    /// key that is there from the first step to the last is shown, once.
+    pub fn scan(
+        &self,
+        cursor: usize,
+        look_at: usize,
+        now_ms: u64,
+        mut show: impl FnMut(&[u8]),
+    ) -> usize {
+        let end = self.entries.capacity().min(cursor.saturating_add(look_at));
+        for at in cursor..end {
+            if let Some(entry) = self.entries.get(at).filter(|entry| entry.until_ms > now_ms) {
+                show(&entry.key);
+            }
+        }
+        if end >= self.entries.capacity() { 0 } else { end }
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        let losses = self.losses;
+        *self = Map::new(self.limit);
+        self.losses = losses;
+    }
+
+    fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
+        let entries = &self.entries;
+        let hash = self.hashes.hash_one(key);
+        let at = *self.table.find(hash, |&at| *entries[at].key == *key)?;
+        if self.entries[at].until_ms > now_ms {
+            return Some(at);
+        }
+        self.take_out(at);
+        self.losses.expired += 1;
+        None
+    }
+
+    fn move_deadline(&mut self, at: usize, until_ms: u64) {
+        let before = std::mem::replace(&mut self.entries[at].until_ms, until_ms);
+        if before != NEVER {
+            self.deadlines.remove(&(before, at));
+        }
+        if until_ms != NEVER {
+            self.deadlines.insert((until_ms, at));
+        }
+    }
+
+    /// Makes room for so many bytes without touching `keep`.
+    fn make_room(&mut self, bytes: usize, keep: usize, now_ms: u64) {
+        while self.bytes + bytes > self.limit {
+            let over = self.deadlines.first().filter(|&&(until_ms, _)| until_ms <= now_ms);
+            if let Some(&(_, at)) = over.filter(|&&(_, at)| at != keep) {
+                self.take_out(at);
+                self.losses.expired += 1;
+            } else if !self.evict(keep) {
+                return;
+            }
+        }
+    }
+
+    /// Moves the hand to the next entry that was not used since it last came by, and takes it out.
+    fn evict(&mut self, keep: usize) -> bool {
+        // Twice round at most: the first time clears the marks.
+        for _ in 0..=2 * self.entries.len() {
+            let at = if self.hand == NONE { self.oldest } else { self.hand };
+            let Some(entry) = self.entries.get_mut(at) else { return false };
+            self.hand = entry.newer;
+            if at != keep && !std::mem::take(&mut entry.used) {
+                self.take_out(at);
+                self.losses.evicted += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn take_out(&mut self, at: usize) {
+        let entry = self.entries.remove(at);
+        let hash = self.hashes.hash_one(&*entry.key);
+        if let Ok(found) = self.table.find_entry(hash, |&other| other == at) {
+            found.remove();
+        }
+        if entry.until_ms != NEVER {
+            self.deadlines.remove(&(entry.until_ms, at));
+        }
+        match entry.newer {
+            NONE => self.newest = entry.older,
+            newer => self.entries[newer].older = entry.older,
+        }
+        match entry.older {
+            NONE => self.oldest = entry.newer,
+            older => self.entries[older].newer = entry.newer,
+        }
+        if self.hand == at {
+            self.hand = entry.newer;
+        }
+        self.bytes -= entry.weight();
+    }
+}
+
+#[cfg(test)]
+mod tests;
