@@ -53,6 +53,12 @@ impl Inherited {
 #[derive(Debug, PartialEq, Eq)]
 pub struct InheritError(String);
 
+impl InheritError {
+    pub(crate) fn new(sentence: String) -> InheritError {
+        InheritError(sentence)
+    }
+}
+
 impl fmt::Display for InheritError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -107,7 +113,7 @@ fn offered(
     Ok(descriptors.zip(names.into_iter().map(str::to_owned)).collect())
 }
 
-fn take(descriptor: RawFd, name: String) -> Result<Inherited, InheritError> {
+pub(crate) fn take(descriptor: RawFd, name: String) -> Result<Inherited, InheritError> {
     let refuse = |why: &str| InheritError(format!("descriptor {descriptor} ({name}) {why}"));
     // SAFETY: asks for flags; a number that is no open descriptor makes the call fail.
     if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {

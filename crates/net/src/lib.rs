@@ -8,10 +8,12 @@
 mod allocator;
 mod bell;
 mod blocking;
+mod child;
 pub mod clock;
 mod datagram;
 mod driver;
 pub mod files;
+mod handed;
 mod inherit;
 mod listener;
 mod memory_file;
@@ -30,8 +32,10 @@ pub mod worker;
 pub use allocator::{Allocator, give_back};
 pub use bell::Bell;
 pub use blocking::{Blocking, blocking};
+pub use child::{Child, Launch};
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
+pub use handed::{handed_listener, handed_stream};
 pub use inherit::{InheritError, Inherited, inherited};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,

@@ -13,7 +13,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
@@ -143,6 +143,11 @@ impl Listening {
     /// Descriptor numbers, for handing over to another process.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// The first socket, for child processes that share it.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.sockets.first().map(AsFd::as_fd)
     }
 
     /// One socket for each worker, in order.

@@ -10,13 +10,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file,
-    send_message, socket, unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, pin_to_core,
+    process_descriptor, receive, send, send_file, send_message, socket, unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, pin_to_core, receive, send, send_file,
-    send_message, socket, unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, pin_to_core,
+    process_descriptor, receive, send, send_file, send_message, socket, unconfirmed,
 };
 
 #[cfg(test)]
@@ -44,6 +44,15 @@ mod tests {
                 assert_eq!(found & 0o777, mode);
             }
         }
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_told_or_not() {
+        let own = std::process::id();
+        assert!(linux::process_descriptor(own).is_ok());
+        assert!(
+            portable::process_descriptor(own).is_err() && portable::end_with_parent(own).is_ok()
+        );
     }
 
     #[test]

@@ -100,6 +100,18 @@ impl Stream {
         Ok((one, Stream::from_descriptor(other.into(), false)?))
     }
 
+    /// A stream, and the other end of it for a child process.
+    pub fn pair_for_child() -> io::Result<(Stream, OwnedFd)> {
+        let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
+        one.set_nonblocking(true)?;
+        Ok((Stream::from_descriptor(one.into(), false)?, other.into()))
+    }
+
+    /// A Unix socket from a parent process, which may hold copies of it.
+    pub(crate) fn from_inherited(socket: OwnedFd) -> io::Result<Stream> {
+        Ok(Stream { source: Source::shared(socket)?, tcp: false })
+    }
+
     #[inline]
     pub(crate) fn socket(&self) -> RawFd {
         self.source.raw()

@@ -131,3 +131,31 @@ pub(crate) fn send_file(
     let taken = unsafe { libc::sendfile(socket, file.as_raw_fd(), &raw mut offset, at_most) };
     usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }
+
+/// A descriptor that is readable once a child process has ended (pidfd_open(2)).
+pub(crate) fn process_descriptor(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes numbers; what it returns is a descriptor of our own, closed on exec.
+    let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
+    let descriptor = RawFd::try_from(opened).map_err(io::Error::other)?;
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// In a child between fork and exec: it is told to end (SIGTERM) when the thread that started it
+/// does (prctl(2), PR_SET_PDEATHSIG).
+pub(crate) fn end_with_parent(parent: u32) -> io::Result<()> {
+    // SAFETY: both calls take numbers, and neither allocates.
+    unsafe {
+        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if u32::try_from(libc::getppid()) != Ok(parent) {
+            // It has ended before it could be waited for, and nobody tells it again.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+    }
+    Ok(())
+}

@@ -96,3 +96,13 @@ pub(crate) fn send_file(
     let taken = unsafe { libc::send(socket, bytes.as_ptr().cast(), length, libc::MSG_NOSIGNAL) };
     usize::try_from(taken).map_err(|_| io::Error::last_os_error())
 }
+
+/// Nothing tells of the end of a child process.
+pub(crate) fn process_descriptor(_process: u32) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// A child notices that its control socket has ended.
+pub(crate) fn end_with_parent(_parent: u32) -> io::Result<()> {
+    Ok(())
+}
