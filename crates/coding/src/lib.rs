@@ -1,4 +1,4 @@
-//! Content codings: gzip, br, zstd.
+//! Content codings: gzip, br, zstd; and the DEFLATE of single messages.
 //!
 //! Owns the names of the codings and the streams that apply and undo them, whole or piece by piece.
 //! Promises bounded memory per stream, that a flush makes everything so far readable at the other
@@ -8,9 +8,11 @@
 mod decoder;
 mod encoder;
 pub mod limits;
+mod messages;
 
 pub use decoder::{Decode, DecodeError, Decoder, decode_all};
 pub use encoder::{EncodeError, Encoder, encode_all};
+pub use messages::{DEFLATE_WINDOW_BITS, Deflater, Inflater};
 
 use std::ops::RangeInclusive;
 
