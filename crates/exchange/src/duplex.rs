@@ -34,6 +34,11 @@ pub trait Duplex {
 
     /// Says that nothing more will be sent.
     fn finish(&mut self);
+
+    /// Ready once the server drains: what can say goodbye should. Not every connection hears of it.
+    fn poll_draining(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 }
 
 /// What a handler does with the client's connection once its 101 is out.

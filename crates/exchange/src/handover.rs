@@ -12,6 +12,7 @@
 
 mod desk;
 mod elsewhere;
+pub mod encoding;
 mod head;
 pub mod held;
 mod link;
@@ -29,7 +30,7 @@ pub use head::Head;
 pub use local::Local;
 pub use other::{Answering, Gone, HandedOver, Incoming, Sending, wait};
 
-use crate::{Fault, Request, Side};
+use crate::{Body, Fault, Request, Side};
 use link::Link;
 use session::HandedSession;
 
@@ -70,11 +71,15 @@ pub enum Arrival {
 /// rest of the request stays for the filters on the way back and for the log.
 pub fn leave(request: &mut Request, limits: Limits) -> (HandedOver, Local) {
     let body = std::mem::take(&mut request.body);
-    let head = Head::of(request, body.length());
+    begin(Head::of(request, body.length()), body, limits)
+}
+
+/// As [`leave`], of a head that came from another process, and its body.
+pub fn begin(head: Head, body: Body, limits: Limits) -> (HandedOver, Local) {
     // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
-    let asked = !request.headers.lists_token(Known::Expect, "100-continue");
+    let asked = !head.headers.lists_token(Known::Expect, "100-continue");
     let link = Link::new(limits, asked, body.is_empty());
-    let mut local = Local::new(link.clone(), body, limits);
+    let mut local = Local::new(link.clone(), body, request.informer.clone(), limits);
     local.begin();
     (HandedOver::new(head, link), local)
 }

@@ -36,6 +36,15 @@ struct Other {
     received: Option<Box<[u8]>>,
 }
 
+/// All there is to say of a target, for another process.
+pub(crate) struct TargetParts<'a> {
+    pub(crate) raw: &'a [u8],
+    pub(crate) path_length: usize,
+    pub(crate) path: Option<&'a str>,
+    pub(crate) routed: Option<&'a str>,
+    pub(crate) received: Option<&'a [u8]>,
+}
+
 /// The path cannot be read: an encoded NUL, or percent-encoding that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadPath;
@@ -209,6 +218,32 @@ impl Target {
         *self = read;
         self.other.get_or_insert_default().received = Some(received);
         Ok(())
+    }
+
+    pub(crate) fn parts(&self) -> TargetParts<'_> {
+        let other = self.other.as_deref();
+        TargetParts {
+            raw: self.raw.get(),
+            path_length: self.path_length as usize,
+            path: other.and_then(|other| other.path.as_deref()),
+            routed: other.and_then(|other| other.routed.as_deref()),
+            received: other.and_then(|other| other.received.as_deref()),
+        }
+    }
+
+    /// The target that [`Target::parts`] said all of. Its path is not read again.
+    pub(crate) fn of_parts(parts: &TargetParts<'_>) -> Target {
+        let mut target = Target::asterisk();
+        target.raw.assign(parts.raw);
+        target.path_length = parts.path_length.min(parts.raw.len()) as u32;
+        if parts.path.is_some() || parts.routed.is_some() || parts.received.is_some() {
+            target.other = Some(Box::new(Other {
+                path: parts.path.map(Box::from),
+                routed: parts.routed.map(Box::from),
+                received: parts.received.map(Box::from),
+            }));
+        }
+        target
     }
 
     fn become_target(&mut self, new: Target) {

@@ -15,6 +15,9 @@ pub(super) use super::held::wake;
 use super::{Limits, dropped};
 use crate::{Fault, Frame, Headers};
 
+/// Interim responses that wait for the worker.
+const INTERIM_MAX: usize = 8;
+
 pub(super) struct Link {
     state: Mutex<State>,
     limits: Limits,
@@ -27,6 +30,8 @@ struct State {
     /// The answer's body, to the worker.
     outward: Lane,
     answer: Option<Result<Answer, Fault>>,
+    /// Interim responses that are to go before it.
+    interim: Vec<(u16, Headers)>,
     /// The other side wants the body: a client may be told to send it.
     asked: bool,
     /// The other side has dropped its end of the body.
@@ -182,13 +187,18 @@ impl Link {
         wake(waker);
     }
 
-    pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<Result<Answer, Fault>> {
+    /// The answer, and the interim responses that came before it.
+    pub(super) fn poll_answer(
+        &self,
+        cx: &Context<'_>,
+    ) -> (Poll<Result<Answer, Fault>>, Vec<(u16, Headers)>) {
         let mut state = self.state();
+        let interim = std::mem::take(&mut state.interim);
         match state.answer.take() {
-            Some(answer) => Poll::Ready(answer),
+            Some(answer) => (Poll::Ready(answer), interim),
             None => {
                 remember(&mut state.worker, cx);
-                Poll::Pending
+                (Poll::Pending, interim)
             }
         }
     }
@@ -270,6 +280,18 @@ impl Link {
             return;
         }
         state.answer = Some(answer);
+        let waker = state.worker.take();
+        drop(state);
+        wake(waker);
+    }
+
+    /// Has an interim response sent; more than a few are not kept.
+    pub(super) fn inform(&self, status: u16, headers: Headers) {
+        let mut state = self.state();
+        if state.gone || state.interim.len() >= INTERIM_MAX {
+            return;
+        }
+        state.interim.push((status, headers));
         let waker = state.worker.take();
         drop(state);
         wake(waker);

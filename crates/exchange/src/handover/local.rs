@@ -1,6 +1,7 @@
 //! The side of a hand-over that stays on the worker: passes the body on, and becomes the outcome.
 
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -10,12 +11,13 @@ use net::Timer;
 use super::link::{Answer, Content, Link, Room};
 use super::{DROPPED, Limits, dropped, late};
 use crate::body::kept;
-use crate::{Body, BodyStream, Fault, Frame, Outcome, Response};
+use crate::{Body, BodyStream, Fault, Frame, Inform, Outcome, Response};
 
 /// The outcome to come. Dropping it tells the other side that nobody waits any more.
 pub struct Local {
     /// Gone once there is an outcome.
     sides: Option<Sides>,
+    informer: Option<Rc<dyn Inform>>,
     limits: Limits,
 }
 
@@ -42,11 +44,16 @@ impl Drop for Hold {
 }
 
 impl Local {
-    pub(super) fn new(link: Arc<Link>, body: Body, limits: Limits) -> Local {
+    pub(super) fn new(
+        link: Arc<Link>,
+        body: Body,
+        informer: Option<Rc<dyn Inform>>,
+        limits: Limits,
+    ) -> Local {
         let body = (!body.is_empty()).then_some(body);
         let timer = Timer::new();
         let sides = Sides { link: Hold(link), body, fault: None, timer, counting: false };
-        Local { sides: Some(sides), limits }
+        Local { sides: Some(sides), informer, limits }
     }
 
     /// Passes on what has arrived. Whoever waits for the outcome polls again, with its own waker.
@@ -77,9 +84,13 @@ impl Future for Local {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let within = self.limits.answer;
-        let Some(sides) = &mut self.sides else { return Poll::Pending };
+        let Local { sides: Some(sides), informer, .. } = &mut *self else { return Poll::Pending };
         let client_is_slow = sides.pass_on(cx);
-        let outcome = match sides.link.0.poll_answer(cx) {
+        let (answer, interim) = sides.link.0.poll_answer(cx);
+        if let Some(informer) = informer {
+            interim.iter().for_each(|(status, headers)| informer.inform(*status, headers));
+        }
+        let outcome = match answer {
             _ if sides.is_client_gone() => Err(sides.cause(dropped())),
             Poll::Ready(Ok(answer)) => Ok(self.respond(answer)),
             Poll::Ready(Err(fault)) => Err(sides.cause(fault)),

@@ -43,7 +43,12 @@ impl Incoming {
     /// Waits until nobody waits for the answer any more: for who has read the body, and watches
     /// the client while another task answers.
     pub async fn unwanted(&mut self) {
-        poll_fn(|cx| self.link.poll_gone(cx, Watcher::Reader)).await;
+        poll_fn(|cx| self.poll_unwanted(cx)).await;
+    }
+
+    /// Ready when nobody waits for the answer any more.
+    pub fn poll_unwanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.link.poll_gone(cx, Watcher::Reader)
     }
 }
 
@@ -97,6 +102,13 @@ impl Answering {
         Sending(link)
     }
 
+    /// Sends an interim response (1xx, RFC 9110 15.2) before the answer.
+    pub fn inform(&self, status: u16, headers: Headers) {
+        if let Some(link) = &self.0 {
+            link.inform(status, headers);
+        }
+    }
+
     /// Fails.
     pub fn fail(self, fault: Fault) {
         self.give(Err(fault));
@@ -109,8 +121,13 @@ impl Answering {
 
     /// Waits until nobody waits for the answer any more.
     pub async fn unwanted(&mut self) {
-        let Some(link) = &self.0 else { return };
-        poll_fn(|cx| link.poll_gone(cx, Watcher::Writer)).await;
+        poll_fn(|cx| self.poll_unwanted(cx)).await;
+    }
+
+    /// Ready when nobody waits for the answer any more.
+    pub fn poll_unwanted(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let Some(link) = &self.0 else { return Poll::Ready(()) };
+        link.poll_gone(cx, Watcher::Writer)
     }
 
     fn give(mut self, answer: Result<Answer, Fault>) {
@@ -171,6 +188,13 @@ impl Sending {
         if let Some(link) = self.0.take() {
             link.end_outward(Some(Err(fault)));
         }
+    }
+
+    /// Ready when nobody waits for the answer any more; shares its waker with
+    /// [`Sending::poll_ready`].
+    pub fn poll_unwanted(&mut self, cx: &Context<'_>) -> Poll<()> {
+        let Some(link) = &self.0 else { return Poll::Ready(()) };
+        link.poll_gone(cx, Watcher::Writer)
     }
 
     /// Whether nobody waits for the answer any more.

@@ -330,7 +330,8 @@ impl Exchange {
         let wire = connection.wire.clone();
         // From here on the tunnel holds neither route nor Plan.
         drop(self);
-        let duplex = ClientDuplex { wire: wire.clone() };
+        let service = connection.service.clone();
+        let duplex = ClientDuplex { wire: wire.clone(), service };
         wire.metrics.tunnels_active.add(1);
         let ending = takeover(Box::new(duplex)).await;
         wire.metrics.tunnels_active.add(-1);

@@ -6,12 +6,15 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
+use super::edge::Service;
 use super::wire::Wire;
 use crate::Duplex;
 
 /// Holds the connection, but not the Plan: a tunnel outlives reloads.
 pub(super) struct ClientDuplex {
     pub(super) wire: Rc<Wire>,
+    /// The connection's own, which lives as long as it does.
+    pub(super) service: Rc<Service>,
 }
 
 impl Duplex for ClientDuplex {
@@ -28,5 +31,14 @@ impl Duplex for ClientDuplex {
 
     fn finish(&mut self) {
         self.wire.stream.finish();
+    }
+
+    fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.service.is_draining() {
+            return Poll::Ready(());
+        }
+        // A drain nudges the tasks that this timer knows.
+        self.wire.read_timer.remember(cx);
+        Poll::Pending
     }
 }

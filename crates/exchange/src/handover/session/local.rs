@@ -28,7 +28,7 @@ pub struct LocalSession {
 
 impl LocalSession {
     pub(super) fn new(answer: Arc<Link>, line: Arc<Line>, limits: Limits) -> LocalSession {
-        let answer = Local::new(answer, Body::Empty, limits);
+        let answer = Local::new(answer, Body::Empty, None, limits);
         LocalSession { answer, open: Some(OpenSession { line }) }
     }
 }
