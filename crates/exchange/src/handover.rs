@@ -20,6 +20,7 @@ mod local;
 mod other;
 pub mod session;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use wire::Known;
@@ -30,7 +31,7 @@ pub use head::Head;
 pub use local::Local;
 pub use other::{Answering, Gone, HandedOver, Incoming, Sending, wait};
 
-use crate::{Body, Fault, Request, Side};
+use crate::{Body, Fault, Inform, Request, Side};
 use link::Link;
 use session::HandedSession;
 
@@ -71,15 +72,21 @@ pub enum Arrival {
 /// rest of the request stays for the filters on the way back and for the log.
 pub fn leave(request: &mut Request, limits: Limits) -> (HandedOver, Local) {
     let body = std::mem::take(&mut request.body);
-    begin(Head::of(request, body.length()), body, limits)
+    begin(Head::of(request, body.length()), body, request.informer.clone(), limits)
 }
 
-/// As [`leave`], of a head that came from another process, and its body.
-pub fn begin(head: Head, body: Body, limits: Limits) -> (HandedOver, Local) {
+/// As [`leave`], of a head that came from another process, its body, and who sends interim
+/// responses.
+pub fn begin(
+    head: Head,
+    body: Body,
+    informer: Option<Rc<dyn Inform>>,
+    limits: Limits,
+) -> (HandedOver, Local) {
     // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
     let asked = !head.headers.lists_token(Known::Expect, "100-continue");
     let link = Link::new(limits, asked, body.is_empty());
-    let mut local = Local::new(link.clone(), body, request.informer.clone(), limits);
+    let mut local = Local::new(link.clone(), body, informer, limits);
     local.begin();
     (HandedOver::new(head, link), local)
 }
