@@ -10,7 +10,9 @@ mod slots;
 pub use slots::{Slot, Slots};
 
 mod handler;
+mod here;
 mod place;
 
 pub use handler::AppHandler;
+pub use here::Here;
 pub use place::{Place, Refused};

@@ -43,7 +43,7 @@ pub use listener::{
 pub use memory_file::memory_file;
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
-pub use process::{descriptor_limit, raise_descriptor_limit, user_id};
+pub use process::{descriptor_limit, page_bytes, raise_descriptor_limit, user_id};
 pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};

@@ -31,3 +31,10 @@ pub fn user_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::geteuid() }
 }
+
+/// Bytes of a page of memory.
+pub fn page_bytes() -> u64 {
+    // SAFETY: takes a number.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).unwrap_or(4096)
+}

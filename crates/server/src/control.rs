@@ -46,6 +46,24 @@ struct Prepared {
     admin: AdminSockets,
 }
 
+/// What a server finds when it starts.
+pub(crate) struct Surroundings {
+    pub(crate) shared: Arc<Shared>,
+    /// Sockets that it was started with.
+    pub(crate) inherited: Vec<net::Inherited>,
+    /// Whether it is one of several processes that a supervisor looks after: then that one has the
+    /// admin API.
+    pub(crate) is_worker_process: bool,
+}
+
+impl Surroundings {
+    /// Of a process of its own.
+    pub(crate) fn own() -> Result<Surroundings, Failure> {
+        let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
+        Ok(Surroundings { shared: Arc::default(), inherited, is_worker_process: false })
+    }
+}
+
 /// The server, seen from its control thread.
 pub(crate) struct Control {
     pub(crate) source: Arc<dyn Source>,
@@ -80,6 +98,7 @@ pub(crate) struct Control {
     pub(crate) watched: RefCell<Vec<PathBuf>>,
     /// What was read last.
     read_last: RefCell<Print>,
+    is_worker_process: bool,
 }
 
 /// What tells two readings of the source apart.
@@ -110,9 +129,9 @@ impl Control {
         loaded: Loaded,
         telemetry: Arc<Telemetry>,
         options: &Options,
+        surroundings: Surroundings,
     ) -> Result<Rc<Control>, Failure> {
-        let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
-        let shared = Arc::new(Shared::default());
+        let Surroundings { shared, inherited, is_worker_process } = surroundings;
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
             Workers::Auto => net::worker::allowed_cores().len().max(1),
@@ -146,6 +165,7 @@ impl Control {
             plan_changed: Notify::new(),
             watched,
             read_last,
+            is_worker_process,
         });
         control.upkeep.replace(Some(Background::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
@@ -340,7 +360,11 @@ impl Control {
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
     fn prepare(&self, plan: &Plan, before: Option<&Plan>) -> Result<Prepared, String> {
         let listeners = self.listeners.borrow().bind(plan, self.fleet.len())?;
-        let admin = AdminSockets::bind(&plan.admin, before.map(|before| &before.admin))?;
+        let admin = if self.is_worker_process {
+            AdminSockets::default()
+        } else {
+            AdminSockets::bind(&plan.admin, before.map(|before| &before.admin))?
+        };
         self.logs.borrow().check(&plan.log)?;
         Ok(Prepared { listeners, admin })
     }

@@ -9,7 +9,7 @@ use config::{LevelWord, LogFormatWord, Plan, Source};
 use telemetry::log::{self, Format, Level};
 use telemetry::{Telemetry, event};
 
-use crate::control::{Control, load};
+use crate::control::{Control, Surroundings, load};
 use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
 use crate::reception::Reception;
@@ -34,7 +34,8 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
         let signals =
             Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
-        let control = Control::start(source, loaded, telemetry, &options).await?;
+        let surroundings = Surroundings::own()?;
+        let control = Control::start(source, loaded, telemetry, &options, surroundings).await?;
         let served = serve(&control, options, signals, &events).await;
         control.fleet.end().await;
         served
@@ -45,7 +46,7 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
 }
 
 /// Sets how the server speaks about itself: the command line wins over the configuration.
-fn speak(plan: &Plan, options: &Options) {
+pub(crate) fn speak(plan: &Plan, options: &Options) {
     log::set_level(options.log_level.unwrap_or(match plan.log.level {
         LevelWord::Error => Level::Error,
         LevelWord::Warn => Level::Warn,

@@ -1,0 +1,173 @@
+//! A worker process: what its I/O thread does while the application runs on a thread of its own.
+//!
+//! Owns the control socket's end of the process, its heart (a report every second), its listeners
+//! and connections. Promises that nothing is accepted before the application is ready; that what is
+//! under way is finished when the process is told to drain, when it gets SIGTERM and when its
+//! supervisor has died; and that the application is told to stop after its last request. Knows the
+//! application as an [`Application`] and a desk, and no language.
+
+mod announce;
+mod frames;
+mod http;
+mod orders;
+mod watchdog;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::handover::Desk;
+use telemetry::event;
+use telemetry::log::{self, Format, Level};
+
+use crate::spec::{Role, WorkerSpec};
+use crate::supervise::{Link, Stats, Word};
+
+pub use announce::{Announced, Announcer, Stand, announcement};
+use orders::{Leave, Orders};
+
+/// How long what other threads read and write may take when all else has ended.
+const END_WITHIN: Duration = Duration::from_secs(1);
+/// It did what it was told.
+const DONE: u8 = 0;
+/// It could not begin, or its application ended by itself.
+const FAILED: u8 = 1;
+/// It is of another version than its supervisor.
+const WRONG_VERSION: u8 = 2;
+
+/// The application of this process. Called on the I/O thread; none of it waits for the interpreter.
+pub trait Application: Send + Sync {
+    /// What it has done so far. `rss_bytes` and `stalls` are filled in here.
+    fn stats(&self) -> Stats;
+
+    /// For how long it has answered nobody although there was something to do, in milliseconds: its
+    /// loop has not heard the bell, or its oldest blocking call runs.
+    fn lag_ms(&self) -> u64;
+
+    /// Nothing new comes from now on: sessions that would stay open are to be ended (WebSocket:
+    /// close code 1012).
+    fn drain(&self) {}
+
+    /// All requests have ended, or may be cut off: shut down and let the process end.
+    fn stop(&self);
+
+    /// Where its threads stand, as text for the log.
+    fn dump(&self) -> String;
+}
+
+/// What the I/O thread has of the application.
+pub struct Hosted {
+    pub application: Arc<dyn Application>,
+    /// Where its requests are put.
+    pub desk: Arc<Desk>,
+    /// Its word on whether it is ready: the other end of an [`Announcer`].
+    pub announced: Announced,
+}
+
+/// The process, for the tasks of its I/O thread.
+struct Process {
+    application: Arc<dyn Application>,
+    link: Link,
+    orders: Orders,
+    stalls: std::cell::Cell<u64>,
+}
+
+/// Serves the application until the process is told to leave; the exit code. Call it on a thread of
+/// its own. The application has been told to stop when this returns.
+pub fn run_worker(spec: &WorkerSpec, hosted: Hosted) -> u8 {
+    net::raise_descriptor_limit();
+    log::set_level(Level::parse(&spec.log_level).unwrap_or(Level::Info));
+    log::set_format(if spec.log_format == "json" { Format::Json } else { Format::Text });
+    let application = hosted.application.clone();
+    let code = match net::worker::runtime() {
+        Ok(runtime) => {
+            let code = runtime.block_on(async {
+                tokio::task::spawn_local(net::timer::drive());
+                host(spec, hosted).await
+            });
+            runtime.shutdown_timeout(END_WITHIN);
+            code
+        }
+        Err(error) => {
+            event!(Level::Error, "the event loop cannot be started", error = error);
+            FAILED
+        }
+    };
+    application.stop();
+    code
+}
+
+async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
+    let stream = match net::handed_stream(spec.control, "control") {
+        Ok(stream) => stream,
+        Err(error) => {
+            event!(Level::Error, "a worker has no supervisor", error = error);
+            return FAILED;
+        }
+    };
+    let link = Link::new(stream);
+    if let Err(why) = spec.check_version() {
+        // It may have died, and then nobody has to know.
+        let _ = link.say(&Word::Failed(why)).await;
+        return WRONG_VERSION;
+    }
+    let graceful = Duration::from_millis(spec.graceful_ms);
+    let process = Rc::new(Process {
+        application: hosted.application,
+        link,
+        orders: Orders::new(graceful),
+        stalls: std::cell::Cell::new(0),
+    });
+    let tasks = [
+        net::task::spawn_local(orders::listen(process.clone())),
+        net::task::spawn_local(watchdog::report(process.clone())),
+        net::task::spawn_local(watchdog::watch(process.clone(), spec.stall_ms)),
+    ];
+    let code = live(spec, &process, hosted.desk, hosted.announced).await;
+    tasks.iter().for_each(net::task::JoinHandle::abort);
+    code
+}
+
+/// From the start to the end of the last request.
+async fn live(
+    spec: &WorkerSpec,
+    process: &Rc<Process>,
+    desk: Arc<Desk>,
+    mut announced: Announced,
+) -> u8 {
+    let stand = tokio::select! {
+        stand = announced.begun() => stand,
+        _ = process.orders.leave() => return DONE,
+    };
+    let served = match stand {
+        Stand::Ready => match spec.role {
+            Role::Http => http::serve(spec, process, desk, announced).await,
+            Role::Frames => frames::serve(spec, process, desk, announced).await,
+        },
+        Stand::Failed(why) => Err(why),
+        Stand::Starting | Stand::Ended => {
+            Err("the application ended before it was ready".to_owned())
+        }
+    };
+    match served {
+        Ok(()) => DONE,
+        Err(why) => {
+            event!(Level::Debug, "a worker gives up", because = why);
+            let _ = process.link.say(&Word::Failed(why)).await;
+            FAILED
+        }
+    }
+}
+
+impl Process {
+    /// Returns when the process is to leave, or its application has ended by itself.
+    async fn until_leaving(&self, mut announced: Announced) -> Leave {
+        tokio::select! {
+            leave = self.orders.leave() => leave,
+            () = announced.ended() => {
+                event!(Level::Error, "the application has ended by itself");
+                Leave::Now
+            }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Role `http`: the process serves a configuration of its own on listeners that it inherits.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use admin::ServerState;
+use apps::Here;
+use config::TextSource;
+use exchange::Shared;
+use exchange::handover::Desk;
+use net::Inherited;
+use telemetry::Telemetry;
+
+use super::orders::Leave;
+use super::watchdog::tell_draining;
+use super::{Announced, Process};
+use crate::control::{Control, Surroundings, load};
+use crate::logs::Events;
+use crate::options::{Failure, Options};
+use crate::spec::WorkerSpec;
+use crate::supervise::Word;
+
+/// Serves until the process is to leave and its connections have ended.
+pub(super) async fn serve(
+    spec: &WorkerSpec,
+    process: &Rc<Process>,
+    desk: Arc<Desk>,
+    announced: Announced,
+) -> Result<(), String> {
+    let text = spec.config.as_deref().ok_or("role http has no configuration")?;
+    let source = TextSource::new("worker", text);
+    let loaded = load(&source).map_err(|report| report.render())?;
+    crate::run::speak(&loaded.plan, &Options::default());
+    let telemetry = Arc::new(Telemetry::new());
+    let events = Events::start(&telemetry).map_err(|error| format!("the log: {error}"))?;
+    let shared = Arc::new(Shared::default());
+    // Held as long as the process serves: the shared state keeps it only for its holders.
+    let here = Here::of(&shared, &spec.app);
+    here.set(desk);
+    let surroundings =
+        Surroundings { shared, inherited: inherited(spec)?, is_worker_process: true };
+    let options = Options { workers: Some(config::Workers::Count(1)), ..Options::default() };
+    let started =
+        Control::start(Arc::new(source), loaded, telemetry.clone(), &options, surroundings).await;
+    let control = started.map_err(|failure| match failure {
+        Failure::Configuration(why) | Failure::Start(why) => why,
+    })?;
+    process.orders.show_metrics(move || admin::metrics_text(&telemetry));
+    let told = process.link.say(&Word::Ready).await;
+    let leave = match told {
+        Ok(()) => process.until_leaving(announced).await,
+        Err(_) => Leave::Now,
+    };
+    control.state.set(ServerState::Draining);
+    tell_draining(process, control.all_seats.taken()).await;
+    process.application.drain();
+    if let Leave::Within(within) = leave {
+        tokio::select! {
+            _ = net::timer::within(within, control.fleet.drain()) => {}
+            () = process.orders.at_once() => {}
+        }
+    }
+    control.fleet.end().await;
+    events.flush();
+    drop(here);
+    Ok(())
+}
+
+/// The listeners, under the names that the configuration has for them.
+fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
+    let take = |one: &crate::spec::Handed| {
+        net::handed_listener(one.descriptor, &one.name).map_err(|error| error.to_string())
+    };
+    spec.listen.iter().map(take).collect()
+}

@@ -1,0 +1,63 @@
+//! The heart of a worker process, and its eye on the application.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use telemetry::log::Level;
+use telemetry::{event, event_limited};
+
+use super::Process;
+use crate::supervise::{REPORT_EVERY, Word};
+
+/// Reports every second that the I/O thread lives, and what was counted.
+pub(super) async fn report(process: Rc<Process>) {
+    loop {
+        let mut stats = process.application.stats();
+        stats.loop_lag_ms = process.application.lag_ms();
+        stats.stalls = process.stalls.get();
+        stats.rss_bytes = rss_bytes().unwrap_or(0);
+        if process.link.say(&Word::Stats(Box::new(stats))).await.is_err() {
+            return; // nobody listens any more
+        }
+        net::timer::sleep(REPORT_EVERY).await;
+    }
+}
+
+/// Says once of each stall where the application stands.
+pub(super) async fn watch(process: Rc<Process>, stall_ms: u64) {
+    if stall_ms == 0 {
+        return;
+    }
+    let look = Duration::from_millis((stall_ms / 2).clamp(10, 1000));
+    let mut is_told = false;
+    loop {
+        net::timer::sleep(look).await;
+        let lag_ms = process.application.lag_ms();
+        if lag_ms < stall_ms {
+            is_told = false;
+        } else if !is_told {
+            is_told = true;
+            process.stalls.set(process.stalls.get() + 1);
+            event_limited!(
+                1,
+                Level::Warn,
+                "the application answers nobody: something in it blocks",
+                lag_ms = lag_ms,
+                stack = process.application.dump()
+            );
+        }
+    }
+}
+
+/// Resident memory of this process (proc_pid_statm(5)); none where the system does not say.
+fn rss_bytes() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * net::page_bytes())
+}
+
+/// Says how long a drain has to go.
+pub(super) async fn tell_draining(process: &Process, under_way: usize) {
+    event!(Level::Debug, "a worker process drains", under_way = under_way);
+    let _ = process.link.say(&Word::Draining(under_way as u64)).await;
+}

@@ -1,0 +1,217 @@
+//! What a worker process is started with: one JSON object in `TIDEGATE_WORKER`.
+//!
+//! Written by the supervisor, read by the process that it starts; both are of one version, or the
+//! process says so and ends. Knows what belongs to Tidegate; what the application's language needs
+//! lies in [`WorkerSpec::python`] and is passed on as it is.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+/// The environment variable.
+pub const VARIABLE: &str = "TIDEGATE_WORKER";
+
+/// How requests reach the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The process serves HTTP itself, on listeners that it inherits.
+    Http,
+    /// A gateway sends frames over a Unix socket that it inherits.
+    Frames,
+}
+
+impl Role {
+    const fn word(self) -> &'static str {
+        match self {
+            Role::Http => "http",
+            Role::Frames => "frames",
+        }
+    }
+}
+
+/// A listening socket that is inherited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handed {
+    pub name: String,
+    pub descriptor: i32,
+}
+
+/// The whole of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerSpec {
+    /// Of the supervisor.
+    pub version: String,
+    pub role: Role,
+    /// The application's name in the configuration.
+    pub app: String,
+    /// Which of the application's workers, from 0; a replacement has the number of the one before.
+    pub slot: usize,
+    /// Which process of that slot, from 1.
+    pub generation: u64,
+    /// What runs the application: target, interface, loop, threads and the like.
+    pub python: Value,
+    /// The configuration that it serves, role `http` only.
+    pub config: Option<String>,
+    /// The control socket.
+    pub control: i32,
+    pub listen: Vec<Handed>,
+    /// The socket of the store that all processes share.
+    pub store: Option<PathBuf>,
+    /// Words of `telemetry::log`, for roles that have no configuration.
+    pub log_level: String,
+    pub log_format: String,
+    /// How long it may drain when nobody tells it.
+    pub graceful_ms: u64,
+    /// A lag of the application from which on it is logged with its stack; 0 for never.
+    pub stall_ms: u64,
+}
+
+impl WorkerSpec {
+    /// What this process was started with; none where it is no worker.
+    pub fn from_environment() -> Option<Result<WorkerSpec, String>> {
+        let text = std::env::var(VARIABLE).ok()?;
+        Some(WorkerSpec::from_json(&text))
+    }
+
+    pub fn to_json(&self) -> String {
+        let listen: Vec<Value> = self
+            .listen
+            .iter()
+            .map(|one| json!({ "name": one.name, "fd": one.descriptor }))
+            .collect();
+        json!({
+            "version": self.version,
+            "role": self.role.word(),
+            "app": self.app,
+            "slot": self.slot,
+            "generation": self.generation,
+            "python": self.python,
+            "config": self.config,
+            "control_fd": self.control,
+            "listen": listen,
+            "store": self.store.as_ref().map(|path| path.to_string_lossy()),
+            "log": { "level": self.log_level, "format": self.log_format },
+            "graceful_ms": self.graceful_ms,
+            "stall_ms": self.stall_ms,
+        })
+        .to_string()
+    }
+
+    /// Reads it. A version other than ours is for the reader to refuse: it has the control socket.
+    pub fn from_json(text: &str) -> Result<WorkerSpec, String> {
+        let whole: Value =
+            serde_json::from_str(text).map_err(|error| format!("{VARIABLE}: {error}"))?;
+        let fields = Fields(&whole);
+        let role = match fields.text("role")? {
+            "http" => Role::Http,
+            "frames" => Role::Frames,
+            other => return Err(format!("{VARIABLE}: there is no role {other:?}")),
+        };
+        let listen = whole["listen"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let handed = listen.iter().map(|one| {
+            let one = Fields(one);
+            Ok(Handed { name: one.text("name")?.to_owned(), descriptor: one.descriptor("fd")? })
+        });
+        let log = Fields(&whole["log"]);
+        Ok(WorkerSpec {
+            version: fields.text("version")?.to_owned(),
+            role,
+            app: fields.text("app")?.to_owned(),
+            slot: usize::try_from(fields.number("slot")?).unwrap_or_default(),
+            generation: fields.number("generation")?,
+            python: whole["python"].clone(),
+            config: whole["config"].as_str().map(str::to_owned),
+            control: fields.descriptor("control_fd")?,
+            listen: handed.collect::<Result<_, String>>()?,
+            store: whole["store"].as_str().map(PathBuf::from),
+            log_level: log.text("level")?.to_owned(),
+            log_format: log.text("format")?.to_owned(),
+            graceful_ms: fields.number("graceful_ms")?,
+            stall_ms: fields.number("stall_ms")?,
+        })
+    }
+
+    /// Whether the process that reads this is of the version that wrote it; the error is a sentence.
+    pub fn check_version(&self) -> Result<(), String> {
+        let ours = env!("CARGO_PKG_VERSION");
+        if self.version == ours {
+            return Ok(());
+        }
+        let theirs = &self.version;
+        Err(format!(
+            "tidegate {theirs} was to start a worker, and the Python it was started with \
+             has tidegate {ours}: install the same version in both places"
+        ))
+    }
+}
+
+struct Fields<'v>(&'v Value);
+
+impl<'v> Fields<'v> {
+    fn text(&self, key: &str) -> Result<&'v str, String> {
+        self.0[key].as_str().ok_or_else(|| format!("{VARIABLE} has no text {key:?}"))
+    }
+
+    fn number(&self, key: &str) -> Result<u64, String> {
+        self.0[key].as_u64().ok_or_else(|| format!("{VARIABLE} has no number {key:?}"))
+    }
+
+    fn descriptor(&self, key: &str) -> Result<i32, String> {
+        i32::try_from(self.number(key)?).map_err(|_| format!("{VARIABLE}: {key:?} is too large"))
+    }
+}
+
+#[cfg(test)]
+pub(crate) fn example() -> WorkerSpec {
+    WorkerSpec {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        role: Role::Http,
+        app: "main".to_owned(),
+        slot: 1,
+        generation: 3,
+        python: json!({ "target": "app:app", "threads": 4 }),
+        config: Some("routes: []".to_owned()),
+        control: 7,
+        listen: vec![Handed { name: "web".to_owned(), descriptor: 8 }],
+        store: Some(PathBuf::from("/run/store.sock")),
+        log_level: "info".to_owned(),
+        log_format: "text".to_owned(),
+        graceful_ms: 30_000,
+        stall_ms: 100,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let spec = example();
+        assert_eq!(WorkerSpec::from_json(&spec.to_json()), Ok(spec));
+        let mut spec = example();
+        (spec.role, spec.config, spec.store) = (Role::Frames, None, None);
+        assert_eq!(WorkerSpec::from_json(&spec.to_json()), Ok(spec));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let refused = |from: &str, to: &str| {
+            let text = example().to_json();
+            assert!(text.contains(from), "{text}");
+            WorkerSpec::from_json(&text.replace(from, to)).unwrap_err()
+        };
+        assert!(refused("\"slot\":1", "\"slot\":-1").contains("no number \"slot\""));
+        assert!(refused("\"http\"", "\"ftp\"").contains("no role \"ftp\""));
+        assert!(refused("\"fd\":8", "\"fd\":99999999999").contains("\"fd\" is too large"));
+        assert!(WorkerSpec::from_json("{").unwrap_err().starts_with("TIDEGATE_WORKER: "));
+    }
+
+    #[test]
+    fn another_version_is_refused() {
+        let mut spec = example();
+        assert_eq!(spec.check_version(), Ok(()));
+        spec.version = "0.0.1".to_owned();
+        assert!(spec.check_version().unwrap_err().contains("tidegate 0.0.1 was to start"));
+    }
+}

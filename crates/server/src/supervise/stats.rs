@@ -1,0 +1,120 @@
+//! What a worker process says of itself, every second.
+//!
+//! Counters count from the start of the process; whoever adds up several processes keeps what the
+//! earlier ones had ([`Stats::then`]).
+
+use serde_json::{Value, json};
+use telemetry::Snapshot;
+
+/// The numbers of one process, and of those before it in its slot.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Exchanges and sessions that the application took.
+    pub requests: u64,
+    /// Of these, under way.
+    pub in_flight: u64,
+    /// WebSocket sessions that are open.
+    pub websockets: u64,
+    /// Times that the application answered nobody for a while.
+    pub stalls: u64,
+    /// For how long it has answered nobody now.
+    pub loop_lag_ms: u64,
+    pub rss_bytes: u64,
+    /// From a request's coming to its being taken.
+    pub queue: Snapshot,
+    /// From there to the head of its answer.
+    pub call: Snapshot,
+    /// What the application's threads waited for the interpreter.
+    pub gil_wait: Snapshot,
+}
+
+impl Stats {
+    pub(crate) fn to_json(&self) -> Value {
+        json!({
+            "requests": self.requests,
+            "in_flight": self.in_flight,
+            "websockets": self.websockets,
+            "stalls": self.stalls,
+            "loop_lag_ms": self.loop_lag_ms,
+            "rss_bytes": self.rss_bytes,
+            "queue_us": histogram(&self.queue),
+            "call_us": histogram(&self.call),
+            "gil_wait_us": histogram(&self.gil_wait),
+        })
+    }
+
+    pub(crate) fn from_json(value: &Value) -> Option<Stats> {
+        let number = |key: &str| value[key].as_u64();
+        Some(Stats {
+            requests: number("requests")?,
+            in_flight: number("in_flight")?,
+            websockets: number("websockets").unwrap_or_default(),
+            stalls: number("stalls").unwrap_or_default(),
+            loop_lag_ms: number("loop_lag_ms").unwrap_or_default(),
+            rss_bytes: number("rss_bytes").unwrap_or_default(),
+            queue: snapshot(&value["queue_us"]),
+            call: snapshot(&value["call_us"]),
+            gil_wait: snapshot(&value["gil_wait_us"]),
+        })
+    }
+
+    /// The numbers of a slot whose earlier processes had these: what counts adds up, what is, is.
+    pub(crate) fn then(&self, later: &Stats) -> Stats {
+        let mut sum = later.clone();
+        sum.requests += self.requests;
+        sum.stalls += self.stalls;
+        sum.queue.merge(&self.queue);
+        sum.call.merge(&self.call);
+        sum.gil_wait.merge(&self.gil_wait);
+        sum
+    }
+
+    /// What is left of a process that has ended.
+    pub(crate) fn ended(mut self) -> Stats {
+        (self.in_flight, self.websockets, self.loop_lag_ms, self.rss_bytes) = (0, 0, 0, 0);
+        self
+    }
+}
+
+fn histogram(snapshot: &Snapshot) -> Value {
+    json!({ "counts": snapshot.buckets, "sum": snapshot.sum_us })
+}
+
+/// Buckets that are not there count nothing.
+fn snapshot(value: &Value) -> Snapshot {
+    let mut snapshot =
+        Snapshot { sum_us: value["sum"].as_u64().unwrap_or(0), ..Snapshot::default() };
+    let counts = value["counts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (bucket, count) in snapshot.buckets.iter_mut().zip(counts) {
+        *bucket = count.as_u64().unwrap_or(0);
+    }
+    snapshot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(requests: u64) -> Stats {
+        let mut stats = Stats { requests, in_flight: 2, rss_bytes: 5, ..Stats::default() };
+        stats.queue.buckets[1] = requests;
+        stats.queue.sum_us = 10 * requests;
+        stats
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(Stats::from_json(&stats(3).to_json()), Some(stats(3)));
+        assert_eq!(Stats::from_json(&json!({ "requests": 1 })), None);
+        let least = Stats::from_json(&json!({ "requests": 1, "in_flight": 0 })).unwrap();
+        assert_eq!(least, Stats { requests: 1, ..Stats::default() });
+    }
+
+    #[test]
+    fn counters_go_on_in_the_next_process_and_levels_do_not() {
+        let sum = stats(3).ended().then(&stats(4));
+        assert_eq!((sum.requests, sum.in_flight, sum.rss_bytes), (7, 2, 5));
+        assert_eq!((sum.queue.buckets[1], sum.queue.sum_us), (7, 70));
+        assert_eq!(stats(3).ended().in_flight, 0);
+    }
+}
