@@ -6,10 +6,12 @@
 //! from the length a frame announces and not from what arrives; that lengths are written in their
 //! shortest form; and the same messages however the bytes were split. Answers nothing by itself.
 
+mod extension;
 mod frame;
 mod handshake;
 mod message;
 
+pub use extension::PerMessageDeflate;
 pub use frame::{FrameHead, HEAD_BYTES_MAX, Opcode, parse_head, unmask, write_frame};
 pub use handshake::accept_key;
 pub use message::{Decoder, Inflate, Message};

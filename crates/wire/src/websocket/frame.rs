@@ -1,5 +1,7 @@
 //! Frames (RFC 6455 5.2).
 
+use bytes::BufMut;
+
 use super::{CONTROL_BYTES_MAX, Violation};
 
 /// The longest head: two bytes, a length of eight, a mask.
@@ -55,22 +57,22 @@ impl FrameHead {
     }
 
     /// Appends it.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut impl BufMut) {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
-        out.push(flag(self.last, LAST) | flag(self.compressed, COMPRESSED) | self.opcode as u8);
+        out.put_u8(flag(self.last, LAST) | flag(self.compressed, COMPRESSED) | self.opcode as u8);
         let masked = flag(self.mask.is_some(), MASKED);
         match extended(self.length) {
-            0 => out.push(masked | self.length as u8),
+            0 => out.put_u8(masked | self.length as u8),
             2 => {
-                out.push(masked | 126);
-                out.extend_from_slice(&(self.length as u16).to_be_bytes());
+                out.put_u8(masked | 126);
+                out.put_u16(self.length as u16);
             }
             _ => {
-                out.push(masked | 127);
-                out.extend_from_slice(&self.length.to_be_bytes());
+                out.put_u8(masked | 127);
+                out.put_u64(self.length);
             }
         }
-        out.extend_from_slice(self.mask.as_ref().map_or(&[], |mask| mask));
+        out.put_slice(self.mask.as_ref().map_or(&[], |mask| mask));
     }
 }
 

@@ -1,0 +1,121 @@
+//! The extension permessage-deflate (RFC 7692), as a server negotiates it.
+//!
+//! Promises that no context is taken over in either direction, so that a connection needs no
+//! compressor of its own; that an offer which cannot be met in full is declined (7.1); and that
+//! what is not offered is not answered.
+
+use std::ops::RangeInclusive;
+
+use crate::token;
+
+/// Windows an offer may name, as a power of two (RFC 7692 7.1.2).
+const WINDOW_BITS: RangeInclusive<u8> = 8..=15;
+
+/// What was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerMessageDeflate {
+    /// The largest window the server may use, where the client has set a bound.
+    pub server_window_bits: Option<u8>,
+}
+
+impl PerMessageDeflate {
+    /// The first offer of Sec-WebSocket-Extensions that we can meet, with windows of `possible`
+    /// bits.
+    pub fn choose(offers: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate> {
+        token::list(offers).find_map(|offer| read(offer, possible))
+    }
+
+    /// The value of the answer's Sec-WebSocket-Extensions.
+    pub fn answer(self) -> String {
+        let mut answer = String::from(
+            "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
+        );
+        if let Some(bits) = self.server_window_bits {
+            answer.push_str(&format!("; server_max_window_bits={bits}"));
+        }
+        answer
+    }
+}
+
+fn read(offer: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate> {
+    const PARAMETERS: [&[u8]; 4] = [
+        b"server_no_context_takeover",
+        b"client_no_context_takeover",
+        b"server_max_window_bits",
+        b"client_max_window_bits",
+    ];
+    let mut parts = token::split(offer, b';');
+    if !parts.next()?.eq_ignore_ascii_case(b"permessage-deflate") {
+        return None;
+    }
+    let mut agreed = PerMessageDeflate { server_window_bits: None };
+    let mut seen = [false; PARAMETERS.len()];
+    for part in parts {
+        let mut halves = part.splitn(2, |byte| *byte == b'=');
+        let (name, value) = (token::trim(halves.next()?), halves.next().map(token::trim));
+        let which = PARAMETERS.iter().position(|known| name.eq_ignore_ascii_case(known))?;
+        if std::mem::replace(&mut seen[which], true) {
+            return None;
+        }
+        match (which, value) {
+            (0 | 1 | 3, None) => {}
+            (2, Some(value)) => {
+                agreed.server_window_bits = Some(bits(value).filter(|n| possible.contains(n))?);
+            }
+            // How small the client's window is does not matter to who reads.
+            (3, Some(value)) => {
+                bits(value)?;
+            }
+            _ => return None,
+        }
+    }
+    Some(agreed)
+}
+
+fn bits(value: &[u8]) -> Option<u8> {
+    let unquoted = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\""));
+    let value = unquoted.unwrap_or(value);
+    if value.first() == Some(&b'0') {
+        return None;
+    }
+    u8::try_from(token::decimal(value)?).ok().filter(|bits| WINDOW_BITS.contains(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PerMessageDeflate;
+
+    fn choose(offers: &str) -> Option<Option<u8>> {
+        let chosen = PerMessageDeflate::choose(offers.as_bytes(), &(9..=15));
+        chosen.map(|chosen| chosen.server_window_bits)
+    }
+
+    #[test]
+    fn the_first_offer_that_can_be_met_is_taken() {
+        for (offers, chosen) in [
+            ("permessage-deflate", Some(None)),
+            ("x-else, Permessage-Deflate; client_max_window_bits", Some(None)),
+            (
+                "permessage-deflate; client_max_window_bits=8; server_no_context_takeover",
+                Some(None),
+            ),
+            ("permessage-deflate; server_max_window_bits=10", Some(Some(10))),
+            ("permessage-deflate; server_max_window_bits=\"10\"", Some(Some(10))),
+            ("permessage-deflate; server_max_window_bits=8, permessage-deflate", Some(None)),
+            ("permessage-deflate; server_max_window_bits=8", None),
+            ("permessage-deflate; server_max_window_bits=16", None),
+            ("permessage-deflate; server_max_window_bits=09", None),
+            ("permessage-deflate; server_max_window_bits", None),
+            ("permessage-deflate; client_max_window_bits=99", None),
+            ("permessage-deflate; server_no_context_takeover=1", None),
+            ("permessage-deflate; client_no_context_takeover; client_no_context_takeover", None),
+            ("permessage-deflate; surprise", None),
+            ("permessage-deflate-bzip2", None),
+            ("", None),
+        ] {
+            assert_eq!(choose(offers), chosen, "{offers}");
+        }
+        let answer = PerMessageDeflate { server_window_bits: Some(10) }.answer();
+        assert!(answer.ends_with("; client_no_context_takeover; server_max_window_bits=10"));
+    }
+}
