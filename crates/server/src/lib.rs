@@ -12,6 +12,7 @@
 mod accept;
 mod admin_sockets;
 mod api;
+mod application;
 mod caches;
 mod changes;
 mod control;
@@ -36,9 +37,10 @@ mod watch;
 mod worker;
 
 pub use admin_sockets::admin_socket_dir;
+pub use application::{APPLICATION, Door, RunSpec, run_application};
 pub use explain::explain;
 pub use hosting::{Announced, Announcer, Application, Hosted, announcement, run_worker};
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
 pub use spec::{Handed, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
-pub use supervise::Stats;
+pub use supervise::{DevReload, Policy, Stats};

@@ -2,8 +2,10 @@
 
 pub(crate) mod limits;
 mod link;
+mod policy;
 mod stats;
 
 pub(crate) use limits::REPORT_EVERY;
 pub(crate) use link::{Link, Order, Word};
+pub use policy::{DevReload, Policy};
 pub use stats::Stats;
