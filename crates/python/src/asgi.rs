@@ -1,0 +1,23 @@
+//! ASGI 3 on one thread: exchanges from the desk, the application's coroutines, their answers.
+//!
+//! ```text
+//!  bell ─▶ drain ─▶ slot (a Task that goes on from one request to the next) ─▶ app(scope, receive, send)
+//! ```
+//!
+//! Promises that the thread of the event loop is the only one of this process that the server lets
+//! wait for the GIL; that a coroutine which never suspends is answered within the drain in which it
+//! arrived, with its own context and inside of a Task; and that a drain gives the loop its turn
+//! after a while, however much has arrived. The page is docs/design/python.md.
+
+mod awaitable;
+mod exchange;
+mod functions;
+mod messages;
+mod parked;
+mod scope;
+mod send;
+mod server;
+mod slot;
+mod wait;
+
+pub use server::Server;

@@ -1,0 +1,163 @@
+//! What applications send, read from their dictionaries, and what they are given.
+
+use exchange::Headers;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use wire::Known;
+
+use crate::bytes::with_bytes;
+
+/// The head of a response.
+pub(super) struct Start {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    /// Content-Length, where the application said one.
+    pub(super) length: Option<u64>,
+    /// Trailers follow the body.
+    pub(super) trailers: bool,
+}
+
+/// The dictionary that `send` was given, and its type.
+pub(super) fn message<'a, 'py>(
+    object: &'a Bound<'py, PyAny>,
+) -> PyResult<(&'a Bound<'py, PyDict>, Bound<'py, PyString>)> {
+    let py = object.py();
+    let message = object.cast::<PyDict>().map_err(|_| {
+        PyTypeError::new_err(
+            "send() takes a dictionary, such as {\"type\": \"http.response.start\"}",
+        )
+    })?;
+    let kind = message
+        .get_item(intern!(py, "type"))?
+        .ok_or_else(|| PyKeyError::new_err("the message has no \"type\""))?;
+    let kind = kind
+        .cast_into::<PyString>()
+        .map_err(|_| PyTypeError::new_err("the \"type\" of a message must be a str"))?;
+    Ok((message, kind))
+}
+
+/// A message that does not fit here.
+pub(super) fn unexpected(kind: &Bound<'_, PyString>, why: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("ASGI message '{kind}' does not fit here: {why}"))
+}
+
+/// `http.response.start` or `websocket.http.response.start`.
+pub(super) fn start(message: &Bound<'_, PyDict>) -> PyResult<Start> {
+    let py = message.py();
+    let status = message
+        .get_item(intern!(py, "status"))?
+        .ok_or_else(|| PyKeyError::new_err("the start of a response has no \"status\""))?;
+    let status: u16 = status.extract()?;
+    if !(200..=599).contains(&status) {
+        return Err(PyValueError::new_err(format!("{status} is no status of a final response")));
+    }
+    let mut headers = Headers::new();
+    let length = fields(message.get_item(intern!(py, "headers"))?, &mut headers)?;
+    let trailers = flag(message, intern!(py, "trailers"))?;
+    Ok(Start { status, headers, length, trailers })
+}
+
+/// Reads a list of pairs of bytes into `headers`; what Content-Length says, if it is there.
+pub(super) fn fields(
+    given: Option<Bound<'_, PyAny>>,
+    headers: &mut Headers,
+) -> PyResult<Option<u64>> {
+    let Some(given) = given.filter(|given| !given.is_none()) else { return Ok(None) };
+    let mut length = None;
+    if let Ok(list) = given.cast::<PyList>() {
+        for pair in list {
+            field(&pair, headers, &mut length)?;
+        }
+    } else {
+        for pair in given.try_iter()? {
+            field(&pair?, headers, &mut length)?;
+        }
+    }
+    Ok(length)
+}
+
+fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64>) -> PyResult<()> {
+    let (name, value) = match pair.cast::<PyTuple>() {
+        Ok(pair) if pair.len() == 2 => (pair.get_item(0)?, pair.get_item(1)?),
+        _ => pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
+            PyTypeError::new_err("a header must be a pair of bytes, its name and its value")
+        })?,
+    };
+    match (name.cast::<PyBytes>(), value.cast::<PyBytes>()) {
+        (Ok(name), Ok(value)) => append(name.as_bytes(), value.as_bytes(), headers, length),
+        _ => with_bytes(&name, "the name of a header", |name| {
+            with_bytes(&value, "the value of a header", |value| {
+                append(name, value, headers, length)
+            })
+        })??,
+    }
+}
+
+fn append(
+    name: &[u8],
+    value: &[u8],
+    headers: &mut Headers,
+    length: &mut Option<u64>,
+) -> PyResult<()> {
+    let value = value.trim_ascii();
+    if let Some(known) = Known::from_bytes(name) {
+        if known == Known::ContentLength {
+            let digits = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            let Some(digits) = digits else {
+                let shown = String::from_utf8_lossy(value);
+                return Err(PyValueError::new_err(format!(
+                    "content-length {shown:?} is no number"
+                )));
+            };
+            *length = Some(digits);
+        }
+        check_value(name, value)?;
+        headers.append(known, value);
+        return Ok(());
+    }
+    // RFC 9110 5.1: a name is a token. Anything else could end the field and begin another.
+    if !wire::token::is_token(name) {
+        let shown = String::from_utf8_lossy(name);
+        return Err(PyValueError::new_err(format!("{shown:?} is no name of a header")));
+    }
+    check_value(name, value)?;
+    headers.append(name, value);
+    Ok(())
+}
+
+/// RFC 9110 5.5: CR, LF and NUL are dangerous, and no field has them.
+fn check_value(name: &[u8], value: &[u8]) -> PyResult<()> {
+    if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+        let name = String::from_utf8_lossy(name);
+        let why = format!("the value of the header {name:?} holds a line break or NUL");
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(())
+}
+
+/// A field that is true or false, false where it is missing.
+pub(super) fn flag(message: &Bound<'_, PyDict>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+    message.get_item(name)?.map_or(Ok(false), |value| value.is_truthy())
+}
+
+/// `http.request`.
+pub(super) fn request<'py>(
+    py: Python<'py>,
+    body: &[u8],
+    more: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let event = PyDict::new(py);
+    event.set_item(intern!(py, "type"), intern!(py, "http.request"))?;
+    event.set_item(intern!(py, "body"), PyBytes::new(py, body))?;
+    event.set_item(intern!(py, "more_body"), more)?;
+    Ok(event.into_any())
+}
+
+/// `http.disconnect`.
+pub(super) fn disconnect(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    let event = PyDict::new(py);
+    event.set_item(intern!(py, "type"), intern!(py, "http.disconnect"))?;
+    Ok(event.into_any())
+}

@@ -1,0 +1,336 @@
+//! The application and its event loop: what arrives is drained here.
+//!
+//! Owns the desk's other side, the idle slots and the waits of coroutines. Everything happens on
+//! the thread of the event loop, but for `send` and `receive`, which an application may call from
+//! wherever it likes.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+
+use exchange::handover::{Arrival, Desk, Event, HandedOver, Head, held};
+use net::Bell;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{ffi, intern};
+
+use super::exchange::Exchange;
+use super::parked::Parked;
+use super::scope::Scopes;
+use super::slot::Slot;
+use crate::gil::{GilCell, GilFlag};
+
+/// Exchanges a drain begins before the event loop has its turn, and how long it may take.
+const DRAINED_MAX: u32 = 64;
+const DRAIN_US: u64 = 500;
+/// Tasks that wait for requests.
+const IDLE_MAX: usize = 64;
+/// Answers after which the worker is woken in the middle of a drain.
+const HELD_MAX: usize = 16;
+
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub struct Server {
+    desk: Arc<Desk>,
+    bell: Arc<Bell>,
+    application: Py<PyAny>,
+    event_loop: Py<PyAny>,
+    scopes: Scopes,
+    /// What every request's context is a copy of.
+    context: Py<PyAny>,
+    task: Py<PyAny>,
+    current_task: Py<PyAny>,
+    /// Whether Tasks can begin at once (CPython 3.12.5).
+    eager: bool,
+    /// Called with an exception that an application raised.
+    report: Py<PyAny>,
+    idle: GilCell<Vec<Py<Parked>>>,
+    waits: GilCell<HashMap<u64, Py<PyAny>>>,
+    next_wait: GilFlag<u64>,
+    /// What is to be run by the slot that goes on next.
+    next: GilCell<Option<Arrival>>,
+    draining: GilFlag<bool>,
+    /// Exchanges that this drain may still begin, and when it has to end.
+    left: GilFlag<u32>,
+    until_us: GilFlag<u64>,
+    flush_is_due: GilFlag<bool>,
+}
+
+impl Server {
+    /// The server of an application on the running thread's event loop.
+    pub fn new(
+        py: Python<'_>,
+        desk: Arc<Desk>,
+        bell: Arc<Bell>,
+        application: Py<PyAny>,
+        event_loop: Py<PyAny>,
+        root_path: String,
+        state: Option<Py<PyDict>>,
+        report: Py<PyAny>,
+    ) -> PyResult<Server> {
+        let asyncio = PyModule::import(py, "asyncio")?;
+        // SAFETY: takes nothing; gives a new reference or null with an error set.
+        let context = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }?;
+        held::hold();
+        Ok(Server {
+            desk,
+            bell,
+            application,
+            event_loop,
+            scopes: Scopes::new(py, root_path, state)?,
+            context: context.unbind(),
+            task: asyncio.getattr("Task")?.unbind(),
+            current_task: asyncio.getattr("current_task")?.unbind(),
+            eager: py.version_info() >= (3, 12, 5),
+            report,
+            idle: GilCell::default(),
+            waits: GilCell::default(),
+            next_wait: GilFlag::new(1),
+            next: GilCell::default(),
+            draining: GilFlag::new(false),
+            left: GilFlag::new(0),
+            until_us: GilFlag::new(0),
+            flush_is_due: GilFlag::new(false),
+        })
+    }
+
+    pub(super) fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    pub(super) fn event_loop<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.event_loop.bind(py).clone()
+    }
+
+    pub(super) fn current_task<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.current_task.bind(py).call0()
+    }
+
+    /// A context for a request.
+    pub(super) fn context(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        // SAFETY: the context is one; the call gives a new reference or null with an error set.
+        let copy =
+            unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_Copy(self.context.as_ptr())) };
+        copy.map(Bound::unbind)
+    }
+
+    /// Calls the application; what it gives can be stepped.
+    pub(super) fn call(&self, exchange: &Bound<'_, Exchange>, head: &Head) -> PyResult<Py<PyAny>> {
+        let py = exchange.py();
+        let scope = self.scopes.http(py, head)?;
+        let receive = super::functions::receive(exchange)?;
+        let send = super::functions::send(exchange)?;
+        let awaitable = self.application.bind(py).call1((scope, receive, send))?;
+        stepped(awaitable)
+    }
+
+    /// An exception of the application: reported, and the client answered.
+    pub(super) fn failed(
+        &self,
+        py: Python<'_>,
+        exchange: &Bound<'_, Exchange>,
+        error: &PyErr,
+    ) -> PyResult<()> {
+        let this = exchange.get();
+        // What fails after the response is complete is of no consequence to the client.
+        this.end(py, true);
+        self.report.bind(py).call1((error.value(py),)).map(drop)
+    }
+
+    // Slots.
+
+    /// The next exchange for a slot that runs, as long as the drain may go on.
+    pub(super) fn next_arrival(&self) -> Option<Arrival> {
+        if let Some(next) = self.next.take() {
+            return Some(next);
+        }
+        if !self.draining.get() {
+            return None;
+        }
+        if held::held() >= HELD_MAX {
+            held::flush();
+        }
+        let left = self.left.get();
+        if left == 0 || net::clock::precise_us() >= self.until_us.get() {
+            self.left.set(0);
+            return None;
+        }
+        match self.desk.take_arrival() {
+            Some(Event::Arrived(arrival, _)) => {
+                self.left.set(left - 1);
+                Some(arrival)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn has_room_to_park(&self) -> bool {
+        self.idle.get().len() < IDLE_MAX
+    }
+
+    /// A slot waits.
+    pub(super) fn park(&self, parked: &Bound<'_, Parked>, slot: Py<Slot>) {
+        drop(slot); // its Task holds it
+        self.idle.get().push(parked.clone().unbind());
+    }
+
+    /// A slot's Task was cancelled while it waited.
+    pub(super) fn unpark(&self, parked: &Bound<'_, Parked>) {
+        self.idle.get().retain(|idle| !idle.is(parked));
+    }
+
+    /// Has the arrival answered by a slot: one that waits, or a new one.
+    fn run(slf: &Bound<'_, Self>, arrival: Arrival) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        let idle = this.idle.get().pop();
+        if let Some(idle) = idle {
+            *this.next.get() = Some(arrival);
+            return Parked::go_on(idle.bind(py));
+        }
+        match arrival {
+            Arrival::Exchange(handed) => this.begin_task(slf, Some(handed)),
+            other => this.begin_session(py, other),
+        }
+    }
+
+    /// A Task with a slot. Where Tasks cannot begin at once it begins in the loop's next turn.
+    fn begin_task(&self, slf: &Bound<'_, Self>, first: Option<Box<HandedOver>>) -> PyResult<()> {
+        let py = slf.py();
+        let slot = Bound::new(py, Slot::new(py, slf.as_unbound(), first)?)?;
+        let options = PyDict::new(py);
+        options.set_item(intern!(py, "loop"), &self.event_loop)?;
+        if self.eager {
+            options.set_item(intern!(py, "eager_start"), true)?;
+        }
+        self.task.bind(py).call((slot,), Some(&options)).map(drop)
+    }
+
+    /// A session of WebSocket.
+    pub(super) fn begin_session(&self, _py: Python<'_>, _arrival: Arrival) -> PyResult<()> {
+        Ok(())
+    }
+
+    // Waits of coroutines.
+
+    pub(super) fn next_wait(&self) -> u64 {
+        let number = self.next_wait.get();
+        self.next_wait.set(number + 1);
+        number
+    }
+
+    /// A future that is completed when the wait ends; its iterator.
+    pub(super) fn begin_wait(&self, py: Python<'_>, number: u64) -> PyResult<Py<PyAny>> {
+        let future = self.event_loop.bind(py).call_method0(intern!(py, "create_future"))?;
+        let iterator = future.call_method0(intern!(py, "__await__"))?;
+        self.waits.get().insert(number, future.unbind());
+        Ok(iterator.unbind())
+    }
+
+    /// The wait has ended.
+    pub(super) fn end_wait(&self, py: Python<'_>, number: u64) {
+        let future = self.waits.get().remove(&number);
+        if let Some(future) = future {
+            // One that was cancelled is done already, and says so.
+            let _ = future.call_method1(py, intern!(py, "set_result"), (py.None(),));
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn forget_wait(&self, _py: Python<'_>, number: u64) {
+        let future = self.waits.get().remove(&number);
+        drop(future);
+    }
+
+    /// Has the worker woken once the loop has done what it does now.
+    pub(super) fn flush_soon(slf: &Py<Self>, py: Python<'_>) -> PyResult<()> {
+        let this = slf.get();
+        if this.draining.get() || this.flush_is_due.get() || held::held() == 0 {
+            return Ok(());
+        }
+        this.flush_is_due.set(true);
+        let flush = slf.bind(py).getattr(intern!(py, "flush"))?;
+        this.event_loop.bind(py).call_method1(intern!(py, "call_soon"), (flush,)).map(drop)
+    }
+}
+
+#[pymethods]
+impl Server {
+    /// The descriptor that is readable when [`Server::drain`] is to be called.
+    fn fileno(&self) -> i32 {
+        self.bell.as_fd().as_raw_fd()
+    }
+
+    /// Answers what has arrived, for as long as a drain may take.
+    fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        this.bell.hear();
+        this.desk.awake();
+        this.draining.set(true);
+        this.left.set(DRAINED_MAX);
+        this.until_us.set(net::clock::precise_us() + DRAIN_US);
+        let outcome = Server::drain_desk(slf);
+        this.draining.set(false);
+        held::flush();
+        outcome
+    }
+
+    /// Wakes the worker for what was sent outside of a drain.
+    fn flush(&self) {
+        self.flush_is_due.set(false);
+        held::flush();
+    }
+
+    /// Makes Tasks that wait for requests.
+    fn warm_up(slf: &Bound<'_, Self>) -> PyResult<()> {
+        for _ in 0..4 {
+            slf.get().begin_task(slf, None)?;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    fn drain_desk(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let this = slf.get();
+        loop {
+            match this.desk.take() {
+                Some(Event::Ended(number)) => this.end_wait(py, number),
+                Some(Event::Arrived(arrival, _)) => {
+                    this.left.set(this.left.get().saturating_sub(1));
+                    Server::run(slf, arrival)?;
+                }
+                None if this.desk.sleep() => return Ok(()),
+                None => {}
+            }
+            if this.left.get() == 0 || net::clock::precise_us() >= this.until_us.get() {
+                // The loop's other work has its turn; nobody has to ring meanwhile.
+                let drain = slf.getattr(intern!(py, "drain"))?;
+                let event_loop = this.event_loop.bind(py);
+                event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What can be stepped of an awaitable.
+fn stepped(awaitable: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let py = awaitable.py();
+    // SAFETY: the object is alive; the check looks at its type.
+    if unsafe { ffi::PyCoro_CheckExact(awaitable.as_ptr()) } != 0 {
+        return Ok(awaitable.unbind());
+    }
+    match awaitable.call_method0(intern!(py, "__await__")) {
+        Ok(iterator) => Ok(iterator.unbind()),
+        Err(_) => {
+            let name = awaitable.get_type().name()?;
+            let why = format!(
+                "the application returned {name} instead of a coroutine: ASGI 3 applications are \
+                 `async def app(scope, receive, send)`"
+            );
+            Err(PyTypeError::new_err(why))
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The coroutine of a Task that goes on from one request to the next.
+//!
+//! A Task for each request is the largest part of what asyncio costs. A slot is the coroutine of
+//! one Task in which application coroutines run one after another, each in a context of its own: a
+//! coroutine that never suspends is begun and ended within a step, and the slot takes the next
+//! arrival in the same step. One that suspends keeps its Task for itself, and with its end the Task
+//! ends, as everybody expects of it. So does a Task that somebody has taken hold of (as a key, with
+//! a callback): identities are not shared. Promises that `current_task()` is right from the first
+//! instruction of the application, and that contexts and exceptions do not pass from one request to
+//! another.
+
+use exchange::handover::{Arrival, HandedOver};
+use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyStopIteration, PySystemExit};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::exchange::Exchange;
+use super::parked::Parked;
+use super::server::Server;
+use crate::gil::{GilCell, GilFlag};
+
+#[pyclass(frozen, weakref, module = "tidegate._tidegate")]
+pub(super) struct Slot {
+    server: Py<Server>,
+    parked: Py<Parked>,
+    running: GilCell<Option<Running>>,
+    /// Given before the Task had its first step.
+    first: GilCell<Option<Box<HandedOver>>>,
+    /// The Task; borrowed, because it owns this coroutine.
+    task: GilFlag<usize>,
+    ended: GilFlag<bool>,
+}
+
+/// An application's coroutine under way.
+struct Running {
+    /// What is stepped: the coroutine, or the iterator of another awaitable.
+    coroutine: Py<PyAny>,
+    context: Py<PyAny>,
+    exchange: Py<Exchange>,
+    /// References to the Task when it began.
+    references: isize,
+    suspended: bool,
+}
+
+/// What a step of the application came to.
+enum Step {
+    Yielded(Py<PyAny>),
+    Ended,
+    Failed(PyErr),
+}
+
+impl Slot {
+    pub(super) fn new(
+        py: Python<'_>,
+        server: &Py<Server>,
+        first: Option<Box<HandedOver>>,
+    ) -> PyResult<Slot> {
+        Ok(Slot {
+            server: server.clone_ref(py),
+            parked: Py::new(py, Parked::new(server.clone_ref(py)))?,
+            running: GilCell::default(),
+            first: GilCell::new(first),
+            task: GilFlag::new(0),
+            ended: GilFlag::new(false),
+        })
+    }
+}
+
+#[pymethods]
+impl Slot {
+    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// One step of the Task.
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        Slot::go_on(slf, |py, running| running.step(py))
+    }
+
+    fn send(slf: &Bound<'_, Self>, _sent: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let yielded = Slot::go_on(slf, |py, running| running.step(py))?;
+        yielded.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    #[pyo3(signature = (*arguments))]
+    fn throw(slf: &Bound<'_, Self>, arguments: Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        if slf.get().running.get().is_none() {
+            slf.get().ended.set(true);
+            return Err(PyErr::from_value(arguments.get_item(0)?));
+        }
+        let yielded = Slot::go_on(slf, |py, running| running.throw(py, &arguments))?;
+        yielded.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        this.ended.set(true);
+        let Some(running) = this.running.take() else { return Ok(()) };
+        let py = slf.py();
+        let closed =
+            running.inside(py, || running.coroutine.call_method0(py, intern!(py, "close")));
+        running.exchange.get().end(py, true);
+        closed.map(drop)
+    }
+}
+
+impl Slot {
+    /// Steps what runs with `first`, then takes what has arrived until something is to be waited
+    /// for. `None` ends the Task.
+    fn go_on(
+        slf: &Bound<'_, Self>,
+        first: impl FnOnce(Python<'_>, &Running) -> Step,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        let this = slf.get();
+        let server = this.server.get();
+        if this.task.get() == 0 {
+            this.task.set(server.current_task(py)?.as_ptr() as usize);
+        }
+        let mut first = Some(first);
+        loop {
+            let Some(running) =
+                this.running.take().map_or_else(|| this.begin(py), |it| Ok(Some(it)))?
+            else {
+                return Ok(this.park(slf));
+            };
+            let step = match first.take() {
+                Some(first) => first(py, &running),
+                None => running.step(py),
+            };
+            match step {
+                Step::Yielded(yielded) => {
+                    *this.running.get() = Some(Running { suspended: true, ..running });
+                    return Ok(Some(yielded));
+                }
+                Step::Ended => running.exchange.get().end(py, false),
+                Step::Failed(error) => this.failed(py, &running, error)?,
+            }
+            if !this.may_go_on(py, &running)? {
+                this.ended.set(true);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Begins with the next arrival, if there is one.
+    fn begin(&self, py: Python<'_>) -> PyResult<Option<Running>> {
+        let server = self.server.get();
+        loop {
+            let handed = match self.first.take() {
+                Some(handed) => handed,
+                None => match server.next_arrival() {
+                    Some(Arrival::Exchange(handed)) => handed,
+                    Some(other) => {
+                        server.begin_session(py, other)?;
+                        continue;
+                    }
+                    None => return Ok(None),
+                },
+            };
+            let (exchange, head) = Exchange::new(self.server.clone_ref(py), *handed);
+            let exchange = Bound::new(py, exchange)?;
+            match self.call(py, &exchange, &head) {
+                Ok(running) => return Ok(Some(running)),
+                Err(error) => server.failed(py, &exchange, &error)?,
+            }
+        }
+    }
+
+    /// Calls the application, which gives the coroutine.
+    fn call(
+        &self,
+        py: Python<'_>,
+        exchange: &Bound<'_, Exchange>,
+        head: &exchange::handover::Head,
+    ) -> PyResult<Running> {
+        let server = self.server.get();
+        let context = server.context(py)?;
+        let mut running = Running {
+            coroutine: py.None(),
+            context,
+            exchange: exchange.clone().unbind(),
+            references: self.references(),
+            suspended: false,
+        };
+        running.coroutine = running.inside(py, || server.call(exchange, head))?;
+        Ok(running)
+    }
+
+    /// The application raised: the client is answered, the error is logged, and the Task goes on
+    /// unless it was the Task that was meant.
+    fn failed(&self, py: Python<'_>, running: &Running, error: PyErr) -> PyResult<()> {
+        let is_for_the_task = error.is_instance_of::<CancelledError>(py)
+            || error.is_instance_of::<PyKeyboardInterrupt>(py)
+            || error.is_instance_of::<PySystemExit>(py);
+        if is_for_the_task {
+            running.exchange.get().end(py, true);
+            self.ended.set(true);
+            return Err(error);
+        }
+        self.server.get().failed(py, running.exchange.bind(py), &error)
+    }
+
+    /// Whether the Task may serve another request: it never waited, and nobody holds it.
+    fn may_go_on(&self, py: Python<'_>, running: &Running) -> PyResult<bool> {
+        if running.suspended || self.references() != running.references {
+            return Ok(false);
+        }
+        // SAFETY: the Task runs this step, so it is alive.
+        let task = unsafe { Bound::from_borrowed_ptr(py, self.task.get() as *mut ffi::PyObject) };
+        Ok(task.getattr(intern!(py, "_callbacks"))?.is_none())
+    }
+
+    /// References to the Task.
+    fn references(&self) -> isize {
+        // SAFETY: as above.
+        unsafe { ffi::Py_REFCNT(self.task.get() as *mut ffi::PyObject) as isize }
+    }
+
+    /// Nothing has arrived: the Task waits until a drain goes on with it.
+    fn park(&self, slf: &Bound<'_, Self>) -> Option<Py<PyAny>> {
+        if !self.server.get().has_room_to_park() {
+            self.ended.set(true);
+            return None;
+        }
+        let parked = self.parked.bind(slf.py());
+        parked.get().wait_for(slf.clone().unbind());
+        Some(parked.clone().into_any().unbind())
+    }
+}
+
+impl Running {
+    /// Calls `with` in the context of the request.
+    fn inside<R>(&self, py: Python<'_>, with: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+        // SAFETY: the context is one, and is left on every way out that is not a panic, which ends
+        // the process.
+        unsafe {
+            if ffi::PyContext_Enter(self.context.as_ptr()) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        let outcome = with();
+        // SAFETY: it was entered above.
+        if unsafe { ffi::PyContext_Exit(self.context.as_ptr()) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        outcome
+    }
+
+    fn step(&self, py: Python<'_>) -> Step {
+        let mut ended = false;
+        let yielded = self.inside(py, || {
+            let mut result = std::ptr::null_mut();
+            // SAFETY: the coroutine is alive and the result is a place of ours; a result is ours.
+            unsafe {
+                match ffi::PyIter_Send(self.coroutine.as_ptr(), ffi::Py_None(), &raw mut result) {
+                    ffi::PySendResult::PYGEN_NEXT => Ok(Bound::from_owned_ptr(py, result).unbind()),
+                    ffi::PySendResult::PYGEN_RETURN => {
+                        ended = true;
+                        Ok(Bound::from_owned_ptr(py, result).unbind())
+                    }
+                    ffi::PySendResult::PYGEN_ERROR => Err(PyErr::fetch(py)),
+                }
+            }
+        });
+        match yielded {
+            Ok(_) if ended => Step::Ended,
+            Ok(yielded) => Step::Yielded(yielded),
+            Err(error) => Step::Failed(error),
+        }
+    }
+
+    fn throw(&self, py: Python<'_>, arguments: &Bound<'_, PyTuple>) -> Step {
+        let thrown = self.inside(py, || {
+            self.coroutine.call_method1(py, intern!(py, "throw"), arguments.clone())
+        });
+        match thrown {
+            Ok(yielded) => Step::Yielded(yielded),
+            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Step::Ended,
+            Err(error) => Step::Failed(error),
+        }
+    }
+}

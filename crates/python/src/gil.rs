@@ -1,0 +1,57 @@
+//! State that the GIL guards.
+//!
+//! Objects of Python may be reached from any thread that holds the GIL. Nothing here is borrowed
+//! while Python code runs, so no two threads are ever inside at a time. Free-threaded builds have
+//! no GIL: the module does not load there.
+
+use std::cell::{Cell, RefCell, RefMut};
+
+/// A place that is borrowed for moments.
+#[derive(Default)]
+pub(crate) struct GilCell<T>(RefCell<T>);
+
+// SAFETY: see the contract above: every access happens with the GIL held and ends before it is
+// released.
+unsafe impl<T> Send for GilCell<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for GilCell<T> {}
+
+impl<T> GilCell<T> {
+    pub(crate) fn new(value: T) -> GilCell<T> {
+        GilCell(RefCell::new(value))
+    }
+
+    /// The value; not to be held while Python code runs.
+    pub(crate) fn get(&self) -> RefMut<'_, T> {
+        self.0.borrow_mut()
+    }
+}
+
+impl<T: Default> GilCell<T> {
+    pub(crate) fn take(&self) -> T {
+        self.0.take()
+    }
+}
+
+/// A small value.
+#[derive(Default)]
+pub(crate) struct GilFlag<T: Copy>(Cell<T>);
+
+// SAFETY: as for `GilCell`.
+unsafe impl<T: Copy> Send for GilFlag<T> {}
+// SAFETY: as for `GilCell`.
+unsafe impl<T: Copy> Sync for GilFlag<T> {}
+
+impl<T: Copy> GilFlag<T> {
+    pub(crate) fn new(value: T) -> GilFlag<T> {
+        GilFlag(Cell::new(value))
+    }
+
+    pub(crate) fn get(&self) -> T {
+        self.0.get()
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        self.0.set(value);
+    }
+}
