@@ -130,10 +130,10 @@ impl Kind {
     }
 }
 
-/// What DATA or MESSAGE of this length costs.
+/// What DATA or MESSAGE of this length costs; an end without bytes is free, and comes once.
 pub fn cost(length: usize) -> u32 {
     // No payload is longer than `DATA_BYTES_MAX`.
-    FRAME_COST.saturating_add(u32::try_from(length).unwrap_or(u32::MAX))
+    if length == 0 { 0 } else { FRAME_COST.saturating_add(length as u32) }
 }
 
 /// Why a connection cannot go on.

@@ -4,8 +4,8 @@
 //! copied together, and DATA never is: it comes in the pieces it was received in.
 
 use super::{
-    BINARY, FRAME_COST, FRAME_HEAD_BYTES, FrameHead, HEAD_BYTES_MAX, INLINE_BYTES_MAX, Kind,
-    Malformed, VERSION, WINDOW_MAX, WINDOW_MIN,
+    BINARY, FRAME_HEAD_BYTES, FrameHead, HEAD_BYTES_MAX, INLINE_BYTES_MAX, Kind, Malformed,
+    VERSION, WINDOW_MAX, WINDOW_MIN, cost,
 };
 
 /// Memory for frames in pieces that is kept for the next one.
@@ -136,13 +136,29 @@ impl Decoder {
                             stream: head.stream,
                             left: head.length,
                             end: head.is_end(),
-                            cost: FRAME_COST,
+                            cost: cost(head.length) - head.length as u32,
                         }),
                         _ => State::Payload(head),
                     };
                 }
             }
         }
+    }
+
+    /// Whether `input`, which is what comes next, begins with so many bytes of one DATA: whoever
+    /// has them in a chunk of its own need not copy them.
+    pub fn is_long_piece(&self, input: &[u8], bytes: usize) -> bool {
+        let (left, there) = match &self.state {
+            State::Data(rest) => (rest.left, input.len()),
+            State::Head if self.kept.is_empty() => match input.first_chunk().map(FrameHead::parse) {
+                Some(Ok(head)) if head.kind == Kind::Data => {
+                    (head.length, input.len() - FRAME_HEAD_BYTES)
+                }
+                _ => return false,
+            },
+            _ => return false,
+        };
+        left.min(there) >= bytes
     }
 
     /// HELLO comes first, and once.
