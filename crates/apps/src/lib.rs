@@ -11,8 +11,14 @@ pub use slots::{Slot, Slots};
 
 mod handler;
 mod here;
+mod limits;
 mod place;
+mod plan;
+mod settings;
+pub mod websocket;
 
 pub use handler::AppHandler;
 pub use here::Here;
 pub use place::{Place, Refused};
+pub use plan::{AppPlan, HANDLER};
+pub use settings::{AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan};

@@ -5,6 +5,7 @@
 //! can never match. What is unused is only said when everything else is right, because what is
 //! broken may be what would have used it.
 
+mod apps;
 mod caches;
 mod chains;
 mod listeners;
@@ -35,13 +36,15 @@ pub(crate) fn compile(
     check_names("listener", &settings.listeners, reader);
     check_names("upstream", &settings.upstreams, reader);
     check_names("cache", &settings.caches, reader);
+    check_names("app", &settings.apps, reader);
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
     let programs = listeners::programs(&settings, &listeners, reader);
     let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
     caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
-    let (router, routes) = routes::compile(&settings, kinds, &mut chains, reader);
+    let apps = apps::compile(&settings);
+    let (router, routes) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     if !reader.report().is_empty() {
         return None;
@@ -66,6 +69,7 @@ pub(crate) fn compile(
             .into_iter()
             .map(|(name, cache)| (name.value, cache))
             .collect(),
+        apps,
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
         errors: Arc::new(error_pages(settings.errors)),
@@ -117,6 +121,12 @@ fn unused(
         let in_route = |route: &routes::Compiled| caches::uses(&route.plan.filters, name);
         if !routes.iter().any(in_route) && !chains.use_cache(name) {
             reader.report().unused(name.span, "cache", name);
+        }
+    }
+    for (name, _) in &settings.apps.entries {
+        let used = |route: &routes::Compiled| apps::named(&*route.plan.handler) == Some(name);
+        if !routes.iter().any(used) {
+            reader.report().unused(name.span, "app", name);
         }
     }
     for name in chains.unused() {

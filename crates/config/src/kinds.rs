@@ -12,12 +12,14 @@ use settings::{
 /// Filters that are promised and refused by this version.
 const FILTERS_LATER: &[&str] = &[];
 /// Handlers that are promised and refused by this version.
-const HANDLERS_LATER: &[&str] = &["app"];
+const HANDLERS_LATER: &[&str] = &[];
 
 /// Kinds that are written as the name of something declared elsewhere, and so have no declaration
 /// to take prose from.
-const NAMES: &[(&str, &str)] =
-    &[("upstream", "Sends requests on to a group of servers of `upstreams`, by its name.")];
+const NAMES: &[(&str, &str)] = &[
+    ("upstream", "Sends requests on to a group of servers of `upstreams`, by its name."),
+    ("app", "Hands requests over to an application of `apps`, by its name."),
+];
 
 /// Tables of kinds: those of the product, or a test's own.
 #[derive(Clone)]
@@ -35,7 +37,7 @@ impl Kinds {
                 .iter()
                 .chain([&upstream::KIND])
                 .chain(files::HANDLERS)
-                .chain([&lua::HANDLER])
+                .chain([&lua::HANDLER, &apps::HANDLER])
                 .collect(),
         }
     }

@@ -14,6 +14,7 @@ const NAMED: &[(&str, &str)] = &[
     ("listeners", "listener"),
     ("upstreams", "upstream"),
     ("caches", "cache"),
+    ("apps", "app"),
     ("chains", "chain"),
     ("errors", "error page"),
 ];

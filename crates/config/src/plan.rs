@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use apps::AppSettings;
 use cache::CacheSettings;
 use exchange::problem::ErrorPages;
 use exchange::{FilterPlan, HandlerPlan};
@@ -31,6 +32,7 @@ pub struct Plan {
     pub lua: lua::ServingSettings,
     pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
     pub caches: Vec<(String, CacheSettings)>,
+    pub apps: Vec<(String, Arc<AppSettings>)>,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`Plan::route`].
     pub routes: Vec<RoutePlan>,

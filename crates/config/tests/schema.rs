@@ -21,7 +21,7 @@ fn the_example_of_the_contract_is_accepted_by_both() {
         load(&contract(), &|_| None, &Kinds::all()).unwrap_or_else(|report| panic!("{report}"));
     let plan = &loaded.plan;
     let names: Vec<_> = plan.routes.iter().map(|route| route.name.as_str()).collect();
-    assert_eq!(names, ["catalog", "/ping", "/old/{id}", "/{*file}"]);
+    assert_eq!(names, ["catalog", "/app/{*rest}", "/ping", "/old/{id}", "/{*file}"]);
     assert_eq!(plan.routes[0].filters.len(), 3);
     assert_eq!(plan.caches.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pages"]);
     assert_eq!(plan.routes[0].timeouts.body.map(|t| t.to_string()).as_deref(), Some("10s"));
@@ -43,7 +43,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
     let validator = jsonschema::draft202012::new(&schema).unwrap();
     for text in [
         "rutes: []",
-        "apps: {}",
+        "apps: { a: { python: 5, workers: 0 } }",
         "caches: { a: { memory: 5 } }",
         "listeners: { web: { bind: \":80\", tls: {} } }",
         "listeners: { web: {} }",
@@ -52,7 +52,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "workers: 0",
         "log: { level: loud }",
         "routes: [{ match: {} }]",
-        "routes: [{ handler: { app: x } }]",
+        "routes: [{ handler: { apps: x } }]",
         "routes: [{ handler: { respond: { sttaus: 200 } } }]",
         "routes: [{ handler: { respond: {}, redirect: / } }]",
         "chains: { a: [{ nothing: {} }] }",

@@ -49,6 +49,10 @@ pub trait HandlerPlan: Send + Sync {
     fn describe(&self) -> String {
         String::new()
     }
+    /// The plan itself, for the room that made it to find again.
+    fn as_any(&self) -> Option<&dyn Any> {
+        None
+    }
     /// The upstream it names, with the place where it does: checked against `upstreams`.
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None

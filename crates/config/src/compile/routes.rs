@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 
-use super::caches;
 use super::chains::Chains;
 use super::check_name;
+use super::{apps, caches};
 use crate::kinds::Kinds;
 use crate::plan::RoutePlan;
 use crate::records::{RouteSettings, Settings};
@@ -21,6 +21,7 @@ pub(super) struct Compiled {
 
 pub(super) fn compile(
     settings: &Settings,
+    declared: &apps::Apps,
     kinds: &Kinds,
     chains: &mut Chains,
     reader: &mut Reader<'_>,
@@ -52,6 +53,7 @@ pub(super) fn compile(
             let declared = settings.upstreams.names();
             reader.report().dangling(upstream.span, "upstream", upstream, declared);
         }
+        let handler = apps::resolve(handler, declared, settings, reader.report());
         let filters: Vec<_> = defaults.filters.iter().cloned().chain(own.filters).collect();
         caches::check_order(&filters, reader);
         routes.push(Compiled {

@@ -1,5 +1,6 @@
 //! The whole configuration.
 
+use apps::AppSettings;
 use cache::CacheSettings;
 use lua::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Spanned};
@@ -28,6 +29,8 @@ settings::record! {
         pub upstreams: Named<UpstreamSettings> = {},
         /// Stores for answers that the filter `cache` keeps, by name.
         pub caches: Named<CacheSettings> = {},
+        /// Applications in Python that run in processes of their own, by name.
+        pub apps: Named<AppSettings> = {},
         /// Lists of filters that routes share, by name.
         pub chains: Named<Vec<FilterEntry>> = {},
         /// What goes before every route's own.
@@ -49,7 +52,6 @@ settings::record! {
         /// How long a client is waited for.
         pub timeouts: Timeouts = {},
     }
-    later: apps;
 }
 
 #[cfg(test)]

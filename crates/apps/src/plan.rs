@@ -1,0 +1,82 @@
+//! The kind `app` of the configuration's handlers, and what workers build from it.
+
+use std::any::Any;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
+use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
+
+use crate::handler::AppHandler;
+use crate::here::Here;
+use crate::place::{Place, Refused};
+use crate::settings::AppSettings;
+
+/// `handler: { app: NAME }`.
+pub static HANDLER: HandlerKind = HandlerKind { name: "app", schema, read };
+
+fn schema(builder: &mut SchemaBuilder) -> Schema {
+    String::schema(builder)
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let app = Spanned::<String>::read(node, reader)?;
+    Some(Arc::new(AppPlan { app, settings: None }))
+}
+
+/// One route's way to an application.
+pub struct AppPlan {
+    app: Spanned<String>,
+    /// Those of the application, once `config` has found them.
+    settings: Option<Arc<AppSettings>>,
+}
+
+impl AppPlan {
+    /// This plan of the configuration, if it is one of ours.
+    pub fn of(plan: &dyn HandlerPlan) -> Option<&AppPlan> {
+        plan.as_any()?.downcast_ref()
+    }
+
+    /// The application it names, with the place where it does.
+    pub fn app(&self) -> &Spanned<String> {
+        &self.app
+    }
+
+    /// The same with the settings of its application.
+    pub fn with(&self, settings: Arc<AppSettings>) -> AppPlan {
+        AppPlan { app: self.app.clone(), settings: Some(settings) }
+    }
+}
+
+impl HandlerPlan for AppPlan {
+    fn name(&self) -> &'static str {
+        HANDLER.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
+        let place: Rc<dyn Place> = match Here::of(&worker.shared, &self.app).desk() {
+            Some(desk) => Rc::new(desk),
+            None => Rc::new(Nowhere),
+        };
+        let limits = self.settings.as_deref().map(AppSettings::exchange_limits);
+        let in_flight = self.settings.as_ref().map_or(u32::MAX, |app| app.limits.in_flight);
+        Rc::new(AppHandler::new(place, limits.unwrap_or_default(), in_flight))
+    }
+
+    fn describe(&self) -> String {
+        self.app.value.clone()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+/// Where nobody is.
+struct Nowhere;
+
+impl Place for Nowhere {
+    fn offer(&self, _: exchange::handover::Arrival) -> Result<(), Refused> {
+        Err(Refused::Absent)
+    }
+}
