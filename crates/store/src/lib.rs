@@ -7,8 +7,23 @@
 //! listener, and that a slow command delays nobody but who shares the store: it has a thread of its
 //! own. Never writes to disk; what is in it is gone with the process that holds it.
 
+pub mod client;
+mod commands;
+mod connection;
 pub mod hub;
 pub mod limits;
 pub mod mailbox;
 pub mod map;
+mod meters;
+mod outlet;
+mod server;
+mod session;
+mod space;
 pub mod value;
+
+pub use client::{Answer, Client, Failure, Request, Subscription};
+pub use mailbox::{Mailbox, Message, Shut};
+pub use meters::Meters;
+pub use server::Store;
+pub use space::Space;
+pub use value::Value;

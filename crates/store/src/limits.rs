@@ -33,16 +33,18 @@ pub const SHARED_VALUE_BYTES: usize = 4096;
 pub const SCAN_ENTRIES: usize = 10_000;
 /// Entries whose time is over that go with one command; the rest goes with the next.
 pub const EXPIRE_ENTRIES: usize = 64;
-/// How often entries whose time is over go while there are no commands.
-pub const EXPIRE_EVERY: Duration = Duration::from_millis(250);
 /// Bytes of commands a client has made and not sent, and calls it has in flight.
 pub const QUEUED_BYTES: usize = 64 << 20;
 pub const QUEUED_CALLS: usize = 65_536;
 /// A client that had no answer for so long gives its connection up.
-pub const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How long a client tries to connect before it fails what waits.
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// Pause after an attempt to connect that failed.
 pub const CONNECT_AGAIN: Duration = Duration::from_millis(50);
-/// Time that connections have to end when the store stops.
-pub const STOP_WITHIN: Duration = Duration::from_millis(200);
+/// After that has failed for good, calls fail at once for so long.
+pub const DOWN_FOR: Duration = Duration::from_secs(1);
+/// One answer, with all its values.
+pub const REPLY_BYTES: usize = 256 << 20;
+/// Buffers above this are freed when they are empty.
+pub const KEPT_BUFFER_BYTES: usize = 64 << 10;

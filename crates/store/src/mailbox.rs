@@ -101,9 +101,14 @@ impl Mailbox {
         self.tell(inner);
     }
 
-    /// Why nothing more comes, even if there is something left to read.
-    pub fn why_shut(&self) -> Option<Shut> {
-        self.inner().shut
+    /// Why nothing more comes, even if there is something left to read; where it is open, `waker` is
+    /// woken once when something happens.
+    pub fn watch(&self, waker: &Waker) -> Option<Shut> {
+        let mut inner = self.inner();
+        if inner.shut.is_none() && !inner.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {
+            inner.waker = Some(waker.clone());
+        }
+        inner.shut
     }
 
     fn tell(&self, mut inner: MutexGuard<'_, Inner>) {
@@ -155,6 +160,7 @@ fn take(inner: &mut Inner) -> Result<Option<Message>, Shut> {
 mod tests {
     use super::{MESSAGE_OVERHEAD_BYTES, Mailbox, Message, Shut};
     use bytes::Bytes;
+    use std::task::Waker;
     use std::time::Duration;
 
     fn message(payload: &'static str) -> Message {
@@ -171,7 +177,7 @@ mod tests {
         assert!(!mailbox.leave(message("")), "room for two");
         assert!(!mailbox.leave(message("")), "it stays shut");
         mailbox.shut(Shut::Lost);
-        assert_eq!(mailbox.why_shut(), Some(Shut::TooSlow));
+        assert_eq!(mailbox.watch(Waker::noop()), Some(Shut::TooSlow));
         assert_eq!(mailbox.take(), Ok(Some(message("b"))));
         assert_eq!(mailbox.take(), Ok(Some(message("c"))));
         assert_eq!(mailbox.take(), Err(Shut::TooSlow));

@@ -192,6 +192,32 @@ families! {
     CACHE_DERIVED = "tidegate_cache_derived_bytes_total", Counter, Bytes, ["cache", "coding"],
         "Bytes of codings made of what is stored.";
 
+    STORE_COMMANDS = "tidegate_store_commands_total", Counter, Number, ["app"],
+        "Commands that the shared store of an application has executed.";
+    STORE_REFUSED = "tidegate_store_refused_total", Counter, Number, ["app"],
+        "Commands that were answered with an error, or were malformed.";
+    STORE_HITS = "tidegate_store_hits_total", Counter, Number, ["app"],
+        "Keys that were asked for and found.";
+    STORE_MISSES = "tidegate_store_misses_total", Counter, Number, ["app"],
+        "Keys that were asked for and not found.";
+    STORE_EVICTED = "tidegate_store_evicted_total", Counter, Number, ["app"],
+        "Keys that had to go because memory was full.";
+    STORE_EXPIRED = "tidegate_store_expired_total", Counter, Number, ["app"],
+        "Keys whose time was over.";
+    STORE_KEYS = "tidegate_store_keys", Gauge, Number, ["app"], "Keys stored now.";
+    STORE_MEMORY = "tidegate_store_memory_bytes", Gauge, Bytes, ["app"],
+        "Memory of the keys stored now, their values, and what finding them takes.";
+    STORE_MEMORY_LIMIT = "tidegate_store_memory_limit_bytes", Gauge, Bytes, ["app"],
+        "Memory that the keys of a store may take.";
+    STORE_CONNECTIONS = "tidegate_store_connections", Gauge, Number, ["app"],
+        "Connections to a store: one for each worker process that uses it.";
+    STORE_PUBLISHED = "tidegate_store_published_total", Counter, Number, ["app"],
+        "Messages that were published.";
+    STORE_LISTENERS = "tidegate_store_listeners", Gauge, Number, ["app"],
+        "Channels that worker processes listen to now, each counted once for each process.";
+    STORE_SLOW = "tidegate_store_slow_connections_total", Counter, Number, ["app"],
+        "Connections that were closed because too many messages waited for them.";
+
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations put into use since the start.";
     CONFIG_RELOAD_FAILURES = "tidegate_config_reload_failures_total", Counter, Number, [],

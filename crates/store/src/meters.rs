@@ -1,0 +1,45 @@
+//! What a store counts.
+
+use std::sync::Arc;
+
+use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
+
+/// Those of one store. Cells that nobody reads by default.
+#[derive(Debug, Default)]
+pub struct Meters {
+    pub(crate) commands: Arc<SharedCounter>,
+    pub(crate) refused: Arc<SharedCounter>,
+    pub(crate) hits: Arc<SharedCounter>,
+    pub(crate) misses: Arc<SharedCounter>,
+    pub(crate) evicted: Arc<SharedCounter>,
+    pub(crate) expired: Arc<SharedCounter>,
+    pub(crate) keys: Arc<SharedGauge>,
+    pub(crate) memory: Arc<SharedGauge>,
+    pub(crate) memory_limit: Arc<SharedGauge>,
+    pub(crate) connections: Arc<SharedGauge>,
+    pub(crate) published: Arc<SharedCounter>,
+    pub(crate) listeners: Arc<SharedGauge>,
+    pub(crate) slow: Arc<SharedCounter>,
+}
+
+impl Meters {
+    pub fn of(telemetry: &Telemetry, app: &str) -> Meters {
+        let counter = |family| telemetry.counter(family, &[app]);
+        let gauge = |family| telemetry.gauge(family, &[app]);
+        Meters {
+            commands: counter(&families::STORE_COMMANDS),
+            refused: counter(&families::STORE_REFUSED),
+            hits: counter(&families::STORE_HITS),
+            misses: counter(&families::STORE_MISSES),
+            evicted: counter(&families::STORE_EVICTED),
+            expired: counter(&families::STORE_EXPIRED),
+            keys: gauge(&families::STORE_KEYS),
+            memory: gauge(&families::STORE_MEMORY),
+            memory_limit: gauge(&families::STORE_MEMORY_LIMIT),
+            connections: gauge(&families::STORE_CONNECTIONS),
+            published: counter(&families::STORE_PUBLISHED),
+            listeners: gauge(&families::STORE_LISTENERS),
+            slow: counter(&families::STORE_SLOW),
+        }
+    }
+}
