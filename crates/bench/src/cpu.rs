@@ -21,10 +21,10 @@ use group::Usage;
 pub(crate) use group::{Entry, Group};
 pub(crate) use listening::listener_at;
 
-/// A process and its descendants.
+/// Processes and their descendants.
 #[derive(Debug)]
 pub struct Tree {
-    root: u32,
+    roots: Vec<u32>,
     group: Option<Arc<Group>>,
 }
 
@@ -79,12 +79,12 @@ pub struct Used {
 
 impl Tree {
     pub fn of(pid: u32) -> Self {
-        Self { root: pid, group: None }
+        Self { roots: vec![pid], group: None }
     }
 
-    /// The same, if `pid` entered that group before it started anybody.
-    pub(crate) fn grouped(pid: u32, group: Option<Arc<Group>>) -> Self {
-        Self { root: pid, group }
+    /// Several, if each entered that group before it started anybody.
+    pub(crate) fn grouped(roots: Vec<u32>, group: Option<Arc<Group>>) -> Self {
+        Self { roots, group }
     }
 
     pub fn sample(&self) -> Sample {
@@ -106,11 +106,11 @@ impl Tree {
         sample
     }
 
-    /// The root, its descendants, and whoever else is in the group (a daemon that let go of its
+    /// The roots, their descendants, and whoever else is in the group (a daemon that let go of its
     /// parent).
     pub fn pids(&self) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
-        let mut left = vec![self.root];
+        let mut left = self.roots.clone();
         if let Some(group) = &self.group {
             left.extend(group.processes());
         }

@@ -23,11 +23,13 @@ mod run;
 mod schedule;
 mod system;
 pub mod tools;
+mod websocket;
 mod worker;
 
 pub(crate) use resp::request as pings;
 pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;
+pub(crate) use websocket::{answers, frame, greeting};
 
 /// The body of one answer in so many is compared byte by byte, unless the plan says all.
 pub const BODY_COMPARED_ONE_IN: u32 = 16;
@@ -68,6 +70,12 @@ pub enum Traffic {
         command: Command,
         /// How many commands are sent in one write and answered before the next.
         pipeline: u32,
+    },
+    /// A text, said back by the server; one outstanding on each connection.
+    WebSocket {
+        /// The request that asks for a WebSocket, from [`greeting`].
+        greeting: Vec<u8>,
+        text: Vec<u8>,
     },
 }
 
@@ -155,11 +163,11 @@ pub struct Errors {
     pub write: u64,
     /// No whole answer within the time-out.
     pub timeout: u64,
-    /// Another status, or `-ERR` in RESP.
+    /// Another status, `-ERR` in RESP, or a close frame.
     pub status: u64,
     /// Another length than expected.
     pub length: u64,
-    /// Not HTTP or RESP, contradictory lengths, or bytes that belong to no answer.
+    /// Not HTTP, RESP or WebSocket, contradictory lengths, or bytes that belong to no answer.
     pub framing: u64,
     /// A field that was expected is missing or different.
     pub header: u64,

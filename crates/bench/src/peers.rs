@@ -6,6 +6,7 @@
 //! access log. A program that is missing is one line, not an error.
 //! Never measures.
 
+mod bare_loop;
 mod baseline;
 mod caddy;
 mod envoy;
@@ -16,8 +17,10 @@ mod gunicorn;
 mod haproxy;
 mod lua_cjson;
 mod nginx;
+mod nginx_granian;
 mod pike;
 mod process;
+mod python;
 mod redis;
 mod running;
 mod silly;
@@ -28,12 +31,14 @@ mod uvicorn;
 mod varnish;
 
 pub use found::{Finder, Found};
+pub use python::{App, interpreter};
+pub(crate) use python::{ITEM, ITEM_PATH};
 pub use running::{Backend, Place, Running};
 pub(crate) use running::{Done, run_program};
 pub(crate) use tracer::Tracer;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// What `hello` and `gateway` ask for.
@@ -78,6 +83,8 @@ enum Program {
     Floor,
     /// The first of these names that is on PATH.
     Installed { names: &'static [&'static str], version: &'static str, how: &'static str },
+    /// A module that the Python of the run has, or its interpreter; and what has to be there.
+    Python { module: Option<&'static str>, needs: &'static [&'static str] },
     /// Built from a source in crates/bench/peers/.
     Built(&'static sources::Source),
 }
@@ -89,6 +96,8 @@ impl Program {
             Self::Installed { names: [name, ..], .. } => name,
             Self::Floor => "tidegate bench floor",
             Self::Subject => "tidegate",
+            Self::Python { module: Some(module), .. } => module,
+            Self::Python { module: None, .. } => "python",
             Self::Installed { .. } | Self::Built(_) => peer,
         }
     }
@@ -119,6 +128,15 @@ pub enum Role {
     Cached { backend: SocketAddr, root: PathBuf, asked: Asked },
     /// Answers [`DOCUMENT_PATH`] with that file, which it has read into memory.
     Canned { file: PathBuf },
+    /// Serves an application.
+    App(App),
+    /// A gateway in front of [`App::AsgiHello`].
+    AppGateway,
+    /// Keeps what [`App::AsgiDocument`] answers and answers it from memory. Whoever has no
+    /// application has a backend and a folder as in `Cached`.
+    AppCached { backend: SocketAddr, root: PathBuf },
+    /// Serves nobody: calls [`App::FastApi`] for so long, and ends with a line that says how often.
+    AppLoop { time: Duration },
 }
 
 /// What is asked of a cache.
@@ -161,6 +179,10 @@ impl Role {
             Self::Cached { asked: Asked::Plain, .. } => "cache, identity",
             Self::Cached { asked: Asked::Small, .. } => "cache, small",
             Self::Canned { .. } => "a file from memory",
+            Self::App(app) => app.name(),
+            Self::AppGateway => "gateway, hello by ASGI",
+            Self::AppCached { .. } => "cache, a document by ASGI",
+            Self::AppLoop { .. } => "an endpoint of FastAPI, called in a loop",
         }
     }
 }
@@ -177,6 +199,16 @@ pub struct Site {
     pub revision: u32,
     /// It must be possible to reload.
     pub reloads: bool,
+    /// The interpreter of the run.
+    pub python: PathBuf,
+}
+
+impl Site {
+    /// The first configuration of one server.
+    pub fn new(role: Role, address: SocketAddr, folder: PathBuf) -> Self {
+        let python = PathBuf::from("python3");
+        Self { role, address, folder, workers: 1, revision: 0, reloads: false, python }
+    }
 }
 
 /// What makes a server serve.
@@ -189,6 +221,19 @@ pub struct Setup {
     reload: Option<Reload>,
     /// Arguments and environment that are settings, and the pages that say so.
     notes: Vec<(&'static str, &'static str)>,
+    /// What runs the arguments instead of the peer's own program.
+    program: Option<Vec<String>>,
+    /// Distributions that the Python of the run has to have.
+    needs: Vec<&'static str>,
+    behind: Option<Behind>,
+}
+
+/// A second server, which the first one asks. It is started before, and is part of the cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Behind {
+    words: Vec<String>,
+    /// Where it listens.
+    socket: PathBuf,
 }
 
 /// How a server is told that its files changed.
@@ -239,8 +284,12 @@ pub const ALL: &[&Peer] = &[
     &varnish::PEER,
     &pike::PEER,
     &granian::PEER,
+    &granian::ONE_THREAD,
     &uvicorn::PEER,
     &gunicorn::PEER,
+    &gunicorn::GEVENT,
+    &nginx_granian::PEER,
+    &bare_loop::PEER,
     &redis::PEER,
     &silly::PEER,
     &lua_cjson::PEER,
@@ -261,6 +310,11 @@ impl Peer {
     /// Whether it can be asked to be this.
     pub fn can(&self, site: &Site) -> bool {
         (self.setup)(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
+    }
+
+    /// Distributions that the Python of the run has to have for this.
+    pub(crate) fn needs(&self, site: &Site) -> Vec<&'static str> {
+        (self.setup)(site).map_or_else(Vec::new, |setup| setup.needs)
     }
 
     /// Whether it is one of the small servers whose source is ours.
@@ -288,14 +342,17 @@ impl Peer {
             Role::Files { root: folder.join("files") },
             Role::Cached { backend, root: folder.join("files"), asked: Asked::Gzip },
             Role::Cached { backend, root: folder.join("files"), asked: Asked::Plain },
+            Role::AppGateway,
+            Role::AppCached { backend, root: folder.join("files") },
+            Role::AppLoop { time: Duration::from_secs(1) },
         ];
+        let roles = roles.into_iter().chain(App::ALL.map(Role::App));
         let mut text = String::new();
         for role in roles {
             let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-            let folder = folder.clone();
-            let site = Site { role, address, folder, workers: 1, revision: 0, reloads: false };
+            let site = Site::new(role, address, folder.clone());
             if let Some(setup) = (self.setup)(&site) {
-                let line = setup.line(&[self.program.name(self.name).to_owned()]).typed();
+                let line = setup.typed(&[self.program.name(self.name).to_owned()]);
                 text +=
                     &format!("### {}: {}\n{line}\n\n{}", self.name, site.role.name(), setup.text());
                 text += "\n";
@@ -308,8 +365,25 @@ impl Peer {
 impl Setup {
     /// The command line, `program` being the program and what always goes before the rest.
     fn line(&self, program: &[String]) -> process::Line {
+        let program = self.program.as_deref().unwrap_or(program);
         let words = program.iter().chain(&self.arguments).cloned().collect();
         process::Line { words, environment: self.environment.clone() }
+    }
+
+    /// The same as it can be typed, with what stands behind it.
+    fn typed(&self, program: &[String]) -> String {
+        let line = self.line(program).typed();
+        match &self.behind {
+            Some(behind) => format!("{} & {line}", behind.line().typed()),
+            None => line,
+        }
+    }
+
+    /// Runs as this module of Python instead of its own program.
+    fn module(mut self, python: &Path, module: &str) -> Self {
+        let words = [&python.display().to_string(), "-m", module].map(str::to_owned);
+        self.program = Some(words.into());
+        self
     }
 
     /// The pages of the command line's settings, and the files, one after the other.
@@ -318,6 +392,12 @@ impl Setup {
         let files = self.files.iter();
         let files = files.map(|(name, text)| format!("# file {name}\n{}\n", text.trim()));
         notes.chain(files).collect()
+    }
+}
+
+impl Behind {
+    fn line(&self) -> process::Line {
+        process::Line { words: self.words.clone(), environment: Vec::new() }
     }
 }
 

@@ -17,9 +17,11 @@ mod json;
 mod lua_hello;
 mod ping;
 mod probe;
+mod python;
 mod reload;
 mod routes;
 mod stage;
+mod websocket;
 
 pub(crate) use documents::Document;
 
@@ -29,7 +31,7 @@ pub(crate) use reload::reloading;
 pub(crate) use stage::Stage;
 
 use crate::load::Command;
-use crate::peers::{Asked, Operation, Peer, Role, SUBJECT, Site};
+use crate::peers::{App, Asked, Operation, Peer, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +72,10 @@ pub(crate) enum Serve {
     Json { document: Document, operation: Operation },
     File { name: &'static str, bytes: usize },
     Cached { bytes: usize, asked: Asked },
+    App(App),
+    AppGateway,
+    AppCached,
+    AppLoop,
 }
 
 impl Serve {
@@ -87,6 +93,10 @@ impl Serve {
             }
             Self::File { .. } => Role::Files { root },
             Self::Cached { asked, .. } => Role::Cached { backend, root, asked },
+            Self::App(app) => Role::App(app),
+            Self::AppGateway => Role::AppGateway,
+            Self::AppCached => Role::AppCached { backend, root },
+            Self::AppLoop => Role::AppLoop { time: Duration::ZERO },
         }
     }
 }
@@ -106,17 +116,41 @@ pub(crate) enum Kind {
 impl Case {
     /// Whether the peer can be measured in it.
     pub(crate) fn is_for(&self, peer: &Peer, workers: u32) -> bool {
+        peer.can(&self.site(workers))
+    }
+
+    /// What the peer takes of Python in it, beside its own program.
+    pub(crate) fn needs(&self, peer: &Peer) -> Vec<&'static str> {
+        peer.needs(&self.site(1))
+    }
+
+    fn site(&self, workers: u32) -> Site {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let role = self.serve.role(address, PathBuf::new());
         let reloads = self.kind == Kind::Reload;
-        let site = Site { role, address, folder: PathBuf::new(), workers, revision: 0, reloads };
-        peer.can(&site)
+        Site { workers, reloads, ..Site::new(role, address, PathBuf::new()) }
+    }
+
+    /// Where it says most, if that is not where all the others do.
+    pub(crate) fn connections(&self) -> Option<&'static [usize]> {
+        match self.serve {
+            Serve::App(App::AsgiSleep) => Some(&[512]),
+            Serve::App(App::Page) => Some(&[500, 1000]),
+            _ => None,
+        }
+    }
+
+    /// It is for one worker and for one on each core.
+    pub(crate) fn scales(&self) -> bool {
+        self.serve == Serve::App(App::Page)
     }
 }
 
-/// Those that the program under test can do: the others wait for it.
+/// Those that the program under test can do: the others wait for it. What a program does alone is
+/// not for it.
 pub fn listed() -> impl Iterator<Item = &'static Scenario> {
-    let can = |scenario: &&Scenario| scenario.cases.iter().all(|case| case.is_for(SUBJECT, 1));
+    let can = |case: &Case| case.serve == Serve::AppLoop || case.is_for(SUBJECT, 1);
+    let can = move |scenario: &&Scenario| scenario.cases.iter().all(can);
     ALL.iter().copied().filter(can)
 }
 
@@ -133,6 +167,16 @@ pub const ALL: &[&Scenario] = &[
     &cache::SCENARIO,
     &reload::SCENARIO,
     &connections::SCENARIO,
+    &python::ASGI_HELLO,
+    &python::WSGI_HELLO,
+    &python::ECHO,
+    &python::ASGI_SLEEP,
+    &python::WSGI_SLEEP,
+    &python::FASTAPI,
+    &python::WEBSOCKET,
+    &python::ASGI_UP,
+    &python::CACHE,
+    &python::PAGE,
 ];
 
 /// The scenario of that name.

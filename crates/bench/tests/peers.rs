@@ -33,6 +33,8 @@ fn finder() -> Finder {
         floor: vec![env!("CARGO_BIN_EXE_floor").to_owned()],
         given: given(),
         cache: Some(std::env::temp_dir().join("tidegate-bench-test-peers")),
+        // What is Python is in tests/python.rs.
+        python: None,
     }
 }
 
@@ -86,7 +88,7 @@ impl Around {
 
 fn can(peer: &Peer, role: &Role, reloads: bool) -> bool {
     let (address, folder) = (SocketAddr::from(([127, 0, 0, 1], 1)), PathBuf::new());
-    peer.can(&Site { role: role.clone(), address, folder, workers: 1, revision: 0, reloads })
+    peer.can(&Site { reloads, ..Site::new(role.clone(), address, folder) })
 }
 
 fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {

@@ -26,7 +26,8 @@ const CHILD: &str = "TIDEGATE_BENCH_TEST_CHILD";
 fn options() -> Options {
     let floor = vec![env!("CARGO_BIN_EXE_floor").to_owned()];
     let subject = vec!["/nowhere/tidegate".to_owned()];
-    let mut options = Options::new(Finder { subject, floor, given: [].into(), cache: None });
+    let mut options =
+        Options::new(Finder { subject, floor, given: [].into(), cache: None, python: None });
     options.round = Duration::from_millis(100);
     options.warm_up = Duration::from_millis(50);
     options.rounds = 2;

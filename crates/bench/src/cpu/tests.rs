@@ -113,7 +113,7 @@ fn a_group_counts_children_that_ended() {
     let mut shell = Shell::start_in(&group);
     assert!(group.holds(shell.child.id()));
     let folder = group.folder().to_owned();
-    let tree = Tree::grouped(shell.child.id(), Some(Arc::new(group)));
+    let tree = Tree::grouped(vec![shell.child.id()], Some(Arc::new(group)));
     let before = tree.sample();
     shell.run(&format!("( {COUNT} )"));
     let after = tree.sample();
@@ -135,7 +135,7 @@ fn a_group_counts_children_that_ended() {
 fn a_group_counts_whoever_left_its_parent_and_ends_it() {
     let Some(group) = group() else { return };
     let mut shell = Shell::start_in(&group);
-    let tree = Tree::grouped(shell.child.id(), Some(Arc::new(group)));
+    let tree = Tree::grouped(vec![shell.child.id()], Some(Arc::new(group)));
     let before = tree.sample();
     shell.run(&format!("( setsid sh -c '{COUNT}; exec sleep 600' & )"));
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::http::{self, Fed};
-use super::{Address, resp};
+use super::{Address, resp, websocket};
 use crate::epoll::Epoll;
 
 /// What is expected of every answer.
@@ -17,6 +17,7 @@ use crate::epoll::Epoll;
 pub(super) enum Rules {
     Http(http::Rules),
     Resp(resp::Rules),
+    WebSocket(websocket::Rules),
 }
 
 /// What is to come on one connection.
@@ -24,6 +25,7 @@ pub(super) enum Rules {
 pub(super) enum Answer {
     Http(http::Answer),
     Resp(resp::Answers),
+    WebSocket(websocket::Answer),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub(super) enum Stage {
         retry_ns: u64,
     },
     Connecting,
+    /// The handshake of a WebSocket is on its way or waits for its answer.
+    Greeting,
     /// Nothing is outstanding.
     Idle,
     /// A request is on its way or waits for its answer.
@@ -85,6 +89,7 @@ impl Connection {
         let answer = match rules {
             Rules::Http(_) => Answer::Http(http::Answer::default()),
             Rules::Resp(_) => Answer::Resp(resp::Answers::default()),
+            Rules::WebSocket(_) => Answer::WebSocket(websocket::Answer::default()),
         };
         let stage = Stage::Closed { retry_ns: 0 };
         Self { socket: None, stage, since_ns: 0, asked_ns: 0, listed: false, unsent: 0, answer }
@@ -129,11 +134,22 @@ impl Connection {
         }
     }
 
+    /// Sends the handshake of a WebSocket.
+    pub(super) fn greet(&mut self, greeting: &[u8]) -> io::Result<Sent> {
+        if let Answer::WebSocket(answer) = &mut self.answer {
+            answer.greet();
+        }
+        self.stage = Stage::Greeting;
+        self.unsent = greeting.len();
+        self.flush(greeting)
+    }
+
     /// Sends a request for so many answers.
     pub(super) fn ask(&mut self, request: &[u8], answers: u32, compared: bool) -> io::Result<Sent> {
         match &mut self.answer {
             Answer::Http(answer) => answer.expect(compared),
             Answer::Resp(rest) => rest.expect(answers),
+            Answer::WebSocket(answer) => answer.expect(),
         }
         self.stage = Stage::Asking;
         self.unsent = request.len();
@@ -144,7 +160,7 @@ impl Connection {
         self.unsent > 0
     }
 
-    /// Sends what is left of the request.
+    /// Sends what is left of the request, or of the handshake.
     pub(super) fn flush(&mut self, request: &[u8]) -> io::Result<Sent> {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         while self.unsent > 0 {
@@ -172,6 +188,7 @@ impl Connection {
         match (&mut self.answer, rules) {
             (Answer::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
             (Answer::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
+            (Answer::WebSocket(answer), Rules::WebSocket(rules)) => answer.feed(rules, bytes),
             _ => unreachable!("all connections of a run are made for its rules"),
         }
     }

@@ -399,7 +399,8 @@ fn chunk_size(line: &[u8]) -> Result<u64, Kind> {
     })
 }
 
-fn has_fields(head: &[u8], fields: &[(String, String)]) -> bool {
+/// Whether these are among the field lines of a head.
+pub(super) fn has_fields(head: &[u8], fields: &[(String, String)]) -> bool {
     fields.iter().all(|(name, value)| {
         let mut rest = head;
         while let Ok(Some((field, count))) = line(rest) {

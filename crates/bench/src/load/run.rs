@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Peer, Rules};
 use super::worker::{Tally, Worker};
-use super::{Mode, Moment, Outcome, PIPELINE_MAX, Plan, Target, Traffic, http, resp, system};
+use super::{
+    Mode, Moment, Outcome, PIPELINE_MAX, Plan, Target, Traffic, http, resp, system, websocket,
+};
 
 /// How often the calling thread looks whether it is time, or whether to stop.
 const LOOK: Duration = Duration::from_millis(2);
@@ -23,6 +25,8 @@ const DESCRIPTORS_SPARE: u64 = 256;
 pub(super) struct Shared<'a> {
     pub(super) peer: Peer,
     pub(super) rules: Rules,
+    /// What is written once, before the first turn, and answered.
+    pub(super) greeting: Option<Vec<u8>>,
     /// What is written for each turn.
     pub(super) request: Vec<u8>,
     /// How many answers it asks for.
@@ -41,6 +45,7 @@ pub(super) struct Shared<'a> {
 
 impl<'a> Shared<'a> {
     fn new(target: &Target, plan: &'a Plan) -> io::Result<Self> {
+        let mut greeting = None;
         let (rules, request, answers, keep_alive) = match &target.traffic {
             Traffic::Http { request, expect, keep_alive } => {
                 let rules = Rules::Http(http::Rules::new(request, expect));
@@ -50,11 +55,17 @@ impl<'a> Shared<'a> {
                 let request = resp::request(*command, *pipeline);
                 (Rules::Resp(resp::Rules::new()), request, *pipeline, true)
             }
+            Traffic::WebSocket { greeting: asked, text } => {
+                greeting = Some(asked.clone());
+                let rules = Rules::WebSocket(websocket::Rules::new(text));
+                (rules, websocket::frame(text), 1, true)
+            }
         };
         let never = || AtomicU64::new(u64::MAX);
         Ok(Self {
             peer: Peer::new(&target.address)?,
             rules,
+            greeting,
             request,
             answers,
             keep_alive,
@@ -176,7 +187,7 @@ fn check(target: &Target, plan: &Plan) -> io::Result<()> {
     let mut pipeline = 1;
     match &target.traffic {
         Traffic::Http { request, .. } if request.is_empty() => return refuse("no request"),
-        Traffic::Http { .. } => {}
+        Traffic::Http { .. } | Traffic::WebSocket { .. } => {}
         Traffic::Resp { pipeline: commands, .. } => pipeline = *commands,
     }
     if !(1..=PIPELINE_MAX).contains(&pipeline) {

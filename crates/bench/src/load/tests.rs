@@ -5,6 +5,7 @@ mod liars;
 mod open;
 mod ping;
 mod scripted;
+mod websocket;
 
 use std::sync::Arc;
 use std::time::Duration;

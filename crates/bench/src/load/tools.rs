@@ -61,6 +61,7 @@ impl Tool {
             (Self::RedisBenchmark, Traffic::Resp { .. }) => Ok(()),
             (Self::Wrk, Traffic::Resp { .. }) => refuse("does not speak RESP"),
             (Self::RedisBenchmark, Traffic::Http { .. }) => refuse("does not speak HTTP"),
+            (_, Traffic::WebSocket { .. }) => refuse("does not speak WebSocket"),
         }
     }
 

@@ -24,10 +24,9 @@ pub(super) const TICK: Duration = Duration::from_millis(10);
 pub(super) const TICK_NS: u64 = TICK.as_nanos() as u64;
 /// How long to wait after a connection could not be made.
 const RETRY_NS: u64 = 10_000_000;
-/// So many connections are opened, then the server gets a moment to accept them.
-const OPENED_AT_ONCE: usize = 64;
-const ACCEPT: Duration = Duration::from_millis(1);
 const READ_BYTES: usize = 64 * 1024;
+
+mod opening;
 
 /// What one thread found.
 #[derive(Debug)]
@@ -144,32 +143,6 @@ impl<'a> Worker<'a> {
         ticked
     }
 
-    /// Opens all connections, unless each request has its own.
-    fn open_all(&mut self) -> io::Result<()> {
-        if !self.shared.keep_alive {
-            for index in 0..self.connections.len() {
-                self.set_free(index);
-            }
-            return Ok(());
-        }
-        let deadline_ns = self.shared.now_ns() + self.shared.timeout_ns;
-        let mut begun = 0;
-        let mut all_settled = false;
-        while !all_settled {
-            self.now_ns = self.shared.now_ns();
-            let until = (begun + OPENED_AT_ONCE).min(self.connections.len());
-            (begun..until).for_each(|index| self.open(index));
-            begun = until;
-            let count = self.epoll.wait_for(Some(ACCEPT))?;
-            self.take_events(count);
-            let connecting = |connection: &Connection| connection.stage == Stage::Connecting;
-            let late = self.now_ns >= deadline_ns || self.shared.is_stopped();
-            all_settled = begun == self.connections.len()
-                && (late || !self.connections.iter().any(connecting));
-        }
-        Ok(())
-    }
-
     /// Notes the CPU time of this thread when an edge of what is measured was passed.
     fn pass_edges(&mut self) {
         if self.cpu.0.is_none() && self.now_ns >= self.shared.begin_ns() {
@@ -209,7 +182,7 @@ impl<'a> Worker<'a> {
             let late = waited_ns > self.shared.timeout_ns;
             match connection.stage {
                 Stage::Asking if late => self.fail(index, Kind::Timeout),
-                Stage::Connecting if late => self.fail(index, Kind::Connect),
+                Stage::Connecting | Stage::Greeting if late => self.fail(index, Kind::Connect),
                 Stage::Closed { retry_ns } if retry_ns <= self.now_ns => self.again(index),
                 Stage::Idle if begins => self.again(index),
                 _ => {}
@@ -237,39 +210,6 @@ impl<'a> Worker<'a> {
             && !std::mem::replace(&mut self.connections[index].listed, true)
         {
             schedule.free.push_back(index);
-        }
-    }
-
-    /// Connects. What the connection is for begins with it, as far as latency goes.
-    fn open(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        connection.since_ns = self.now_ns;
-        connection.asked_ns = self.now_ns;
-        match connection.open(&self.shared.peer) {
-            // The backlog of a Unix socket is full.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                connection.close(self.now_ns + TICK_NS);
-            }
-            Err(_) => self.fail(index, Kind::Connect),
-            Ok(fd) => {
-                note(&mut self.by_fd, fd, index);
-                let at_once = connection.connected().unwrap_or(false);
-                if self.connections[index].watch(&self.epoll, !at_once).is_err() {
-                    self.fail(index, Kind::Connect);
-                } else if at_once {
-                    self.connected(index);
-                }
-            }
-        }
-    }
-
-    fn connected(&mut self, index: usize) {
-        self.connections[index].stage = Stage::Idle;
-        if self.is_at_end() {
-        } else if self.schedule.is_some() {
-            self.set_free(index);
-        } else if self.going {
-            self.ask(index, self.connections[index].since_ns);
         }
     }
 
@@ -311,10 +251,14 @@ impl<'a> Worker<'a> {
                 Ok(true) => return self.connected(index),
                 Err(_) => return self.fail(index, Kind::Connect),
             },
-            Stage::Idle | Stage::Asking => {}
+            Stage::Greeting | Stage::Idle | Stage::Asking => {}
         }
+        let bytes = match (connection.stage, &self.shared.greeting) {
+            (Stage::Greeting, Some(greeting)) => greeting,
+            _ => &self.shared.request,
+        };
         if connection.has_unsent()
-            && let Err(error) = connection.flush(&self.shared.request)
+            && let Err(error) = connection.flush(bytes)
         {
             return self.fail(index, unsendable(&error));
         }
@@ -338,6 +282,7 @@ impl<'a> Worker<'a> {
             let fed = match (connection.stage, count) {
                 (Stage::Asking, 0) => connection.ended(&self.shared.rules),
                 (Stage::Asking, _) => connection.feed(&self.shared.rules, &self.buffer[..count]),
+                (Stage::Greeting, _) => return self.greeted(index, count),
                 (_, 0) => return self.left(index),
                 (_, _) => return self.fail(index, Kind::Framing),
             };
@@ -442,7 +387,7 @@ impl<'a> Worker<'a> {
             let usable = match self.connections[index].stage {
                 Stage::Idle => true,
                 Stage::Closed { .. } => !self.shared.keep_alive,
-                Stage::Connecting | Stage::Asking => false,
+                Stage::Connecting | Stage::Greeting | Stage::Asking => false,
             };
             if usable {
                 schedule.sent += 1;

@@ -13,6 +13,9 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Guarded { backend } => Role::Gateway { backend: *backend, keep: true },
         Role::Routes { .. } => Role::Routes { count: ROUTES },
         Role::LuaHello => Role::Hello,
+        Role::AppCached { backend, root } => {
+            Role::Cached { backend: *backend, root: root.clone(), asked: Asked::Small }
+        }
         Role::Cached { root, asked: Asked::Plain | Asked::Small, .. } => {
             Role::Canned { file: root.join(DOCUMENT_PATH.trim_start_matches('/')) }
         }
@@ -22,7 +25,10 @@ fn setup(site: &Site) -> Option<Setup> {
         | Role::Json { .. }
         | Role::Files { .. }
         | Role::Cached { .. }
-        | Role::Canned { .. } => {
+        | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppLoop { .. } => {
             return None;
         }
     };

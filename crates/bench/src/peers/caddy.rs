@@ -27,6 +27,10 @@ fn setup(site: &Site) -> Option<Setup> {
         | Role::LuaHello
         | Role::Cached { .. }
         | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppCached { .. }
+        | Role::AppLoop { .. }
         | Role::Routes { .. }
         | Role::Ping
         | Role::Json { .. } => {

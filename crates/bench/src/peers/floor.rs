@@ -1,6 +1,6 @@
 //! The floor: bare epoll loops of ours, see [`crate::floor`]. They have no configuration.
 
-use super::{Peer, Program, Role, Setup, Site};
+use super::{App, Peer, Program, Role, Setup, Site};
 
 pub(super) const PEER: Peer =
     Peer { name: "floor", program: Program::Floor, start_seconds: 0.1, setup };
@@ -11,7 +11,10 @@ fn setup(site: &Site) -> Option<Setup> {
     }
     let address = site.address.to_string();
     match &site.role {
-        Role::Hello | Role::LuaHello | Role::Routes { .. } => {
+        Role::Hello
+        | Role::LuaHello
+        | Role::Routes { .. }
+        | Role::App(App::AsgiHello | App::WsgiHello | App::Page) => {
             Some(Setup::new(&["hello", &address]))
         }
         Role::Gateway { backend, keep } => {
@@ -22,6 +25,13 @@ fn setup(site: &Site) -> Option<Setup> {
             Some(Setup::new(&["proxy", &address, &backend.to_string(), "keep"]))
         }
         Role::Ping => Some(Setup::new(&["ping", &address])),
-        Role::Json { .. } | Role::Files { .. } | Role::Cached { .. } | Role::Canned { .. } => None,
+        Role::Json { .. }
+        | Role::Files { .. }
+        | Role::Cached { .. }
+        | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppCached { .. }
+        | Role::AppLoop { .. } => None,
     }
 }

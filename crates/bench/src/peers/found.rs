@@ -4,7 +4,7 @@
 //! get it. Never installs anything; building the small servers is in `sources`.
 
 use super::process::{Line, Process};
-use super::{Peer, Program};
+use super::{Peer, Program, python};
 use std::collections::BTreeMap;
 use std::env;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -27,6 +27,8 @@ pub struct Finder {
     pub given: BTreeMap<String, PathBuf>,
     /// Where the small servers are built; `None`: they are not.
     pub cache: Option<PathBuf>,
+    /// The interpreter that runs everything that is Python.
+    pub python: Option<PathBuf>,
 }
 
 /// A peer that can be run.
@@ -37,13 +39,27 @@ pub struct Found {
     pub version: String,
     /// The program, and what goes before the arguments of its setup.
     pub(super) program: Vec<String>,
+    /// The interpreter of the run.
+    pub(super) python: PathBuf,
+    /// Why it cannot be what takes Python, if so.
+    pub(crate) no_python: Option<String>,
 }
 
 impl Found {
+    fn new(
+        peer: &'static Peer,
+        version: String,
+        program: Vec<String>,
+        python: Option<&Path>,
+    ) -> Self {
+        let python = python.unwrap_or(Path::new("python3")).to_owned();
+        Self { peer, version, program, python, no_python: None }
+    }
+
     /// One that is not there, to lay out runs with.
     #[cfg(test)]
     pub(crate) fn sample(peer: &'static Peer) -> Self {
-        Self { peer, version: "1.0".to_owned(), program: vec![peer.name.to_owned()] }
+        Self::new(peer, "1.0".to_owned(), vec![peer.name.to_owned()], None)
     }
 }
 
@@ -52,16 +68,25 @@ impl Finder {
     pub fn new(tidegate: &Path, given: BTreeMap<String, PathBuf>) -> Self {
         let program = tidegate.display().to_string();
         let floor = vec![program.clone(), "bench".to_owned(), "floor".to_owned()];
-        Self { subject: vec![program], floor, given, cache: cache_folder() }
+        let (cache, python) = (cache_folder(), python::interpreter());
+        Self { subject: vec![program], floor, given, cache, python }
     }
 
     /// The peer, or the line that says what is missing.
     pub fn find(&self, peer: &'static Peer) -> Result<Found, String> {
+        let found = |version, program| Found::new(peer, version, program, self.python.as_deref());
         let (program, version) = match &peer.program {
             Program::Subject => (self.subject.clone(), "version"),
             Program::Floor => {
                 let version = concat!("of this program, ", env!("CARGO_PKG_VERSION")).to_owned();
-                return Ok(Found { peer, version, program: self.floor.clone() });
+                return Ok(found(version, self.floor.clone()));
+            }
+            Program::Python { module, needs } => {
+                let version = python::versions(self.python.as_deref(), needs)?;
+                let python = self.python.iter().map(|path| path.display().to_string());
+                let module = module.map(|module| ["-m".to_owned(), module.to_owned()]);
+                let program = python.chain(module.into_iter().flatten()).collect();
+                return Ok(found(version.trim().to_owned(), program));
             }
             Program::Installed { names, version, how } => {
                 let path = match self.given.get(peer.name) {
@@ -73,11 +98,19 @@ impl Finder {
             Program::Built(source) => {
                 let cache = self.cache.as_deref().ok_or("not built: name it to have it built")?;
                 let (path, version) = source.build(cache)?;
-                return Ok(Found { peer, version, program: vec![path.display().to_string()] });
+                return Ok(found(version, vec![path.display().to_string()]));
             }
         };
         let version = told_version(&program, version)?;
-        Ok(Found { peer, version, program })
+        Ok(found(version, program))
+    }
+
+    /// Looks for what it takes in Python beside its own program.
+    pub(crate) fn look_into_python(&self, found: &mut Found, needs: &[&str]) {
+        match python::versions(self.python.as_deref(), needs) {
+            Ok(versions) => found.version += &format!(", {}", versions.trim()),
+            Err(why) => found.no_python = Some(why),
+        }
     }
 }
 
@@ -148,6 +181,7 @@ mod tests {
             floor: Vec::new(),
             given,
             cache: None,
+            python: None,
         }
     }
 

@@ -1,44 +1,58 @@
-//! gunicorn with threads: its plain worker closes after each answer, the threaded one does not.
+//! gunicorn with threads (its plain worker closes after each answer, the threaded one does not),
+//! and with gevent as on the published page.
 
-use super::{BACKLOG, CONNECTIONS_MAX, HELLO_BODY, Peer, Program, Role, Setup, Site};
+use super::python::{App, Interface};
+use super::{BACKLOG, CONNECTIONS_MAX, Peer, Program, Role, Setup, Site};
 
 pub(super) const PEER: Peer = Peer {
     name: "gunicorn",
-    program: Program::Installed {
-        names: &["gunicorn"],
-        version: "--version",
-        how: "pip install gunicorn",
-    },
+    program: Program::Python { module: Some("gunicorn"), needs: &["gunicorn"] },
     start_seconds: 1.0,
     setup,
+};
+
+pub(super) const GEVENT: Peer = Peer {
+    name: "gunicorn-gevent",
+    program: Program::Python {
+        module: Some("gunicorn"),
+        needs: &["gunicorn", "gevent", "packaging"],
+    },
+    start_seconds: 1.0,
+    setup: gevent,
 };
 
 /// Threads of one worker: https://docs.gunicorn.org/en/stable/design.html#how-many-threads
 const THREADS: &str = "4";
 
 fn setup(site: &Site) -> Option<Setup> {
-    if site.role != Role::Hello {
-        return None;
+    match site.role {
+        Role::App(app) if app.interface() == Some(Interface::Wsgi) => {
+            Some(with(site, app, &["--worker-class", "gthread", "--threads", THREADS]))
+        }
+        _ => None,
     }
-    let application = format!(
-        "\
-# https://peps.python.org/pep-3333/
-def app(environ, start_response):
-    headers = [(\"Content-Type\", \"text/plain\"), (\"Content-Length\", \"{}\")]
-    start_response(\"200 OK\", headers)
-    return [b\"{HELLO_BODY}\"]
-",
-        HELLO_BODY.len()
-    );
+}
+
+fn gevent(site: &Site) -> Option<Setup> {
+    match site.role {
+        Role::App(app) if app.is_of(Interface::Wsgi) => {
+            Some(with(site, app, &["--worker-class", "gevent"]))
+        }
+        _ => None,
+    }
+}
+
+/// No access log unless asked for.
+fn with(site: &Site, app: App, worker: &[&str]) -> Setup {
     let address = site.address.to_string();
     let (workers, backlog) = (site.workers.to_string(), BACKLOG.to_string());
     let connections = CONNECTIONS_MAX.to_string();
-    // No access log unless asked for.
     let words = [
-        &["bench_wsgi:app", "--bind", &address, "--workers", &workers][..],
-        &["--worker-class", "gthread", "--threads", THREADS, "--keep-alive", "3600"],
-        &["--worker-connections", &connections, "--backlog", &backlog, "--log-level", "warning"],
+        &[app.target(Interface::Wsgi), "--bind", &address, "--workers", &workers],
+        worker,
+        &["--worker-connections", &connections, "--backlog", &backlog],
+        &["--keep-alive", "3600", "--log-level", "warning"],
     ];
-    let setup = Setup::new(&words.concat()).file("bench_wsgi.py", application);
-    Some(setup.note("all arguments", "https://docs.gunicorn.org/en/stable/settings.html"))
+    let setup = Setup::new(&words.concat()).app(app, Interface::Wsgi);
+    setup.note("all arguments", "https://docs.gunicorn.org/en/stable/settings.html")
 }

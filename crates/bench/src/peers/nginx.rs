@@ -18,13 +18,12 @@ pub(super) const PEER: Peer = Peer {
 };
 
 fn setup(site: &Site) -> Option<Setup> {
-    let Site { address, workers, revision, .. } = site;
     let folder = site.folder.display();
     let (upstream, location) = match &site.role {
         Role::Hello => (String::new(), hello()),
-        Role::Gateway { backend, keep } => gateway(*backend, *keep, ""),
+        Role::Gateway { backend, keep } => gateway(&backend.to_string(), *keep, ""),
         Role::Guarded { backend } => {
-            let (upstream, location) = gateway(*backend, true, &guard());
+            let (upstream, location) = gateway(&backend.to_string(), true, &guard());
             (guard_zones() + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
@@ -32,9 +31,23 @@ fn setup(site: &Site) -> Option<Setup> {
             (String::new(), compressed_file(&root.display().to_string()))
         }
         Role::Cached { backend, .. } => cached(*backend, &folder.to_string()),
-        Role::LuaHello | Role::Ping | Role::Json { .. } | Role::Canned { .. } => return None,
+        Role::LuaHello
+        | Role::Ping
+        | Role::Json { .. }
+        | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppCached { .. }
+        | Role::AppLoop { .. } => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
+    Some(serving(site, &upstream, &location))
+}
+
+/// The configuration around these blocks.
+pub(super) fn serving(site: &Site, upstream: &str, location: &str) -> Setup {
+    let Site { address, workers, revision, .. } = site;
+    let folder = site.folder.display();
     let text = format!(
         "\
 worker_processes {workers};  # https://nginx.org/en/docs/ngx_core_module.html#worker_processes
@@ -65,7 +78,7 @@ http {{
     let setup = Setup::new(&["-p", &folder.to_string(), "-c", "nginx.conf", "-e", "stderr"])
         .file("nginx.conf", user.to_owned() + &text);
     // https://nginx.org/en/docs/control.html#reconfiguration
-    Some(setup.reload(Reload::Signal(libc::SIGHUP)))
+    setup.reload(Reload::Signal(libc::SIGHUP))
 }
 
 fn hello() -> String {
@@ -104,7 +117,8 @@ fn routes(count: usize) -> String {
     text
 }
 
-fn gateway(backend: std::net::SocketAddr, keep: bool, guard: &str) -> (String, String) {
+/// In front of an address as nginx writes it.
+pub(super) fn gateway(backend: &str, keep: bool, guard: &str) -> (String, String) {
     let pool = format!(
         "    # https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive\n    \
          keepalive 1024;\n    \

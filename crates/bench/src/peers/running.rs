@@ -5,13 +5,14 @@
 //! Never checks what it answers: see `probe` in `scenarios`.
 
 use super::process::{Line, Process, Seat};
-use super::{Finder, Found, Peer, Reload, Role, Setup, Site};
+use super::{Behind, Finder, Found, Peer, Reload, Role, Setup, Site};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,8 +64,30 @@ pub struct Running {
     site: Site,
     deadline: Instant,
     process: Process,
-    /// After the process, which has to end first.
+    /// What it asks, if that is a process of its own; ends after it.
+    behind: Option<Process>,
+    /// After the processes, which have to end first.
     group: Option<Arc<Group>>,
+}
+
+impl Behind {
+    /// Returns once it accepts.
+    fn start(
+        &self,
+        seat: Seat,
+        name: &str,
+        site: &Site,
+        place: &Place<'_>,
+    ) -> Result<Process, String> {
+        let line = self.line();
+        let log = site.folder.join("behind.log");
+        let mut process = Process::start_in(seat, &line, &site.folder, &log)
+            .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        process.until(place.deadline);
+        let accepts = || UnixStream::connect(&self.socket).is_ok();
+        wait_until(accepts, &mut process, name, place)?;
+        Ok(process)
+    }
 }
 
 impl Running {
@@ -81,7 +104,8 @@ impl Running {
             let address = free_address().map_err(|why| format!("no free port: {why}"))?;
             let folder = place.folder.join(format!("{}-{}", found.peer.name, address.port()));
             let role = role.clone();
-            let site = Site { role, address, folder, workers, revision: 0, reloads };
+            let python = found.python.clone();
+            let site = Site { role, address, folder, workers, revision: 0, reloads, python };
             match Self::start_at(found, site, place) {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
@@ -102,20 +126,24 @@ impl Running {
         let group = Group::new();
         let cores = place.cores.map(|cores| cores.first(site.workers as usize));
         let seat = Seat { group: group.as_ref().map(Group::entry), cores };
+        let behind = setup.behind.as_ref().map(|it| it.start(seat, name, &site, place));
+        let behind = behind.transpose()?;
         let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
         process.until(place.deadline);
         let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
-        wait_until_it_accepts(&mut process, name, site.address, place)?;
+        let accepts = || TcpStream::connect_timeout(&site.address, START_WAIT).is_ok();
+        wait_until(accepts, &mut process, name, place)?;
         Ok(Self {
             peer: found.peer,
             address: site.address,
-            command: line.typed(),
+            command: setup.typed(&found.program),
             configuration: setup.text(),
             found: found.clone(),
             site,
             deadline: place.deadline,
             process,
+            behind,
             group,
         })
     }
@@ -157,11 +185,12 @@ impl Running {
 
     /// What it uses.
     pub fn tree(&self) -> Tree {
-        Tree::grouped(self.id(), self.group.clone())
+        let roots = [self.id()].into_iter().chain(self.behind.iter().map(Process::id)).collect();
+        Tree::grouped(roots, self.group.clone())
     }
 
     pub fn ended(&mut self) -> bool {
-        self.process.ended()
+        self.process.ended() || self.behind.as_mut().is_some_and(Process::ended)
     }
 
     /// Nothing is waited for beyond it.
@@ -187,8 +216,7 @@ pub(crate) fn run_program(found: &Found, role: &Role, place: &Place<'_>) -> Resu
     let name = found.peer.name;
     let folder = place.folder.join(format!("{name}-program"));
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let site =
-        Site { role: role.clone(), address, folder, workers: 1, revision: 0, reloads: false };
+    let site = Site { python: found.python.clone(), ..Site::new(role.clone(), address, folder) };
     let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
     fs::create_dir_all(&site.folder)
         .and_then(|()| write_files(&site, &setup))
@@ -232,7 +260,8 @@ impl Backend {
         let log = place.folder.join(format!("backend-{}.log", address.port()));
         let mut process = Process::start(&line, &place.folder, &log)
             .map_err(|why| format!("backend: {}: {why}", line.typed()))?;
-        wait_until_it_accepts(&mut process, "backend", address, place)?;
+        let accepts = || TcpStream::connect_timeout(&address, START_WAIT).is_ok();
+        wait_until(accepts, &mut process, "backend", place)?;
         Ok(Self { address, process })
     }
 
@@ -241,15 +270,15 @@ impl Backend {
     }
 }
 
-fn wait_until_it_accepts(
+fn wait_until(
+    accepts: impl Fn() -> bool,
     process: &mut Process,
     name: &str,
-    address: SocketAddr,
     place: &Place<'_>,
 ) -> Result<(), String> {
     let deadline = Instant::now() + START_WAIT;
     loop {
-        if TcpStream::connect_timeout(&address, START_WAIT).is_ok() {
+        if accepts() {
             return Ok(());
         }
         if process.ended() {

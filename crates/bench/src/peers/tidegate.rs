@@ -9,6 +9,8 @@ use super::{
 use std::fmt::Write as _;
 use std::path::Path;
 
+mod application;
+
 pub(super) const PEER: Peer =
     Peer { name: "tidegate", program: Program::Subject, start_seconds: 0.2, setup };
 
@@ -37,11 +39,40 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             route("/{*rest}", "{ upstream: backend }, filters: [{ cache: { store: pages } }]")
         }
         Role::Canned { file } => route(DOCUMENT_PATH, &canned(file)),
+        Role::App(app) => return Some(application::served(site, *app)),
+        Role::AppGateway => route("/{*rest}", "{ app: bench }"),
+        Role::AppCached { .. } => {
+            route("/{*rest}", "{ app: bench }, filters: [{ cache: { store: pages } }]")
+        }
+        Role::AppLoop { .. } => return None,
     };
     if site.revision > 0 {
         routes += &route(&format!("/revision-{}", site.revision), &respond);
     }
-    let upstreams = match &site.role {
+    let caches = match &site.role {
+        Role::Cached { .. } | Role::AppCached { .. } => "caches: { pages: { memory: 256MiB } }\n",
+        _ => "",
+    };
+    let text = format!(
+        "# docs/reference/configuration.md; no access log unless asked for\n\
+         workers: {}\n\
+         listeners: {{ web: {{ bind: \"{}\" }} }}\n\
+         {}{caches}{}routes:\n{routes}",
+        site.workers,
+        site.address,
+        upstreams(&site.role),
+        application::apps(site),
+    );
+    let mut setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
+    if site.role == Role::LuaHello {
+        setup = setup.file("hello.lua", LUA_HELLO.to_owned());
+    }
+    setup = setup.reload(Reload::Signal(libc::SIGHUP));
+    Some(application::beside(setup, &site.role))
+}
+
+fn upstreams(role: &Role) -> String {
+    match role {
         Role::Gateway { backend, keep: true }
         | Role::Guarded { backend }
         | Role::Cached { backend, .. } => {
@@ -51,23 +82,7 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
             "upstreams:\n  backend: {{ servers: [\"{backend}\"], keepalive: {{ max_idle: 0 }} }}\n"
         ),
         _ => String::new(),
-    };
-    let caches = match &site.role {
-        Role::Cached { .. } => "caches: { pages: { memory: 256MiB } }\n",
-        _ => "",
-    };
-    let text = format!(
-        "# docs/reference/configuration.md; no access log unless asked for\n\
-         workers: {}\n\
-         listeners: {{ web: {{ bind: \"{}\" }} }}\n\
-         {upstreams}{caches}routes:\n{routes}",
-        site.workers, site.address,
-    );
-    let mut setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
-    if site.role == Role::LuaHello {
-        setup = setup.file("hello.lua", LUA_HELLO.to_owned());
     }
-    Some(setup.reload(Reload::Signal(libc::SIGHUP)))
 }
 
 /// One VM, whatever the number of workers: a program is not spread over cores unless asked.

@@ -31,6 +31,10 @@ sub vcl_recv {{ return (pass); }}
         Role::Cached { backend, asked, .. } => cached(*backend, *asked),
         Role::Guarded { .. }
         | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppCached { .. }
+        | Role::AppLoop { .. }
         | Role::LuaHello
         | Role::Routes { .. }
         | Role::Ping

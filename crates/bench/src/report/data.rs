@@ -24,6 +24,8 @@ pub const OURS: &str = "tidegate";
 pub const FLOOR: &str = "floor";
 /// Our own server without what a scenario adds.
 pub const BASELINE: &str = "baseline";
+/// An application that nobody serves.
+pub const BARE_LOOP: &str = "bare-loop";
 
 /// What `cpu_from` says where the figure is rough.
 pub(crate) const TICKS: &str = "ticks";

@@ -8,21 +8,22 @@ use super::schedule::Step;
 use super::work::Work;
 use crate::cpu::Counted;
 use crate::load::Outcome;
-use crate::peers::{Done, Role, run_program};
+use crate::peers::{Done, ITEM, Role, run_program};
 use crate::report::data::Round;
 use crate::scenarios::Serve;
 use std::fs;
 use std::time::Duration;
 
+type RoleFor = Box<dyn Fn(Duration) -> Role>;
+
 impl Work<'_> {
     /// The servers of the step take turns, as under load.
     pub(super) fn programs(&mut self, step: &Step) {
-        let Serve::Json { document, operation } = step.case.serve else { return };
-        let path = self.place.folder.join(format!("{document:?}.json").to_lowercase());
-        let text = document.text();
-        if let Err(why) = fs::write(&path, &text) {
-            return self.note(format!("FAILED {}: {}: {why}", step.case.name, path.display()));
-        }
+        let (role, bytes) = match self.role(step.case.serve) {
+            Some(Ok(found)) => found,
+            Some(Err(why)) => return self.note(format!("FAILED {}: {why}", step.case.name)),
+            None => return,
+        };
         let mut gathered: Vec<_> =
             step.servers.iter().map(|&at| self.gathered(step, self.name(at), 1)).collect();
         for round in 0..=self.schedule.options.rounds {
@@ -43,9 +44,8 @@ impl Work<'_> {
                 self.say(&format!("{} · {} · round {round}", step.case.name, self.name(place)));
                 let options = &self.schedule.options;
                 let time = if warm { options.warm_up } else { options.round };
-                let role = Role::Json { document: path.clone(), operation, time };
-                let done = run_program(&self.schedule.found[place], &role, &self.place);
-                match done.and_then(|done| Ok((measured(&done, text.len())?, done))) {
+                let done = run_program(&self.schedule.found[place], &role(time), &self.place);
+                match done.and_then(|done| Ok((measured(&done, bytes)?, done))) {
                     Ok((measured, done)) => {
                         self.note_run(step, place, &done.command, &done.configuration);
                         self.take(Ok(measured), warm, &mut gathered[at]);
@@ -57,6 +57,27 @@ impl Work<'_> {
             }
         }
         gathered.into_iter().for_each(|gathered| self.keep(gathered));
+    }
+
+    /// What the programs are to do for how long, and how many bytes one turn has; `None` where
+    /// there is nothing for a program.
+    fn role(&self, serve: Serve) -> Option<Result<(RoleFor, usize), String>> {
+        let (document, operation) = match serve {
+            Serve::Json { document, operation } => (document, operation),
+            Serve::AppLoop => {
+                let role: RoleFor = Box::new(|time| Role::AppLoop { time });
+                return Some(Ok((role, ITEM.len())));
+            }
+            _ => return None,
+        };
+        let path = self.place.folder.join(format!("{document:?}.json").to_lowercase());
+        let text = document.text();
+        let written = fs::write(&path, &text).map_err(|why| format!("{}: {why}", path.display()));
+        Some(written.map(|()| {
+            let role: RoleFor =
+                Box::new(move |time| Role::Json { document: path.clone(), operation, time });
+            (role, text.len())
+        }))
     }
 
     fn name(&self, place: usize) -> &'static str {

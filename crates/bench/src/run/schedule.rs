@@ -7,9 +7,10 @@ use super::{Options, system_calls};
 use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, Found, Peer};
-use crate::report::data::{BASELINE, FLOOR};
+use crate::peers::{self, App, Found, Peer};
+use crate::report::data::{BARE_LOOP, BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -141,6 +142,7 @@ fn check_tool(
     let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
     let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
     let is_ping = |case: &Case| matches!(case.serve, Serve::Ping { .. });
+    let is_websocket = |case: &Case| case.serve == Serve::App(App::WebSocket);
     if cases().any(|case| case.kind == Kind::Program) {
         return refuse("makes no load where nobody is asked");
     }
@@ -150,6 +152,7 @@ fn check_tool(
             refuse("does not speak HTTP")
         }
         Tool::Wrk if cases().any(is_ping) => refuse("does not speak RESP"),
+        Tool::Wrk if cases().any(is_websocket) => refuse("does not speak WebSocket"),
         Tool::Wrk if tool.program().is_none() => refuse("is not installed: apt-get install wrk"),
         Tool::RedisBenchmark if tool.program().is_none() => {
             refuse("is not installed: apt-get install redis-tools")
@@ -197,13 +200,20 @@ fn find(
     let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
         if !cases().any(|case| case.is_for(peer, workers)) {
-            if options.peers.is_some() && peer.name != BASELINE && peer.name != FLOOR {
+            if options.peers.is_some() && ![BASELINE, FLOOR, BARE_LOOP].contains(&peer.name) {
                 missing.push((peer.name, "cannot do any of this".to_owned()));
             }
             continue;
         }
         match finder.find(peer) {
-            Ok(one) => found.push(one),
+            Ok(mut one) => {
+                let needs: BTreeSet<_> = cases().flat_map(|case| case.needs(peer)).collect();
+                if !needs.is_empty() {
+                    finder.look_into_python(&mut one, &Vec::from_iter(needs));
+                    missing.extend(one.no_python.clone().map(|why| (peer.name, why)));
+                }
+                found.push(one);
+            }
             Err(why) => missing.push((peer.name, why)),
         }
     }
@@ -231,6 +241,7 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
     let connections = match (case.kind, options.connections.as_slice()) {
         (Kind::Idle, _) => vec![options.idle],
         (Kind::Program, _) => vec![1],
+        (_, []) if case.connections().is_some() => case.connections().unwrap_or_default().to_vec(),
         (Kind::Load, []) if options.full => FULL_CONNECTIONS.to_vec(),
         (_, []) => DEFAULT_CONNECTIONS.to_vec(),
         (_, given) => given.to_vec(),
@@ -241,6 +252,7 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
         [] if options.full && case.serve == Serve::Hello && case.kind == Kind::Load => {
             std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n <= cores).collect()
         }
+        [] if case.scales() && cores > 1 => vec![1, cores],
         [] => vec![1],
         given => given.to_vec(),
     };
@@ -252,7 +264,11 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
 }
 
 fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
-    (0..found.len()).filter(|&place| case.is_for(found[place].peer, workers)).collect()
+    let can = |found: &Found| {
+        let has_python = found.no_python.is_none() || case.needs(found.peer).is_empty();
+        has_python && case.is_for(found.peer, workers)
+    };
+    (0..found.len()).filter(|&place| can(&found[place])).collect()
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {

@@ -6,7 +6,7 @@ use crate::peers::Asked;
 
 /// About what the published page had: 140 KB, a tenth of it as gzip.
 const LARGE: usize = 140_000;
-const SMALL: usize = 1024;
+pub(super) const SMALL: usize = 1024;
 
 const fn case(
     name: &'static str,

@@ -8,7 +8,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
     cases: &[Case {
         name: "hello",
         about: "GET of four bytes that the server has in its configuration.",
-        replays: Some("hello"),
+        replays: None,
         serve: Serve::Hello,
         kind: Kind::Load,
     }],

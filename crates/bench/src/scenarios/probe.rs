@@ -90,7 +90,7 @@ pub(super) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpS
 }
 
 /// What is left; never zero, which would mean without end.
-fn left_until(deadline: Instant) -> io::Result<Duration> {
+pub(super) fn left_until(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now()).min(WAIT);
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

@@ -1,13 +1,12 @@
 //! What stands around the servers of a case: backend, files, request and right answer.
 
-use super::Serve;
-use super::coded;
 use super::probe::{probe, probe_pings, request_with};
+use super::{Serve, cache, coded, websocket};
 use crate::floor::{self, Behaviour, Content};
-use crate::load::{Address, Command, Expect, Target, Traffic, pings};
+use crate::load::{Address, Command, Expect, Target, Traffic, greeting, pings};
 use crate::peers::{
-    Asked, Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Place,
-    ROUTED_PATH, Role,
+    App, Asked, Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH, KEY,
+    KEY_FIELD, Place, ROUTED_PATH, Role,
 };
 use std::fs;
 use std::io;
@@ -19,6 +18,9 @@ use std::time::{Duration, Instant};
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 /// The body of the mock backend.
 const DOCUMENT_BYTES: usize = 2048;
+/// What an application says back, in a body and over WebSocket.
+const ECHO_BYTES: usize = 10_000;
+const TEXT_BYTES: usize = 64;
 
 /// Ready for servers to be started in this role.
 pub(crate) struct Stage {
@@ -40,9 +42,18 @@ enum Ask {
         /// The first answers may be other ones: a cache has to be filled.
         warms: bool,
     },
+    /// The same is said back.
+    Post {
+        path: String,
+        body: Arc<[u8]>,
+    },
     Ping {
         command: Command,
         pipeline: u32,
+    },
+    /// A text, said back.
+    WebSocket {
+        text: Vec<u8>,
     },
 }
 
@@ -55,18 +66,19 @@ impl Stage {
         let behaviour = match serve {
             Serve::Gateway { delay, keep } => Some(behaviour(delay, keep)),
             Serve::Guarded => Some(behaviour(Duration::ZERO, true)),
-            Serve::Cached { bytes, .. } => Some(Behaviour {
+            _ => serve.listed_bytes().map(|bytes| Behaviour {
                 body_bytes: bytes,
                 content: Content::Listing,
                 ..behaviour(Duration::ZERO, true)
             }),
-            _ => None,
         };
         let backend = behaviour.map(|it| Backend::start(finder, it, place)).transpose()?;
         let root = place.folder.join("files");
-        let written = match serve {
-            Serve::File { name, bytes } => write(&root, &[(name.to_owned(), floor::body(bytes))]),
-            Serve::Cached { bytes, .. } => {
+        let written = match (serve, serve.listed_bytes()) {
+            (Serve::File { name, bytes }, _) => {
+                write(&root, &[(name.to_owned(), floor::body(bytes))])
+            }
+            (_, Some(bytes)) => {
                 let (name, document) = (DOCUMENT_PATH.trim_matches('/'), floor::listing(bytes));
                 let compressed = coded::gzip(&document);
                 write(&root, &[(name.to_owned(), document), (format!("{name}.gz"), compressed)])
@@ -88,7 +100,7 @@ impl Stage {
                 let expect = Expect { status: 200, headers: vec![encoding], ..Expect::default() };
                 Traffic::Http { request: self.request(address), expect, keep_alive: true }
             }
-            Ask::Get { body, .. } => {
+            Ask::Get { body, .. } | Ask::Post { body, .. } => {
                 let expect = Expect {
                     status: 200,
                     length: Some(body.len() as u64),
@@ -100,6 +112,9 @@ impl Stage {
             Ask::Ping { command, pipeline } => {
                 Traffic::Resp { command: *command, pipeline: *pipeline }
             }
+            Ask::WebSocket { text } => {
+                Traffic::WebSocket { greeting: self.request(address), text: text.clone() }
+            }
         };
         Target { address: Address::Tcp(address), traffic }
     }
@@ -107,7 +122,13 @@ impl Stage {
     pub(crate) fn request(&self, address: SocketAddr) -> Vec<u8> {
         match &self.ask {
             Ask::Get { path, fields, .. } => request_with(address, path, fields),
+            Ask::Post { path, body } => {
+                let fields = format!("Content-Length: {}\r\n\r\n", body.len());
+                let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{fields}");
+                [head.as_bytes(), body].concat()
+            }
             Ask::Ping { command, pipeline } => pings(*command, *pipeline),
+            Ask::WebSocket { .. } => greeting(address, HELLO_PATH),
         }
     }
 
@@ -116,6 +137,8 @@ impl Stage {
         let request = self.request(address);
         let (body, coded, warms) = match &self.ask {
             Ask::Get { body, coded, warms, .. } => (body, *coded, *warms),
+            Ask::Post { body, .. } => (body, false, false),
+            Ask::WebSocket { text } => return websocket::probe(address, &request, text, deadline),
             Ask::Ping { pipeline, .. } => {
                 return probe_pings(address, &request, *pipeline, deadline);
             }
@@ -155,7 +178,15 @@ impl Ask {
             warms: false,
         };
         Some(match serve {
-            Serve::Hello | Serve::LuaHello => get(HELLO_PATH, HELLO_BODY.into()),
+            Serve::Hello | Serve::LuaHello | Serve::AppGateway => {
+                get(HELLO_PATH, HELLO_BODY.into())
+            }
+            Serve::App(App::AsgiEcho | App::WsgiEcho) => {
+                Self::Post { path: HELLO_PATH.to_owned(), body: floor::body(ECHO_BYTES).into() }
+            }
+            Serve::App(App::WebSocket) => Self::WebSocket { text: floor::body(TEXT_BYTES) },
+            Serve::App(App::FastApi) => get(ITEM_PATH, ITEM.into()),
+            Serve::App(_) => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
             Serve::Guarded => Self::Get {
@@ -165,19 +196,36 @@ impl Ask {
                 coded: false,
                 warms: false,
             },
-            Serve::Cached { bytes, asked } => Self::Get {
-                path: DOCUMENT_PATH.to_owned(),
-                fields: match asked {
-                    Asked::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
-                    Asked::Plain | Asked::Small => String::new(),
-                },
-                body: floor::listing(bytes).into(),
-                coded: asked == Asked::Gzip,
-                warms: true,
-            },
+            Serve::Cached { bytes, asked } => stored(bytes, asked),
+            Serve::AppCached => stored(cache::SMALL, Asked::Small),
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
-            Serve::Json { .. } => return None,
+            Serve::Json { .. } | Serve::AppLoop => return None,
         })
+    }
+}
+
+/// A document that has been stored.
+fn stored(bytes: usize, asked: Asked) -> Ask {
+    Ask::Get {
+        path: DOCUMENT_PATH.to_owned(),
+        fields: match asked {
+            Asked::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
+            Asked::Plain | Asked::Small => String::new(),
+        },
+        body: floor::listing(bytes).into(),
+        coded: asked == Asked::Gzip,
+        warms: true,
+    }
+}
+
+impl Serve {
+    /// How large the document is that may be kept, if there is one.
+    fn listed_bytes(self) -> Option<usize> {
+        match self {
+            Self::Cached { bytes, .. } => Some(bytes),
+            Self::AppCached => Some(cache::SMALL),
+            _ => None,
+        }
     }
 }

@@ -13,7 +13,7 @@ use bench::live::Live;
 use bench::load::Mode;
 use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
-use bench::report::data::{BASELINE, Data, FLOOR, OURS};
+use bench::report::data::{BARE_LOOP, BASELINE, Data, FLOOR, OURS};
 use bench::report::{compare, html, page, terminal};
 use bench::run::{self, Foreign, Options};
 use bench::{floor, interrupt, scenarios};
@@ -21,6 +21,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::failure::Failure;
 use crate::output::print;
+
+/// Names the interpreter where `--python` does not.
+const PYTHON: &str = "TIDEGATE_BENCH_PYTHON";
 
 const EXAMPLES: &str = "\
 What is measured is the CPU that a request costs the server, beside requests a second, latencies,
@@ -31,6 +34,7 @@ Examples:
   tidegate bench
   tidegate bench hello --peers nginx,haproxy --connections 1,100,512
   tidegate bench gateway --peer nginx=/opt/nginx/sbin/nginx --rounds 12 --out after
+  tidegate bench asgi-hello wsgi-hello --python .venv/bin/python
   tidegate bench compare before/data.json after/data.json --bound 5%
   tidegate bench --print-config nginx";
 
@@ -98,6 +102,11 @@ struct Run {
     /// Where the program of a peer is: nginx=/opt/nginx/sbin/nginx
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
+
+    /// The Python that runs applications and the servers of Python, ours among them, instead of
+    /// TIDEGATE_BENCH_PYTHON, of what `make bench-peers` installs, or of python3
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
 
     /// How many connections ask, such as 1,16,100,512 [default: 100]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
@@ -206,10 +215,10 @@ impl Run {
     }
 
     fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
-        let mut options = Options::new(finder(&self.peer)?);
+        let mut options = Options::new(finder(&self.peer, self.python.clone())?);
         options.scenarios.clone_from(&self.scenarios);
         options.peers = self.peers.clone().map(|mut named| {
-            named.extend([OURS, FLOOR, BASELINE].map(str::to_owned));
+            named.extend([OURS, FLOOR, BASELINE, BARE_LOOP].map(str::to_owned));
             named
         });
         options.full = self.full;
@@ -232,7 +241,7 @@ impl Run {
 }
 
 /// This program is the subject, and the floor as well.
-fn finder(given: &[(String, PathBuf)]) -> Result<Finder, Failure> {
+fn finder(given: &[(String, PathBuf)], python: Option<PathBuf>) -> Result<Finder, Failure> {
     let own = std::env::current_exe()
         .map_err(|why| Failure::Failed(format!("cannot find this program: {why}")))?;
     let own = own.display().to_string();
@@ -244,6 +253,11 @@ fn finder(given: &[(String, PathBuf)]) -> Result<Finder, Failure> {
         floor: [&*own, "bench", "floor"].map(str::to_owned).into(),
         given: given.iter().cloned().collect::<BTreeMap<_, _>>(),
         cache: cache.map(|cache| cache.join("tidegate").join("bench")),
+        python: match python.or_else(|| std::env::var_os(PYTHON).map(PathBuf::from)) {
+            // A server runs in a folder of its own.
+            Some(path) => Some(std::path::absolute(&path).unwrap_or(path)),
+            None => peers::interpreter(),
+        },
     })
 }
 

@@ -67,6 +67,14 @@ impl Scripted {
         Self::on_tcp(b"\r\n", Arc::new(move |_, line| script(line)))
     }
 
+    /// Does something for what is sent, without its end.
+    pub(in crate::load) fn told(
+        end: &'static [u8],
+        script: impl Fn(&[u8]) -> Vec<Act> + Send + Sync + 'static,
+    ) -> Self {
+        Self::on_tcp(end, Arc::new(move |_, bytes| script(bytes)))
+    }
+
     fn on_tcp(end: &'static [u8], script: Script) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();

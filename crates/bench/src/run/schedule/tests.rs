@@ -10,7 +10,7 @@ use std::time::Duration;
 fn options() -> Options {
     let floor = vec!["floor".to_owned()];
     let subject = vec!["/nowhere/tidegate".to_owned()];
-    Options::new(Finder { subject, floor, given: Default::default(), cache: None })
+    Options::new(Finder { subject, floor, given: Default::default(), cache: None, python: None })
 }
 
 /// As if every peer there is were installed.

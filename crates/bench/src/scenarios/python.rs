@@ -1,0 +1,132 @@
+//! Applications of Python: hello, an echo, a wait, an endpoint of FastAPI, a WebSocket, a gateway
+//! and a cache in front of one, and the published page of a Python server.
+
+use super::{Case, Kind, Scenario, Serve};
+use crate::peers::App;
+
+const fn scenario(name: &'static str, about: &'static str, cases: &'static [Case]) -> Scenario {
+    Scenario { name, about, cases, by_default: false }
+}
+
+const fn case(name: &'static str, about: &'static str, serve: Serve) -> Case {
+    let kind = if matches!(serve, Serve::AppLoop) { Kind::Program } else { Kind::Load };
+    Case { name, about, replays: None, serve, kind }
+}
+
+pub(super) const ASGI_HELLO: Scenario = scenario(
+    "asgi-hello",
+    "four bytes from an application of ASGI",
+    &[case(
+        "asgi-hello",
+        "GET of four bytes from an application of ASGI; the floor has them in memory.",
+        Serve::App(App::AsgiHello),
+    )],
+);
+
+pub(super) const WSGI_HELLO: Scenario = scenario(
+    "wsgi-hello",
+    "four bytes from an application of WSGI",
+    &[case(
+        "wsgi-hello",
+        "GET of four bytes from an application of WSGI; the floor has them in memory.",
+        Serve::App(App::WsgiHello),
+    )],
+);
+
+pub(super) const ECHO: Scenario = scenario(
+    "app-echo",
+    "10 KB said back by applications of ASGI and of WSGI",
+    &[
+        case(
+            "app-echo-asgi",
+            "POST of 10 000 bytes, which an application of ASGI says back.",
+            Serve::App(App::AsgiEcho),
+        ),
+        case(
+            "app-echo-wsgi",
+            "POST of 10 000 bytes, which an application of WSGI says back.",
+            Serve::App(App::WsgiEcho),
+        ),
+    ],
+);
+
+pub(super) const ASGI_SLEEP: Scenario = scenario(
+    "asgi-sleep",
+    "four bytes after 10 ms of asyncio.sleep, asked for by 512 connections",
+    &[case(
+        "asgi-sleep",
+        "GET of four bytes after 10 ms of asyncio.sleep.",
+        Serve::App(App::AsgiSleep),
+    )],
+);
+
+pub(super) const WSGI_SLEEP: Scenario = scenario(
+    "wsgi-sleep",
+    "four bytes after 10 ms of time.sleep",
+    &[case(
+        "wsgi-sleep",
+        "GET of four bytes after 10 ms of time.sleep, which takes a thread.",
+        Serve::App(App::WsgiSleep),
+    )],
+);
+
+pub(super) const FASTAPI: Scenario = scenario(
+    "fastapi-json",
+    "a JSON endpoint of FastAPI, beside the same called in a loop that serves nobody",
+    &[
+        case(
+            "fastapi-json",
+            "GET of a JSON document from an endpoint of FastAPI.",
+            Serve::App(App::FastApi),
+        ),
+        case(
+            "fastapi-json-loop",
+            "The same application, called in a loop by a program that serves nobody.",
+            Serve::AppLoop,
+        ),
+    ],
+);
+
+pub(super) const WEBSOCKET: Scenario = scenario(
+    "websocket-echo",
+    "texts said back over WebSocket by an application of ASGI",
+    &[case(
+        "websocket-echo",
+        "A text of 64 bytes, which an application of ASGI says back over WebSocket.",
+        Serve::App(App::WebSocket),
+    )],
+);
+
+pub(super) const ASGI_UP: Scenario = scenario(
+    "asgi-up",
+    "four bytes from an application of ASGI behind a gateway",
+    &[case(
+        "asgi-up",
+        "GET of four bytes from an application of ASGI behind a gateway: `tidegate up`, and nginx \
+         with Granian on a Unix socket.",
+        Serve::AppGateway,
+    )],
+);
+
+pub(super) const CACHE: Scenario = scenario(
+    "cache-python",
+    "hits of a document of an application, beside hits without Python",
+    &[case(
+        "cache-python",
+        "GET of a stored document of 1 KiB that an application of ASGI answered once; `baseline` \
+         is tidegate with the same from a backend.",
+        Serve::AppCached,
+    )],
+);
+
+pub(super) const PAGE: Scenario = scenario(
+    "python-page",
+    "hello as LiteFS publishes it: one process and one for each core, 500 and 1000 connections",
+    &[Case {
+        name: "python-page",
+        about: "GET of four bytes from an application of Python, as a published page has it.",
+        replays: Some("hello"),
+        serve: Serve::App(App::Page),
+        kind: Kind::Load,
+    }],
+);

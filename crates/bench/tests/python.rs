@@ -1,0 +1,127 @@
+//! Whole runs with applications of Python, for whoever serves them here.
+//!
+//! `TIDEGATE_BENCH_PYTHON` names the interpreter, or `make bench-peers` made it; what it has not is
+//! a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use bench::live::Live;
+use bench::peers::Finder;
+use bench::report::data::Data;
+use bench::run::{Options, plan};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn python() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let ours = root.join("target/bench-python/bin/python");
+    let named = std::env::var_os("TIDEGATE_BENCH_PYTHON").map(PathBuf::from);
+    named.or_else(|| ours.exists().then_some(ours)).or_else(bench::peers::interpreter)
+}
+
+fn options(scenarios: &[&str], peers: &[&str]) -> Options {
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let floor = vec![env!("CARGO_BIN_EXE_floor").to_owned()];
+    let subject = std::env::var("TIDEGATE_BINARY").unwrap_or("/nowhere/tidegate".to_owned());
+    let finder =
+        Finder { subject: vec![subject], floor, given: [].into(), cache: None, python: python() };
+    let mut options = Options::new(finder);
+    (options.scenarios, options.peers) = (names(scenarios), Some(names(peers)));
+    (options.rounds, options.connections) = (2, vec![4]);
+    (options.round, options.warm_up) = (Duration::from_millis(100), Duration::from_millis(50));
+    options.verify = true;
+    options
+}
+
+/// `None` when nobody is here who could be run.
+fn run(options: Options) -> Option<Data> {
+    match plan(options) {
+        Ok(schedule) => {
+            let live = Live::to(io::sink(), false, schedule.told());
+            Some(schedule.run(&live).unwrap())
+        }
+        Err(why) => {
+            eprintln!("skipped: {}", why.0);
+            None
+        }
+    }
+}
+
+/// Everybody who is here answers rightly in every case.
+#[track_caller]
+fn all_is_right(data: &Data) {
+    for peer in &data.peers {
+        peer.missing.iter().for_each(|why| eprintln!("skipped: {} {why}", peer.name));
+    }
+    for record in &data.records {
+        // On a machine busy beyond all measure there is no time for every round.
+        assert_eq!(record.errors, 0, "{record:?}");
+        assert!(record.rounds.is_empty() || record.requests_per_second > 0.0, "{record:?}");
+    }
+}
+
+#[test]
+fn applications_are_served_by_everybody_who_is_here() {
+    let scenarios =
+        ["asgi-hello", "wsgi-hello", "app-echo", "asgi-sleep", "wsgi-sleep", "websocket-echo"];
+    let peers = [
+        "tidegate",
+        "floor",
+        "granian",
+        "granian-1-thread",
+        "uvicorn",
+        "gunicorn",
+        "gunicorn-gevent",
+    ];
+    let Some(data) = run(options(&scenarios, &peers)) else { return };
+    all_is_right(&data);
+    let measured: BTreeSet<_> =
+        data.records.iter().map(|one| (&*one.scenario, &*one.server)).collect();
+    assert!(measured.contains(&("asgi-hello", "floor")), "{measured:?}");
+    assert!(!measured.contains(&("app-echo-asgi", "floor")), "{measured:?}");
+    let is_here =
+        |name: &str| data.peers.iter().any(|peer| peer.name == name && peer.missing.is_none());
+    if is_here("granian") {
+        assert!(measured.contains(&("wsgi-hello", "granian-1-thread")), "{measured:?}");
+        assert!(!measured.contains(&("asgi-hello", "granian-1-thread")), "{measured:?}");
+        assert!(measured.contains(&("app-echo-wsgi", "granian")), "{measured:?}");
+        assert!(measured.contains(&("websocket-echo", "granian")), "{measured:?}");
+    }
+    if is_here("uvicorn") {
+        assert!(measured.contains(&("app-echo-asgi", "uvicorn")), "{measured:?}");
+        assert!(!measured.contains(&("wsgi-hello", "uvicorn")), "{measured:?}");
+    }
+}
+
+#[test]
+fn an_endpoint_is_held_against_a_loop_that_serves_nobody() {
+    let Some(data) = run(options(&["fastapi-json"], &["uvicorn", "bare-loop"])) else { return };
+    all_is_right(&data);
+    for record in data.of_scenario("fastapi-json-loop") {
+        assert_eq!((&*record.server, record.cpu_from.as_deref()), ("bare-loop", Some("program")));
+        assert!(record.cpu_us_per_request > 1.0, "{record:?}");
+    }
+}
+
+#[test]
+fn what_stands_in_front_of_an_application_is_measured_with_it() {
+    let peers = ["tidegate", "baseline", "nginx-granian"];
+    let Some(data) = run(options(&["asgi-up", "cache-python"], &peers)) else { return };
+    all_is_right(&data);
+    if let Some(record) = data.records.iter().find(|one| one.server == "nginx-granian") {
+        let config = data.peers.iter().find(|peer| peer.name == "nginx-granian").unwrap();
+        assert!(config.configs[0].command.contains(" -m granian "), "{config:?}");
+        // Two servers of Python are in it, and nginx: more than nginx alone ever takes.
+        assert!(record.rss_bytes > 30 << 20, "{record:?}");
+    }
+}
+
+#[test]
+fn an_interpreter_that_lacks_everything_is_a_line_and_not_an_error() {
+    let mut options = options(&["asgi-hello"], &["tidegate", "floor", "granian"]);
+    options.finder.python = Some("/nowhere/python".into());
+    let schedule = plan(options).unwrap();
+    let lines = schedule.lines().join("\n");
+    assert!(lines.contains("granian    cannot be run: /nowhere/python"), "{lines}");
+}
