@@ -1,0 +1,205 @@
+"""A server under test: a process on a free port, its log, its end.
+
+Owns the command line, for ours and for the servers that it is compared with, and the reading of
+the address out of what a server prints. Promises that nothing which it started outlives its test.
+Never waits for time to pass: it waits for lines of the log.
+
+`TIDEGATE_SERVER_COMMAND` names another server (`python -m uvicorn`, `granian`, `gunicorn`); the
+tests that it is known to fail are marked with `fails_on`.
+"""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from client import Client, request
+
+HERE = Path(__file__).parent
+COMMAND = shlex.split(os.environ.get("TIDEGATE_SERVER_COMMAND", ""))
+COMMAND = COMMAND or [sys.executable, "-m", "tidegate", "run"]
+PEERS = ("uvicorn", "granian", "gunicorn", "hypercorn")
+KIND = next((kind for kind in PEERS if any(kind in word for word in COMMAND)), "tidegate")
+# What ours is late for is slow; what a peer is late for, it does not do.
+PATIENCE_S = 60 if KIND == "tidegate" else 8
+LISTENING = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)")
+NOTE = re.compile(r"^@note (\S+) (.*)$")
+
+
+def free_port():
+    """For peers that cannot say which port they were given."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def command(target, interface, port, options):
+    """The command line that serves `target`. Options are named as ours are, with underscores."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    if KIND == "tidegate":
+        place = ["--host", "127.0.0.1", "--port", str(port), "--app-dir", str(HERE)]
+        return [*COMMAND, target, "--interface", interface, *place, *flags]
+    if KIND == "granian":
+        known = {"workers", "root_path", "factory"}
+        names = {"root_path": "--url-path-prefix"}
+        chosen = [f"{names.get(n, '--' + n)}={v}" for n, v in options.items() if n in known]
+        place = ["--interface", interface, "--host", "127.0.0.1", "--port", str(port)]
+        return [*COMMAND, *place, "--working-dir", str(HERE), *chosen, target]
+    if KIND == "gunicorn":
+        chosen = [f"--{n}={v}" for n, v in options.items() if n in {"workers", "timeout"}]
+        worker = "asgi" if interface == "asgi" else "gthread"
+        place = ["--bind", f"127.0.0.1:{port}", "--chdir", str(HERE), "--threads=4"]
+        return [*COMMAND, "--worker-class", worker, *place, *chosen, target]
+    if KIND == "hypercorn":
+        prefix = "wsgi:" if interface == "wsgi" else ""
+        return [*COMMAND, "--bind", f"127.0.0.1:{port}", prefix + target]
+    kind = "wsgi" if interface == "wsgi" else "asgi3"
+    names = {"graceful_timeout": "--timeout-graceful-shutdown"}
+    known = {"workers", "root_path", "graceful_timeout", "lifespan"}
+    chosen = [f"{names.get(n, '--' + n.replace('_', '-'))}={v}" for n, v in options.items()
+              if n in known]
+    place = ["--port", str(port), "--app-dir", str(HERE), "--interface", kind]
+    return [*COMMAND, *place, *chosen, target]
+
+
+class Server:
+    """One server process (and what it started), serving `target` of this folder."""
+
+    def __init__(self, target, interface="asgi", environment=None, **options):
+        self.port = None
+        self._lines = []
+        self._noted = {}
+        self._changed = threading.Condition()
+        self._ended = False
+        asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
+        arguments = command(target, interface, asked, options)
+        paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths),
+                        "PYTHONUNBUFFERED": "1", **(environment or {})}
+        self.process = subprocess.Popen(
+            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, env=surroundings, cwd=HERE, start_new_session=True)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            with self._changed:
+                note = NOTE.match(text)
+                if note:
+                    self._noted.setdefault(note[1], []).append(json.loads(note[2]))
+                else:
+                    self._lines.append(text)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _wait(self, found, what):
+        """What `found` gives once it gives something else than None. Holds the lock for it."""
+        end = time.monotonic() + PATIENCE_S
+        with self._changed:
+            while True:
+                result = found()
+                if result is not None:
+                    return result
+                left = end - time.monotonic()
+                if self._ended or left <= 0:
+                    state = "ended" if self._ended else "still runs"
+                    log = "\n".join(self._lines[-80:])
+                    raise AssertionError(f"no {what}; the server {state}:\n{log}")
+                self._changed.wait(left)
+
+    def ready(self):
+        """Wait until it says where it listens, and answers there."""
+        def found():
+            return next((int(m[1]) for m in map(LISTENING.search, self._lines) if m), None)
+        self.port = self._wait(found, "address")
+        if KIND != "tidegate":
+            self._wait_for_connect()
+        return self
+
+    def _wait_for_connect(self):
+        """Peers print their address before they listen there."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise AssertionError(f"nobody listens at {self.port}: {self.log()}")
+
+    def line(self, pattern):
+        """Wait for a line of the log that the pattern matches: its match."""
+        expression = re.compile(pattern)
+        return self._wait(
+            lambda: next((m for m in map(expression.search, self._lines) if m), None),
+            f"line like {pattern!r}")
+
+    def note(self, key):
+        """Wait for the next note that an application took under `key` (see stage.note)."""
+        def found():
+            notes = self._noted.get(key)
+            return (notes.pop(0),) if notes else None
+        return self._wait(found, f"note {key!r}")[0]
+
+    def notes(self, key):
+        """The notes of `key` that are there now, without waiting; they are taken."""
+        with self._changed:
+            return self._noted.pop(key, [])
+
+    def log(self):
+        with self._changed:
+            return "\n".join(self._lines)
+
+    def connect(self):
+        return Client(self.port, patience_s=PATIENCE_S)
+
+    def ask(self, method, target, headers=(), body=None):
+        """One request on a connection of its own, and its whole answer."""
+        with self.connect() as client:
+            client.send(request(method, target, headers, body))
+            return client.answer(method)
+
+    def get(self, target, headers=()):
+        return self.ask("GET", target, headers)
+
+    def signal(self, number):
+        os.kill(self.process.pid, number)
+
+    def wait(self):
+        """Wait for its end: the exit code. What it printed has all been read then."""
+        code = self.process.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+        return code
+
+    def stop(self):
+        """Ask it to end, and make it end."""
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+            try:
+                self.process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self._reader.join(PATIENCE_S)
+        self.process.stdout.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()

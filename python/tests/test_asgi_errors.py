@@ -1,0 +1,222 @@
+"""ASGI: what an application does wrong becomes an error of its own, never a wrong answer."""
+
+import asyncio
+
+import pytest
+
+from client import request
+from stage import Stage, events, more, note, outcome, reply, start
+
+app = Stage()
+
+
+@app.part
+async def fine(scope, receive, send):
+    await reply(send, b"fine")
+
+
+@app.part
+async def raises_before(scope, receive, send):
+    raise ValueError("a reason only the log may tell")
+
+
+def test_raising_before_the_response_is_a_500_and_a_traceback_in_the_log(server):
+    answer = server.get("/raises_before")
+    assert answer.status == 500
+    assert b"a reason" not in answer.body, "nobody outside is told"
+    server.line("ValueError: a reason only the log may tell")
+    server.line("Traceback")
+
+
+@app.part
+async def raises_between(scope, receive, send):
+    await start(send)
+    raise ValueError("between start and body")
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+def test_raising_between_start_and_body_is_a_500(server):
+    assert server.get("/raises_between").status == 500
+    server.line("ValueError: between start and body")
+
+
+@app.part
+async def raises_in_body(scope, receive, send):
+    length = scope["query_string"] == b"length"
+    await start(send, headers=[(b"content-length", b"10")] if length else [])
+    await more(send, b"half")
+    await outcome(asyncio.sleep(0))
+    raise ValueError("in the middle")
+
+
+@pytest.mark.fails_on("granian", "hypercorn")
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_raising_in_the_body_is_seen_as_cut(server, framing):
+    with server.connect() as client:
+        client.send(request("GET", f"/raises_in_body?{framing}"))
+        answer = client.answer()
+        assert answer.status == 200
+        assert b"half".startswith(answer.body)
+        assert not answer.complete
+    server.line("ValueError: in the middle")
+
+
+@app.part
+async def raises_after(scope, receive, send):
+    await reply(send, b"whole")
+    raise ValueError("after everything")
+
+
+@pytest.mark.fails_on("uvicorn")
+def test_raising_after_the_response_does_not_harm_it(server):
+    with server.connect() as client:
+        for _ in range(2):
+            client.send(request("GET", "/raises_after"))
+            answer = client.answer()
+            assert (answer.status, answer.body, answer.complete) == (200, b"whole", True)
+    server.line("ValueError: after everything")
+
+
+@app.part
+async def says_nothing(scope, receive, send):
+    return None
+
+
+def test_returning_without_an_answer_is_a_500(server):
+    assert server.get("/says_nothing").status == 500
+
+
+@app.part
+async def starts_only(scope, receive, send):
+    await start(send)
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+def test_returning_after_the_start_alone_is_a_500(server):
+    assert server.get("/starts_only").status == 500
+
+
+@app.part
+async def stops_midway(scope, receive, send):
+    await start(send)
+    await more(send, b"half")
+
+
+@pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
+def test_returning_in_the_middle_is_seen_as_cut(server):
+    answer = server.get("/stops_midway")
+    assert (answer.status, answer.complete) == (200, False)
+
+
+WRONG = {
+    "body first": [{"type": "http.response.body", "body": b"x"}],
+    "unknown": [{"type": "http.response.nothing"}],
+    "no type": [{"status": 200}],
+    "websocket": [{"type": "websocket.accept"}],
+    "no status": [{"type": "http.response.start"}],
+    "status is text": [{"type": "http.response.start", "status": "200 OK"}],
+    "not a dict": [["http.response.start"]],
+    "body is text": [{"type": "http.response.start", "status": 200},
+                     {"type": "http.response.body", "body": "text"}],
+    "two starts": [{"type": "http.response.start", "status": 200},
+                   {"type": "http.response.start", "status": 200}],
+    "header is text": [{"type": "http.response.start", "status": 200,
+                        "headers": [("name", "value")]}],
+    "header of one": [{"type": "http.response.start", "status": 200, "headers": [(b"name",)]}],
+    "status 99": [{"type": "http.response.start", "status": 99}],
+    "status 1000": [{"type": "http.response.start", "status": 1000}],
+    "status 101": [{"type": "http.response.start", "status": 101}],
+}
+
+
+@app.part
+async def sends_wrong(scope, receive, send):
+    case = scope["query_string"].decode().replace("+", " ")
+    for message in WRONG[case]:
+        raised = await outcome(send(message))
+    note("raised", raised)
+    if isinstance(raised, dict):
+        # What an application makes of it is a traceback, as if it had not caught it.
+        raise RuntimeError(case)
+    await more(send, b"", False)
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_message_raises_in_the_application(server, case):
+    """At once or, what only the whole head can tell, with the body; and the answer is a 500."""
+    answer = server.get(f"/sends_wrong?{case.replace(' ', '+')}")
+    assert answer.status == 500
+    assert server.note("raised") is not None or case.startswith(("status", "header"))
+
+
+INJECTIONS = {
+    "value cr lf": (b"x", b"a\r\nset-cookie: evil=1"),
+    "value lf": (b"x", b"a\nset-cookie: evil=1"),
+    "value cr": (b"x", b"a\rb"),
+    "value nul": (b"x", b"a\0b"),
+    "name lf": (b"x\nset-cookie", b"evil=1"),
+    "name colon": (b"set-cookie: evil=1; x", b"1"),
+    "name space": (b"a b", b"1"),
+    "name empty": (b"", b"1"),
+}
+
+
+@app.part
+async def injects(scope, receive, send):
+    header = INJECTIONS[scope["query_string"].decode().replace("+", " ")]
+    await reply(send, b"body", headers=[header])
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+@pytest.mark.parametrize("case", INJECTIONS)
+def test_no_field_can_be_injected(server, case):
+    # RFC 9110 section 5.5, RFC 9112 section 11.1.
+    answer = server.get(f"/injects?{case.replace(' ', '+')}")
+    assert answer.status == 500
+    assert answer.header("set-cookie") is None
+
+
+@app.part
+async def cancels_itself(scope, receive, send):
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
+
+
+def test_an_application_that_cancels_itself_is_a_500(server):
+    assert server.get("/cancels_itself").status == 500
+    assert server.get("/fine").body == b"fine"
+
+
+@app.part
+async def exits(scope, receive, send):
+    raise {b"system": SystemExit, b"keyboard": KeyboardInterrupt}[scope["query_string"]]("stop")
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+@pytest.mark.parametrize("kind", ["system", "keyboard"])
+def test_a_request_cannot_end_the_server(server, kind):
+    assert server.get(f"/exits?{kind}").status == 500
+    assert server.get("/fine").body == b"fine"
+
+
+@app.part
+async def reads_then_raises(scope, receive, send):
+    async for _ in events(receive):
+        raise ValueError("in the upload")
+
+
+def test_raising_in_an_upload_is_an_answer_all_the_same(server):
+    with server.connect() as client:
+        client.send(request("POST", "/reads_then_raises", {"content-length": "100000"}))
+        client.send(b"x" * 1000)
+        assert client.answer().status == 500
+
+
+def test_an_error_costs_nobody_else_anything(server):
+    """On the same connection if it is still there, and on others in any case."""
+    with server.connect() as other:
+        for _ in range(20):
+            assert server.get("/raises_before").status == 500
+            other.send(request("GET", "/fine"))
+            assert other.answer().body == b"fine"

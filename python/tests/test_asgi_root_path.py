@@ -1,0 +1,25 @@
+"""ASGI 2.5: `root_path`, "the same as SCRIPT_NAME in WSGI", as uvicorn and Starlette have it.
+
+A proxy in front has taken the root path off; the server puts it before the path again, so that
+`path` begins with `root_path` and the application can take off what it is mounted at.
+"""
+
+import json
+
+from stage import reply
+
+OPTIONS = {"root_path": "/mounted"}
+
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        told = {key: scope[key] for key in ("root_path", "path", "raw_path", "query_string")}
+        await reply(send, told)
+
+
+def test_the_root_path_is_told_and_the_path_begins_with_it(server):
+    told = json.loads(server.get("/caf%C3%A9?q").body)
+    assert told["root_path"] == "/mounted"
+    assert told["path"] == "/mounted/café"
+    assert told["raw_path"] == "/mounted/caf%C3%A9"
+    assert told["query_string"] == "q"
