@@ -14,9 +14,11 @@ mod schema;
 mod up;
 mod version;
 
+use std::ffi::OsString;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
 use settings::Address;
 
 use crate::failure::Failure;
@@ -56,6 +58,19 @@ pub(crate) enum Command {
     Import(import::Import),
     Version(version::Version),
     Completions(completions::Completions),
+}
+
+impl Tidegate {
+    /// Reads a command line, the program's name first.
+    pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
+        let read = Tidegate::try_parse_from(typed)?;
+        let Command::Run(run) = &read.command else { return Ok(read) };
+        let [first, ..] = run.misplaced() else { return Ok(read) };
+        // Before the application clap says what was meant.
+        Tidegate::try_parse_from(["tidegate", "run", first, "--", "app:app"])?;
+        let why = format!("\"{first}\" is one too many: there is one application\n");
+        Err(Tidegate::command().error(ErrorKind::UnknownArgument, why))
+    }
 }
 
 impl Command {

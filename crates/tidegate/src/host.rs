@@ -7,15 +7,7 @@ use std::ffi::OsString;
 /// Who calls us.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// The Python that this process is, in the wheel; the pure binary is none.
-    pub python: Option<Interpreter>,
-}
-
-/// A Python that has this very version of us installed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interpreter {
-    /// What starts another process like this one: the interpreter, `-m`, `tidegate`.
-    pub command: Vec<OsString>,
-    /// Which Python it is, such as `CPython 3.13.0`.
-    pub version: String,
+    /// What starts another process like this one where it is a Python with us inside: the
+    /// interpreter, `-m`, `tidegate`. The pure binary has none.
+    pub python: Option<Vec<OsString>>,
 }

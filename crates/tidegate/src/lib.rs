@@ -13,18 +13,17 @@ mod import;
 mod output;
 mod serving;
 
-pub use host::{Host, Interpreter};
+pub use host::Host;
 
 use std::ffi::OsString;
-
-use clap::Parser;
 
 use crate::failure::Failure;
 
 /// Runs what `arguments` ask for, the name of the program first, and gives the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
-    let ended = match commands::Tidegate::try_parse_from(arguments) {
-        Ok(typed) => typed.command.run(host),
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    let ended = match commands::Tidegate::read(&arguments) {
+        Ok(read) => read.command.run(host),
         Err(refused) => return explain(&refused),
     };
     ended.map_or_else(Failure::report, |()| 0)

@@ -14,9 +14,9 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Server options")]
 pub(crate) struct ServingOptions {
-    /// Worker threads: a number, or one per core with `auto`; overrides `workers` of the
-    /// configuration
-    #[arg(long, value_name = "N|auto", value_parser = workers)]
+    /// Workers (threads; of a Python application, processes): a number, or one per core with
+    /// `auto`; overrides `workers` of the configuration
+    #[arg(short = 'w', long, value_name = "N|auto", value_parser = workers)]
     workers: Option<config::Workers>,
 
     /// Bind each worker to a core of its own
@@ -50,6 +50,10 @@ impl ServingOptions {
         self.log_level
     }
 
+    pub(crate) fn log_format(&self) -> Option<Format> {
+        self.log_format
+    }
+
     /// Logs in the format that was asked for, from now on.
     pub(crate) fn apply_format(&self) {
         if let Some(format) = self.log_format {
@@ -81,18 +85,22 @@ pub(crate) fn serve(
     options: ServingOptions,
     told: impl FnOnce(&[Bound]) -> String + 'static,
 ) -> Result<(), Failure> {
-    let on_ready: server::OnReady = Box::new(move |bound| {
-        // A server whose standard output is closed goes on serving.
-        let _ = write_all(&told(bound));
-    });
     let options = Options {
         workers: options.workers,
         cpu_affinity: options.cpu_affinity,
         log_level: options.log_level,
         log_format: options.log_format,
-        on_ready: Some(on_ready),
+        on_ready: Some(on_ready(told)),
     };
     Ok(server::run(Arc::new(source), options)?)
+}
+
+/// Prints what `told` makes, once the server accepts.
+pub(crate) fn on_ready(told: impl FnOnce(&[Bound]) -> String + 'static) -> server::OnReady {
+    Box::new(move |bound| {
+        // A server whose standard output is closed goes on serving.
+        let _ = write_all(&told(bound));
+    })
 }
 
 fn write_all(text: &str) -> std::io::Result<()> {

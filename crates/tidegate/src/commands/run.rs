@@ -1,11 +1,19 @@
 //! `tidegate run`: run a Lua program, or a Python application.
 
+mod application;
+mod configuration;
+mod environment;
+mod lifecycle;
+mod python;
+mod reception;
 mod target;
+mod values;
 
 use std::path::PathBuf;
 
 use lua::program::arguments::Arguments;
 use lua::program::{self, Program, Refusal};
+use settings::Address;
 
 use self::target::Target;
 use crate::failure::Failure;
@@ -13,33 +21,63 @@ use crate::host::Host;
 use crate::serving::ServingOptions;
 
 const EXAMPLES: &str = "\
-Our options stand before the program. What stands after it is the program's: --key=value is what
-env.get(\"key\") returns there, and Silly's own options are understood in both of their spellings
-(--lualib-path, --lualib-cpath, --log-level, --log-path, --pid-file, --worker-affinity).
+A Lua program: our options stand before it. What stands after it is the program's: --key=value is
+what env.get(\"key\") returns there, and Silly's own options are understood in both of their
+spellings (--lualib-path, --lualib-cpath, --log-level, --log-path, --pid-file, --worker-affinity).
 SIGTERM takes no new connections and ends with the last one, SIGINT ends at once, SIGUSR1 opens the
 log file again. The program's silly.exit(code) is the exit code.
+
+A Python application: MODULE is imported and APP is found in it, ASGI or WSGI. It needs the
+tidegate of `pip install tidegate`. Options may stand on either side, with the names of uvicorn,
+gunicorn and granian where those agree; times without a unit are seconds. SIGHUP replaces the
+workers without losing a request, SIGTERM finishes what is under way, SIGTTIN and SIGTTOU start
+and end a worker.
 
 Examples:
   tidegate run echo.lua
   tidegate run --workers auto ping.lua --port=6379
-  tidegate run game.lua --lualib-path='./lib/?.lua' --log-path=game.log";
+  tidegate run app:app
+  tidegate run shop.web:create --factory --workers 4 --bind :8000
+  tidegate run shop.wsgi:application --static /static=./static --access-log -";
 
-/// Run a Lua program
+/// Run a Lua program, or a Python application
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
     #[command(flatten)]
+    application: application::ApplicationOptions,
+
+    #[command(flatten)]
+    reception: reception::ReceptionOptions,
+
+    #[command(flatten)]
+    lifecycle: lifecycle::LifecycleOptions,
+
+    #[command(flatten)]
     serving: ServingOptions,
 
-    /// Log the requests of the program's HTTP listeners to this file
-    #[arg(long, value_name = "FILE")]
+    /// Log requests to this file, - is standard output; of a Lua program, those of its HTTP
+    /// listeners
+    #[arg(long, value_name = "FILE", alias = "access-logfile")]
     access_log: Option<PathBuf>,
 
-    /// The program
-    #[arg(value_name = "PROGRAM.lua")]
-    program: PathBuf,
+    /// How a request of a Python application is logged: combined is Apache's [default: json]
+    #[arg(long, value_name = "FORMAT", value_parser = ["json", "combined"], requires = "access_log")]
+    access_log_format: Option<String>,
 
-    /// What the program is told
+    /// The address of the admin API and of /metrics of a Python application
+    #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
+    admin: Option<Address>,
+
+    /// Print what the workers of a Python application would be told, and end
+    #[arg(long)]
+    print_config: bool,
+
+    /// PROGRAM.lua or MODULE:APP
+    #[arg(value_name = "PROGRAM")]
+    program: String,
+
+    /// What a Lua program is told
     #[arg(
         value_name = "--key=value",
         trailing_var_arg = true,
@@ -51,24 +89,35 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
-        let shown = self.program.display().to_string();
-        match Target::parse(&shown).map_err(Failure::Wrong)? {
+        match Target::parse(&self.program).map_err(Failure::Wrong)? {
             Target::Lua => self.run_lua(),
-            Target::Python { .. } if host.python.is_none() => Err(Failure::Wrong(format!(
-                "this tidegate has no Python inside, so it cannot run {shown}; `pip install \
-                 tidegate` (CPython 3.11 to 3.14) gives the same command with Python"
-            ))),
-            Target::Python { .. } => Err(Failure::Wrong("Python applications come later".into())),
+            Target::Python => self.run_python(host),
+        }
+    }
+
+    /// What stands after a Python application and is no option of ours, beginning with the first
+    /// such word: a program of Lua would be told it.
+    pub(crate) fn misplaced(&self) -> &[String] {
+        match Target::parse(&self.program) {
+            Ok(Target::Python) => &self.arguments,
+            Ok(Target::Lua) | Err(_) => &[],
         }
     }
 
     fn run_lua(self) -> Result<(), Failure> {
+        if let Some(option) = self.only_python() {
+            return Err(Failure::Wrong(format!(
+                "{} is a Lua program, and {option} is for Python applications; what the program \
+                 itself is told stands after it",
+                self.program
+            )));
+        }
         let mut arguments = Arguments::parse(&self.arguments).map_err(Failure::Wrong)?;
         // The word that stands nearer to the program wins.
         arguments.log_level = arguments.log_level.or(self.serving.log_level());
         self.serving.apply_format();
         let program = Program {
-            file: self.program,
+            file: self.program.into(),
             arguments,
             // One VM unless asked for more: then globals mean what they say.
             workers: self.serving.workers_or(1),
@@ -81,5 +130,25 @@ impl Run {
             Err(Refusal::Wrong(why)) => Err(Failure::Wrong(why)),
             Err(Refusal::Failed(why)) => Err(Failure::Failed(why)),
         }
+    }
+
+    /// What was asked for that only Python applications have.
+    fn only_python(&self) -> Option<&'static str> {
+        if self.application != application::ApplicationOptions::default() {
+            return Some("what was said about the application");
+        }
+        if self.reception != reception::ReceptionOptions::default() {
+            return Some("what was said about its clients");
+        }
+        if self.lifecycle != lifecycle::LifecycleOptions::default() {
+            return Some("what was said about its worker processes");
+        }
+        if self.access_log_format.is_some() {
+            return Some("--access-log-format");
+        }
+        if self.print_config {
+            return Some("--print-config");
+        }
+        self.admin.is_some().then_some("--admin")
     }
 }

@@ -10,6 +10,7 @@ mod documents;
 mod examples;
 mod importing;
 mod process;
+mod running;
 mod serving;
 mod talking;
 mod words;

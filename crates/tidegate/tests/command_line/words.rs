@@ -180,12 +180,3 @@ fn a_reader_that_leaves_is_no_failure() {
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!((child.wait().unwrap().code(), stderr.as_str()), (Some(0), ""));
 }
-
-#[test]
-fn without_python_inside_it_says_what_to_install() {
-    let why = run(&["run", "app:app"]).failed(2);
-    assert!(why.starts_with("error: this tidegate has no Python inside"), "{why}");
-    assert!(why.contains("cannot run app:app") && why.contains("pip install tidegate"), "{why}");
-    let why = run(&["run", "app.py"]).failed(2);
-    assert!(why.contains("did you mean app:app?"), "{why}");
-}

@@ -8,8 +8,8 @@ use std::path::Path;
 pub(super) enum Target {
     /// The name of a file that ends in `.lua`.
     Lua,
-    /// An application: the module to import, and where in it the application is found.
-    Python { module: String, attribute: String },
+    /// An application, `MODULE:APP`: what to import, and where in it the application is found.
+    Python,
 }
 
 impl Target {
@@ -26,8 +26,7 @@ impl Target {
             return Err(call(typed, module, called));
         }
         if is_dotted(module) && !module.ends_with(".py") && is_dotted(attribute) {
-            let (module, attribute) = (module.to_owned(), attribute.to_owned());
-            return Ok(Target::Python { module, attribute });
+            return Ok(Target::Python);
         }
         let attribute = if attribute.is_empty() { "app" } else { attribute };
         match meant(module).filter(|_| is_dotted(attribute)) {
@@ -92,12 +91,9 @@ mod tests {
     fn programs_and_applications() {
         assert_eq!(Target::parse("examples/lua/ping.lua"), Ok(Target::Lua));
         assert_eq!(Target::parse("a:b.lua"), Ok(Target::Lua));
-        let python = |module: &str, attribute: &str| {
-            Ok(Target::Python { module: module.to_owned(), attribute: attribute.to_owned() })
-        };
-        assert_eq!(Target::parse("app:app"), python("app", "app"));
-        assert_eq!(Target::parse("shop.web:site.wsgi"), python("shop.web", "site.wsgi"));
-        assert_eq!(Target::parse("_größe:_x1"), python("_größe", "_x1"));
+        for typed in ["app:app", "shop.web:site.wsgi", "_größe:_x1"] {
+            assert_eq!(Target::parse(typed), Ok(Target::Python));
+        }
     }
 
     #[test]

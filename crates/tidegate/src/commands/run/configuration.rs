@@ -1,0 +1,97 @@
+//! What a worker process serves, written as a configuration: listeners, folders, the application.
+//!
+//! JSON, which every reader of YAML reads, and which quotes whatever a path may hold. Listeners are
+//! bound by the supervisor and handed over under their names.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::reception::ReceptionOptions;
+use crate::commands::literal;
+use crate::failure::Failure;
+
+/// What a descriptor is written as: where it listens, it knows.
+pub(super) const ANYWHERE: &str = "127.0.0.1:0";
+
+/// The name of the listener for the place that is named as number `index`.
+pub(super) fn listener_name(index: usize) -> String {
+    match index {
+        0 => "main".to_owned(),
+        _ => format!("main-{}", index + 1),
+    }
+}
+
+/// `target` is the application, `binds` are the listeners' addresses in their order.
+pub(super) fn configuration(
+    target: &str,
+    options: &ReceptionOptions,
+    binds: &[String],
+    access_log: Option<Value>,
+) -> Result<Value, Failure> {
+    let listener = |(index, bind): (usize, &String)| {
+        let mut listener = json!({ "bind": literal(bind) });
+        set(&mut listener, "backlog", options.backlog);
+        (listener_name(index), listener)
+    };
+    let listeners: Map<String, Value> = binds.iter().enumerate().map(listener).collect();
+    let mut routes = Vec::new();
+    for (prefix, folder) in &options.mounts {
+        routes.push(mount(prefix, folder)?);
+    }
+    routes.push(json!({
+        "name": "app",
+        "match": { "path": "/{*rest}" },
+        "handler": { "app": server::APPLICATION },
+    }));
+    let mut app = json!({ "python": target });
+    if let Some(count) = options.limit_concurrency {
+        app["limits"] = json!({ "in_flight": count });
+    }
+    let mut limits = json!({});
+    set(&mut limits, "request_line", options.limit_request_line);
+    set(&mut limits, "header_count", options.limit_request_fields);
+    set(&mut limits, "headers", options.limit_headers);
+    set(&mut limits, "body", options.limit_body);
+    let mut timeouts = json!({});
+    set(&mut timeouts, "idle", options.keep_alive);
+    let believed: Vec<_> = options.believed().iter().map(ToString::to_string).collect();
+    let mut configuration = json!({
+        "trusted_proxies": believed,
+        "listeners": listeners,
+        "apps": { server::APPLICATION: app },
+        "routes": routes,
+        "limits": limits,
+        "timeouts": timeouts,
+    });
+    if let Some(access) = access_log {
+        configuration["log"] = json!({ "access": access });
+    }
+    Ok(configuration)
+}
+
+/// A number stays one; what has a unit is written as it is read.
+fn set(map: &mut Value, key: &str, value: Option<impl ToString>) {
+    if let Some(value) = value {
+        let text = value.to_string();
+        map[key] = text.parse::<u64>().map_or_else(|_| json!(text), |number| json!(number));
+    }
+}
+
+fn mount(prefix: &str, folder: &Path) -> Result<Value, Failure> {
+    let shown = folder.display();
+    let found = std::fs::canonicalize(folder)
+        .map_err(|error| Failure::Wrong(format!("cannot serve {shown}: {error}")))?;
+    if !found.is_dir() {
+        return Err(Failure::Wrong(format!("cannot serve {shown}: it is not a folder")));
+    }
+    let Some(root) = found.to_str() else {
+        return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));
+    };
+    Ok(json!({
+        "name": format!("static {prefix}"),
+        "match": { "path": format!("{prefix}/{{*file}}") },
+        "filters": [{ "rewrite": { "strip_prefix": prefix } }],
+        "handler": { "files": { "root": literal(root) } },
+    }))
+}

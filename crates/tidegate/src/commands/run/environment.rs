@@ -1,0 +1,135 @@
+//! Files of environment variables (`--env-file`), as uvicorn and Docker read them.
+//!
+//! A line is `NAME=VALUE`, with or without `export` before it; empty lines and those that begin
+//! with `#` say nothing. A value in single quotes is taken as it stands, one in double quotes knows
+//! `\n \t \" \\`, one without ends at ` #`. Nothing is expanded: what is read is what is set.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// More is no file of settings.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// The variables of a file, in its order.
+pub(super) fn read(file: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let shown = file.display();
+    let wrong = |why: String| Failure::Wrong(format!("the environment file {shown} {why}"));
+    let size = std::fs::metadata(file).map_err(|error| wrong(format!("is not there: {error}")))?;
+    if size.len() > BYTES_MAX {
+        return Err(wrong(format!("has more than {BYTES_MAX} bytes")));
+    }
+    let text =
+        std::fs::read_to_string(file).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+    parse(&text).map_err(|(line, why)| wrong(format!("is wrong in line {line}: {why}")))
+}
+
+/// The variables, or the number of the line that is wrong and why.
+fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, &'static str)> {
+    let mut variables = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let assignment = line.strip_prefix("export ").unwrap_or(line);
+        let (name, value) = assignment.split_once('=').ok_or((number, "it has no \"=\""))?;
+        let name = name.trim();
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        if name.is_empty() || !name.chars().all(plain) || name.starts_with(|c: char| c.is_numeric())
+        {
+            return Err((number, "what stands before \"=\" is no name of a variable"));
+        }
+        let value = value_of(value.trim()).map_err(|why| (number, why))?;
+        variables.push((name.to_owned(), value));
+    }
+    Ok(variables)
+}
+
+fn value_of(written: &str) -> Result<String, &'static str> {
+    let value = match written.chars().next() {
+        Some('\'') => {
+            let (value, rest) = written[1..].split_once('\'').ok_or("its quote does not end")?;
+            nothing_after(rest)?;
+            value.to_owned()
+        }
+        Some('"') => {
+            let (value, rest) = double_quoted(&written[1..])?;
+            nothing_after(rest)?;
+            value
+        }
+        _ => written.split_once(" #").map_or(written, |(value, _)| value.trim_end()).to_owned(),
+    };
+    if value.contains('\0') {
+        return Err("a value cannot hold a zero byte");
+    }
+    Ok(value)
+}
+
+fn nothing_after(rest: &str) -> Result<(), &'static str> {
+    let rest = rest.trim_start();
+    match rest.is_empty() || rest.starts_with('#') {
+        true => Ok(()),
+        false => Err("something stands after its quotes"),
+    }
+}
+
+/// What stands before the closing quote, and what after it.
+fn double_quoted(text: &str) -> Result<(String, &str), &'static str> {
+    let mut value = String::new();
+    let mut letters = text.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => return Ok((value, &text[at + 1..])),
+            '\\' => match letters.next() {
+                Some((_, 'n')) => value.push('\n'),
+                Some((_, 't')) => value.push('\t'),
+                Some((_, escaped @ ('"' | '\\'))) => value.push(escaped),
+                Some((_, other)) => value.extend(['\\', other]),
+                None => break,
+            },
+            other => value.push(other),
+        }
+    }
+    Err("its quote does not end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    #[test]
+    fn what_is_read_is_what_is_set() {
+        let text = "# settings\n\nA=1\nexport B = two words # and why\nC='as $it \\n stands'\n\
+                    D=\"a\\n\\\"b\\\" # c\" # d\nE=\nF=a#b\nG=x=y\r\n";
+        let read = parse(text).unwrap();
+        let pairs: Vec<_> = read.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let wanted = [
+            ("A", "1"),
+            ("B", "two words"),
+            ("C", "as $it \\n stands"),
+            ("D", "a\n\"b\" # c"),
+            ("E", ""),
+            ("F", "a#b"),
+            ("G", "x=y"),
+        ];
+        assert_eq!(pairs, wanted);
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_line() {
+        for (text, line, why) in [
+            ("A=1\nB", 2, "no \"=\""),
+            ("1A=1", 1, "no name"),
+            ("\n\na-b=1", 3, "no name"),
+            ("=1", 1, "no name"),
+            ("A='x", 1, "does not end"),
+            ("A=\"x\\", 1, "does not end"),
+            ("A='x' y", 1, "after its quotes"),
+            ("A=\0", 1, "zero byte"),
+        ] {
+            let (found, said) = parse(text).unwrap_err();
+            assert!(found == line && said.contains(why), "{text:?}: {found} {said}");
+        }
+    }
+}

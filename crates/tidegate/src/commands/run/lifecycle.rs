@@ -1,0 +1,95 @@
+//! Options that say when a worker process is replaced, reloaded, ended or killed.
+
+use std::path::{Path, PathBuf};
+
+use server::{DevReload, Policy};
+use settings::{Duration, Size};
+
+use super::values;
+
+/// What is watched unless it is said.
+const WATCHED: &str = "*.py";
+
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Worker processes of Python")]
+pub(super) struct LifecycleOptions {
+    /// Kill a worker whose loop or whose WSGI request stands still this long, with its stack in the
+    /// log; 0 is never [default: 30s]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = values::seconds)]
+    pub(super) timeout: Option<Duration>,
+
+    /// How long requests may take to finish when a worker ends [default: 30s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        aliases = ["timeout-graceful-shutdown", "workers-kill-timeout"],
+        value_parser = values::seconds
+    )]
+    pub(super) graceful_timeout: Option<Duration>,
+
+    /// Replace a worker after so many requests
+    #[arg(
+        long,
+        value_name = "N",
+        alias = "limit-max-requests",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
+    pub(super) max_requests: Option<u64>,
+
+    /// Add up to so many to --max-requests, so that not all workers are replaced at once
+    #[arg(long, value_name = "N", alias = "limit-max-requests-jitter", requires = "max_requests")]
+    pub(super) max_requests_jitter: Option<u64>,
+
+    /// Replace a worker that takes more memory than this
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) max_rss: Option<Size>,
+
+    /// Replace a worker after this time
+    #[arg(long, value_name = "TIME", alias = "workers-lifetime", value_parser = values::some_seconds)]
+    pub(super) lifetime: Option<Duration>,
+
+    /// Start new workers when a file of the application changes: for development
+    #[arg(long)]
+    pub(super) reload: bool,
+
+    /// Watch this folder instead of --app-dir; may be repeated
+    #[arg(long, value_name = "DIR", requires = "reload", alias = "reload-paths")]
+    pub(super) reload_dir: Vec<PathBuf>,
+
+    /// Watch files of this pattern too; may be repeated [default: *.py]
+    #[arg(long, value_name = "GLOB", requires = "reload")]
+    pub(super) reload_include: Vec<String>,
+
+    /// Do not watch files of this pattern; may be repeated
+    #[arg(long, value_name = "GLOB", requires = "reload", alias = "reload-ignore-patterns")]
+    pub(super) reload_exclude: Vec<String>,
+}
+
+impl LifecycleOptions {
+    pub(super) fn policy(&self) -> Policy {
+        let default = Policy::default();
+        Policy {
+            graceful: self.graceful_timeout.map_or(default.graceful, Duration::get),
+            stuck_after: match self.timeout {
+                Some(timeout) => Some(timeout.get()).filter(|timeout| !timeout.is_zero()),
+                None => default.stuck_after,
+            },
+            max_requests: self.max_requests,
+            max_requests_jitter: self.max_requests_jitter.unwrap_or_default(),
+            max_rss_bytes: self.max_rss.map(Size::bytes),
+            lifetime: self.lifetime.map(Duration::get),
+            ..default
+        }
+    }
+
+    /// What is watched, in the folder of the application unless others are named.
+    pub(super) fn dev_reload(&self, app_dir: &Path) -> Option<DevReload> {
+        let folders = match self.reload_dir.as_slice() {
+            [] => vec![app_dir.to_owned()],
+            named => named.to_vec(),
+        };
+        let include = [&[WATCHED.to_owned()], self.reload_include.as_slice()].concat();
+        let exclude = self.reload_exclude.clone();
+        self.reload.then_some(DevReload { folders, include, exclude })
+    }
+}

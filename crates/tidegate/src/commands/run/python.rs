@@ -1,0 +1,190 @@
+//! `tidegate run MODULE:APP`: from the options of the command line to what the supervisor of the
+//! worker processes is told.
+
+use std::path::Path;
+
+use net::{Bind, ListenOptions};
+use serde_json::{Value, json};
+use server::{Bound, Door, RunSpec};
+use settings::{Address, Host as Named};
+
+use super::application::word;
+use super::configuration::{ANYWHERE, configuration, listener_name};
+use super::values::{Place, Threads};
+use super::{Run, environment};
+use crate::failure::Failure;
+use crate::host::Host;
+use crate::serving;
+
+/// How many workers where nobody says it: uvicorn and gunicorn read it too.
+const WORKERS_VARIABLE: &str = "WEB_CONCURRENCY";
+
+impl Run {
+    pub(super) fn run_python(self, host: &Host) -> Result<(), Failure> {
+        let python = self.python()?;
+        let doors = self.doors()?;
+        let binds: Vec<_> = doors.iter().map(written).collect();
+        let configuration = configuration(&self.program, &self.reception, &binds, self.access()?)?;
+        if self.print_config {
+            let shown = json!({ "python": python, "configuration": configuration });
+            return crate::output::print(&format!("{shown:#}\n"));
+        }
+        let Some(command) = &host.python else {
+            return Err(Failure::Wrong(format!(
+                "this tidegate has no Python inside, so it cannot run {}; `pip install tidegate` \
+                 (CPython 3.11 to 3.14) gives the same command with Python",
+                self.program
+            )));
+        };
+        if self.serving.cpu_affinity() {
+            return Err(Failure::Wrong("--cpu-affinity comes later for applications".into()));
+        }
+        let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
+        let program = self.program.clone();
+        let told = move |bound: &[Bound]| greeting(&program, bound);
+        let spec = RunSpec {
+            command: command.clone(),
+            environment: self.environment()?,
+            folder: None,
+            python,
+            configuration,
+            listeners: (0..).map(listener_name).zip(doors).collect(),
+            workers: self.processes()?,
+            policy: self.lifecycle.policy(),
+            reload: self.lifecycle.dev_reload(app_dir),
+            admin: self.admin.as_ref().map(bind).transpose()?,
+            log_level: self.serving.log_level(),
+            log_format: self.serving.log_format(),
+            on_ready: Some(serving::on_ready(told)),
+        };
+        Ok(server::run_application(spec)?)
+    }
+
+    /// The places that clients come in at.
+    fn doors(&self) -> Result<Vec<Door>, Failure> {
+        let mut options = ListenOptions::default();
+        options.backlog = self.reception.backlog.unwrap_or(options.backlog);
+        let door = |place| match place {
+            Place::Address(address) => Ok(Door::Bind(bind(&address)?, options.clone())),
+            Place::Descriptor(number) => Ok(Door::Descriptor(number)),
+        };
+        self.reception.places()?.into_iter().map(door).collect()
+    }
+
+    /// What the files of `--env-file` say; a later one wins, and what is set already before all.
+    fn environment(&self) -> Result<Vec<(String, String)>, Failure> {
+        let mut variables = Vec::new();
+        for file in &self.application.env_file {
+            variables.extend(environment::read(file)?);
+        }
+        variables.retain(|(name, _)| std::env::var_os(name).is_none());
+        Ok(variables)
+    }
+
+    /// What each worker is told of its application.
+    fn python(&self) -> Result<Value, Failure> {
+        let options = &self.application;
+        let app_dir = folder(options.app_dir.as_deref().unwrap_or(Path::new(".")))?;
+        let log_config = options.log_config.as_deref().map(file).transpose()?;
+        let threads = match options.threads {
+            Some(Threads::Count(count)) => Some(count),
+            Some(Threads::Auto) | None => None,
+        };
+        Ok(json!({
+            "target": self.program,
+            "interface": word(&options.interface.unwrap_or_default()),
+            "factory": options.factory,
+            "app_dir": app_dir,
+            "root_path": options.root_path.as_deref().unwrap_or_default(),
+            "loop": word(&options.event_loop.unwrap_or_default()),
+            "threads": threads,
+            "lifespan": word(&options.lifespan.unwrap_or_default()),
+            "log_config": log_config,
+        }))
+    }
+
+    /// `log.access` of the configuration.
+    fn access(&self) -> Result<Option<Value>, Failure> {
+        let Some(path) = &self.access_log else { return Ok(None) };
+        let path = match path.to_str() {
+            Some("-") => "stdout".to_owned(),
+            _ => absolute(path)?,
+        };
+        let format = self.access_log_format.as_deref().unwrap_or("json");
+        Ok(Some(json!({ "path": crate::commands::literal(&path), "format": format })))
+    }
+
+    /// How many worker processes.
+    fn processes(&self) -> Result<usize, Failure> {
+        let typed = std::env::var(WORKERS_VARIABLE).unwrap_or_default();
+        let default = match typed.parse() {
+            _ if typed.is_empty() => 1,
+            Ok(count) if count > 0 => count,
+            _ => {
+                return Err(Failure::Wrong(format!(
+                    "{WORKERS_VARIABLE} is \"{typed}\", which is no number of workers"
+                )));
+            }
+        };
+        Ok(self.serving.workers_or(default))
+    }
+}
+
+/// An address of this machine: names may lead elsewhere tomorrow.
+fn bind(address: &Address) -> Result<Bind, Failure> {
+    if let Address::Unix(path) = address {
+        return Ok(Bind::Unix(path.clone()));
+    }
+    let local = match address {
+        Address::Tcp { host: Named::Name(name), port } if name == "localhost" => {
+            Some(([127, 0, 0, 1], *port).into())
+        }
+        other => other.socket_addr(),
+    };
+    local.map(Bind::Tcp).ok_or_else(|| {
+        Failure::Wrong(format!("\"{address}\" names no address of this machine: write its number"))
+    })
+}
+
+/// A door as a configuration has it.
+fn written(door: &Door) -> String {
+    match door {
+        Door::Bind(Bind::Tcp(address), _) => address.to_string(),
+        Door::Bind(Bind::Unix(path), _) => format!("unix:{}", path.display()),
+        Door::Descriptor(_) => ANYWHERE.to_owned(),
+    }
+}
+
+/// What is printed when the first worker is ready.
+fn greeting(program: &str, bound: &[Bound]) -> String {
+    let places: Vec<_> = bound
+        .iter()
+        .filter(|bound| bound.name != "admin")
+        .map(|one| serving::url(bound, &one.name))
+        .collect();
+    format!("serving {program} on {}\n", places.join(" and "))
+}
+
+/// Workers start in whatever folder: what they are told is absolute.
+fn absolute(path: &Path) -> Result<String, Failure> {
+    let absolute = std::path::absolute(path)
+        .map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))?;
+    let text = absolute.to_str().map(str::to_owned);
+    text.ok_or_else(|| {
+        Failure::Wrong(format!("the name of {} is not UTF-8 text", absolute.display()))
+    })
+}
+
+fn folder(path: &Path) -> Result<String, Failure> {
+    match path.is_dir() {
+        true => absolute(path),
+        false => Err(Failure::Wrong(format!("{} is not a folder", path.display()))),
+    }
+}
+
+fn file(path: &Path) -> Result<String, Failure> {
+    match path.is_file() {
+        true => absolute(path),
+        false => Err(Failure::Wrong(format!("there is no file {}", path.display()))),
+    }
+}

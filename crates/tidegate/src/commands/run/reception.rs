@@ -1,0 +1,136 @@
+//! Options that say where clients come in, how much one may ask, and what is answered before the
+//! application.
+
+use std::path::PathBuf;
+
+use settings::{Address, Cidr, Duration, Host, Size};
+
+use super::values::{self, Place};
+use crate::failure::Failure;
+
+/// Where uvicorn, gunicorn and granian listen too.
+const DEFAULT_HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 8000;
+
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+#[command(next_help_heading = "Clients of Python applications")]
+pub(super) struct ReceptionOptions {
+    /// Where to listen: 127.0.0.1:8000, :8000 for all addresses, unix:/path or fd://N; may be
+    /// repeated [default: 127.0.0.1:8000]
+    #[arg(short = 'b', long, value_name = "ADDRESS", value_parser = values::place)]
+    pub(super) bind: Vec<Place>,
+
+    /// Listen on this address; with --port
+    #[arg(long, value_name = "HOST", conflicts_with = "bind")]
+    host: Option<String>,
+
+    /// Listen on this port; 0 is a free one
+    #[arg(long, value_name = "PORT", conflicts_with = "bind")]
+    port: Option<u16>,
+
+    /// Listen on this Unix socket
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["bind", "host", "port"])]
+    uds: Option<PathBuf>,
+
+    /// Listen on the socket that is open as this descriptor
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["bind", "host", "port", "uds"],
+        value_parser = values::descriptor
+    )]
+    fd: Option<i32>,
+
+    /// Connections that the kernel holds until they are accepted [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    pub(super) backlog: Option<u32>,
+
+    /// Requests in the application at a time, in each worker; more get 503 with Retry-After
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) limit_concurrency: Option<u32>,
+
+    /// Longest request body; longer ones get 413 [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) limit_body: Option<Size>,
+
+    /// Longest request line; longer ones get 414 [default: 8KiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) limit_request_line: Option<Size>,
+
+    /// Most header lines of a request; more get 431 [default: 128]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..=256))]
+    pub(super) limit_request_fields: Option<u32>,
+
+    /// All header lines of a request together; more get 431 [default: 32KiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) limit_headers: Option<Size>,
+
+    /// Longest pause between two requests of a connection [default: 75s]
+    #[arg(
+        long,
+        value_name = "TIME",
+        aliases = ["timeout-keep-alive", "keepalive"],
+        value_parser = values::some_seconds
+    )]
+    pub(super) keep_alive: Option<Duration>,
+
+    /// Believe Forwarded and X-Forwarded-* of the peers in --forwarded-allow-ips: on by default
+    #[arg(long, overrides_with = "no_proxy_headers")]
+    proxy_headers: bool,
+
+    /// Believe no peer
+    #[arg(long)]
+    no_proxy_headers: bool,
+
+    /// Which peers are believed: addresses and ranges with commas between them, or * for all
+    /// [default: 127.0.0.1,::1]
+    #[arg(long, value_name = "PEERS", value_parser = values::peers)]
+    forwarded_allow_ips: Option<Peers>,
+
+    /// Serve the files of a folder below a path, without Python: /static=./public; may be repeated
+    #[arg(long = "static", value_name = "PREFIX=DIR", value_parser = values::mount)]
+    pub(super) mounts: Vec<(String, PathBuf)>,
+}
+
+/// One value, not several: clap takes a bare `Vec` for an option that is repeated.
+type Peers = Vec<Cidr>;
+
+impl ReceptionOptions {
+    /// Where to listen, at least at one place.
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+        if !self.bind.is_empty() {
+            return Ok(self.bind.clone());
+        }
+        if let Some(number) = self.fd {
+            return Ok(vec![Place::Descriptor(number)]);
+        }
+        if let Some(path) = &self.uds {
+            return Ok(vec![Place::Address(Address::Unix(path.clone()))]);
+        }
+        let host = self.host.as_deref().unwrap_or(DEFAULT_HOST);
+        let port = self.port.unwrap_or(DEFAULT_PORT);
+        let host = match host.contains(':') && !host.starts_with('[') {
+            true => format!("[{host}]"),
+            false => host.to_owned(),
+        };
+        match crate::commands::address(&format!("{host}:{port}")) {
+            Ok(address @ Address::Tcp { host: Host::Ip(_) | Host::Name(_), .. }) => {
+                Ok(vec![Place::Address(address)])
+            }
+            Ok(_) | Err(_) => Err(Failure::Wrong(format!(
+                "\"{host}\" is no address to listen on: write one such as 127.0.0.1, 0.0.0.0 or ::"
+            ))),
+        }
+    }
+
+    /// Whose word about the client counts.
+    pub(super) fn believed(&self) -> Vec<Cidr> {
+        if self.no_proxy_headers && !self.proxy_headers {
+            return Vec::new();
+        }
+        match &self.forwarded_allow_ips {
+            Some(peers) => peers.clone(),
+            None => ["127.0.0.1", "::1"].iter().filter_map(|peer| peer.parse().ok()).collect(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Values of options that have a unit or several spellings. Every error is a whole sentence.
+//!
+//! A number without a unit is seconds where gunicorn, uvicorn and granian count seconds, so that
+//! their command lines keep their meaning.
+
+use std::path::PathBuf;
+
+use settings::{Address, Cidr, Duration, Size};
+
+/// The descriptors that a process can have been given: the first three are its own.
+const DESCRIPTORS: std::ops::RangeInclusive<i32> = 3..=65_535;
+
+/// `30`, `30s`, `500ms`.
+pub(super) fn seconds(typed: &str) -> Result<Duration, String> {
+    let written = match typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => typed.to_owned(),
+        false => format!("{typed}s"),
+    };
+    written.parse().map_err(|why| format!("\"{typed}\" {why}"))
+}
+
+/// A duration of some length: 0 would be never.
+pub(super) fn some_seconds(typed: &str) -> Result<Duration, String> {
+    match seconds(typed)? {
+        zero if zero.get().is_zero() => Err(format!("\"{typed}\" is no time at all")),
+        duration => Ok(duration),
+    }
+}
+
+/// `8MiB`; a number without a unit is bytes.
+pub(super) fn size(typed: &str) -> Result<Size, String> {
+    let written = match typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => typed.to_owned(),
+        false => format!("{typed}B"),
+    };
+    written.parse().map_err(|why| format!("\"{typed}\" {why}"))
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Address(Address),
+    /// A socket that whoever started us has opened.
+    Descriptor(i32),
+}
+
+/// An address, a port alone, `unix:/path` or `fd://N`.
+pub(super) fn place(typed: &str) -> Result<Place, String> {
+    if let Some(number) = typed.strip_prefix("fd://") {
+        return descriptor(number).map(Place::Descriptor);
+    }
+    let typed = match typed.parse::<u16>() {
+        Ok(port) => format!("127.0.0.1:{port}"),
+        Err(_) => typed.to_owned(),
+    };
+    crate::commands::address(&typed).map(Place::Address)
+}
+
+pub(super) fn descriptor(typed: &str) -> Result<i32, String> {
+    typed.parse().ok().filter(|number| DESCRIPTORS.contains(number)).ok_or_else(|| {
+        format!("\"{typed}\" is no descriptor that could be handed over: 3 is the first")
+    })
+}
+
+/// `/static=./public`: the path below which a folder is served.
+pub(super) fn mount(typed: &str) -> Result<(String, PathBuf), String> {
+    let (prefix, folder) = typed
+        .split_once('=')
+        .filter(|(prefix, folder)| !prefix.is_empty() && !folder.is_empty())
+        .ok_or_else(|| format!("\"{typed}\" is not PREFIX=DIR, such as /static=./public"))?;
+    Ok((root_path(prefix)?, folder.into()))
+}
+
+/// A path without the slash at its end; `/` itself becomes nothing.
+pub(super) fn root_path(typed: &str) -> Result<String, String> {
+    let odd = |letter: char| letter.is_control() || "?#{}%".contains(letter);
+    if !typed.is_empty() && !typed.starts_with('/') {
+        return Err(format!("\"{typed}\" does not begin with a slash: did you mean /{typed}?"));
+    }
+    if typed.contains(odd) || typed.contains("//") {
+        return Err(format!("\"{typed}\" is no path as it stands in a URL without its query"));
+    }
+    Ok(typed.trim_end_matches('/').to_owned())
+}
+
+/// `10.0.0.0/8,::1`, or `*` for everybody.
+pub(super) fn peers(typed: &str) -> Result<Vec<Cidr>, String> {
+    let mut ranges = Vec::new();
+    for word in typed.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let all: &[&str] = if word == "*" { &["0.0.0.0/0", "::/0"] } else { &[word] };
+        for range in all {
+            ranges.push(range.parse().map_err(|why| format!("\"{word}\" {why}"))?);
+        }
+    }
+    Ok(ranges)
+}
+
+/// How many threads: a number, or as many as turn out to be needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Threads {
+    Auto,
+    Count(u16),
+}
+
+pub(super) fn threads(typed: &str) -> Result<Threads, String> {
+    const MOST: u16 = 1024;
+    match typed.parse::<u16>() {
+        _ if typed == "auto" => Ok(Threads::Auto),
+        Ok(count @ 1..=MOST) => Ok(Threads::Count(count)),
+        _ => Err(format!("\"{typed}\" is not auto, nor a number from 1 to {MOST}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Place, Threads, mount, peers, place, root_path, seconds, size, some_seconds, threads,
+    };
+
+    #[test]
+    fn numbers_mean_what_they_mean_elsewhere() {
+        assert_eq!(seconds("30").unwrap(), "30s".parse().unwrap());
+        assert_eq!(seconds("500ms").unwrap(), "500ms".parse().unwrap());
+        assert_eq!(size("1024").unwrap(), "1KiB".parse().unwrap());
+        assert!(seconds("").is_err() && seconds("-1").is_err() && size("").is_err());
+        assert!(some_seconds("0").unwrap_err().contains("no time at all"));
+        assert_eq!(threads("auto"), Ok(Threads::Auto));
+        assert_eq!(threads("4"), Ok(Threads::Count(4)));
+        assert!(threads("0").is_err() && threads("1025").is_err() && threads("x").is_err());
+    }
+
+    #[test]
+    fn places() {
+        let at = |typed: &str| match place(typed) {
+            Ok(Place::Address(address)) => address.to_string(),
+            Ok(Place::Descriptor(number)) => format!("descriptor {number}"),
+            Err(why) => why,
+        };
+        assert_eq!(at("8000"), "127.0.0.1:8000");
+        assert_eq!(at(":8000"), ":8000");
+        assert_eq!(at("unix:/run/a.sock"), "unix:/run/a.sock");
+        assert_eq!(at("fd://3"), "descriptor 3");
+        assert!(at("fd://2").contains("3 is the first"));
+        assert!(at("fd://x").contains("3 is the first"));
+        assert!(at("localhost").contains("\"localhost\" "));
+    }
+
+    #[test]
+    fn paths() {
+        assert_eq!(mount("/static=./public"), Ok(("/static".to_owned(), "./public".into())));
+        assert_eq!(mount("/=a=b"), Ok((String::new(), "a=b".into())));
+        assert!(mount("/static").unwrap_err().contains("PREFIX=DIR"));
+        assert!(mount("static=x").unwrap_err().contains("did you mean /static?"));
+        assert_eq!(root_path("/api/"), Ok("/api".to_owned()));
+        assert!(root_path("/a?b").is_err() && root_path("/a//b").is_err());
+        assert!(root_path("/{x}").is_err());
+    }
+
+    #[test]
+    fn ranges_of_peers() {
+        let read = |typed: &str| {
+            peers(typed).map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(read("127.0.0.1, ::1").unwrap(), ["127.0.0.1", "::1"]);
+        assert_eq!(read("*").unwrap(), ["0.0.0.0/0", "::/0"]);
+        assert_eq!(read("").unwrap(), Vec::<String>::new());
+        assert!(read("10.0.0.1/8").unwrap_err().contains("write 10.0.0.0/8"));
+    }
+}

@@ -1,0 +1,144 @@
+//! `run`: what is told of a Python application, and what is said of options that are wrong.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{run, run_in};
+
+/// What workers would be told.
+#[track_caller]
+fn told(arguments: &[&str]) -> Value {
+    let said = run(&[&["run", "--print-config"], arguments].concat()).said();
+    serde_json::from_str(&said).expect("JSON is printed")
+}
+
+#[track_caller]
+fn refused(arguments: &[&str]) -> String {
+    run(&[&["run"], arguments].concat()).failed(2)
+}
+
+#[test]
+fn without_python_inside_it_says_what_to_install() {
+    let why = refused(&["app:app"]);
+    assert!(why.starts_with("error: this tidegate has no Python inside"), "{why}");
+    assert!(why.contains("cannot run app:app") && why.contains("pip install tidegate"), "{why}");
+    // What was mistyped is said first: it would be wrong elsewhere too.
+    let why = refused(&["app.py"]);
+    assert!(why.contains("did you mean app:app?"), "{why}");
+}
+
+#[test]
+fn options_stand_on_either_side_of_the_application() {
+    let before = told(&["--threads", "4", "--interface", "wsgi", "shop.web:app"]);
+    assert_eq!(before["python"]["target"], "shop.web:app");
+    assert_eq!(before["python"]["threads"], 4);
+    assert_eq!(before["python"]["interface"], "wsgi");
+    let after = told(&["shop.web:app", "--threads=4", "--interface", "wsgi"]);
+    assert_eq!(before["configuration"], after["configuration"]);
+    assert_eq!(before["python"]["threads"], after["python"]["threads"]);
+    for wrong in [&["app:app", "--wrokers", "2"][..], &["--wrokers", "2", "app:app"]] {
+        let why = refused(wrong);
+        assert!(why.contains("'--wrokers'") && why.contains("'--workers'"), "{why}");
+    }
+    let why = refused(&["app:app", "other:app"]);
+    assert!(why.starts_with("error: \"other:app\" is one too many"), "{why}");
+}
+
+#[test]
+fn clients_come_in_where_it_is_said() {
+    let binds = |arguments: &[&str]| {
+        let told = told(&[arguments, &["app:app"]].concat());
+        let listeners = told["configuration"]["listeners"].as_object().cloned().unwrap();
+        let bind = |(name, one): (&String, &Value)| format!("{name} {}", one["bind"]);
+        listeners.iter().map(bind).collect::<Vec<_>>().join(", ").replace('"', "")
+    };
+    assert_eq!(binds(&[]), "main 127.0.0.1:8000");
+    assert_eq!(binds(&["--port", "0"]), "main 127.0.0.1:0");
+    assert_eq!(binds(&["--host", "::1", "--port", "9"]), "main [::1]:9");
+    assert_eq!(binds(&["--host", "localhost"]), "main 127.0.0.1:8000");
+    assert_eq!(binds(&["--uds", "/run/a.sock"]), "main unix:/run/a.sock");
+    assert_eq!(binds(&["-b", ":80", "-b", "unix:/b"]), "main [::]:80, main-2 unix:/b");
+    assert_eq!(binds(&["--bind", "fd://3"]), binds(&["--fd", "3"]));
+    for (wrong, said) in [
+        (&["--bind", "fd://1"][..], "3 is the first"),
+        (&["--bind", "localhost"], "\"localhost\" "),
+        (&["--host", "example.com"], "names no address of this machine"),
+        (&["--host", "a b"], "is no address to listen on"),
+        (&["--host", "::1", "--bind", ":80"], "cannot be used with"),
+        (&["--backlog", "0"], "0 is not in 1..=65535"),
+    ] {
+        let why = refused(&[wrong, &["app:app"]].concat());
+        assert!(why.contains(said), "{why}");
+    }
+}
+
+#[test]
+fn limits_and_folders_come_before_the_application() {
+    let folder = TempDir::new().unwrap();
+    std::fs::create_dir(folder.path().join("public")).unwrap();
+    let arguments = [
+        "run",
+        "app:app",
+        "--print-config",
+        "--static",
+        "/static/=public",
+        "--limit-body=1MiB",
+        "--limit-request-line=4096",
+        "--limit-request-fields=50",
+        "--keep-alive=5",
+        "--limit-concurrency=7",
+        "--forwarded-allow-ips=10.0.0.0/8,::1",
+        "--access-log=-",
+        "--backlog=128",
+    ];
+    let told: Value = serde_json::from_str(&run_in(folder.path(), &arguments).said()).unwrap();
+    let told = &told["configuration"];
+    assert_eq!(told["routes"][0]["match"]["path"], "/static/{*file}");
+    let root = told["routes"][0]["handler"]["files"]["root"].as_str().unwrap();
+    assert!(root.starts_with('/') && root.ends_with("/public"), "{root}");
+    assert_eq!(told["routes"][1]["handler"]["app"], "main");
+    let limits = serde_json::json!({
+        "request_line": "4KiB", "header_count": 50, "body": "1MiB"
+    });
+    assert_eq!(told["limits"], limits);
+    assert_eq!(told["timeouts"]["idle"], "5s");
+    assert_eq!(told["apps"]["main"]["limits"]["in_flight"], 7);
+    assert_eq!(told["trusted_proxies"], serde_json::json!(["10.0.0.0/8", "::1"]));
+    assert_eq!(told["listeners"]["main"]["backlog"], 128);
+    assert_eq!(told["log"]["access"]["path"], "stdout");
+    let why = refused(&["app:app", "--static", "/static=nowhere"]);
+    assert!(why.contains("cannot serve nowhere"), "{why}");
+}
+
+#[test]
+fn peers_are_believed_as_elsewhere() {
+    let believed = |options: &[&str]| {
+        let told = told(&[&["app:app"], options].concat());
+        told["configuration"]["trusted_proxies"].to_string().replace('"', "")
+    };
+    assert_eq!(believed(&[]), "[127.0.0.1,::1]");
+    assert_eq!(believed(&["--no-proxy-headers"]), "[]");
+    assert_eq!(believed(&["--no-proxy-headers", "--proxy-headers"]), "[127.0.0.1,::1]");
+    assert_eq!(believed(&["--forwarded-allow-ips", "*"]), "[0.0.0.0/0,::/0]");
+}
+
+#[test]
+fn what_is_not_there_or_not_for_lua_is_said() {
+    for (wrong, said) in [
+        (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a folder"),
+        (&["app:app", "--log-config", "log.json"], "there is no file log.json"),
+        (&["app:app", "--reload-dir", "."], "--reload"),
+        (&["app:app", "--access-log-format", "json"], "--access-log"),
+        (&["app:app", "--max-requests-jitter", "5"], "--max-requests"),
+        (&["app:app", "--lifetime", "0"], "no time at all"),
+        (&["app:app", "--timeout", "x"], "\"x\" is not a duration"),
+        (&["app:app", "--root-path", "api"], "did you mean /api?"),
+        (&["app:app", "--interface", "rsgi"], "asgi, wsgi"),
+        (&["--factory", "a.lua"], "a.lua is a Lua program, and what was said about the"),
+        (&["--reload", "a.lua"], "is for Python applications"),
+        (&["--port", "1", "a.lua"], "is for Python applications"),
+    ] {
+        let why = refused(wrong);
+        assert!(why.contains(said), "{wrong:?}: {why}");
+    }
+}
