@@ -23,6 +23,9 @@ REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy -
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
 
+# These two need a Python to be built with: tests/doors/python builds and tests them.
+WITHOUT_PYTHON := --exclude python --exclude wheel
+
 .PHONY: help
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
@@ -39,13 +42,21 @@ build: prepare-build ## build the release binary
 
 .PHONY: test
 test: prepare-test ## everything: format, lints, all tests, generated files, fuzz targets for seconds
-	@$(MAKE) format-check lint test-rust check-generated perf-smoke
+	@$(MAKE) format-check lint test-rust check-generated perf-smoke test-python
 	@tests/doors/fuzz $(FUZZ_SMOKE_SECONDS)
 
 .PHONY: check
 check: prepare-build ## the quick half of `make test`: format, lints, the rules of the house
 	@$(MAKE) format-check lint
 	cargo test --quiet --package scenarios --test house
+
+.PHONY: test-python
+test-python: ## build the wheel into an environment of each CPython here, and test it (PYTHONS="3.13" PYTEST="-k name")
+	@tests/doors/python test
+
+.PHONY: wheel
+wheel: prepare-build ## build a release wheel for each CPython here, into dist/
+	@tests/doors/python wheel
 
 .PHONY: fmt
 fmt: ## format everything
@@ -118,7 +129,7 @@ prepare-build prepare-test prepare-bench prepare-peers: prepare-%:
 # With all targets the features of libraries are those of `cargo test`, so that one build serves both.
 .PHONY: build-debug
 build-debug:
-	cargo build --workspace --all-targets
+	cargo build --workspace $(WITHOUT_PYTHON) --all-targets
 
 .PHONY: format-check
 format-check:
@@ -127,11 +138,12 @@ format-check:
 
 .PHONY: lint
 lint:
-	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	cargo clippy --quiet --workspace $(WITHOUT_PYTHON) --all-targets -- -D warnings
+	@tests/doors/python lint
 
 .PHONY: test-rust
 test-rust: build-debug
-	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace --no-fail-fast
+	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace $(WITHOUT_PYTHON) --no-fail-fast
 
 # Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
 # when a request did.

@@ -1,0 +1,40 @@
+//! The wheel: the command line of `tidegate`, with the Python that called it inside.
+//!
+//! Owns the extension module `tidegate._tidegate` and the allocator of its Rust. Promises that the
+//! GIL is held by nobody while a command runs. Never does any of the work itself.
+
+mod worker;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::{Python, pyfunction, pymodule};
+use tidegate::Host;
+
+// Only Rust's memory: Python's objects stay with Python's allocator. See docs/design/wheel.md.
+#[global_allocator]
+static ALLOCATOR: net::Allocator = net::Allocator;
+
+/// Runs a command line, the program's name first, and gives the exit code. `command` starts
+/// another process like this one.
+#[pyfunction]
+fn main(py: Python<'_>, arguments: Vec<OsString>, command: Vec<OsString>) -> u8 {
+    let host = Host { python: Some(command) };
+    py.detach(|| tidegate::run(arguments, &host))
+}
+
+#[pymodule]
+mod _tidegate {
+    use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_export]
+    use super::main;
+    #[pymodule_export]
+    use super::worker::{Worker, worker};
+    #[pymodule_export]
+    use python::asgi::Server;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

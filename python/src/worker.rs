@@ -1,0 +1,164 @@
+//! A worker process, as `tidegate/_worker.py` sees it: what it was started with, its I/O thread,
+//! and the server of its application.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use exchange::handover::Desk;
+use net::Bell;
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use python::asgi;
+use python::life::{Life, dump_signal};
+use server::{
+    Announcer, Application, Hosted, Stats, WorkerSpec, announcement, run_worker,
+};
+
+/// Exchanges that may wait for the application.
+const WAITING_MAX: usize = 4096;
+
+/// What `server` knows of the application.
+struct Known(Arc<Life>);
+
+impl Application for Known {
+    fn stats(&self) -> Stats {
+        let numbers = &self.0.numbers;
+        let level = |level: &std::sync::atomic::AtomicI64| {
+            u64::try_from(level.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
+        };
+        Stats {
+            requests: numbers.requests.get(),
+            in_flight: level(&numbers.in_flight),
+            websockets: level(&numbers.websockets),
+            queue: numbers.queue.snapshot(),
+            call: numbers.call.snapshot(),
+            gil_wait: numbers.gil_wait.snapshot(),
+            ..Stats::default()
+        }
+    }
+
+    fn lag_ms(&self) -> u64 {
+        self.0.lag_ms()
+    }
+
+    fn drain(&self) {
+        self.0.drain();
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn dump(&self) -> String {
+        self.0.dump()
+    }
+}
+
+/// The process.
+#[pyclass(frozen, module = "tidegate._tidegate")]
+pub(crate) struct Worker {
+    spec: WorkerSpec,
+    life: Arc<Life>,
+    announcer: python::Guarded<Option<Announcer>>,
+    thread: python::Guarded<Option<JoinHandle<u8>>>,
+}
+
+/// The worker that this process was started as; `None` where it is none.
+#[pyfunction]
+pub(crate) fn worker() -> PyResult<Option<Worker>> {
+    let Some(spec) = WorkerSpec::from_environment() else { return Ok(None) };
+    let spec = spec.map_err(PyValueError::new_err)?;
+    let bell = Arc::new(Bell::new()?);
+    let rings = bell.clone();
+    let desk = Desk::new(WAITING_MAX, move || rings.ring());
+    let life = Life::new(desk.clone(), bell);
+    let (announcer, announced) = announcement();
+    let hosted = Hosted { application: Arc::new(Known(life.clone())), desk, announced };
+    let of_the_thread = spec.clone();
+    let thread = std::thread::Builder::new()
+        .name("io".to_owned())
+        .spawn(move || run_worker(&of_the_thread, hosted))
+        .map_err(|error| PyOSError::new_err(format!("no thread for sockets: {error}")))?;
+    Ok(Some(Worker {
+        spec,
+        life,
+        announcer: python::Guarded::new(Some(announcer)),
+        thread: python::Guarded::new(Some(thread)),
+    }))
+}
+
+#[pymethods]
+impl Worker {
+    /// What was said of the application, as JSON.
+    #[getter]
+    fn settings(&self) -> String {
+        self.spec.python.to_string()
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.spec.app
+    }
+
+    #[getter]
+    fn slot(&self) -> usize {
+        self.spec.slot
+    }
+
+    #[getter]
+    fn store(&self) -> Option<String> {
+        self.spec.store.as_ref().map(|path| path.to_string_lossy().into_owned())
+    }
+
+    /// The signal for which `faulthandler` is to be registered.
+    #[getter]
+    fn dump_signal(&self) -> i32 {
+        dump_signal()
+    }
+
+    /// The descriptor of the file that `faulthandler` writes to.
+    fn keep_stacks(&self, descriptor: i32) -> PyResult<()> {
+        Ok(self.life.keep_stacks(descriptor)?)
+    }
+
+    /// The server of an ASGI application on the running thread's event loop.
+    #[pyo3(signature = (application, event_loop, *, root_path, state, report, on_stop))]
+    fn asgi(
+        &self,
+        py: Python<'_>,
+        application: Py<PyAny>,
+        event_loop: Py<PyAny>,
+        root_path: String,
+        state: Option<Py<PyDict>>,
+        report: Py<PyAny>,
+        on_stop: Py<PyAny>,
+    ) -> PyResult<asgi::Server> {
+        let hosted =
+            asgi::Hosted { application, event_loop, root_path, state, report, on_stop };
+        asgi::Server::new(py, self.life.clone(), hosted)
+    }
+
+    /// The application takes requests.
+    fn ready(&self) {
+        if let Some(announcer) = &*self.announcer.get() {
+            announcer.ready();
+        }
+    }
+
+    /// The application cannot begin.
+    fn failed(&self, why: String) {
+        if let Some(announcer) = &*self.announcer.get() {
+            announcer.failed(why);
+        }
+    }
+
+    /// Waits for the I/O thread; the exit code of the process.
+    fn join(&self, py: Python<'_>) -> PyResult<u8> {
+        drop(self.announcer.get().take());
+        let thread = self.thread.get().take();
+        let Some(thread) = thread else { return Ok(0) };
+        let joined = py.detach(|| thread.join());
+        joined.map_err(|_| PyRuntimeError::new_err("the thread of the sockets has failed"))
+    }
+}

@@ -1,0 +1,5 @@
+from collections.abc import Sequence
+
+__version__: str
+
+def main(arguments: Sequence[str], command: Sequence[str]) -> int: ...

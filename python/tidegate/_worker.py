@@ -1,0 +1,165 @@
+"""A worker process: imports the application, runs it until the process is to end.
+
+The thread of the sockets is Rust's and needs nothing of this one; requests come over a desk
+(``Server.drain`` for ASGI, the threads of ``_tidegate`` for WSGI).
+"""
+
+import asyncio
+import faulthandler
+import importlib
+import json
+import logging
+import logging.config
+import os
+import signal
+import sys
+
+from tidegate import _lifespan, _tidegate
+from tidegate._interface import is_asgi
+
+logger = logging.getLogger("tidegate.error")
+
+
+class Refusal(Exception):
+    """The application cannot be run: why, in a sentence for whoever started it."""
+
+
+def main() -> int:
+    """Runs the worker that this process was started as; gives the exit code."""
+    worker = _tidegate.worker()
+    os.environ.pop("TIDEGATE_WORKER", None)
+    # The supervisor hears of the interrupt of a terminal, and tells us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = json.loads(worker.settings)
+    configure_logging(settings.get("log_config"))
+    register_dump(worker)
+    try:
+        application = load(settings)
+        interface = settings.get("interface") or "auto"
+        if interface == "asgi" or (interface == "auto" and is_asgi(application)):
+            run_asgi(worker, application, settings)
+        else:
+            run_wsgi(worker, application, settings)
+    except Refusal as refusal:
+        worker.failed(str(refusal))
+    except BaseException as error:
+        logger.exception("the application ended with an error")
+        worker.failed(f"{type(error).__name__}: {error}")
+    code = worker.join()
+    logging.shutdown()
+    return code
+
+
+def configure_logging(path: str | None) -> None:
+    """Python's logging goes to standard error unless a file says otherwise."""
+    if path is None:
+        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    elif path.endswith(".json"):
+        with open(path, encoding="utf-8") as file:
+            logging.config.dictConfig(json.load(file))
+    else:
+        logging.config.fileConfig(path, disable_existing_loggers=False)
+
+
+def register_dump(worker: "_tidegate.Worker") -> None:
+    """Lets the thread of the sockets see where a stuck interpreter stands."""
+    stacks = os.memfd_create("stacks")
+    faulthandler.register(worker.dump_signal, file=stacks, all_threads=True)
+    worker.keep_stacks(stacks)
+
+
+def load(settings: dict) -> object:
+    """Imports the application."""
+    sys.path.insert(0, os.path.abspath(settings.get("app_dir") or "."))
+    module_name, _, attributes = settings["target"].partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name + ".").startswith(error.name + "."):
+            raise Refusal(f"there is no module {module_name!r} in {sys.path[0]}") from None
+        logger.exception("%s cannot be imported", module_name)
+        raise Refusal(f"importing {module_name!r} failed: {error}") from None
+    except Exception as error:
+        logger.exception("%s cannot be imported", module_name)
+        kind = type(error).__name__
+        raise Refusal(f"importing {module_name!r} failed: {kind}: {error}") from None
+    application = module
+    for name in attributes.split("."):
+        try:
+            application = getattr(application, name)
+        except AttributeError:
+            raise Refusal(f"{module_name!r} has no attribute {attributes!r}") from None
+    if settings.get("factory"):
+        try:
+            application = application()
+        except Exception as error:
+            logger.exception("the factory %s failed", settings["target"])
+            kind = type(error).__name__
+            raise Refusal(f"the factory {attributes!r} failed: {kind}: {error}") from None
+    if not callable(application):
+        kind = type(application).__name__
+        raise Refusal(f"{settings['target']!r} is no application: a {kind} cannot be called")
+    return application
+
+
+def new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """The event loop that was asked for."""
+    if kind in ("auto", "uvloop"):
+        try:
+            import uvloop
+        except ImportError:
+            if kind == "uvloop":
+                raise Refusal("uvloop is not installed: pip install uvloop") from None
+        else:
+            return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
+
+
+def report(error: BaseException) -> None:
+    """Logs what an application raised."""
+    logger.error("Exception in ASGI application", exc_info=error)
+
+
+def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
+    """Runs an ASGI application until the process is to end."""
+    loop = new_loop(settings.get("loop") or "auto")
+    asyncio.set_event_loop(loop)
+    lifespan = _lifespan.Lifespan(application, settings.get("lifespan") or "auto")
+    try:
+        loop.run_until_complete(lifespan.startup())
+    except _lifespan.Failed as failed:
+        raise Refusal(str(failed)) from None
+    server = worker.asgi(
+        application,
+        loop,
+        root_path=settings.get("root_path") or "",
+        state=lifespan.state or None,
+        report=report,
+        on_stop=loop.stop,
+    )
+    loop.add_reader(server.fileno(), server.drain)
+    loop.call_soon(server.warm_up)
+    loop.call_soon(worker.ready)
+    try:
+        loop.run_forever()
+    finally:
+        loop.remove_reader(server.fileno())
+        loop.run_until_complete(cancel_all(lifespan))
+        loop.run_until_complete(lifespan.shutdown())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+async def cancel_all(lifespan: "_lifespan.Lifespan") -> None:
+    """Cancels what still runs, but for the lifespan and ourselves."""
+    spared = {asyncio.current_task(), lifespan.task}
+    tasks = [task for task in asyncio.all_tasks() if task not in spared]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
+    """Runs a WSGI application until the process is to end."""
+    raise Refusal("this build runs no WSGI applications")
