@@ -5,25 +5,60 @@
 
 use crate::stats::{self, Interval};
 
-use super::data::{BASELINE, Data, FLOOR, OURS, Record};
+use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, OURS, Record, Round};
 
-/// Where the bars hold.
+/// Where the bars hold that say nothing else.
 pub(crate) const CONNECTIONS: u32 = 100;
+/// The reference of a bar that holds beside every other server of the run.
+const EVERYBODY: &str = "everybody";
 /// A bootstrap draws at random; the same file shall say the same every time.
 const SEED: u64 = 0x7469_6465;
 
-/// What ours may cost at most, as a share of what `reference` costs in the same run.
+/// What ours may have at most, as a share of what `reference` has in the same run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) scenario: &'static str,
     pub(crate) reference: &'static str,
     pub(crate) at_most: f64,
     /// Where we would like to be.
-    pub(crate) moonshot: f64,
+    pub(crate) moonshot: Option<f64>,
+    figure: Figure,
+    connections: u32,
+    workers: Workers,
+}
+
+/// What is compared; less is better in all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Figure {
+    /// CPU per request.
+    Cpu,
+    /// The same without what the application costs that nobody serves, in this scenario.
+    CpuWithout(&'static str),
+    P99,
+    /// Time per request of all connections together: the inverse of requests a second.
+    Time,
+}
+
+/// Workers of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    One,
+    EachCore,
 }
 
 const fn bar(scenario: &'static str, reference: &'static str, at_most: f64, moonshot: f64) -> Bar {
-    Bar { scenario, reference, at_most, moonshot }
+    Bar { moonshot: Some(moonshot), ..app(scenario, reference, at_most, Figure::Cpu) }
+}
+
+/// One that has no moonshot.
+const fn app(scenario: &'static str, reference: &'static str, at_most: f64, figure: Figure) -> Bar {
+    let (connections, workers) = (CONNECTIONS, Workers::One);
+    Bar { scenario, reference, at_most, moonshot: None, figure, connections, workers }
+}
+
+/// The published page: more requests a second, and a lower p99, than every server of it.
+const fn page(figure: Figure, connections: u32, workers: Workers) -> Bar {
+    Bar { connections, workers, ..app("python-page", EVERYBODY, 1.0, figure) }
 }
 
 pub(crate) const BARS: &[Bar] = &[
@@ -40,6 +75,25 @@ pub(crate) const BARS: &[Bar] = &[
     bar("cache-identity", "varnish", 0.17, 0.12),
     bar("cache-identity", "pike", 0.17, 0.12),
     bar("cache-small", BASELINE, 1.10, 1.0),
+    bar("asgi-hello", "granian", 0.60, 0.45),
+    bar("asgi-hello", "uvicorn", 0.55, 0.40),
+    bar("wsgi-hello", "granian", 0.40, 0.25),
+    bar("wsgi-hello", "granian-1-thread", 0.80, 0.60),
+    app("app-echo-asgi", "granian", 0.70, Figure::Cpu),
+    Bar { connections: 512, ..app("asgi-sleep", "granian", 0.80, Figure::Cpu) },
+    Bar { connections: 512, ..app("asgi-sleep", "granian", 1.0, Figure::P99) },
+    app("fastapi-json", "uvicorn", 0.50, Figure::CpuWithout("fastapi-json-loop")),
+    app("websocket-echo", "uvicorn", 0.70, Figure::Cpu),
+    app("asgi-up", "nginx-granian", 0.80, Figure::Cpu),
+    app("cache-python", BASELINE, 1.05, Figure::Cpu),
+    page(Figure::Time, 500, Workers::One),
+    page(Figure::P99, 500, Workers::One),
+    page(Figure::Time, 1000, Workers::One),
+    page(Figure::P99, 1000, Workers::One),
+    page(Figure::Time, 500, Workers::EachCore),
+    page(Figure::P99, 500, Workers::EachCore),
+    page(Figure::Time, 1000, Workers::EachCore),
+    page(Figure::P99, 1000, Workers::EachCore),
 ];
 
 /// Resident memory that an idle kept-alive connection may take: the bar, and the moonshot.
@@ -67,27 +121,83 @@ impl Bar {
             () => Outcome::Undecided,
         }
     }
+
+    /// The scenario, and what is compared where, unless that is what nearly all compare.
+    pub(crate) fn place(&self) -> String {
+        let figure = match self.figure {
+            Figure::Cpu => "",
+            Figure::CpuWithout(_) => ", without the application",
+            Figure::P99 => ", p99",
+            Figure::Time => ", time a request",
+        };
+        let at = match self.connections {
+            CONNECTIONS => String::new(),
+            connections => format!(" at {connections}"),
+        };
+        let workers = match self.workers {
+            Workers::One => "",
+            Workers::EachCore => ", a worker for each core",
+        };
+        format!("{}{at}{workers}{figure}", self.scenario)
+    }
+
+    /// What was found of the servers in the place of the bar.
+    fn records<'a>(&self, data: &'a Data) -> impl Iterator<Item = &'a Record> {
+        let Self { scenario, connections, .. } = *self;
+        let workers = match self.workers {
+            Workers::One => Some(1),
+            Workers::EachCore => Some(data.machine.cores).filter(|&cores| cores > 1),
+        };
+        let here = move |it: &&Record| it.connections == connections && Some(it.workers) == workers;
+        data.of_scenario(scenario).filter(here)
+    }
+
+    fn is_reference(&self, server: &str) -> bool {
+        match self.reference {
+            EVERYBODY => ![OURS, FLOOR, BASELINE].contains(&server),
+            reference => server == reference,
+        }
+    }
+
+    /// The figure of every round; `None` where what has to be taken off was not measured.
+    fn figures(&self, data: &Data, record: &Record) -> Option<Vec<f64>> {
+        let of = |figure: fn(&Round) -> f64| record.rounds.iter().map(figure).collect();
+        Some(match self.figure {
+            Figure::Cpu => record.cpu_of_rounds(),
+            Figure::P99 => of(|round| round.p99_ms),
+            Figure::Time => of(|round| 1e6 / round.requests_per_second),
+            Figure::CpuWithout(scenario) => {
+                let alone = data.of_scenario(scenario).find(|it| it.server == BARE_LOOP)?;
+                let alone_us = alone.cpu_us_per_request;
+                record.cpu_of_rounds().iter().map(|us| us - alone_us).collect()
+            }
+        })
+    }
 }
 
-/// What a run says about one bar; `None` where it measured one of the two not.
+/// What a run says about one bar; `None` where it measured one of the two not. With errors it is
+/// missed whatever the figures say.
 pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, Outcome)> {
-    let find = |server: &str| {
-        let records = data.of_scenario(bar.scenario);
-        let at_bar = |record: &&Record| record.connections == CONNECTIONS && record.workers == 1;
-        records.filter(at_bar).find(|record| record.server == server)
+    let ours = bar.records(data).find(|record| record.server == OURS)?;
+    let figures = bar.figures(data, ours)?;
+    let beside = |record: &Record| {
+        stats::bootstrap_ratio(&figures, &bar.figures(data, record)?, SEED)
+            .filter(|interval| interval.ratio > 0.0)
     };
-    let interval = ratio(find(OURS)?, find(bar.reference)?)?;
-    Some((interval, bar.outcome(&interval)))
+    let references = bar.records(data).filter(|record| bar.is_reference(&record.server));
+    // The best of them, where there are several.
+    let interval = references.filter_map(beside).max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
+    let outcome = if ours.errors > 0 { Outcome::Missed } else { bar.outcome(&interval) };
+    Some((interval, outcome))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::sample;
-    use super::{Bar, Outcome, judge};
+    use super::{BARE_LOOP, Bar, Figure, OURS, Outcome, Workers, app, bar, judge, page};
 
     fn outcome(at_most: f64) -> Option<Outcome> {
-        let bar = Bar { scenario: "hello", reference: "nginx", at_most, moonshot: 0.5 };
-        judge(&sample::data(), &bar).map(|(_, outcome)| outcome)
+        judge(&sample::data(), &bar("hello", "nginx", at_most, 0.5)).map(|(_, outcome)| outcome)
     }
 
     #[test]
@@ -100,7 +210,52 @@ mod tests {
 
     #[test]
     fn nothing_is_said_about_what_was_not_measured() {
-        let bar = Bar { scenario: "hello", reference: "caddy", at_most: 1.0, moonshot: 0.5 };
+        let bar = bar("hello", "caddy", 1.0, 0.5);
         assert_eq!(judge(&sample::data(), &bar), None);
+        assert_eq!(judge(&sample::data(), &page(Figure::P99, 500, Workers::EachCore)), None);
+    }
+
+    #[test]
+    fn a_server_with_errors_meets_no_bar() {
+        let mut data = sample::data();
+        data.records.iter_mut().for_each(|record| record.errors = 1);
+        let (interval, outcome) = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
+        assert!(interval.high < 0.90 && outcome == Outcome::Missed);
+    }
+
+    #[test]
+    fn what_the_application_costs_is_taken_off_both() {
+        let mut data = sample::data();
+        let figure = Figure::CpuWithout("hello-loop");
+        let without = app("hello", "nginx", 0.5, figure);
+        assert_eq!(judge(&data, &without), None, "the loop was not measured");
+        let mut alone = sample::record(BARE_LOOP, "hello-loop", 1, 4.9);
+        alone.workers = 1;
+        data.records.push(alone);
+        // 5.9 − 4.9 over 7.0 − 4.9.
+        let (interval, outcome) = judge(&data, &without).unwrap();
+        assert!((interval.ratio - 1.0 / 2.1).abs() < 1e-3, "{interval:?}");
+        assert_eq!(outcome, Outcome::Undecided);
+        assert_eq!(without.place(), "hello, without the application");
+    }
+
+    #[test]
+    fn a_page_is_held_against_the_best_of_it_where_it_was_taken() {
+        let mut data = sample::data();
+        for (server, us, workers) in
+            [(OURS, 10.0, 2), ("granian", 12.0, 2), ("uvicorn", 30.0, 2), ("granian", 5.0, 1)]
+        {
+            let mut record = sample::record(server, "python-page", 500, us);
+            record.workers = workers;
+            data.records.push(record);
+        }
+        let found = |bar: &Bar| judge(&data, bar).map(|(interval, _)| interval.ratio);
+        for figure in [Figure::Time, Figure::P99] {
+            let ratio = found(&page(figure, 500, Workers::EachCore)).unwrap();
+            assert!((ratio - 10.0 / 12.0).abs() < 1e-9, "{figure:?}: {ratio}");
+        }
+        assert_eq!(found(&page(Figure::P99, 500, Workers::One)), None);
+        let place = page(Figure::P99, 500, Workers::EachCore).place();
+        assert_eq!(place, "python-page at 500, a worker for each core, p99");
     }
 }

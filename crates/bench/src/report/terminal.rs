@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::bars::CONNECTIONS;
 use super::data::Data;
 use super::figures::span;
 use super::results::{self, Room};
@@ -21,6 +22,14 @@ pub fn render(data: &Data) -> String {
             out,
             "\nCPU of tidegate ÷ CPU of the other (~: no difference seen)\n{}",
             ratios.text()
+        );
+    }
+    let bars = results::of_bars(data, Room::Terminal);
+    if !bars.is_empty() {
+        let _ = write!(
+            out,
+            "\nBars: CPU of tidegate at {CONNECTIONS}, unless a row says something else\n{}",
+            bars.text()
         );
     }
     let notes = results::notes(data);
