@@ -11,9 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use python::asgi;
 use python::life::{Life, dump_signal};
-use server::{
-    Announcer, Application, Hosted, Stats, WorkerSpec, announcement, run_worker,
-};
+use server::{Announcer, Application, Hosted, Stats, WorkerSpec, announcement, run_worker};
 
 /// Exchanges that may wait for the application.
 const WAITING_MAX: usize = 4096;
@@ -134,8 +132,7 @@ impl Worker {
         report: Py<PyAny>,
         on_stop: Py<PyAny>,
     ) -> PyResult<asgi::Server> {
-        let hosted =
-            asgi::Hosted { application, event_loop, root_path, state, report, on_stop };
+        let hosted = asgi::Hosted { application, event_loop, root_path, state, report, on_stop };
         asgi::Server::new(py, self.life.clone(), hosted)
     }
 

@@ -42,8 +42,9 @@ def free_port():
 
 def command(target, interface, port, options):
     """The command line that serves `target`. Options are named as ours are, with underscores."""
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     if KIND == "tidegate":
+        flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
+                 for name, value in {"workers": 1, **options}.items()]
         place = ["--host", "127.0.0.1", "--port", str(port), "--app-dir", str(HERE)]
         return [*COMMAND, target, "--interface", interface, *place, *flags]
     if KIND == "granian":

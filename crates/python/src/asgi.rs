@@ -20,4 +20,4 @@ mod server;
 mod slot;
 mod wait;
 
-pub use server::Server;
+pub use server::{Hosted, Server};

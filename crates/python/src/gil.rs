@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell, RefMut};
 
 /// A place that is borrowed for moments.
 #[derive(Default)]
-pub(crate) struct GilCell<T>(RefCell<T>);
+pub struct GilCell<T>(RefCell<T>);
 
 // SAFETY: see the contract above: every access happens with the GIL held and ends before it is
 // released.
@@ -17,12 +17,12 @@ unsafe impl<T> Send for GilCell<T> {}
 unsafe impl<T> Sync for GilCell<T> {}
 
 impl<T> GilCell<T> {
-    pub(crate) fn new(value: T) -> GilCell<T> {
+    pub fn new(value: T) -> GilCell<T> {
         GilCell(RefCell::new(value))
     }
 
     /// The value; not to be held while Python code runs.
-    pub(crate) fn get(&self) -> RefMut<'_, T> {
+    pub fn get(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }
 }

@@ -9,4 +9,8 @@
 pub mod asgi;
 mod bytes;
 mod gil;
+pub mod life;
 mod names;
+pub mod store;
+
+pub use gil::GilCell as Guarded;

@@ -42,7 +42,8 @@ impl Desk {
         Arc::new(Desk {
             arrivals: ArrayQueue::new(places.max(1)),
             ended: SegQueue::new(),
-            asleep: AtomicBool::new(false),
+            // Whoever reads has not begun, and hears the first alarm when it does.
+            asleep: AtomicBool::new(true),
             closed: AtomicBool::new(false),
             alarmed_us: AtomicU64::new(NEVER),
             alarm: Box::new(alarm),

@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) is_head: bool,
     /// The wait of a `receive` that is under way.
     pub(super) receiving: Option<u64>,
+    taken_us: u64,
+    counted: bool,
 }
 
 /// How far the response is.
@@ -69,6 +71,8 @@ impl Exchange {
             answer: Answer::Open(answer),
             is_head: head.method == wire::Method::Head,
             receiving: None,
+            taken_us: server.get().taken_us(),
+            counted: false,
         };
         (Exchange { server, state: GilCell::new(state) }, head)
     }
@@ -146,17 +150,16 @@ impl Exchange {
         self.complete(py);
     }
 
-    /// Whether the response is complete.
-    pub(super) fn is_complete(&self) -> bool {
-        matches!(self.state.get().answer, Answer::Done)
-    }
-
     /// The response is complete: a `receive` that waits hears of it.
     pub(super) fn complete(&self, py: Python<'_>) {
         let mut state = self.state.get();
         (state.body, state.peeked) = (None, None);
         let receiving = state.receiving.take();
+        let (counted, taken_us) = (std::mem::replace(&mut state.counted, true), state.taken_us);
         drop(state);
+        if !counted {
+            self.server.get().counted(taken_us);
+        }
         if let Some(number) = receiving {
             self.server.get().end_wait(py, number);
         }

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use exchange::handover::{Arrival, Desk, Event, HandedOver, Head, held};
-use net::Bell;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,6 +20,7 @@ use super::parked::Parked;
 use super::scope::Scopes;
 use super::slot::Slot;
 use crate::gil::{GilCell, GilFlag};
+use crate::life::Life;
 
 /// Exchanges a drain begins before the event loop has its turn, and how long it may take.
 const DRAINED_MAX: u32 = 64;
@@ -31,8 +32,9 @@ const HELD_MAX: usize = 16;
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Server {
-    desk: Arc<Desk>,
-    bell: Arc<Bell>,
+    life: Arc<Life>,
+    /// Called when the I/O thread has ended and the application is to shut down.
+    on_stop: Py<PyAny>,
     application: Py<PyAny>,
     event_loop: Py<PyAny>,
     scopes: Scopes,
@@ -53,28 +55,34 @@ pub struct Server {
     /// Exchanges that this drain may still begin, and when it has to end.
     left: GilFlag<u32>,
     until_us: GilFlag<u64>,
+    taken_us: GilFlag<u64>,
     flush_is_due: GilFlag<bool>,
+}
+
+/// What a server is made of.
+pub struct Hosted {
+    pub application: Py<PyAny>,
+    pub event_loop: Py<PyAny>,
+    pub root_path: String,
+    /// What the application put into its state when it started.
+    pub state: Option<Py<PyDict>>,
+    /// Called with an exception that the application raised.
+    pub report: Py<PyAny>,
+    /// Called when the application is to shut down.
+    pub on_stop: Py<PyAny>,
 }
 
 impl Server {
     /// The server of an application on the running thread's event loop.
-    pub fn new(
-        py: Python<'_>,
-        desk: Arc<Desk>,
-        bell: Arc<Bell>,
-        application: Py<PyAny>,
-        event_loop: Py<PyAny>,
-        root_path: String,
-        state: Option<Py<PyDict>>,
-        report: Py<PyAny>,
-    ) -> PyResult<Server> {
+    pub fn new(py: Python<'_>, life: Arc<Life>, hosted: Hosted) -> PyResult<Server> {
+        let Hosted { application, event_loop, root_path, state, report, on_stop } = hosted;
         let asyncio = PyModule::import(py, "asyncio")?;
         // SAFETY: takes nothing; gives a new reference or null with an error set.
         let context = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }?;
         held::hold();
         Ok(Server {
-            desk,
-            bell,
+            life,
+            on_stop,
             application,
             event_loop,
             scopes: Scopes::new(py, root_path, state)?,
@@ -90,12 +98,13 @@ impl Server {
             draining: GilFlag::new(false),
             left: GilFlag::new(0),
             until_us: GilFlag::new(0),
+            taken_us: GilFlag::new(0),
             flush_is_due: GilFlag::new(false),
         })
     }
 
     pub(super) fn desk(&self) -> &Arc<Desk> {
-        &self.desk
+        self.life.desk()
     }
 
     pub(super) fn event_loop<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
@@ -151,17 +160,40 @@ impl Server {
             held::flush();
         }
         let left = self.left.get();
-        if left == 0 || net::clock::precise_us() >= self.until_us.get() {
+        let now_us = net::clock::precise_us();
+        if left == 0 || now_us >= self.until_us.get() {
             self.left.set(0);
             return None;
         }
-        match self.desk.take_arrival() {
-            Some(Event::Arrived(arrival, _)) => {
+        match self.desk().take_arrival() {
+            Some(Event::Arrived(arrival, at_us)) => {
                 self.left.set(left - 1);
+                self.count(at_us, now_us);
                 Some(arrival)
             }
             _ => None,
         }
+    }
+
+    /// Counts what is taken now.
+    fn count(&self, at_us: u64, now_us: u64) {
+        self.taken_us.set(now_us);
+        let numbers = &self.life.numbers;
+        numbers.requests.inc();
+        numbers.in_flight.fetch_add(1, Ordering::Relaxed);
+        numbers.queue.record_us(now_us.saturating_sub(at_us));
+    }
+
+    /// When the exchange that begins now was taken.
+    pub(super) fn taken_us(&self) -> u64 {
+        self.taken_us.get()
+    }
+
+    /// The application is done with an exchange that was taken at `taken_us`.
+    pub(super) fn counted(&self, taken_us: u64) {
+        let numbers = &self.life.numbers;
+        numbers.in_flight.fetch_sub(1, Ordering::Relaxed);
+        numbers.call.record_us(net::clock::precise_us().saturating_sub(taken_us));
     }
 
     pub(super) fn has_room_to_park(&self) -> bool {
@@ -258,20 +290,23 @@ impl Server {
 impl Server {
     /// The descriptor that is readable when [`Server::drain`] is to be called.
     fn fileno(&self) -> i32 {
-        self.bell.as_fd().as_raw_fd()
+        self.life.bell().as_fd().as_raw_fd()
     }
 
     /// Answers what has arrived, for as long as a drain may take.
     fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
-        this.bell.hear();
-        this.desk.awake();
+        this.life.bell().hear();
+        this.desk().awake();
         this.draining.set(true);
         this.left.set(DRAINED_MAX);
         this.until_us.set(net::clock::precise_us() + DRAIN_US);
         let outcome = Server::drain_desk(slf);
         this.draining.set(false);
         held::flush();
+        if this.life.is_stopping() {
+            this.on_stop.call0(slf.py())?;
+        }
         outcome
     }
 
@@ -295,13 +330,14 @@ impl Server {
         let py = slf.py();
         let this = slf.get();
         loop {
-            match this.desk.take() {
+            match this.desk().take() {
                 Some(Event::Ended(number)) => this.end_wait(py, number),
-                Some(Event::Arrived(arrival, _)) => {
+                Some(Event::Arrived(arrival, at_us)) => {
                     this.left.set(this.left.get().saturating_sub(1));
+                    this.count(at_us, net::clock::precise_us());
                     Server::run(slf, arrival)?;
                 }
-                None if this.desk.sleep() => return Ok(()),
+                None if this.desk().sleep() => return Ok(()),
                 None => {}
             }
             if this.left.get() == 0 || net::clock::precise_us() >= this.until_us.get() {

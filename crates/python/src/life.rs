@@ -1,0 +1,134 @@
+//! What the I/O thread knows of the application, and tells it: numbers, lag, the end.
+//!
+//! Promises that nothing here waits for the interpreter: the I/O thread calls all of it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use exchange::handover::Desk;
+use net::Bell;
+use telemetry::{Counter, Histogram};
+
+/// Stack dumps are cut after so many bytes.
+const DUMP_BYTES: usize = 64 * 1024;
+
+/// Counted by threads that hold the GIL, one at a time.
+#[derive(Default)]
+pub struct Numbers {
+    pub requests: Counter,
+    pub in_flight: AtomicI64,
+    pub websockets: AtomicI64,
+    pub queue: Histogram,
+    pub call: Histogram,
+    pub gil_wait: Histogram,
+}
+
+/// The application's life in this process.
+pub struct Life {
+    pub numbers: Numbers,
+    desk: Arc<Desk>,
+    bell: Arc<Bell>,
+    stopping: AtomicBool,
+    draining: AtomicBool,
+    /// When the call of longest standing began, for threads that block; 0 without one.
+    oldest_call_us: AtomicU64,
+    stacks: Mutex<Option<File>>,
+}
+
+impl Life {
+    pub fn new(desk: Arc<Desk>, bell: Arc<Bell>) -> Arc<Life> {
+        Arc::new(Life {
+            numbers: Numbers::default(),
+            desk,
+            bell,
+            stopping: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
+            oldest_call_us: AtomicU64::new(0),
+            stacks: Mutex::default(),
+        })
+    }
+
+    pub fn desk(&self) -> &Arc<Desk> {
+        &self.desk
+    }
+
+    pub fn bell(&self) -> &Arc<Bell> {
+        &self.bell
+    }
+
+    /// For how many milliseconds nothing was answered although there was something to do.
+    pub fn lag_ms(&self) -> u64 {
+        let oldest = self.oldest_call_us.load(Ordering::Relaxed);
+        let blocked_us = match oldest {
+            0 => 0,
+            began => net::clock::precise_us().saturating_sub(began),
+        };
+        self.desk.unheard_us().max(blocked_us) / 1000
+    }
+
+    /// When the oldest call began that runs now; 0 where none does.
+    pub fn set_oldest_call_us(&self, began: u64) {
+        self.oldest_call_us.store(began, Ordering::Relaxed);
+    }
+
+    /// Nothing new comes: what would stay open is to be ended.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// The application is to shut down.
+    pub fn stop(&self) {
+        self.desk.close();
+        self.stopping.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Takes the file into which `faulthandler` writes stacks when the signal comes.
+    pub fn keep_stacks(&self, descriptor: i32) -> io::Result<()> {
+        // SAFETY: asks for a descriptor of our own of the same file; a wrong number fails.
+        let own = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
+        if own < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just given it to us.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(own) });
+        *self.stacks.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(())
+    }
+
+    /// Where the threads of Python stand. They are looked at from a signal handler, as they are:
+    /// who is stuck cannot be asked.
+    pub fn dump(&self) -> String {
+        let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = &*stacks else { return String::new() };
+        // SAFETY: a descriptor that is open, a signal with a handler; the handler runs on this
+        // thread, within the call.
+        unsafe {
+            libc::ftruncate(file.as_raw_fd(), 0);
+            libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
+            libc::raise(dump_signal());
+        }
+        let mut text = vec![0; DUMP_BYTES];
+        let length = file.read_at(&mut text, 0).unwrap_or(0);
+        text.truncate(length);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// The signal for which the process registers `faulthandler`.
+pub fn dump_signal() -> i32 {
+    libc::SIGRTMIN() + 7
+}
