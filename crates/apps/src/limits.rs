@@ -1,0 +1,60 @@
+//! Every bound of this crate, by name. Those of sessions are what settings begin with.
+
+use std::time::Duration;
+
+/// The largest message a client may send, after decompression.
+pub(crate) const WEBSOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+/// What may wait between a connection and its application, each way.
+pub(crate) const WEBSOCKET_QUEUE_MESSAGES: usize = 32;
+pub(crate) const WEBSOCKET_QUEUE_BYTES: u64 = 256 * 1024;
+/// From silence to a ping, and from the ping to the end.
+pub(crate) const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);
+pub(crate) const WEBSOCKET_PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the application may take to accept or deny.
+pub(crate) const WEBSOCKET_ACCEPT: Duration = Duration::from_secs(30);
+/// How long a client may take to answer a goodbye; and when the server drains.
+pub(crate) const WEBSOCKET_CLOSE: Duration = Duration::from_secs(10);
+pub(crate) const WEBSOCKET_DRAIN: Duration = Duration::from_secs(2);
+
+/// Payloads up to this share a chunk with others; larger ones are sent from where they lie.
+pub(crate) const WEBSOCKET_COPIED_BYTES: usize = 16 * 1024;
+/// What is sent in one go: a client that takes that much shows that it is alive.
+pub(crate) const WEBSOCKET_SLICE_BYTES: usize = 64 * 1024;
+/// Chunks a connection is served before the others of its worker have their turn.
+pub(crate) const WEBSOCKET_TURNS: u32 = 32;
+
+/// Messages outside of these go uncompressed: there is nothing to gain, or it takes the worker's
+/// time from others.
+pub(crate) const DEFLATE_BYTES_MIN: usize = 64;
+pub(crate) const DEFLATE_BYTES_MAX: usize = 64 * 1024;
+/// Compression for little time.
+pub(crate) const DEFLATE_LEVEL: u32 = 3;
+
+/// Credit that each stream of frames begins with, each way.
+pub(crate) const FRAMES_WINDOW: u32 = 256 * 1024;
+/// Payloads up to this are copied behind the frames before them; larger ones are sent from where
+/// they lie.
+pub(crate) const FRAMES_COPIED_BYTES: usize = 4 * 1024;
+/// A stream sends no more than this before the others of its connection have their turn.
+pub(crate) const FRAMES_PIECE_BYTES: usize = 64 * 1024;
+/// With credit for less than this a stream waits for more, unless it has less to send.
+pub(crate) const FRAMES_PIECE_BYTES_MIN: usize = 1024;
+/// While more than this waits to be sent, bodies are not asked for more.
+pub(crate) const FRAMES_OUTBOX_BYTES: u64 = 512 * 1024;
+/// Memory for frames that is kept while nothing is to be sent.
+pub(crate) const FRAMES_KEPT_BYTES: usize = 64 * 1024;
+/// A piece of data from this length on stays in the chunk it was received in.
+pub(crate) const FRAMES_LENT_BYTES: usize = 16 * 1024;
+/// Reads from one connection before the others of the worker have their turn.
+pub(crate) const FRAMES_READS: u32 = 16;
+/// How much of a file is read at once.
+pub(crate) const FRAMES_FILE_BYTES: u64 = 64 * 1024;
+
+/// Exchanges of a worker that wait while no process can take them, and for how long.
+pub(crate) const REMOTE_WAITING: usize = 1024;
+pub(crate) const REMOTE_WAIT: Duration = Duration::from_secs(10);
+/// How long a connection may take to be made and greeted.
+pub(crate) const REMOTE_CONNECT: Duration = Duration::from_secs(5);
+/// Pauses between attempts to connect: doubled from the first to the last.
+pub(crate) const REMOTE_PAUSE_MIN: Duration = Duration::from_millis(10);
+pub(crate) const REMOTE_PAUSE_MAX: Duration = Duration::from_secs(1);

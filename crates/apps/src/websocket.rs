@@ -1,0 +1,112 @@
+//! WebSocket (RFC 6455) for applications: the server's side of a connection, whose messages go to
+//! a session that has left the worker ([`exchange::handover::session`]).
+//!
+//! Owns the handshake, frames, pings, the closing handshake and compression (RFC 7692). Promises
+//! that the application sees whole messages of bounded size and nothing of the protocol; that a
+//! client which is not read from is held back, and one that does not read holds the application
+//! back; that a client which breaks the protocol is told why; and that a connection ends in bounded
+//! time once either side has said goodbye, has gone silent, or the server drains.
+
+mod deflate;
+mod handshake;
+mod outbox;
+mod pump;
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use exchange::handover::Limits;
+use exchange::handover::session::{self, Decision, HandedSession, LocalSession};
+use exchange::{Fault, Outcome, Request};
+
+use crate::limits::{
+    WEBSOCKET_ACCEPT, WEBSOCKET_CLOSE, WEBSOCKET_MESSAGE_BYTES, WEBSOCKET_PING_EVERY,
+    WEBSOCKET_PING_TIMEOUT, WEBSOCKET_QUEUE_BYTES, WEBSOCKET_QUEUE_MESSAGES,
+};
+use handshake::Handshake;
+
+/// Bounds of sessions, and what is spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// The largest message a client may send, after decompression.
+    pub message_bytes_max: usize,
+    /// Messages that may wait between the connection and the application, each way.
+    pub queue_messages: usize,
+    /// Bytes that may wait; the message that goes beyond is the last one taken.
+    pub queue_bytes: u64,
+    /// A client that has been silent for so long is sent a ping; zero for none.
+    pub ping_every: Duration,
+    /// A client that stays silent for so long after a ping, or takes none of what is sent to it, is
+    /// gone.
+    pub ping_timeout: Duration,
+    /// How long the application may take to accept or deny.
+    pub accept_timeout: Duration,
+    /// How long a client may take to answer our goodbye.
+    pub close_timeout: Duration,
+    /// Whether permessage-deflate is agreed to.
+    pub compression: bool,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        WebSocketSettings {
+            message_bytes_max: WEBSOCKET_MESSAGE_BYTES,
+            queue_messages: WEBSOCKET_QUEUE_MESSAGES,
+            queue_bytes: WEBSOCKET_QUEUE_BYTES,
+            ping_every: WEBSOCKET_PING_EVERY,
+            ping_timeout: WEBSOCKET_PING_TIMEOUT,
+            accept_timeout: WEBSOCKET_ACCEPT,
+            close_timeout: WEBSOCKET_CLOSE,
+            compression: false,
+        }
+    }
+}
+
+/// Whether a request asks for WebSocket, however well.
+pub fn asks(request: &Request) -> bool {
+    request.upgrade && handshake::asks(request)
+}
+
+/// Parts a request that [`asks`]; a fault says what is wrong with it. The session is to be offered
+/// to the application, and the [`Upgrade`] becomes the outcome.
+pub fn begin(
+    request: &Request,
+    settings: &WebSocketSettings,
+) -> Result<(HandedSession, Upgrade), Fault> {
+    let handshake = Handshake::read(request, settings.compression)?;
+    let limits = Limits {
+        chunks: settings.queue_messages,
+        bytes: settings.queue_bytes,
+        answer: settings.accept_timeout,
+        ..Limits::default()
+    };
+    let (handed, local) = session::leave(request, limits);
+    let settings = settings.clone();
+    Ok((handed, Upgrade { local, rest: Some((handshake, settings)) }))
+}
+
+/// The outcome to come: 101 with what goes on with the connection, or the application's denial.
+/// Dropping it tells the application that the client has gone.
+pub struct Upgrade {
+    local: LocalSession,
+    rest: Option<(Handshake, WebSocketSettings)>,
+}
+
+impl Future for Upgrade {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let decision = ready!(Pin::new(&mut self.local).poll(cx));
+        let (accepted, open) = match decision {
+            Decision::Accepted(accepted, open) => (accepted, open),
+            Decision::Denied(outcome) => return Poll::Ready(outcome),
+        };
+        let Some((handshake, settings)) = self.rest.take() else { return Poll::Pending };
+        let answer = handshake.answer(accepted).map(|mut response| {
+            response.takeover = Some(pump::takeover(open, settings, handshake.deflate));
+            response
+        });
+        Poll::Ready(answer)
+    }
+}

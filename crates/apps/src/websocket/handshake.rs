@@ -1,0 +1,79 @@
+//! The opening handshake (RFC 6455 4.2).
+
+use exchange::handover::session::Accepted;
+use exchange::{Fault, Request, Response, Side};
+use wire::websocket::{PerMessageDeflate, accept_key};
+use wire::{Known, Method, token};
+
+/// The one version there is.
+const VERSION: &str = "13";
+
+/// Fields of a 101 that are ours: the application's own are left out.
+const OURS: [Known; 7] = [
+    Known::Connection,
+    Known::Upgrade,
+    Known::ContentLength,
+    Known::TransferEncoding,
+    Known::SecWebSocketAccept,
+    Known::SecWebSocketExtensions,
+    Known::SecWebSocketProtocol,
+];
+
+pub(super) fn asks(request: &Request) -> bool {
+    request.method == Method::Get && request.headers.lists_token(Known::Upgrade, "websocket")
+}
+
+/// What the answer needs to know of the request.
+pub(super) struct Handshake {
+    accept: String,
+    /// The subprotocols that the client offers, as one list.
+    offered: Box<[u8]>,
+    pub(super) deflate: Option<PerMessageDeflate>,
+}
+
+impl Handshake {
+    pub(super) fn read(request: &Request, compression: bool) -> Result<Handshake, Fault> {
+        let headers = &request.headers;
+        if headers.get(Known::SecWebSocketVersion) != Some(VERSION.as_bytes()) {
+            // RFC 6455 4.4 and RFC 9110 15.5.22.
+            return Err(Fault::client(426, "websocket_version", "a version other than 13")
+                .with_field(Known::SecWebSocketVersion, VERSION)
+                .with_field(Known::Upgrade, "websocket"));
+        }
+        let key = headers.get(Known::SecWebSocketKey).unwrap_or_default();
+        let accept = accept_key(key).ok_or_else(|| {
+            Fault::client(400, "websocket_key", "the key is not 16 bytes in Base64")
+        })?;
+        let list = |name: Known| headers.joined(name).unwrap_or_default();
+        let deflate = compression
+            .then(|| list(Known::SecWebSocketExtensions))
+            .and_then(|offers| PerMessageDeflate::choose(&offers, &coding::DEFLATE_WINDOW_BITS));
+        let offered = list(Known::SecWebSocketProtocol).into();
+        Ok(Handshake { accept, offered, deflate })
+    }
+
+    /// The 101, or the application's fault.
+    pub(super) fn answer(&self, accepted: Accepted) -> Result<Response, Fault> {
+        let mut response = Response::new(101);
+        let headers = &mut response.headers;
+        headers.append(Known::Upgrade, "websocket");
+        headers.append(Known::SecWebSocketAccept, &self.accept);
+        if let Some(deflate) = self.deflate {
+            headers.append(Known::SecWebSocketExtensions, deflate.answer());
+        }
+        if let Some(chosen) = accepted.subprotocol.as_deref() {
+            // A client must fail a connection that it did not offer (RFC 6455 4.1).
+            if !token::list(&self.offered).any(|offer| offer == chosen.as_bytes()) {
+                let detail = "the application chose a subprotocol that the client does not offer";
+                return Err(Fault::new(Side::Us, 500, "websocket_subprotocol", detail));
+            }
+            headers.append(Known::SecWebSocketProtocol, chosen);
+        }
+        for field in accepted.headers.iter() {
+            if !field.known.is_some_and(|known| OURS.contains(&known)) {
+                headers.append(field.name, field.value);
+            }
+        }
+        Ok(response)
+    }
+}

@@ -1,0 +1,101 @@
+//! What is to be sent to the client, as chunks of bytes.
+//!
+//! Small frames share a chunk, so that many messages leave with one system call; a large payload is
+//! sent from where it lies, in slices, so that a slow client shows its progress.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use exchange::handover::session::{Closed, Message};
+use wire::websocket::{
+    CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, PerMessageDeflate, is_close_code,
+};
+
+use super::deflate::deflated;
+use crate::limits::{WEBSOCKET_COPIED_BYTES, WEBSOCKET_SLICE_BYTES};
+
+/// A close without a code (RFC 6455 7.4.1): it is not sent.
+pub(super) const NO_CODE: u16 = 1005;
+
+pub(super) struct Outbox {
+    deflate: Option<PerMessageDeflate>,
+    /// Frames that are still gathered.
+    gathered: Vec<u8>,
+    chunks: VecDeque<Bytes>,
+}
+
+impl Outbox {
+    pub(super) fn new(deflate: Option<PerMessageDeflate>) -> Outbox {
+        Outbox { deflate, gathered: Vec::new(), chunks: VecDeque::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.gathered.is_empty() && self.chunks.is_empty()
+    }
+
+    /// Whether enough has gathered to be sent first.
+    pub(super) fn is_full(&self) -> bool {
+        self.gathered.len() >= WEBSOCKET_SLICE_BYTES || !self.chunks.is_empty()
+    }
+
+    /// The next bytes to send.
+    pub(super) fn next(&mut self) -> Option<Bytes> {
+        if self.chunks.is_empty() {
+            self.end_chunk();
+        }
+        self.chunks.pop_front()
+    }
+
+    pub(super) fn message(&mut self, message: Message) {
+        let (opcode, data) = match message {
+            Message::Text(data) => (Opcode::Text, data),
+            Message::Binary(data) => (Opcode::Binary, data),
+        };
+        if let Some(coded) = self.deflate.and_then(|agreed| deflated(&data, agreed)) {
+            let head = FrameHead::new(opcode, coded.len());
+            self.frame(FrameHead { compressed: true, ..head }, coded.into());
+        } else {
+            self.frame(FrameHead::new(opcode, data.len()), data);
+        }
+    }
+
+    pub(super) fn control(&mut self, opcode: Opcode, payload: &[u8]) {
+        self.copied(FrameHead::new(opcode, payload.len()), payload);
+    }
+
+    /// A goodbye; a code that nobody may send becomes 1011, and a reason that is too long is cut.
+    pub(super) fn close(&mut self, closed: &Closed) {
+        if closed.code == NO_CODE {
+            return self.control(Opcode::Close, b"");
+        }
+        let code = if is_close_code(closed.code) { closed.code } else { Closed::INTERNAL };
+        let mut payload = Vec::from(code.to_be_bytes());
+        let end = closed.reason.floor_char_boundary(CONTROL_BYTES_MAX - payload.len());
+        payload.extend_from_slice(&closed.reason.as_bytes()[..end]);
+        self.control(Opcode::Close, &payload);
+    }
+
+    fn frame(&mut self, head: FrameHead, mut payload: Bytes) {
+        if payload.len() <= WEBSOCKET_COPIED_BYTES {
+            return self.copied(head, &payload);
+        }
+        head.write(&mut self.gathered);
+        self.end_chunk();
+        while !payload.is_empty() {
+            let slice = payload.split_to(payload.len().min(WEBSOCKET_SLICE_BYTES));
+            self.chunks.push_back(slice);
+        }
+    }
+
+    fn copied(&mut self, head: FrameHead, payload: &[u8]) {
+        self.gathered.reserve(HEAD_BYTES_MAX + payload.len());
+        head.write(&mut self.gathered);
+        self.gathered.extend_from_slice(payload);
+    }
+
+    fn end_chunk(&mut self) {
+        if !self.gathered.is_empty() {
+            self.chunks.push_back(std::mem::take(&mut self.gathered).into());
+        }
+    }
+}

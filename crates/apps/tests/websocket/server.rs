@@ -1,0 +1,132 @@
+//! A server on this loop whose sessions are answered by a thread each.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use apps::websocket::{self, WebSocketSettings};
+use exchange::handover::session::{Accepted, Closed, HandedSession, Received, Session};
+use exchange::handover::wait;
+use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
+use exchange::{
+    Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol, Request,
+    Response, Route, RouteBounds,
+};
+use net::{Bind, BoundSocket, ListenOptions, Listening};
+use telemetry::Telemetry;
+
+type Serve = Arc<dyn Fn(HandedSession) + Send + Sync>;
+
+struct Sessions {
+    settings: WebSocketSettings,
+    serve: Serve,
+}
+
+impl Handler for Sessions {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        if !websocket::asks(request) {
+            return Box::pin(std::future::ready(Ok(Response::text(200, "no session"))));
+        }
+        let (handed, upgrade) = match websocket::begin(request, &self.settings) {
+            Ok(parted) => parted,
+            Err(fault) => return Box::pin(std::future::ready(Err(fault))),
+        };
+        let serve = self.serve.clone();
+        std::thread::spawn(move || serve(handed));
+        Box::pin(upgrade)
+    }
+}
+
+struct One(Rc<Route>);
+
+impl Dispatch for One {
+    fn dispatch(&self, _: &mut Request) -> Result<Rc<Route>, Fault> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Serves on this loop; it ends with the test.
+pub(crate) fn start(
+    settings: WebSocketSettings,
+    serve: impl Fn(HandedSession) + Send + Sync + 'static,
+) -> (SocketAddr, Rc<Service>) {
+    let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let options = ListenOptions::default();
+    let listening = Listening::bind(&Bind::Tcp(nowhere), 1, &options).unwrap();
+    let Bind::Tcp(address) = *listening.local() else { panic!("an address was bound") };
+    let socket = listening.into_sockets().pop().unwrap();
+    let telemetry = Telemetry::new();
+    let route = Route {
+        name: Rc::from("one"),
+        stages: Vec::new(),
+        handler: Rc::new(Sessions { settings, serve: Arc::new(serve) }),
+        bounds: RouteBounds::default(),
+        metrics: telemetry.route(0, "one"),
+    };
+    let service = Service::new(Rc::new(edge(route)), telemetry.worker(0));
+    net::task::spawn_local(accept(socket, address, service.clone()));
+    (address, service)
+}
+
+async fn accept(socket: BoundSocket, address: SocketAddr, service: Rc<Service>) {
+    let listener = socket.adopt().unwrap();
+    while let Ok(accepted) = listener.accept().await {
+        let facts = ConnectionFacts {
+            peer: accepted.peer.clone(),
+            local: Rc::new(Bind::Tcp(address)),
+            listener: Rc::from("web"),
+            protocol: Protocol::Http1,
+            tls: None,
+        };
+        net::task::spawn_local(serve(accepted, service.clone(), facts));
+    }
+}
+
+fn edge(route: Route) -> Edge {
+    Edge {
+        dispatch: Rc::new(One(Rc::new(route))),
+        head_limits: wire::h1::HeadLimits::default(),
+        timeouts: ConnectionTimeouts {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+        },
+        bounds: Bounds::default(),
+        half_close: false,
+        trusted_proxies: TrustedProxies::default(),
+        pages: Arc::default(),
+        access: None,
+    }
+}
+
+/// The next message of a session, or its end.
+pub(crate) fn next(session: &mut Session) -> Received {
+    wait(poll_fn(|cx| session.poll_receive(cx)))
+}
+
+/// Accepts, sends everything back, and returns how it ended.
+pub(crate) fn echo(mut handed: HandedSession) -> Closed {
+    let session = &mut handed.session;
+    // The client may have gone.
+    let _ = session.accept(Accepted::default());
+    loop {
+        match next(session) {
+            Received::Message(message) => {
+                let _ = wait(poll_fn(|cx| session.poll_ready(cx)));
+                let _ = session.send(message);
+            }
+            Received::Closed(closed) => return closed,
+        }
+    }
+}
+
+/// A server that sends everything back.
+pub(crate) fn echoing(settings: WebSocketSettings) -> SocketAddr {
+    start(settings, |handed| drop(echo(handed))).0
+}
