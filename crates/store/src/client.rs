@@ -111,6 +111,11 @@ impl Client {
         Ok(Client { way: Way::There(link) })
     }
 
+    /// Whether the store is in this process: its answers are there when a call returns.
+    pub fn is_here(&self) -> bool {
+        matches!(self.way, Way::Here(_))
+    }
+
     /// Sends commands; `done` gets their answers, on whatever thread they arrive. It must not wait.
     pub fn submit(&self, request: Request, done: impl FnOnce(Outcome) + Send + 'static) {
         match &self.way {
@@ -136,6 +141,13 @@ impl Client {
         let subscription = Subscription::new(self.way.clone(), channels);
         subscription.begin(Done::new(move |outcome: Outcome| done(outcome.map(drop))));
         subscription
+    }
+
+    /// The same; the beginning can be waited for.
+    pub fn listen(&self, channels: &[Vec<u8>]) -> (Subscription, Waiting) {
+        let (waiting, done) = Waiting::new();
+        let done = move |begun: Result<(), Failure>| done(begun.map(|()| Vec::new()));
+        (self.subscribe(channels, done), waiting)
     }
 }
 

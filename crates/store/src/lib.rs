@@ -21,7 +21,7 @@ mod session;
 mod space;
 pub mod value;
 
-pub use client::{Answer, Client, Failure, Request, Subscription};
+pub use client::{Answer, Client, Failure, Outcome, Request, Subscription, Waiting};
 pub use mailbox::{Mailbox, Message, Shut};
 pub use meters::Meters;
 pub use server::Store;

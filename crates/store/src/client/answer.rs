@@ -18,13 +18,21 @@ pub struct Request {
 }
 
 impl Request {
+    /// One more command, of so many words, which follow.
+    pub fn begin(&mut self, words: usize) {
+        resp::array_head(words, &mut self.bytes);
+        self.commands += 1;
+    }
+
+    /// The next word of the command that was begun.
+    pub fn word(&mut self, word: &[u8]) {
+        resp::bulk(word, &mut self.bytes);
+    }
+
     /// One more command.
     pub fn command(&mut self, words: &[&[u8]]) {
-        resp::array_head(words.len(), &mut self.bytes);
-        for word in words {
-            resp::bulk(word, &mut self.bytes);
-        }
-        self.commands += 1;
+        self.begin(words.len());
+        words.iter().for_each(|word| self.word(word));
     }
 
     /// One command.

@@ -1,7 +1,6 @@
 //! Clients of a store in this process and of one behind a socket: the same calls, the same answers.
 
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -45,10 +44,9 @@ fn bytes(text: &'static str) -> Answer {
 }
 
 fn listen(client: &Client, channels: &[&str]) -> Subscription {
-    let (sender, receiver) = mpsc::channel();
     let channels: Vec<Vec<u8>> = channels.iter().map(|name| name.as_bytes().to_vec()).collect();
-    let subscription = client.subscribe(&channels, move |outcome| sender.send(outcome).unwrap());
-    receiver.recv_timeout(LONG).unwrap().unwrap();
+    let (subscription, begun) = client.listen(&channels);
+    assert_eq!(begun.within(LONG), Some(Ok(Vec::new())));
     subscription
 }
 
@@ -97,9 +95,8 @@ fn channels(client: &Client, other: &Client) {
     let last = listen(client, &["b"]);
     call(other, &[b"PUBLISH", b"b", b"4"]).unwrap();
     assert_eq!(heard(&last), ("b".into(), "4".into(), false));
-    let (sender, receiver) = mpsc::channel();
-    let refused = client.subscribe(&[Vec::new()], move |outcome| sender.send(outcome).unwrap());
-    assert!(matches!(receiver.recv_timeout(LONG), Ok(Err(Failure::Refused(_)))));
+    let (refused, begun) = client.listen(&[Vec::new()]);
+    assert!(matches!(begun.within(LONG), Some(Err(Failure::Refused(_)))));
     drop(refused);
 }
 
