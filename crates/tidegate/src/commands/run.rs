@@ -62,7 +62,12 @@ pub(crate) struct Run {
     access_log: Option<PathBuf>,
 
     /// How a request of a Python application is logged: combined is Apache's [default: json]
-    #[arg(long, value_name = "FORMAT", value_parser = ["json", "combined"], requires = "access_log")]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_parser = ["json", "combined"],
+        requires = "access_log"
+    )]
     access_log_format: Option<String>,
 
     /// The address of the admin API and of /metrics of a Python application

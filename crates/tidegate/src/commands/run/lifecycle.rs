@@ -45,7 +45,12 @@ pub(super) struct LifecycleOptions {
     pub(super) max_rss: Option<Size>,
 
     /// Replace a worker after this time
-    #[arg(long, value_name = "TIME", alias = "workers-lifetime", value_parser = values::some_seconds)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        alias = "workers-lifetime",
+        value_parser = values::some_seconds
+    )]
     pub(super) lifetime: Option<Duration>,
 
     /// Start new workers when a file of the application changes: for development
