@@ -1,0 +1,319 @@
+"""What an application may expect of asyncio: its task, its context, its tasks' lives.
+
+A server may run a coroutine without a task of asyncio's making as long as nobody can tell.
+"""
+
+import asyncio
+import contextvars
+import json
+
+import pytest
+
+from client import request
+from stage import Stage, more, note, outcome, reply, start, whole_body
+
+
+class Living(Stage):
+    async def live(self, receive, send):
+        await receive()
+        VARIABLE.set("from startup")
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+app = Living()
+VARIABLE = contextvars.ContextVar("variable", default="unset")
+
+
+@app.part
+async def context(scope, receive, send):
+    before = VARIABLE.get()
+    VARIABLE.set(scope["query_string"].decode())
+    await receive()
+    await asyncio.sleep(0)
+    await reply(send, [before, VARIABLE.get()])
+
+
+def test_each_request_has_a_context_of_its_own(server):
+    with server.connect() as client:
+        for number in range(5):
+            client.send(request("GET", f"/context?{number}"))
+            before, after = json.loads(client.answer().body)
+            assert before in ("unset", "from startup")
+            assert after == str(number)
+
+
+def test_requests_side_by_side_do_not_see_each_others_context(server):
+    clients = [server.connect() for _ in range(20)]
+    for number, client in enumerate(clients):
+        client.send(request("GET", f"/context?{number}"))
+    for number, client in enumerate(clients):
+        before, after = json.loads(client.answer().body)
+        assert (before in ("unset", "from startup"), after) == (True, str(number))
+        client.close()
+
+
+@app.part
+async def never_suspends(scope, receive, send):
+    before = VARIABLE.get()
+    VARIABLE.set("never suspends")
+    await reply(send, before.encode())
+
+
+def test_a_coroutine_that_never_suspends_has_its_context_too(server):
+    with server.connect() as client:
+        for _ in range(3):
+            client.send(request("GET", "/never_suspends"))
+            assert client.answer().body in (b"unset", b"from startup")
+
+
+@app.part
+async def task(scope, receive, send):
+    def found():
+        current = asyncio.current_task()
+        return [isinstance(current, asyncio.Task), current in asyncio.all_tasks(), id(current)]
+    first = found()
+    await receive()
+    second = found()
+    await asyncio.sleep(0)
+    third = found()
+    await asyncio.sleep(0.001)
+    await reply(send, [first, second, third, found()])
+
+
+def test_there_is_a_current_task_and_it_stays_the_same(server):
+    """In the first step too, which may run before there is a need for one."""
+    seen = json.loads(server.get("/task").body)
+    assert [s[:2] for s in seen] == [[True, True]] * 4
+    assert len({s[2] for s in seen}) == 1
+
+
+@app.part
+async def one_of_several_tasks(scope, receive, send):
+    note("my-task", id(asyncio.current_task()))
+    await receive()
+    await whole_body(receive)
+    await reply(send, b"")
+
+
+def test_requests_side_by_side_have_tasks_of_their_own(server):
+    clients = [server.connect() for _ in range(3)]
+    for client in clients:
+        client.send(request("POST", "/one_of_several_tasks", {"content-length": "2"}) + b"x")
+    assert len({server.note("my-task") for _ in clients}) == 3
+    for client in clients:
+        client.send(b"x")
+        assert client.answer().status == 200
+        client.close()
+
+
+@app.part
+async def timeouts(scope, receive, send):
+    """asyncio.timeout and wait_for cancel the current task, and take that back."""
+    async def forever():
+        await asyncio.get_running_loop().create_future()
+
+    async def within_timeout():
+        async with asyncio.timeout(0.01):
+            await forever()
+    results = [await outcome(within_timeout()), await outcome(asyncio.wait_for(forever(), 0.01))]
+    results.append(asyncio.current_task().cancelling())
+    await reply(send, results)
+
+
+def test_time_outs_work_in_the_first_step(server):
+    first, second, cancelling = json.loads(server.get("/timeouts").body)
+    assert "TimeoutError" in first["raised"]
+    assert "TimeoutError" in second["raised"]
+    assert cancelling == 0
+
+
+@app.part
+async def receive_with_timeout(scope, receive, send):
+    await whole_body(receive)
+    await reply(send, await outcome(asyncio.wait_for(receive(), 0.01)))
+
+
+def test_a_wait_for_the_disconnect_can_time_out(server):
+    assert "TimeoutError" in json.loads(server.get("/receive_with_timeout").body)["raised"]
+
+
+@app.part
+async def group(scope, receive, send):
+    async def child(number):
+        await asyncio.sleep(0.001 * number)
+        return number * VARIABLE.get()
+    VARIABLE.set(2)
+    async with asyncio.TaskGroup() as tasks:
+        children = [tasks.create_task(child(number)) for number in range(5)]
+    await reply(send, [child.result() for child in children])
+
+
+def test_a_task_group_works_and_its_tasks_have_the_context(server):
+    assert json.loads(server.get("/group").body) == [0, 2, 4, 6, 8]
+
+
+@app.part
+async def spawns(scope, receive, send):
+    async def afterwards():
+        for _ in range(3):
+            await asyncio.sleep(0.001)
+        note("afterwards", VARIABLE.get())
+    VARIABLE.set("spawned")
+    app.kept = asyncio.ensure_future(afterwards())
+    await reply(send, b"gone ahead")
+
+
+def test_a_task_that_was_spawned_outlives_its_request(server):
+    assert server.get("/spawns").body == b"gone ahead"
+    assert server.note("afterwards") == "spawned"
+
+
+@app.part
+async def background(scope, receive, send):
+    await reply(send, b"answer")
+    note("answered")
+    await asyncio.sleep(0.05)
+    note("worked", VARIABLE.get())
+
+
+def test_the_client_has_the_answer_while_the_application_goes_on(server):
+    with server.connect() as client:
+        client.send(request("GET", "/background") + request("GET", "/never_suspends"))
+        assert client.answer().body == b"answer"
+        assert client.answer().status == 200
+        server.note("worked")
+
+
+@app.part
+async def other_task_sends(scope, receive, send):
+    """send and receive may be called by any task of the loop."""
+    async def writer():
+        await start(send)
+        await more(send, b"from another task", False)
+    await asyncio.create_task(whole_body(receive))
+    await asyncio.create_task(writer())
+
+
+def test_send_and_receive_work_in_other_tasks(server):
+    with server.connect() as client:
+        for _ in range(2):
+            client.send(request("POST", "/other_task_sends", body=b"x"))
+            assert client.answer().body == b"from another task"
+
+
+@app.part
+async def from_thread(scope, receive, send):
+    loop = asyncio.get_running_loop()
+    VARIABLE.set("seen in the thread")
+
+    def work():
+        asyncio.run_coroutine_threadsafe(start(send), loop).result()
+        asyncio.run_coroutine_threadsafe(more(send, VARIABLE.get().encode()), loop).result()
+        return b", done"
+    await more(send, await asyncio.to_thread(work), False)
+
+
+def test_a_thread_can_send_through_the_loop(server):
+    assert server.get("/from_thread").body == b"seen in the thread, done"
+
+
+@app.part
+async def unsuspended_loop(scope, receive, send):
+    """Streams without ever giving way, until there is no more room."""
+    await start(send)
+    for _ in range(200):
+        await more(send, b"x" * 10_000)
+    await more(send, b"", False)
+
+
+def test_who_streams_without_a_pause_lets_others_live(server):
+    """send() gives way when the client does not read: the loop is everybody's."""
+    with server.connect() as stuck, server.connect() as other:
+        stuck.send(request("GET", "/unsuspended_loop"))
+        stuck.head()
+        for _ in range(5):
+            other.send(request("GET", "/never_suspends"))
+            assert other.answer().status == 200
+        size = 0
+        while piece := stuck.chunk():
+            size += len(piece)
+        assert size == 2_000_000
+
+
+@app.part
+async def thrown_into(scope, receive, send):
+    """A task that is cancelled by another one, while it waits for receive()."""
+    await whole_body(receive)
+    mine = asyncio.current_task()
+    asyncio.get_running_loop().call_later(0.01, mine.cancel)
+    try:
+        await receive()
+    except asyncio.CancelledError:
+        mine.uncancel()
+        return await reply(send, b"cancelled")
+    await reply(send, b"not cancelled")
+
+
+def test_a_request_can_be_cancelled_in_receive(server):
+    with server.connect() as client:
+        client.send(request("GET", "/thrown_into"))
+        assert client.answer().body == b"cancelled"
+        client.send(request("GET", "/never_suspends"))
+        assert client.answer().status == 200
+
+
+@app.part
+async def loop_of(scope, receive, send):
+    await reply(send, [asyncio.get_running_loop() is asyncio.get_event_loop(),
+                       asyncio.get_running_loop().is_running()])
+
+
+def test_the_loop_runs(server):
+    assert json.loads(server.get("/loop_of").body) == [True, True]
+
+
+@app.part
+async def exception_group(scope, receive, send):
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(outcome(asyncio.sleep(0)))
+        tasks.create_task(fails())
+
+
+async def fails():
+    raise ValueError("in a group")
+
+
+def test_a_group_of_exceptions_is_a_500(server):
+    assert server.get("/exception_group").status == 500
+    server.line("ValueError: in a group")
+
+
+@app.part
+async def unusual_awaitables(scope, receive, send):
+    """A generator-based step, a future, a gather, a shield, an event: all suspend and come back."""
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.call_soon(future.set_result, 1)
+    event = asyncio.Event()
+    loop.call_soon(event.set)
+    values = [await future, await asyncio.gather(asyncio.sleep(0, 2), asyncio.sleep(0, 3)),
+              await asyncio.shield(asyncio.sleep(0.001, 4)), await event.wait()]
+    await reply(send, values)
+
+
+def test_whatever_can_be_awaited_is(server):
+    assert json.loads(server.get("/unusual_awaitables").body) == [1, [2, 3], 4, True]
+
+
+@pytest.mark.parametrize("count", [300])
+def test_many_requests_on_many_connections_keep_apart(server, count):
+    clients = [server.connect() for _ in range(10)]
+    for at in range(count // 10):
+        for number, client in enumerate(clients):
+            client.send(request("GET", f"/context?{at}.{number}"))
+        for number, client in enumerate(clients):
+            assert json.loads(client.answer().body)[1] == f"{at}.{number}"
+    for client in clients:
+        client.close()
