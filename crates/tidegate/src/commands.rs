@@ -84,7 +84,7 @@ impl Command {
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
             Command::Run(command) => command.run(host),
-            Command::Bench(command) => command.run(),
+            Command::Bench(command) => command.run(host),
             Command::Ctl(command) => command.run(),
             Command::Import(command) => command.run(),
             Command::Version(command) => command.run(),

@@ -20,6 +20,7 @@ use bench::{floor, interrupt, scenarios};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::output::print;
 
 /// Names the interpreter where `--python` does not.
@@ -165,9 +166,9 @@ struct Run {
 }
 
 impl Bench {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         match self.what {
-            None => self.run.run(),
+            None => self.run.run(host),
             Some(What::Compare { before, after, bound }) => judge(&before, &after, bound),
             Some(What::Report { data, files }) => report(&read(&data)?, &files),
             Some(What::Floor { arguments }) => {
@@ -178,7 +179,7 @@ impl Bench {
 }
 
 impl Run {
-    fn run(self) -> Result<(), Failure> {
+    fn run(self, host: &Host) -> Result<(), Failure> {
         if let Some(name) = &self.print_config {
             let peer =
                 peers::named(name).ok_or_else(|| Failure::Wrong(format!("no peer {name}")))?;
@@ -188,7 +189,7 @@ impl Run {
         folder(&self.files.out)?;
         let stop = interrupt::listen()
             .map_err(|why| Failure::Failed(format!("cannot listen for ctrl-C: {why}")))?;
-        let options = self.options(stop)?;
+        let options = self.options(stop, host)?;
         let schedule = run::plan(options).map_err(|why| Failure::Wrong(why.0))?;
         let live = Live::on_stderr(schedule.told());
         for line in schedule.lines() {
@@ -214,8 +215,8 @@ impl Run {
         }
     }
 
-    fn options(&self, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
-        let mut options = Options::new(finder(&self.peer, self.python.clone())?);
+    fn options(&self, stop: Arc<AtomicBool>, host: &Host) -> Result<Options, Failure> {
+        let mut options = Options::new(finder(&self.peer, self.python.clone(), host)?);
         options.scenarios.clone_from(&self.scenarios);
         options.peers = self.peers.clone().map(|mut named| {
             named.extend([OURS, FLOOR, BASELINE, BARE_LOOP].map(str::to_owned));
@@ -240,23 +241,35 @@ impl Run {
     }
 }
 
-/// This program is the subject, and the floor as well.
-fn finder(given: &[(String, PathBuf)], python: Option<PathBuf>) -> Result<Finder, Failure> {
-    let own = std::env::current_exe()
-        .map_err(|why| Failure::Failed(format!("cannot find this program: {why}")))?;
-    let own = own.display().to_string();
+/// This program is the subject, and the floor as well; in the wheel it is a Python.
+fn finder(
+    given: &[(String, PathBuf)],
+    python: Option<PathBuf>,
+    host: &Host,
+) -> Result<Finder, Failure> {
+    let own = match &host.python {
+        Some(command) => command.iter().map(|word| word.display().to_string()).collect(),
+        None => {
+            let own = std::env::current_exe()
+                .map_err(|why| Failure::Failed(format!("cannot find this program: {why}")))?;
+            vec![own.display().to_string()]
+        }
+    };
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
     Ok(Finder {
-        subject: vec![own.clone()],
-        floor: [&*own, "bench", "floor"].map(str::to_owned).into(),
+        floor: [&own[..], &["bench", "floor"].map(str::to_owned)].concat(),
+        subject: own,
         given: given.iter().cloned().collect::<BTreeMap<_, _>>(),
         cache: cache.map(|cache| cache.join("tidegate").join("bench")),
         python: match python.or_else(|| std::env::var_os(PYTHON).map(PathBuf::from)) {
             // A server runs in a folder of its own.
             Some(path) => Some(std::path::absolute(&path).unwrap_or(path)),
-            None => peers::interpreter(),
+            None => match host.python.as_ref().and_then(|command| command.first()) {
+                Some(ours) => Some(ours.into()),
+                None => peers::interpreter(),
+            },
         },
     })
 }
