@@ -32,9 +32,15 @@ mod _tidegate {
     use super::worker::{Worker, worker};
     #[pymodule_export]
     use python::asgi::Server;
+    #[pymodule_export]
+    use python::store::{Calls, Listening, Store};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        module.add("StoreError", py.get_type::<python::store::StoreError>())?;
+        module.add("SlowSubscriber", py.get_type::<python::store::SlowSubscriber>())?;
+        module.add("LostMessages", py.get_type::<python::store::LostMessages>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from tidegate import _lifespan, _tidegate
+from tidegate import _lifespan, _store, _tidegate
 from tidegate._interface import is_asgi
 
 logger = logging.getLogger("tidegate.error")
@@ -33,6 +33,7 @@ def main() -> int:
     settings = json.loads(worker.settings)
     configure_logging(settings.get("log_config"))
     register_dump(worker)
+    _store.connect(worker.store)
     try:
         application = load(settings)
         interface = settings.get("interface") or "auto"
