@@ -9,9 +9,9 @@
             ...
 
 In a thread: ``broadcast.publish``, and ``with broadcast.listen("room") as messages: for message in
-messages``. A message is ``bytes`` or ``str``, of at most 1 MiB. Whoever listens gets what is published
-from then on, in order; nothing is kept for later. A subscriber for which more than 4 MiB wait is
-dropped and told so (``SlowSubscriber``): nobody else waits for it.
+messages``. A message is ``bytes`` or ``str``, of at most 1 MiB. Whoever listens gets what is
+published from then on, in order; nothing is kept for later. A subscriber for which more than 4 MiB
+wait is dropped and told so (``SlowSubscriber``): nobody else waits for it.
 
 Outside of a server, in a test for example, messages stay in the process itself.
 """

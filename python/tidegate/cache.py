@@ -6,9 +6,9 @@
     cache.get("greeting")                      # "hello", in whichever worker
     await cache.aget("greeting")               # in a coroutine: the event loop goes on meanwhile
 
-A value is ``bytes``, ``str`` or ``int`` (64 bits) and comes back as what it was; anything else is to
-be serialised. ``ttl`` is in seconds; without one a key stays until it is deleted, or until memory is
-full and others were used more lately. Nothing is written to disk: it is a cache.
+A value is ``bytes``, ``str`` or ``int`` (64 bits) and comes back as what it was; anything else is
+to be serialised. ``ttl`` is in seconds; without one a key stays until it is deleted, or until
+memory is full and others were used more lately. Nothing is written to disk: it is a cache.
 
 Outside of a server, in a test for example, the store is in the process itself.
 """
@@ -53,8 +53,8 @@ def _touch(key: str, ttl: Ttl) -> tuple:
 
 
 def _found(parts: list[list[str]], answers: list) -> dict[str, Value]:
-    pairs = ((key, value) for part, values in zip(parts, answers)
-             for key, value in zip(part, values))
+    pairs = ((key, value) for part, values in zip(parts, answers, strict=True)
+             for key, value in zip(part, values, strict=True))
     return {key: value for key, value in pairs if value is not None}
 
 
