@@ -17,5 +17,5 @@ pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 pub(crate) const LIVED: Duration = Duration::from_secs(10);
 /// Workers that one group may have.
 pub(crate) const WORKERS_MAX: usize = 256;
-/// Worker processes of one group that may be draining at the same time.
-pub(crate) const LEAVING_MAX: usize = 256;
+/// After the last request: for the application's own end.
+pub(crate) const SHUT_DOWN_WITHIN: Duration = Duration::from_secs(5);

@@ -1,0 +1,319 @@
+//! A group: the worker processes of one application.
+//!
+//! Owns how many there are, what they are started with, and those that are leaving. Promises that
+//! one at a time is replaced, that the group ends when it is told to and within the time it is
+//! given, and that nothing of it is left when it is dropped.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use net::task::JoinHandle;
+use net::{Bind, Launch, ListenOptions, Listening};
+use serde_json::Value;
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+
+use super::limits::{SHUT_DOWN_WITHIN, WORKERS_MAX};
+use super::policy::Policy;
+use super::running::{Phase, Running};
+use super::slot::{Slot, keep};
+use super::verdict::Reason;
+use crate::listeners::SocketFile;
+use crate::spec::{Handed, Role, WorkerSpec};
+
+/// What the processes of a group are started with. Two that are equal need no new processes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GroupSettings {
+    pub(crate) launch: Launch,
+    pub(crate) python: Value,
+    /// What each serves, role `http` only.
+    pub(crate) config: Option<String>,
+    pub(crate) store: Option<PathBuf>,
+    pub(crate) policy: Policy,
+    pub(crate) log_level: String,
+    pub(crate) log_format: String,
+}
+
+/// How requests come in.
+pub(crate) enum Doors {
+    /// Sockets that all processes share, by name: each serves HTTP.
+    Shared(Vec<(String, Listening)>),
+    /// A Unix socket for each process, in this folder: each is sent frames.
+    Own(PathBuf),
+}
+
+/// What became of the first start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum First {
+    Coming,
+    Ready,
+    Failed(String),
+}
+
+/// The group.
+pub(crate) struct Group {
+    pub(crate) name: String,
+    settings: RefCell<Rc<GroupSettings>>,
+    doors: Doors,
+    slots: RefCell<Vec<(Rc<Slot>, JoinHandle<()>)>>,
+    /// Held by who replaces a process.
+    turn: Mutex<()>,
+    leaving: RefCell<Vec<(Rc<Slot>, Rc<Running>)>>,
+    left: Notify,
+    first: watch::Sender<First>,
+    on_change: Box<dyn Fn(&Group)>,
+    dice: Cell<u64>,
+}
+
+impl Group {
+    /// Starts the processes. `on_change` is told whenever others are at work than before.
+    pub(crate) fn start(
+        name: &str,
+        settings: GroupSettings,
+        doors: Doors,
+        workers: usize,
+        on_change: impl Fn(&Group) + 'static,
+    ) -> Rc<Group> {
+        let group = Rc::new(Group {
+            name: name.to_owned(),
+            settings: RefCell::new(Rc::new(settings)),
+            doors,
+            slots: RefCell::default(),
+            turn: Mutex::new(()),
+            leaving: RefCell::default(),
+            left: Notify::new(),
+            first: watch::Sender::new(First::Coming),
+            on_change: Box::new(on_change),
+            dice: Cell::new(u64::from(std::process::id()) << 32 | 0x9e37_79b9),
+        });
+        group.set_workers(workers);
+        group
+    }
+
+    pub(crate) fn settings(&self) -> Rc<GroupSettings> {
+        self.settings.borrow().clone()
+    }
+
+    pub(crate) fn slots(&self) -> Vec<Rc<Slot>> {
+        self.slots.borrow().iter().map(|(slot, _)| slot.clone()).collect()
+    }
+
+    /// Processes that are leaving.
+    pub(crate) fn leaving(&self) -> Vec<Rc<Running>> {
+        self.leaving.borrow().iter().map(|(_, running)| running.clone()).collect()
+    }
+
+    /// Processes that take requests.
+    pub(crate) fn ready(&self) -> usize {
+        let is_ready = |slot: &Rc<Slot>| {
+            let current = slot.current.borrow();
+            current.as_ref().is_some_and(|running| running.phase.get() == Phase::Ready)
+        };
+        self.slots().iter().filter(|slot| is_ready(slot)).count()
+    }
+
+    /// Lets so many processes run: more are started, the last ones leave.
+    pub(crate) fn set_workers(self: &Rc<Self>, workers: usize) {
+        let workers = workers.min(WORKERS_MAX);
+        let mut slots = self.slots.borrow_mut();
+        while slots.len() > workers {
+            if let Some((slot, _)) = slots.pop() {
+                slot.give_up();
+            }
+        }
+        while slots.len() < workers {
+            let slot = Slot::new(slots.len());
+            let task = net::task::spawn_local(keep(self.clone(), slot.clone()));
+            slots.push((slot, task));
+        }
+    }
+
+    /// One more, or one less, but for the last.
+    pub(crate) fn add_workers(self: &Rc<Self>, more: isize) {
+        let now = self.slots.borrow().len();
+        self.set_workers(now.saturating_add_signed(more).max(1));
+    }
+
+    /// Returns when the first process is ready, or says why it cannot be.
+    pub(crate) async fn first(&self) -> Result<(), String> {
+        let mut first = self.first.subscribe();
+        match first.wait_for(|first| *first != First::Coming).await.as_deref() {
+            Ok(First::Failed(why)) => Err(why.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn first_failed(&self, why: &str) {
+        self.first.send_if_modified(|first| {
+            let is_first = *first == First::Coming;
+            if is_first {
+                *first = First::Failed(why.to_owned());
+            }
+            is_first
+        });
+    }
+
+    /// Others are at work than before.
+    pub(super) fn changed(&self) {
+        if self.ready() > 0 {
+            self.first.send_if_modified(|first| {
+                let is_news = *first != First::Ready;
+                *first = First::Ready;
+                is_news
+            });
+        }
+        (self.on_change)(self);
+    }
+
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// A number from 0 up to this one, another each time.
+    pub(super) fn jitter(&self, most: u64) -> u64 {
+        // Marsaglia's xorshift: it only has to differ between processes.
+        let mut dice = self.dice.get();
+        dice ^= dice << 13;
+        dice ^= dice >> 7;
+        dice ^= dice << 17;
+        self.dice.set(dice);
+        dice % most.saturating_add(1)
+    }
+
+    /// Replaces every process, one after the other; stops at the first that cannot be.
+    pub(crate) async fn reload(&self) -> Result<(), String> {
+        for slot in self.slots() {
+            if !slot.is_given_up() {
+                slot.replace(Reason::Reload).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts processes with these settings from now on; who is at work goes on.
+    pub(crate) fn change(&self, settings: GroupSettings) {
+        self.settings.replace(Rc::new(settings));
+    }
+
+    /// Starts a process for a place.
+    pub(super) fn spawn(&self, slot: &Slot) -> Result<Rc<Running>, String> {
+        let settings = self.settings();
+        let generation = slot.next_generation();
+        let own = match &self.doors {
+            Doors::Own(folder) => {
+                let path = folder.join(format!("{}.{generation}.sock", slot.index));
+                Some(open(path)?)
+            }
+            Doors::Shared(_) => None,
+        };
+        let named: Vec<(&str, &Listening)> = match (&self.doors, &own) {
+            (Doors::Shared(shared), _) => {
+                shared.iter().map(|(name, listening)| (name.as_str(), listening)).collect()
+            }
+            (Doors::Own(_), Some((listening, _))) => vec![("frames", listening)],
+            (Doors::Own(_), None) => Vec::new(),
+        };
+        let descriptors: Vec<(&str, BorrowedFd<'_>)> = named
+            .into_iter()
+            .filter_map(|(name, listening)| Some((name, listening.descriptor()?)))
+            .collect();
+        let spec =
+            |control| self.spec(&settings, slot, generation, control, &descriptors).to_json();
+        let passed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, one)| *one).collect();
+        let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
+        let launch = settings.launch.clone();
+        let program = launch.program.display().to_string();
+        Running::start(launch, generation, &passed, file, spec)
+            .map_err(|error| format!("{program} cannot be started: {error}"))
+    }
+
+    fn spec(
+        &self,
+        settings: &GroupSettings,
+        slot: &Slot,
+        generation: u64,
+        control: i32,
+        descriptors: &[(&str, BorrowedFd<'_>)],
+    ) -> WorkerSpec {
+        use std::os::fd::AsRawFd;
+
+        let handed = |(name, one): &(&str, BorrowedFd<'_>)| Handed {
+            name: (*name).to_owned(),
+            descriptor: one.as_raw_fd(),
+        };
+        let stall = settings.policy.stall.unwrap_or_default();
+        WorkerSpec {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: match self.doors {
+                Doors::Shared(_) => Role::Http,
+                Doors::Own(_) => Role::Frames,
+            },
+            app: self.name.clone(),
+            slot: slot.index,
+            generation,
+            python: settings.python.clone(),
+            config: settings.config.clone(),
+            control,
+            listen: descriptors.iter().map(handed).collect(),
+            store: settings.store.clone(),
+            log_level: settings.log_level.clone(),
+            log_format: settings.log_format.clone(),
+            graceful_ms: milliseconds(settings.policy.graceful),
+            stall_ms: milliseconds(stall),
+        }
+    }
+
+    /// Lets a process leave that nobody sends anything to any more.
+    pub(super) fn retire(self: &Rc<Self>, slot: &Rc<Slot>, running: Rc<Running>) {
+        self.leaving.borrow_mut().push((slot.clone(), running.clone()));
+        let (group, slot) = (self.clone(), slot.clone());
+        net::task::spawn_local(async move {
+            let graceful = group.settings().policy.graceful;
+            running.leave(graceful, SHUT_DOWN_WITHIN).await;
+            slot.remember(&running);
+            group.leaving.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &running));
+            group.left.notify_waiters();
+        });
+    }
+
+    /// Ends the group: what is under way is finished, what does not end in time is killed.
+    pub(crate) async fn stop(&self) {
+        let slots = self.slots.take();
+        slots.iter().for_each(|(slot, _)| slot.give_up());
+        for (_, task) in slots {
+            // One that panicked has ended as well.
+            let _ = task.await;
+        }
+        loop {
+            let left = self.left.notified();
+            if self.leaving.borrow().is_empty() {
+                return;
+            }
+            left.await;
+        }
+    }
+
+    /// Ends what is left of the group at once.
+    pub(crate) fn kill(&self) {
+        for slot in self.slots() {
+            slot.give_up();
+            for running in [&slot.current, &slot.coming] {
+                running.borrow().iter().for_each(|running| running.kill_now());
+            }
+        }
+        self.leaving().iter().for_each(|running| running.kill_now());
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A socket that only this user may connect to.
+fn open(path: PathBuf) -> Result<(Listening, PathBuf), String> {
+    let options = ListenOptions { mode: Some(0o600), ..ListenOptions::default() };
+    let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &options);
+    Ok((listening.map_err(|error| error.to_string())?, path))
+}

@@ -1,0 +1,289 @@
+//! One worker process: its start, what it says, its end.
+//!
+//! Owns the child and the control socket. Promises that it is told to leave before it is killed,
+//! and that it is killed when this is dropped.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use net::task::AbortHandle;
+use net::{Child, Stream};
+use telemetry::event;
+use telemetry::log::Level;
+use tokio::sync::{Notify, oneshot};
+
+use crate::listeners::SocketFile;
+
+use super::limits::ANSWER_WITHIN;
+use super::link::{Link, Order, Word};
+use super::stats::Stats;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Starting,
+    Ready,
+    Draining,
+}
+
+impl Phase {
+    pub(crate) const fn slug(self) -> &'static str {
+        match self {
+            Phase::Starting => "starting",
+            Phase::Ready => "ready",
+            Phase::Draining => "draining",
+        }
+    }
+}
+
+/// The process.
+pub(crate) struct Running {
+    pub(crate) generation: u64,
+    pub(crate) started_ms: u64,
+    child: Child,
+    link: Rc<Link>,
+    /// The file of a socket of its own.
+    pub(crate) file: Option<SocketFile>,
+    began_ms: u64,
+    heard_ms: Cell<u64>,
+    pub(crate) phase: Cell<Phase>,
+    /// Why it cannot begin, if it said so.
+    failed: RefCell<Option<String>>,
+    pub(crate) stats: RefCell<Stats>,
+    /// Who asked for its metrics, in order.
+    asked: RefCell<VecDeque<oneshot::Sender<String>>>,
+    /// Who asked where it stands.
+    stack: RefCell<Option<oneshot::Sender<String>>>,
+    /// It said something, or nothing any more.
+    pub(crate) changed: Notify,
+    is_silent: Cell<bool>,
+    listening: RefCell<Option<AbortHandle>>,
+}
+
+fn now_ms() -> u64 {
+    net::clock::now().as_ms()
+}
+
+impl Running {
+    /// Starts a process; `spec` makes what it is told from the number of its control socket.
+    pub(crate) fn start(
+        mut launch: net::Launch,
+        generation: u64,
+        descriptors: &[BorrowedFd<'_>],
+        file: Option<SocketFile>,
+        spec: impl FnOnce(i32) -> String,
+    ) -> std::io::Result<Rc<Running>> {
+        let (ours, theirs) = Stream::pair_for_child()?;
+        let text = spec(theirs.as_raw_fd());
+        launch.environment.push((crate::spec::VARIABLE.into(), text.into()));
+        let mut inherited = vec![theirs.as_fd()];
+        inherited.extend_from_slice(descriptors);
+        let child = launch.start(&inherited)?;
+        let running = Rc::new(Running {
+            generation,
+            started_ms: telemetry::timestamp::now_ms(),
+            child,
+            link: Rc::new(Link::new(ours)),
+            file,
+            began_ms: now_ms(),
+            heard_ms: Cell::new(now_ms()),
+            phase: Cell::new(Phase::Starting),
+            failed: RefCell::default(),
+            stats: RefCell::default(),
+            asked: RefCell::default(),
+            stack: RefCell::default(),
+            changed: Notify::new(),
+            is_silent: Cell::new(false),
+            listening: RefCell::default(),
+        });
+        let heard = listen(running.link.clone(), Rc::downgrade(&running));
+        let task = net::task::spawn_local(heard);
+        running.listening.replace(Some(task.abort_handle()));
+        Ok(running)
+    }
+
+    /// Why it gave up, where it said so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failed.borrow().clone()
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        Duration::from_millis(now_ms().saturating_sub(self.began_ms))
+    }
+
+    pub(crate) fn silence(&self) -> Duration {
+        Duration::from_millis(now_ms().saturating_sub(self.heard_ms.get()))
+    }
+
+    /// Returns when it has ended. One task may wait.
+    pub(crate) async fn ended(&self) -> String {
+        match self.child.wait().await {
+            Ok(status) => said(status),
+            Err(error) => format!("cannot be waited for: {error}"),
+        }
+    }
+
+    /// Waits until it is ready, or says why it is not; then it has ended.
+    pub(crate) async fn until_ready(&self, within: Duration) -> Result<(), String> {
+        let begun = net::timer::within(within, async {
+            tokio::select! {
+                () = self.until(|running| running.phase.get() != Phase::Starting) => Ok(()),
+                how = self.ended() => {
+                    // What it said last may not be read yet.
+                    let heard = self.until(|running| running.is_silent.get());
+                    net::timer::within(ANSWER_WITHIN, heard).await;
+                    Err(how)
+                }
+                why = self.refused() => Err(why),
+            }
+        });
+        let outcome = match begun.await {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(how)) => how,
+            None => format!("it was not ready within {} s", within.as_secs_f64()),
+        };
+        Err(self.failed.borrow().clone().unwrap_or(outcome))
+    }
+
+    /// Returns when it has said why it cannot begin.
+    async fn refused(&self) -> String {
+        self.until(|running| running.failed.borrow().is_some()).await;
+        self.failed.borrow().clone().unwrap_or_default()
+    }
+
+    async fn until(&self, holds: impl Fn(&Running) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if holds(self) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Tells it something. One that does not listen any more is noticed by its end.
+    pub(crate) async fn tell(&self, order: Order) -> bool {
+        self.link.tell(order).await.is_ok()
+    }
+
+    /// What it counted, in the Prometheus text format.
+    pub(crate) async fn metrics(&self) -> Option<String> {
+        let (sender, answer) = oneshot::channel();
+        self.asked.borrow_mut().push_back(sender);
+        self.tell(Order::Metrics).await.then_some(())?;
+        net::timer::within(ANSWER_WITHIN, answer).await?.ok()
+    }
+
+    /// Where its application stands.
+    pub(crate) async fn stack(&self) -> Option<String> {
+        let (sender, answer) = oneshot::channel();
+        self.stack.replace(Some(sender));
+        self.tell(Order::Dump).await.then_some(())?;
+        net::timer::within(ANSWER_WITHIN, answer).await?.ok()
+    }
+
+    /// Lets it finish what is under way, for so long; `extra` more for what comes after that.
+    pub(crate) async fn leave(&self, within: Duration, extra: Duration) {
+        self.phase.set(Phase::Draining);
+        self.changed.notify_waiters();
+        if !self.tell(Order::Drain(within)).await {
+            self.child.terminate();
+        }
+        if net::timer::within(within + extra, self.ended()).await.is_none() {
+            event!(
+                Level::Warn,
+                "a worker process does not leave and is killed",
+                process = self.id(),
+                after = format_args!("{} s", (within + extra).as_secs_f64())
+            );
+            self.kill().await;
+        }
+    }
+
+    /// Ends it.
+    pub(crate) async fn kill(&self) {
+        self.child.kill();
+        self.ended().await;
+    }
+
+    /// The same, for who does not wait.
+    pub(crate) fn kill_now(&self) {
+        self.child.kill();
+    }
+
+    fn take(&self, word: Word) {
+        self.heard_ms.set(now_ms());
+        match word {
+            Word::Ready => {
+                if self.phase.get() == Phase::Starting {
+                    self.phase.set(Phase::Ready);
+                }
+            }
+            Word::Failed(why) => {
+                self.failed.replace(Some(why));
+            }
+            Word::Stats(stats) => {
+                self.stats.replace(*stats);
+            }
+            Word::Stalled(stack) => {
+                if let Some(asked) = self.stack.take() {
+                    // Who asked may have given up.
+                    let _ = asked.send(stack);
+                }
+            }
+            Word::Draining(_) => self.phase.set(Phase::Draining),
+            Word::Metrics(text) => {
+                let asked = self.asked.borrow_mut().pop_front();
+                if let Some(asked) = asked {
+                    let _ = asked.send(text);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
+    }
+}
+
+/// Takes what it says, to the end of the conversation.
+async fn listen(link: Rc<Link>, running: Weak<Running>) {
+    loop {
+        let heard = link.hear().await;
+        let Some(running) = running.upgrade() else { return };
+        match heard {
+            Ok(Some(word)) => running.take(word),
+            Ok(None) => running.is_silent.set(true),
+            Err(error) => {
+                event!(Level::Debug, "a worker process talks nonsense", error = error);
+                running.is_silent.set(true);
+            }
+        }
+        running.changed.notify_waiters();
+        if running.is_silent.get() {
+            return;
+        }
+    }
+}
+
+/// How a process ended, in a sentence without its subject.
+fn said(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("it was ended by signal {signal}"),
+        (None, None) => "it ended".to_owned(),
+    }
+}

@@ -1,0 +1,293 @@
+//! Groups of processes that are this very test program, started again: what goes wrong with one.
+
+mod serving;
+mod worker;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use net::Launch;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::policy::Policy;
+use super::running::{Phase, Running};
+use super::verdict::Reason;
+use super::{Doors, Group, GroupSettings};
+
+/// Longer than a slow machine takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Settings of processes that behave in a way that [`worker`] knows.
+fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
+    let arguments = ["--exact", "--nocapture", "supervise::tests::worker::worker"];
+    GroupSettings {
+        launch: Launch {
+            program: std::env::current_exe().unwrap(),
+            arguments: arguments.map(Into::into).to_vec(),
+            ..Launch::default()
+        },
+        python: json!({ "behaviour": behaviour }),
+        config: None,
+        store: None,
+        policy,
+        log_level: "error".to_owned(),
+        log_format: "text".to_owned(),
+    }
+}
+
+/// A group under test, ended with it.
+struct Stage {
+    group: Rc<Group>,
+    /// How many were ready, whenever that changed.
+    seen: Rc<RefCell<Vec<usize>>>,
+    folder: TempDir,
+}
+
+impl Stage {
+    fn new(behaviour: &str, policy: Policy, workers: usize) -> Stage {
+        let folder = TempDir::new().unwrap();
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let noted = seen.clone();
+        let doors = Doors::Own(folder.path().to_owned());
+        let group =
+            Group::start("test", settings(behaviour, policy), doors, workers, move |group| {
+                noted.borrow_mut().push(group.ready());
+            });
+        Stage { group, seen, folder }
+    }
+
+    /// Waits until something holds.
+    async fn until(&self, what: &str, holds: impl Fn(&Group) -> bool) {
+        let held = async {
+            while !holds(&self.group) {
+                net::timer::sleep(Duration::from_millis(4)).await;
+            }
+        };
+        assert!(net::timer::within(PATIENCE, held).await.is_some(), "never {what}");
+    }
+
+    async fn until_ready(&self, workers: usize) {
+        self.until("ready", |group| group.ready() == workers).await;
+    }
+
+    fn restarts(&self, reason: Reason) -> u64 {
+        let slots = self.group.slots();
+        slots.iter().filter_map(|slot| slot.restarts.borrow().get(&reason).copied()).sum()
+    }
+
+    fn process(&self, slot: usize) -> Rc<Running> {
+        self.group.slots()[slot].current.borrow().clone().expect("a process at work")
+    }
+
+    async fn behave(&self, behaviour: &str) {
+        let changed = settings(behaviour, self.group.settings().policy.clone());
+        self.group.change(changed);
+    }
+
+    /// Ends the group, and sees that nothing of it is left.
+    async fn end(self) {
+        let stopped = net::timer::within(PATIENCE, self.group.stop()).await;
+        assert!(stopped.is_some() && self.group.leaving().is_empty(), "it does not end");
+        assert!(
+            std::fs::read_dir(self.folder.path()).unwrap().next().is_none(),
+            "sockets are left"
+        );
+    }
+}
+
+fn exists(process: u32) -> bool {
+    std::path::Path::new(&format!("/proc/{process}")).exists()
+}
+
+/// Rules that nobody breaks by being slow.
+fn patient() -> Policy {
+    Policy { start_within: PATIENCE, graceful: PATIENCE, stuck_after: None, ..Policy::default() }
+}
+
+fn run(test: impl Future<Output = ()>) {
+    net::worker::block_on_local(test);
+}
+
+#[test]
+fn a_group_starts_grows_shrinks_and_ends() {
+    run(async {
+        let stage = Stage::new("good", patient(), 2);
+        assert_eq!(stage.group.first().await, Ok(()));
+        stage.until_ready(2).await;
+        let second = stage.process(1).id();
+        assert!(exists(second));
+        stage.group.add_workers(1);
+        stage.until_ready(3).await;
+        stage.group.add_workers(-2);
+        stage.until_ready(1).await;
+        stage.until("gone", |_| !exists(second)).await;
+        stage.group.add_workers(-5);
+        assert_eq!(stage.group.slots().len(), 1, "the last stays");
+        stage.end().await;
+    });
+}
+
+#[test]
+fn a_killed_worker_is_replaced_and_the_other_goes_on() {
+    run(async {
+        let stage = Stage::new("good", patient(), 2);
+        stage.until_ready(2).await;
+        let other = stage.process(1).id();
+        stage.process(0).kill_now();
+        stage.until("noticed", |_| stage.restarts(Reason::Exit) == 1).await;
+        stage.until_ready(2).await;
+        assert_eq!((stage.process(1).id(), stage.process(0).generation), (other, 2));
+        let slot = &stage.group.slots()[0];
+        assert_eq!(slot.last_failure.borrow().as_deref(), None, "forgotten with the next");
+        stage.end().await;
+    });
+}
+
+#[test]
+fn what_fails_to_begin_is_said_and_tried_again_more_and_more_slowly() {
+    run(async {
+        for (behaviour, why) in
+            [("failed", "no module named \"shop\""), ("exits", "it ended with exit code 3")]
+        {
+            let stage = Stage::new(behaviour, patient(), 1);
+            assert_eq!(stage.group.first().await, Err(why.to_owned()));
+            stage.until("tried again", |_| stage.restarts(Reason::Start) >= 3).await;
+            assert!(stage.seen.borrow().is_empty(), "never ready");
+            stage.behave("good").await;
+            stage.until_ready(1).await;
+            stage.end().await;
+        }
+    });
+}
+
+#[test]
+fn who_is_never_ready_is_killed() {
+    run(async {
+        let policy = Policy { start_within: Duration::from_millis(100), ..patient() };
+        let stage = Stage::new("never ready", policy, 1);
+        let said = stage.group.first().await.unwrap_err();
+        assert_eq!(said, "it was not ready within 0.1 s");
+        stage.end().await;
+    });
+}
+
+#[test]
+fn another_version_is_refused_in_one_sentence() {
+    run(async {
+        let stage = Stage::new("other version", patient(), 1);
+        let said = stage.group.first().await.unwrap_err();
+        assert!(said.contains("tidegate 0.0.1") && said.contains("same version"), "{said}");
+        stage.end().await;
+    });
+}
+
+#[test]
+fn who_ends_when_it_is_ready_is_started_again() {
+    run(async {
+        let stage = Stage::new("ends after ready", patient(), 1);
+        stage.until("ended", |_| stage.restarts(Reason::Exit) >= 2).await;
+        assert!(stage.seen.borrow().starts_with(&[1, 0, 1, 0]), "{:?}", stage.seen);
+        stage.end().await;
+    });
+}
+
+#[test]
+fn who_ignores_being_told_to_leave_is_killed() {
+    run(async {
+        let policy = Policy { graceful: Duration::from_millis(50), ..patient() };
+        let stage = Stage::new("stays", policy, 1);
+        stage.until_ready(1).await;
+        let process = stage.process(0).id();
+        // The time for the application's own end comes on top.
+        stage.end().await;
+        assert!(!exists(process));
+    });
+}
+
+#[test]
+fn who_is_not_heard_any_more_is_killed() {
+    run(async {
+        let policy = Policy { stuck_after: Some(Duration::from_millis(1500)), ..patient() };
+        let stage = Stage::new("silent", policy, 1);
+        stage.until("killed", |_| stage.restarts(Reason::Silent) >= 1).await;
+        stage.end().await;
+    });
+}
+
+#[test]
+fn an_application_that_answers_nobody_is_killed() {
+    run(async {
+        let policy = Policy { stuck_after: Some(PATIENCE), ..patient() };
+        let stage = Stage::new("stuck", policy, 1);
+        stage.until("killed", |_| stage.restarts(Reason::Stuck) >= 1).await;
+        stage.end().await;
+    });
+}
+
+#[test]
+fn limits_replace_a_worker_before_it_leaves() {
+    run(async {
+        for (policy, reason) in [
+            (Policy { max_rss_bytes: Some(1 << 30), ..patient() }, Reason::MaxRss),
+            (Policy { max_requests: Some(50), ..patient() }, Reason::MaxRequests),
+            (Policy { lifetime: Some(Duration::from_millis(300)), ..patient() }, Reason::Lifetime),
+        ] {
+            let stage = Stage::new("leaks", policy, 1);
+            stage.until("replaced", |_| stage.restarts(reason) >= 2).await;
+            assert!(!stage.seen.borrow().contains(&0), "{reason:?}: {:?}", stage.seen);
+            stage.until("gone", |group| group.slots()[0].earlier.borrow().requests >= 50).await;
+            stage.end().await;
+        }
+    });
+}
+
+#[test]
+fn a_reload_replaces_everybody_and_a_broken_one_nobody() {
+    run(async {
+        let stage = Stage::new("good", patient(), 2);
+        stage.until_ready(2).await;
+        let before = [stage.process(0).id(), stage.process(1).id()];
+        assert_eq!(stage.group.reload().await, Ok(()));
+        let after = [stage.process(0).id(), stage.process(1).id()];
+        assert!(before.iter().all(|process| !after.contains(process)));
+        assert!(!stage.seen.borrow().contains(&0));
+        stage.behave("failed").await;
+        assert_eq!(stage.group.reload().await, Err("no module named \"shop\"".to_owned()));
+        assert_eq!([stage.process(0).id(), stage.process(1).id()], after);
+        assert_eq!(stage.group.ready(), 2);
+        stage.behave("good").await;
+        assert_eq!(stage.group.reload().await, Ok(()));
+        stage.end().await;
+    });
+}
+
+#[test]
+fn one_that_leaves_by_itself_is_replaced_while_it_drains() {
+    run(async {
+        let stage = Stage::new("drains itself once", patient(), 1);
+        stage.until("replaced", |_| stage.restarts(Reason::Exit) == 1).await;
+        stage
+            .until("ready", |group| {
+                let current = group.slots()[0].current.borrow().clone();
+                current.is_some_and(|one| one.generation == 2 && one.phase.get() == Phase::Ready)
+            })
+            .await;
+        stage.end().await;
+    });
+}
+
+#[test]
+fn what_counts_is_told_and_a_stack_can_be_asked_for() {
+    run(async {
+        let stage = Stage::new("leaks", patient(), 1);
+        stage.until_ready(1).await;
+        let process = stage.process(0);
+        assert_eq!(process.metrics().await.as_deref(), Some("# nothing\n"));
+        assert_eq!(process.stack().await.as_deref(), Some("File \"shop.py\", line 3\n"));
+        stage.until("heard", |_| process.stats.borrow().requests > 0).await;
+        drop(process);
+        stage.end().await;
+    });
+}

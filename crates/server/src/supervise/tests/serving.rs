@@ -1,0 +1,181 @@
+//! Whole worker processes that serve HTTP, with an application in Rust.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use exchange::Headers;
+use exchange::handover::{Arrival, Desk, Event};
+use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
+
+use super::super::{Doors, Group, Stats};
+use super::{PATIENCE, patient, run, settings};
+use crate::spec::WorkerSpec;
+use crate::{Application, Hosted, announcement, run_worker};
+
+/// A thread that answers with the number of its process.
+struct Program {
+    served: AtomicU64,
+    is_over: AtomicBool,
+    bell: Mutex<SyncSender<()>>,
+}
+
+impl Application for Program {
+    fn stats(&self) -> Stats {
+        Stats { requests: self.served.load(Ordering::Relaxed), ..Stats::default() }
+    }
+
+    fn lag_ms(&self) -> u64 {
+        0
+    }
+
+    fn stop(&self) {
+        self.is_over.store(true, Ordering::Release);
+        // Rung already, it is heard as well.
+        let _ = self.bell.lock().unwrap().try_send(());
+    }
+
+    fn dump(&self) -> String {
+        "nowhere".to_owned()
+    }
+}
+
+/// The worker process.
+pub(super) fn serve(spec: &WorkerSpec) -> i32 {
+    let (ring, rung) = sync_channel(1);
+    let bell = ring.clone();
+    let desk = Desk::new(64, move || drop(ring.try_send(())));
+    let program = Arc::new(Program {
+        served: AtomicU64::new(0),
+        is_over: AtomicBool::new(false),
+        bell: Mutex::new(bell),
+    });
+    let (announcer, announced) = announcement();
+    let hosted = Hosted { application: program.clone(), desk: desk.clone(), announced };
+    let spec = spec.clone();
+    let serving = std::thread::spawn(move || run_worker(&spec, hosted));
+    announcer.ready();
+    while !program.is_over.load(Ordering::Acquire) {
+        match desk.take() {
+            Some(Event::Arrived(Arrival::Exchange(handed), _)) => {
+                program.served.fetch_add(1, Ordering::Relaxed);
+                handed.answer.whole(200, Headers::new(), std::process::id().to_string());
+            }
+            Some(_) => {}
+            None if desk.sleep() => {
+                rung.recv().unwrap();
+                desk.awake();
+            }
+            None => {}
+        }
+    }
+    i32::from(serving.join().unwrap())
+}
+
+const CONFIG: &str = r#"{
+    "listeners": { "web": { "bind": "127.0.0.1:0" } },
+    "apps": { "test": { "python": "a:b" } },
+    "routes": [
+        { "match": { "path": "/quick" }, "handler": { "respond": { "body": "quick" } } },
+        { "name": "app", "match": { "path": "/{*rest}" }, "handler": { "app": "test" } }
+    ]
+}"#;
+
+/// One request on a connection of its own; the body of a 200.
+async fn ask(address: SocketAddr, path: &str) -> String {
+    let asking = async {
+        let stream = Stream::connect_tcp(address).await.unwrap();
+        let mut outgoing = Outgoing::default();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        outgoing.push(request.into());
+        stream.send_all(&mut outgoing).await.unwrap();
+        let mut answer = Vec::new();
+        loop {
+            match stream.receive().await.unwrap() {
+                end if end.is_empty() => return String::from_utf8(answer).unwrap(),
+                piece => answer.extend_from_slice(&piece),
+            }
+        }
+    };
+    let answer = net::timer::within(PATIENCE, asking).await.expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    body.to_owned()
+}
+
+fn group() -> (Rc<Group>, SocketAddr) {
+    let any = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listening = Listening::bind(&any, 1, &ListenOptions::default()).unwrap();
+    let Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
+    let mut settings = settings("serves", patient());
+    settings.config = Some(CONFIG.replace("127.0.0.1:0", &address.to_string()));
+    let doors = Doors::Shared(vec![("web".to_owned(), listening)]);
+    (Group::start("test", settings, doors, 2, |_| {}), address)
+}
+
+#[test]
+fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
+    run(async {
+        let (group, address) = group();
+        // Nobody accepts yet: who comes now waits in the queue of the kernel.
+        let first = ask(address, "/first").await;
+        assert_eq!(group.first().await, Ok(()));
+        let ids = || -> Vec<String> {
+            let slots = group.slots();
+            let current = slots.iter().filter_map(|slot| slot.current.borrow().clone());
+            current.map(|running| running.id().to_string()).collect()
+        };
+        assert!(ids().contains(&first));
+        let over = Rc::new(std::cell::Cell::new(false));
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let over = over.clone();
+                net::task::spawn_local(async move {
+                    let mut served = 0;
+                    while !over.get() {
+                        ask(address, "/").await;
+                        assert_eq!(ask(address, "/quick").await, "quick");
+                        served += 1;
+                    }
+                    served
+                })
+            })
+            .collect();
+        while group.ready() < 2 {
+            net::timer::sleep(Duration::from_millis(4)).await;
+        }
+        let before = ids();
+        assert_eq!(group.reload().await, Ok(()));
+        while !group.leaving().is_empty() {
+            net::timer::sleep(Duration::from_millis(4)).await;
+        }
+        assert!(ids().iter().all(|id| !before.contains(id)));
+        over.set(true);
+        for client in clients {
+            assert!(client.await.unwrap() > 0);
+        }
+        let counted: u64 = group.slots().iter().map(|slot| slot.earlier.borrow().requests).sum();
+        let running = group.slots()[0].current.borrow().clone().unwrap();
+        let metrics = running.metrics().await.unwrap();
+        assert!(metrics.contains("tidegate_requests_total"), "{metrics}");
+        drop(running);
+        assert!(net::timer::within(PATIENCE, group.stop()).await.is_some());
+    });
+}
+
+#[test]
+fn a_killed_group_leaves_nothing() {
+    run(async {
+        let (group, address) = group();
+        let id = ask(address, "/").await;
+        let process: u32 = id.parse().unwrap();
+        group.kill();
+        while super::exists(process) {
+            net::timer::sleep(Duration::from_millis(4)).await;
+        }
+        assert!(net::timer::within(PATIENCE, group.stop()).await.is_some());
+    });
+}

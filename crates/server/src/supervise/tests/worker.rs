@@ -1,0 +1,75 @@
+//! The processes of these tests: the test program itself, started for one test that is none.
+
+use std::time::Duration;
+
+use super::super::link::{Link, Order, Word};
+use super::super::stats::Stats;
+use crate::spec::WorkerSpec;
+
+/// A worker process, where it is started as one; nothing otherwise.
+#[test]
+fn worker() {
+    let Some(spec) = WorkerSpec::from_environment() else { return };
+    let mut spec = spec.expect("a spec of ours");
+    let behaviour = spec.python["behaviour"].as_str().expect("a behaviour").to_owned();
+    let code = match behaviour.as_str() {
+        "exits" => 3,
+        "serves" => super::serving::serve(&spec),
+        "other version" => {
+            spec.version = "0.0.1".to_owned();
+            super::serving::serve(&spec)
+        }
+        _ => net::worker::block_on_local(act(&spec, &behaviour)),
+    };
+    // Not the way out of a test: what the harness says would be in the way.
+    std::process::exit(code);
+}
+
+/// Speaks the control protocol by hand, as wrong as it is told to.
+async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
+    let link = Link::new(net::handed_stream(spec.control, "control").expect("a control socket"));
+    match behaviour {
+        "failed" => {
+            link.say(&Word::Failed("no module named \"shop\"".to_owned())).await.unwrap();
+            return 1;
+        }
+        "never ready" => forever().await,
+        _ => link.say(&Word::Ready).await.unwrap(),
+    }
+    match behaviour {
+        "ends after ready" => return 0,
+        "silent" => forever().await,
+        "drains itself once" if spec.generation == 1 => {
+            link.say(&Word::Draining(0)).await.unwrap();
+        }
+        _ => {}
+    }
+    let mut stats = Stats::default();
+    loop {
+        if behaviour == "leaks" {
+            stats.requests += 10;
+            stats.rss_bytes += 200 << 20;
+        }
+        if behaviour == "stuck" {
+            stats.loop_lag_ms = 3_600_000;
+        }
+        if link.say(&Word::Stats(Box::new(stats.clone()))).await.is_err() {
+            return 0;
+        }
+        match net::timer::within(Duration::from_millis(20), link.told()).await {
+            Some(Ok(Some(Order::Drain(_)))) if behaviour == "stays" => {}
+            Some(Ok(Some(Order::Dump))) => {
+                link.say(&Word::Stalled("File \"shop.py\", line 3\n".to_owned())).await.unwrap();
+            }
+            Some(Ok(Some(Order::Metrics))) => {
+                link.say(&Word::Metrics("# nothing\n".to_owned())).await.unwrap();
+            }
+            None => {}
+            Some(_) => return 0,
+        }
+    }
+}
+
+async fn forever() {
+    std::future::pending().await
+}
