@@ -18,6 +18,8 @@ mod scope;
 mod send;
 mod server;
 mod slot;
+mod talk;
 mod wait;
+mod websocket;
 
 pub use server::{Hosted, Server};

@@ -67,6 +67,8 @@ pub struct Closed {
 }
 
 impl Closed {
+    /// Done with it.
+    pub const NORMAL: u16 = 1000;
     /// The connection has gone without a word.
     pub const ABNORMAL: u16 = 1006;
     /// The other side failed.

@@ -19,7 +19,7 @@ use super::wait::{What, read, wait};
 use crate::gil::GilCell;
 
 /// What a failed application is called in logs and metrics.
-const FAILED: &str = "app_failed";
+pub(super) const FAILED: &str = "app_failed";
 
 #[pyclass(frozen, freelist = 256, module = "tidegate._tidegate")]
 pub(super) struct Exchange {
@@ -83,7 +83,7 @@ impl Exchange {
         let mut cx = Context::from_waker(Waker::noop());
         match slf.get().poll_receive(&mut cx) {
             Poll::Ready(event) => ready(event.into_event(py)?),
-            Poll::Pending => wait(slf, What::Receive),
+            Poll::Pending => wait(slf.clone().unbind(), py, What::Receive),
         }
     }
 

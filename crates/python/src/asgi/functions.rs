@@ -1,14 +1,17 @@
-//! `receive` and `send` as Python calls them: built-in functions bound to an exchange.
+//! `receive` and `send` as Python calls them: built-in functions bound to an exchange,
+//! or to a session of WebSocket.
 //!
 //! Made by hand because they are called for every event: a bound method of a class would be looked
 //! up and made anew each time.
 
 use std::ptr;
 
-use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::{PyClass, ffi};
 
 use super::exchange::Exchange;
+use super::server::Server;
+use super::websocket::WebSocket;
 
 /// A method table entry that never changes.
 struct Definition(ffi::PyMethodDef);
@@ -30,6 +33,27 @@ static SEND: Definition = Definition(ffi::PyMethodDef {
     ml_doc: ptr::null(),
 });
 
+static TALK_RECEIVE: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"receive".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_receive_function },
+    ml_flags: ffi::METH_NOARGS,
+    ml_doc: ptr::null(),
+});
+
+static TALK_SEND: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"send".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_send_function },
+    ml_flags: ffi::METH_O,
+    ml_doc: ptr::null(),
+});
+
+static TALK_ENDED: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"ended".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_ended_function },
+    ml_flags: ffi::METH_O,
+    ml_doc: ptr::null(),
+});
+
 pub(super) fn receive<'py>(exchange: &Bound<'py, Exchange>) -> PyResult<Bound<'py, PyAny>> {
     bound(&RECEIVE, exchange)
 }
@@ -38,29 +62,43 @@ pub(super) fn send<'py>(exchange: &Bound<'py, Exchange>) -> PyResult<Bound<'py, 
     bound(&SEND, exchange)
 }
 
-fn bound<'py>(
+/// The `receive` of a session.
+pub(super) fn talk_receive<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&TALK_RECEIVE, socket)
+}
+
+/// The `send` of a session.
+pub(super) fn talk_send<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&TALK_SEND, socket)
+}
+
+/// What the Task of a session calls when it has ended.
+pub(super) fn talk_ended<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&TALK_ENDED, socket)
+}
+
+fn bound<'py, T>(
     definition: &'static Definition,
-    exchange: &Bound<'py, Exchange>,
+    object: &Bound<'py, T>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let entry = (&raw const definition.0).cast_mut();
     // SAFETY: the entry lives as long as the process and Python does not write to it.
     unsafe {
-        let function = ffi::PyCFunction_New(entry, exchange.as_ptr());
-        Bound::from_owned_ptr_or_err(exchange.py(), function)
+        let function = ffi::PyCFunction_New(entry, object.as_ptr());
+        Bound::from_owned_ptr_or_err(object.py(), function)
     }
 }
 
-/// Calls `with` for an exchange, as Python calls a function.
-unsafe fn called(
+/// Calls `with` for the object a function is bound to, as Python calls it; its class must be `T`.
+unsafe fn called<T: PyClass>(
     object: *mut ffi::PyObject,
-    with: impl for<'py> FnOnce(&Bound<'py, Exchange>) -> PyResult<Bound<'py, PyAny>>,
+    with: impl for<'py> FnOnce(&Bound<'py, T>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls with the GIL held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: the functions above are bound to exchanges only.
-    let exchange =
-        unsafe { Bound::from_borrowed_ptr(py, object).cast_into_unchecked::<Exchange>() };
-    match with(&exchange) {
+    // SAFETY: the caller has said so.
+    let object = unsafe { Bound::from_borrowed_ptr(py, object).cast_into_unchecked::<T>() };
+    match with(&object) {
         Ok(result) => result.into_ptr(),
         Err(error) => {
             error.restore(py);
@@ -86,8 +124,46 @@ unsafe extern "C" fn send_function(
         called(object, |exchange| {
             let message = Bound::from_borrowed_ptr(exchange.py(), message);
             let sent = Exchange::send(exchange, &message);
-            super::server::Server::flush_soon(&exchange.get().server, exchange.py())?;
+            Server::flush_soon(&exchange.get().server, exchange.py())?;
             sent
+        })
+    }
+}
+
+unsafe extern "C" fn talk_receive_function(
+    object: *mut ffi::PyObject,
+    _nothing: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python calls it with the session it is bound to.
+    unsafe { called(object, WebSocket::receive) }
+}
+
+unsafe extern "C" fn talk_send_function(
+    object: *mut ffi::PyObject,
+    message: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above; the message is alive for as long as the call.
+    unsafe {
+        called(object, |socket| {
+            let message = Bound::from_borrowed_ptr(socket.py(), message);
+            let sent = WebSocket::send(socket, &message);
+            Server::flush_soon(&socket.get().server, socket.py())?;
+            sent
+        })
+    }
+}
+
+unsafe extern "C" fn talk_ended_function(
+    object: *mut ffi::PyObject,
+    task: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above; the Task is alive for as long as the call.
+    unsafe {
+        called(object, |socket| {
+            let task = Bound::from_borrowed_ptr(socket.py(), task);
+            let ended = WebSocket::ended(socket, &task);
+            Server::flush_soon(&socket.get().server, socket.py())?;
+            ended
         })
     }
 }

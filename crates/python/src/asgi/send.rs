@@ -105,7 +105,7 @@ impl Exchange {
         if is_done {
             this.complete(py);
         }
-        if full { wait(slf, What::Room) } else { Exchange::sent(py) }
+        if full { wait(slf.clone().unbind(), py, What::Room) } else { Exchange::sent(py) }
     }
 
     /// Extension `http.response.pathsend`.
@@ -199,7 +199,12 @@ impl Exchange {
 }
 
 /// Answers with a body that is all there.
-fn whole(answering: Answering, start: Start, data: Bytes, is_head: bool) -> PyResult<()> {
+pub(super) fn whole(
+    answering: Answering,
+    start: Start,
+    data: Bytes,
+    is_head: bool,
+) -> PyResult<()> {
     let carries_content = !is_head && !matches!(start.status, 204 | 304);
     let is_gone = answering.is_unwanted();
     if let Some(length) = start.length
@@ -213,14 +218,14 @@ fn whole(answering: Answering, start: Start, data: Bytes, is_head: bool) -> PyRe
     if is_gone { Err(gone()) } else { Ok(()) }
 }
 
-fn begin(answering: Answering, start: Start) -> Streaming {
+pub(super) fn begin(answering: Answering, start: Start) -> Streaming {
     let Start { status, headers, length, trailers } = start;
     let sending = answering.stream(status, headers, length);
     Streaming { sending, left: length, trailers }
 }
 
 /// Sends a piece; whether the application has to wait before it sends the next.
-fn push(
+pub(super) fn push(
     answer: &mut Answer,
     mut streaming: Streaming,
     data: Bytes,

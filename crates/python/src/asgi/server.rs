@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use exchange::handover::session::HandedSession;
 use exchange::handover::{Arrival, Desk, Event, HandedOver, Head, held};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -19,8 +20,9 @@ use super::exchange::Exchange;
 use super::parked::Parked;
 use super::scope::Scopes;
 use super::slot::Slot;
+use super::websocket::WebSocket;
 use crate::gil::{GilCell, GilFlag};
-use crate::life::Life;
+use crate::life::{Life, Numbers};
 
 /// Exchanges a drain begins before the event loop has its turn, and how long it may take.
 const DRAINED_MAX: u32 = 64;
@@ -41,6 +43,7 @@ pub struct Server {
     /// What every request's context is a copy of.
     context: Py<PyAny>,
     task: Py<PyAny>,
+    ensure_future: Py<PyAny>,
     current_task: Py<PyAny>,
     /// Whether Tasks can begin at once (CPython 3.12.5).
     eager: bool,
@@ -88,6 +91,7 @@ impl Server {
             scopes: Scopes::new(py, root_path, state)?,
             context: context.unbind(),
             task: asyncio.getattr("Task")?.unbind(),
+            ensure_future: asyncio.getattr("ensure_future")?.unbind(),
             current_task: asyncio.getattr("current_task")?.unbind(),
             eager: py.version_info() >= (3, 12, 5),
             report,
@@ -143,7 +147,7 @@ impl Server {
         let this = exchange.get();
         // What fails after the response is complete is of no consequence to the client.
         this.end(py, true);
-        self.report.bind(py).call1((error.value(py),)).map(drop)
+        self.report(py, error.value(py))
     }
 
     // Slots.
@@ -222,7 +226,7 @@ impl Server {
         }
         match arrival {
             Arrival::Exchange(handed) => this.begin_task(slf, Some(handed)),
-            other => this.begin_session(py, other),
+            other => Server::begin_session(slf, other),
         }
     }
 
@@ -238,9 +242,52 @@ impl Server {
         self.task.bind(py).call((slot,), Some(&options)).map(drop)
     }
 
-    /// A session of WebSocket.
-    pub(super) fn begin_session(&self, _py: Python<'_>, _arrival: Arrival) -> PyResult<()> {
-        Ok(())
+    /// A session of WebSocket: a Task of its own.
+    pub(super) fn begin_session(slf: &Bound<'_, Self>, arrival: Arrival) -> PyResult<()> {
+        let Arrival::Session(handed) = arrival else { return Ok(()) };
+        let (py, this) = (slf.py(), slf.get());
+        let HandedSession { head, session } = *handed;
+        let socket = WebSocket::new(slf.clone().unbind(), session, &head.headers);
+        let socket = Bound::new(py, socket)?;
+        match this.begin_talk(&socket, &head) {
+            Ok(task) => {
+                socket.get().keep(task.clone().unbind());
+                let ended = super::functions::talk_ended(&socket)?;
+                task.call_method1(intern!(py, "add_done_callback"), (ended,)).map(drop)
+            }
+            Err(error) => {
+                socket.get().end(true);
+                this.report(py, error.value(py))
+            }
+        }
+    }
+
+    /// Calls the application in a context of its own; the Task of what it gives.
+    fn begin_talk<'py>(
+        &self,
+        socket: &Bound<'py, WebSocket>,
+        head: &Head,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = socket.py();
+        let scope = self.scopes.websocket(py, head)?;
+        let receive = super::functions::talk_receive(socket)?;
+        let send = super::functions::talk_send(socket)?;
+        let context = self.context(py)?.into_bound(py);
+        let run = intern!(py, "run");
+        let called = (&self.application, scope, receive, send);
+        let awaitable = context.call_method1(run, called)?;
+        let options = PyDict::new(py);
+        options.set_item(intern!(py, "loop"), &self.event_loop)?;
+        context.call_method(run, (&self.ensure_future, awaitable), Some(&options))
+    }
+
+    /// Logs what an application raised.
+    pub(super) fn report(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.report.bind(py).call1((error,)).map(drop)
+    }
+
+    pub(super) fn numbers(&self) -> &Numbers {
+        &self.life.numbers
     }
 
     // Waits of coroutines.

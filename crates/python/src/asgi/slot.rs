@@ -159,7 +159,7 @@ impl Slot {
                 None => match server.next_arrival() {
                     Some(Arrival::Exchange(handed)) => handed,
                     Some(other) => {
-                        server.begin_session(py, other)?;
+                        Server::begin_session(self.server.bind(py), other)?;
                         continue;
                     }
                     None => return Ok(None),

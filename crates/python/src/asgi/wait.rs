@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use net::FileRange;
@@ -17,6 +17,8 @@ use pyo3::types::PyTuple;
 
 use super::exchange::Exchange;
 use super::send::gone;
+use super::server::Server;
+use super::websocket::WebSocket;
 use crate::gil::GilCell;
 
 /// What is waited for.
@@ -28,10 +30,86 @@ pub(super) enum What {
     Room,
 }
 
+/// Whose `receive` or `send` waits.
+pub(super) enum Owner {
+    Exchange(Py<Exchange>),
+    WebSocket(Py<WebSocket>),
+}
+
+impl From<Py<Exchange>> for Owner {
+    fn from(exchange: Py<Exchange>) -> Owner {
+        Owner::Exchange(exchange)
+    }
+}
+
+impl From<Py<WebSocket>> for Owner {
+    fn from(socket: Py<WebSocket>) -> Owner {
+        Owner::WebSocket(socket)
+    }
+}
+
+impl Owner {
+    fn server(&self) -> &Server {
+        match self {
+            Owner::Exchange(exchange) => exchange.get().server.get(),
+            Owner::WebSocket(socket) => socket.get().server.get(),
+        }
+    }
+
+    /// What there is now.
+    fn look(&self, py: Python<'_>, what: What, cx: &mut Context<'_>) -> Poll<PyResult<Py<PyAny>>> {
+        let event = match (self, what) {
+            (Owner::Exchange(exchange), What::Receive) => {
+                ready!(exchange.get().poll_receive(cx)).into_event(py)
+            }
+            (Owner::WebSocket(socket), What::Receive) => {
+                ready!(socket.get().poll_receive(cx)).into_event(py)
+            }
+            (Owner::Exchange(exchange), What::Room) => {
+                let room = ready!(exchange.get().poll_room(cx));
+                return Poll::Ready(room.map(|()| py.None()).map_err(|_| gone()));
+            }
+            (Owner::WebSocket(socket), What::Room) => {
+                let room = ready!(socket.get().poll_room(cx));
+                return Poll::Ready(room.map(|()| py.None()).map_err(|_| gone()));
+            }
+        };
+        Poll::Ready(event.map(Bound::unbind))
+    }
+
+    fn began(&self, what: What, number: u64) {
+        match self {
+            Owner::Exchange(exchange) if what == What::Receive => {
+                exchange.get().state.get().receiving = Some(number);
+            }
+            Owner::Exchange(_) => {}
+            Owner::WebSocket(socket) => socket.get().wait_began(what, number),
+        }
+    }
+
+    fn ended(&self, py: Python<'_>, what: What, number: u64) {
+        let server = self.server();
+        server.forget_wait(py, number);
+        match self {
+            Owner::Exchange(exchange) => {
+                let mut state = exchange.get().state.get();
+                if state.receiving == Some(number) {
+                    state.receiving = None;
+                }
+            }
+            Owner::WebSocket(socket) => {
+                for other in socket.get().wait_ended(what, number) {
+                    server.end_wait(py, other);
+                }
+            }
+        }
+    }
+}
+
 /// The awaitable.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(super) struct Wait {
-    exchange: Py<Exchange>,
+    owner: Owner,
     what: What,
     under_way: GilCell<Option<UnderWay>>,
 }
@@ -43,12 +121,13 @@ struct UnderWay {
 }
 
 /// An awaitable for `what`.
-pub(super) fn wait<'py>(
-    exchange: &Bound<'py, Exchange>,
+pub(super) fn wait(
+    owner: impl Into<Owner>,
+    py: Python<'_>,
     what: What,
-) -> PyResult<Bound<'py, PyAny>> {
-    let wait = Wait { exchange: exchange.clone().unbind(), what, under_way: GilCell::default() };
-    Ok(Bound::new(exchange.py(), wait)?.into_any())
+) -> PyResult<Bound<'_, PyAny>> {
+    let wait = Wait { owner: owner.into(), what, under_way: GilCell::default() };
+    Ok(Bound::new(py, wait)?.into_any())
 }
 
 #[pymethods]
@@ -76,13 +155,13 @@ impl Wait {
             let error = arguments.get_item(0)?;
             return Err(PyErr::from_value(error));
         };
-        self.forget(py, number);
+        self.owner.ended(py, self.what, number);
         future.call_method1(py, "throw", arguments)
     }
 
     fn close(&self, py: Python<'_>) {
         if let Some(under_way) = self.under_way.take() {
-            self.forget(py, under_way.number);
+            self.owner.ended(py, self.what, under_way.number);
         }
     }
 }
@@ -99,7 +178,7 @@ impl Wait {
             }
             // It was completed: whatever it waited for, the exchange says what there is.
             if let Some(under_way) = self.under_way.take() {
-                self.forget(py, under_way.number);
+                self.owner.ended(py, self.what, under_way.number);
             }
             self.look(py)?;
         }
@@ -107,40 +186,17 @@ impl Wait {
 
     /// Ends the wait, or begins another one.
     fn look(&self, py: Python<'_>) -> PyResult<()> {
-        let exchange = self.exchange.get();
-        let server = exchange.server.get();
+        let server = self.owner.server();
         let number = server.next_wait();
         let waker = server.desk().waker(number);
         let mut cx = Context::from_waker(&waker);
-        let ended = match self.what {
-            What::Receive => match exchange.poll_receive(&mut cx) {
-                Poll::Ready(event) => Some(event.into_event(py)?.unbind()),
-                Poll::Pending => None,
-            },
-            What::Room => match exchange.poll_room(&mut cx) {
-                Poll::Ready(Ok(())) => Some(py.None()),
-                Poll::Ready(Err(_)) => return Err(gone()),
-                Poll::Pending => None,
-            },
-        };
-        if let Some(value) = ended {
-            return Err(PyStopIteration::new_err((value,)));
+        if let Poll::Ready(ended) = self.owner.look(py, self.what, &mut cx) {
+            return Err(PyStopIteration::new_err((ended?,)));
         }
         let future = server.begin_wait(py, number)?;
-        if self.what == What::Receive {
-            exchange.state.get().receiving = Some(number);
-        }
+        self.owner.began(self.what, number);
         *self.under_way.get() = Some(UnderWay { number, future });
         Ok(())
-    }
-
-    fn forget(&self, py: Python<'_>, number: u64) {
-        let exchange = self.exchange.get();
-        exchange.server.get().forget_wait(py, number);
-        let mut state = exchange.state.get();
-        if state.receiving == Some(number) {
-            state.receiving = None;
-        }
     }
 }
 
