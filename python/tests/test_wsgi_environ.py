@@ -1,0 +1,254 @@
+"""PEP 3333, "environ Variables": what a WSGI application is told about a request."""
+
+import json
+
+import pytest
+
+from client import chunk, request
+from hosting import KIND
+from stage import WsgiStage
+
+app = WsgiStage()
+INTERFACE = "wsgi"
+REQUIRED = ("REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "SERVER_NAME",
+            "SERVER_PORT", "SERVER_PROTOCOL")
+
+
+def answer(start_response, value):
+    body = value if isinstance(value, bytes) else json.dumps(value).encode()
+    start_response("200 OK", [("content-type", "text/plain"), ("content-length", str(len(body)))])
+    return [body]
+
+
+@app.part
+def environ(environ, start_response):
+    told = {key: value for key, value in environ.items() if isinstance(value, (str, bool, int))}
+    told["types"] = {key: type(value).__name__ for key, value in environ.items()}
+    told["dict"] = type(environ) is dict
+    told["wsgi.version"] = list(environ["wsgi.version"])
+    told["methods"] = {
+        "input": [name for name in ("read", "readline", "readlines", "__iter__")
+                  if hasattr(environ["wsgi.input"], name)],
+        "errors": [name for name in ("flush", "write", "writelines")
+                   if hasattr(environ["wsgi.errors"], name)],
+    }
+    return answer(start_response, told)
+
+
+def told(server, target="/environ", headers=(), method="GET", body=None, version="1.1"):
+    with server.connect() as client:
+        client.send(request(method, target, headers, body, version))
+        found = client.answer(method)
+    assert found.status == 200, found
+    return json.loads(found.body)
+
+
+def test_it_is_a_builtin_dict(server):
+    assert told(server)["dict"]
+
+
+def test_the_required_variables_are_strings(server):
+    found = told(server)
+    for name in REQUIRED:
+        assert found["types"].get(name, "str") == "str", name
+    for name in ("REQUEST_METHOD", "SERVER_NAME", "SERVER_PORT"):
+        assert found[name], "never empty"
+
+
+def test_every_cgi_variable_is_a_native_string_of_latin1(server):
+    found = told(server, "/environ/caf%C3%A9?caf%C3%A9", {"x-a": "caf\xe9", "content-type": "x"})
+    for name, kind in found["types"].items():
+        if name.isupper():
+            assert kind == "str", name
+            found[name].encode("latin-1")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "PROPFIND"])
+def test_request_method(server, method):
+    assert told(server, method=method)["REQUEST_METHOD"] == method
+
+
+@pytest.mark.parametrize(("target", "raw"), [
+    ("/environ/a%20b", b"/environ/a b"),
+    ("/environ/caf%C3%A9", "/environ/café".encode()),
+    ("/environ/%E2%82%AC", "/environ/€".encode()),
+    ("/environ/%ff%fe", b"/environ/\xff\xfe"),
+    ("/environ/a%2Fb", b"/environ/a/b"),
+    ("/environ/a+b%2525", b"/environ/a+b%25"),
+    ("/environ/a//b/", b"/environ/a//b/"),
+])
+def test_path_info_is_bytes_in_the_dress_of_latin1(server, target, raw):
+    """"Unicode Issues": the application gets the bytes back by encoding."""
+    found = told(server, target)
+    assert (found.get("SCRIPT_NAME", "") + found["PATH_INFO"]).encode("latin-1") == raw
+
+
+@pytest.mark.parametrize("query", ["", "a=b&c=d", "a=%C3%A9+%20", "a?b?c", "&&="])
+def test_query_string_is_raw(server, query):
+    assert told(server, f"/environ?{query}").get("QUERY_STRING", "") == query
+
+
+def test_without_a_query_it_is_empty_or_absent(server):
+    assert told(server).get("QUERY_STRING", "") == ""
+
+
+def test_content_type_and_length_stand_without_http(server):
+    found = told(server, headers={"content-type": "text/x; a=b"}, method="POST", body=b"12345")
+    assert found["CONTENT_TYPE"] == "text/x; a=b"
+    assert found["CONTENT_LENGTH"] == "5"
+    assert "HTTP_CONTENT_TYPE" not in found
+    assert "HTTP_CONTENT_LENGTH" not in found
+
+
+def test_without_a_body_they_are_empty_or_absent(server):
+    found = told(server)
+    assert found.get("CONTENT_TYPE", "") == ""
+    assert found.get("CONTENT_LENGTH", "") in ("", "0")
+
+
+def test_server_port_is_the_port_and_a_string(server):
+    found = told(server)
+    assert found["SERVER_PORT"] == str(server.port)
+    assert found["SERVER_NAME"]
+
+
+@pytest.mark.fails_on("granian")
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_server_protocol_is_that_of_the_request(server, version):
+    assert told(server, version=version)["SERVER_PROTOCOL"] == f"HTTP/{version}"
+
+
+def test_remote_addr(server):
+    assert told(server)["REMOTE_ADDR"] == "127.0.0.1"
+
+
+def test_headers_are_variables_of_http(server):
+    found = told(server, headers={"X-Some-Thing": "Value, other", "accept": "*/*"})
+    assert found["HTTP_X_SOME_THING"] == "Value, other"
+    assert found["HTTP_ACCEPT"] == "*/*"
+    assert found["HTTP_HOST"] == "test"
+
+
+def test_a_header_that_did_not_come_has_no_variable(server):
+    """The presence of a variable is that of its header."""
+    found = told(server)
+    assert "HTTP_ACCEPT" not in found
+    assert "HTTP_COOKIE" not in found
+
+
+def test_a_repeated_header_is_joined_with_commas(server):
+    # RFC 9110 section 5.3.
+    found = told(server, headers=[("x-a", "1"), ("x-b", "3"), ("X-A", "2")])
+    assert found["HTTP_X_A"].replace(", ", ",") == "1,2"
+
+
+@pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
+def test_repeated_cookies_are_joined_as_cookies_are(server):
+    # RFC 6265 section 5.4.
+    found = told(server, headers=[("cookie", "a=b"), ("cookie", "c=d")])
+    assert found["HTTP_COOKIE"] == "a=b; c=d"
+
+
+@pytest.mark.fails_on("granian", "hypercorn")
+def test_an_underscore_is_not_a_hyphen(server):
+    """Otherwise a client writes headers that a proxy in front has checked."""
+    found = told(server, headers=[("x-user", "checked"), ("x_user", "forged")])
+    assert found["HTTP_X_USER"] == "checked"
+
+
+@pytest.mark.fails_on("granian")
+def test_the_environment_of_the_process_is_not_mixed_in(server):
+    """It may be; it is a dictionary of a hundred strings for each request, and secrets in it."""
+    if KIND == "tidegate":
+        assert "PYTHONUNBUFFERED" not in told(server)
+
+
+def test_wsgi_variables(server):
+    found = told(server)
+    assert found["wsgi.version"] == [1, 0]
+    assert found["types"]["wsgi.version"] == "tuple"
+    assert found["wsgi.url_scheme"] == "http"
+    assert found["wsgi.run_once"] is False
+    assert not found["wsgi.multiprocess"], "there is one worker"
+    assert found["methods"]["input"] == ["read", "readline", "readlines", "__iter__"]
+    assert found["methods"]["errors"] == ["flush", "write", "writelines"]
+
+
+def test_input_is_terminated(server):
+    """An extension that Werkzeug and others rely on: the input ends where the body does."""
+    if KIND in ("tidegate", "gunicorn"):
+        assert told(server)["wsgi.input_terminated"] is True
+
+
+@pytest.mark.fails_on("granian", "gunicorn", "uvicorn", "hypercorn")
+def test_a_chunked_request_has_no_transfer_encoding_left(server):
+    """The hop-by-hop headers that a server has dealt with are not the application's."""
+    with server.connect() as client:
+        client.send(request("POST", "/environ", {"transfer-encoding": "chunked"}))
+        client.send(chunk(b"body") + chunk(b""))
+        found = json.loads(client.answer().body)
+    assert "HTTP_TRANSFER_ENCODING" not in found
+
+
+@app.part
+def scribbles(environ, start_response):
+    seen = environ.get("scribbled", "fresh")
+    environ["scribbled"] = "stale"
+    environ["PATH_INFO"] = environ["wsgi.url_scheme"] = "scribbled"
+    del environ["wsgi.input"]
+    return answer(start_response, seen.encode())
+
+
+def test_the_application_may_change_it_in_any_way(server):
+    with server.connect() as client:
+        for _ in range(3):
+            client.send(request("GET", "/scribbles"))
+            assert client.answer().body == b"fresh"
+    assert told(server)["wsgi.url_scheme"] == "http"
+
+
+@app.part
+def errors(environ, start_response):
+    stream = environ["wsgi.errors"]
+    stream.write("a line of text: caf\xe9 \u20ac\n")
+    stream.writelines(["two ", "parts\n"])
+    stream.flush()
+    return answer(start_response, b"")
+
+
+def test_errors_takes_any_text(server):
+    server.get("/errors")
+    server.line("a line of text: caf")
+    server.line("two parts")
+
+
+def test_multiprocess_is_true_with_two_workers(start_server):
+    server = start_server("test_wsgi_environ:app", "wsgi", workers=2)
+    if KIND == "tidegate":
+        assert told(server)["wsgi.multiprocess"] is True
+
+
+def test_multithread_is_false_with_one_thread(start_server):
+    server = start_server("test_wsgi_environ:app", "wsgi", threads=1)
+    if KIND == "tidegate":
+        assert told(server)["wsgi.multithread"] is False
+
+
+def test_multithread_is_true_with_more(start_server):
+    server = start_server("test_wsgi_environ:app", "wsgi", threads=4)
+    if KIND == "tidegate":
+        assert told(server)["wsgi.multithread"] is True
+
+
+def test_below_a_root_path(start_server):
+    """SCRIPT_NAME and PATH_INFO put together are the path that the client knows."""
+    server = start_server("test_wsgi_environ:whole", "wsgi", root_path="/mounted")
+    if KIND == "tidegate":
+        found = told(server, "/a%20b?c")
+        assert (found["SCRIPT_NAME"], found["PATH_INFO"]) == ("/mounted", "/a b")
+        found = told(server, "/mounted/a")
+        assert found["SCRIPT_NAME"] == "/mounted"
+
+
+def whole(environ, start_response):
+    return answer(start_response, {k: v for k, v in environ.items() if isinstance(v, str)})
