@@ -142,3 +142,22 @@ fn what_is_not_there_or_not_for_lua_is_said() {
         assert!(why.contains(said), "{wrong:?}: {why}");
     }
 }
+
+#[test]
+fn the_guide_has_every_option() {
+    let guide = include_str!("../../../../docs/guide/python.md");
+    let help = run(&["run", "--help"]).said();
+    let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
+    let mut options: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
+    // The program's own, Silly's and those that have nothing to do with Python.
+    let others = ["--key", "--lualib-path", "--lualib-cpath", "--log-path", "--pid-file"];
+    let affinity = ["--worker-affinity", "--cpu-affinity", "--help"];
+    options.retain(|option| !others.contains(option) && !affinity.contains(option));
+    assert!(options.len() > 40, "{help}");
+    options.retain(|option| {
+        let quoted = format!("{option}`");
+        let with_value = format!("{option} ");
+        !guide.contains(&quoted) && !guide.contains(&with_value)
+    });
+    assert!(options.is_empty(), "docs/guide/python.md says nothing of {options:?}");
+}
