@@ -105,10 +105,20 @@ impl Finder {
         Ok(found(version, program))
     }
 
-    /// Looks for what it takes in Python beside its own program.
+    /// Looks for what it takes in Python beside what it is itself.
     pub(crate) fn look_into_python(&self, found: &mut Found, needs: &[&str]) {
-        match python::versions(self.python.as_deref(), needs) {
-            Ok(versions) => found.version += &format!(", {}", versions.trim()),
+        let is_known = |name: &&str| found.version.contains(&format!("{name} "));
+        let needs: Vec<&str> = needs.iter().copied().filter(|name| !is_known(name)).collect();
+        if needs.is_empty() {
+            return;
+        }
+        match python::versions(self.python.as_deref(), &needs) {
+            Ok(versions) => {
+                // Whoever runs in it has said so.
+                let interpreter = versions.rfind(", CPython").filter(|_| is_known(&"CPython"));
+                let versions = &versions[..interpreter.unwrap_or(versions.len())];
+                found.version += &format!(", {}", versions.trim());
+            }
             Err(why) => found.no_python = Some(why),
         }
     }

@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// Columns of a name where names stand in front.
+pub(super) const NAME: usize = 16;
 /// What nobody who names nothing has to wait longer for.
 pub(crate) const DEFAULT_SECONDS_MAX: f64 = 290.0;
 const DEFAULT_CONNECTIONS: &[usize] = &[100];
@@ -343,21 +345,21 @@ impl Schedule {
         let mut lines: Vec<String> = self
             .found
             .iter()
-            .map(|found| format!("{:<10} {}", found.peer.name, found.version))
+            .map(|found| format!("{:<NAME$} {}", found.peer.name, found.version))
             .collect();
-        lines.extend(self.missing.iter().map(|(name, why)| format!("{name:<10} {why}")));
+        lines.extend(self.missing.iter().map(|(name, why)| format!("{name:<NAME$} {why}")));
         lines.extend(self.notes.iter().cloned());
         if let Some(foreign) = &self.options.foreign {
-            lines.push(format!("target     {}", foreign.url));
+            lines.push(format!("{:<NAME$} {}", "target", foreign.url));
         }
         let mut names: Vec<&str> = self.steps.iter().map(|step| step.case.name).collect();
         names.dedup();
         if !names.is_empty() {
-            lines.push(format!("runs       {}", names.join(", ")));
+            lines.push(format!("{:<NAME$} {}", "runs", names.join(", ")));
         }
         let (rounds, seconds) = (self.options.rounds, self.options.round.as_secs_f64());
-        lines
-            .push(format!("takes      {}: {rounds} rounds of {seconds} s each", said(self.told())));
+        let told = said(self.told());
+        lines.push(format!("{:<NAME$} {told}: {rounds} rounds of {seconds} s each", "takes"));
         lines
     }
 

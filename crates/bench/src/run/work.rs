@@ -2,7 +2,7 @@
 
 use super::measure::{self, Measured};
 use super::record::Gathered;
-use super::schedule::{Schedule, Step, said};
+use super::schedule::{NAME, Schedule, Step, said};
 use super::system_calls;
 use crate::cores::Moved;
 use crate::cpu::Tree;
@@ -393,7 +393,7 @@ fn line(record: &data::Record) -> String {
         cost => format!("{cost:>8.2} µs ({low:.2}–{high:.2})"),
     };
     format!(
-        "{:<18} {:<10} {:>5}  {cost}  {:>7.0}/s  p99 {:.2} ms{}{errors}",
+        "{:<18} {:<NAME$} {:>5}  {cost}  {:>7.0}/s  p99 {:.2} ms{}{errors}",
         record.scenario,
         record.server,
         record.connections,
