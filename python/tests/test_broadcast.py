@@ -12,7 +12,7 @@ from test_cache import Pair, pid
 if KIND != "tidegate":
     pytest.skip("only ours has a broadcast", allow_module_level=True)
 
-from tidegate import broadcast  
+from tidegate import broadcast
 
 app = Stage()
 app.part(pid)

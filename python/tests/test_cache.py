@@ -14,7 +14,7 @@ from stage import Stage, reply
 if KIND != "tidegate":
     pytest.skip("only ours has a store", allow_module_level=True)
 
-from tidegate import cache  
+from tidegate import cache
 
 app = Stage()
 OPTIONS = {"workers": 2}

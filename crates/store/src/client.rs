@@ -118,6 +118,9 @@ impl Client {
 
     /// Sends commands; `done` gets their answers, on whatever thread they arrive. It must not wait.
     pub fn submit(&self, request: Request, done: impl FnOnce(Outcome) + Send + 'static) {
+        if let Some(failure) = request.refusal() {
+            return done(Err(failure));
+        }
         match &self.way {
             Way::Here(space) => done(run(space, &request)),
             Way::There(link) => link.submit(request, Done::new(done)),

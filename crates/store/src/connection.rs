@@ -15,7 +15,8 @@ use wire::resp;
 
 use crate::commands::execute;
 use crate::limits::{
-    ANSWER_BYTES, ARGUMENTS, COMMAND_BYTES, KEPT_BUFFER_BYTES, LINE_BYTES, VALUE_BYTES,
+    ANSWER_BYTES, ARGUMENTS, COMMAND_BYTES, FRAMING_BYTES, KEPT_BUFFER_BYTES, LINE_BYTES,
+    VALUE_BYTES,
 };
 use crate::mailbox::Shut;
 use crate::outlet::Outlet;
@@ -104,7 +105,7 @@ impl Connection {
                     }
                     at += length;
                 }
-                Ok(None) if rest.len() <= COMMAND_BYTES => break false,
+                Ok(None) if rest.len() <= COMMAND_BYTES + FRAMING_BYTES => break false,
                 Ok(None) => break self.refuse(&mut at, "ERR the command is too large"),
                 Err(fault) => break self.refuse(&mut at, fault.text()),
             }

@@ -10,8 +10,10 @@ pub const CHANNEL_BYTES: usize = 1024;
 pub const MESSAGE_BYTES: usize = 1 << 20;
 /// Arguments of one command.
 pub const ARGUMENTS: usize = 1024;
-/// One command as it arrives, with all its values.
+/// All words of one command: two of the largest values.
 pub const COMMAND_BYTES: usize = 16 << 20;
+/// What tells the words of one command apart, at most.
+pub const FRAMING_BYTES: usize = 64 << 10;
 /// Names, numbers and lengths in a command.
 pub const LINE_BYTES: usize = 4096;
 /// Connections to one store: one for each worker process, and people who look.

@@ -5,7 +5,7 @@ use wire::resp;
 use wire::resp::reply::{Item, Reader};
 
 use crate::client::Failure;
-use crate::limits::{LINE_BYTES, REPLY_BYTES};
+use crate::limits::{ARGUMENTS, COMMAND_BYTES, LINE_BYTES, REPLY_BYTES, VALUE_BYTES};
 
 pub(super) const LIMITS: resp::reply::Limits =
     resp::reply::Limits { line: LINE_BYTES, bytes: REPLY_BYTES, items: 1 << 20, depth: 8 };
@@ -15,24 +15,43 @@ pub(super) const LIMITS: resp::reply::Limits =
 pub struct Request {
     bytes: Vec<u8>,
     commands: usize,
+    /// Where the last command begins.
+    begun: usize,
+    refusal: Option<&'static str>,
 }
 
 impl Request {
     /// One more command, of so many words, which follow.
     pub fn begin(&mut self, words: usize) {
-        resp::array_head(words, &mut self.bytes);
+        if words > ARGUMENTS {
+            self.refusal = Some("a command has at most 1024 words");
+        }
+        self.begun = self.bytes.len();
         self.commands += 1;
+        resp::array_head(words, &mut self.bytes);
     }
 
     /// The next word of the command that was begun.
     pub fn word(&mut self, word: &[u8]) {
-        resp::bulk(word, &mut self.bytes);
+        // What a store would hang up over is not sent: others use the same connection.
+        if word.len() > VALUE_BYTES {
+            self.refusal = Some("a value has at most 8388608 bytes");
+        } else if self.bytes.len() - self.begun + word.len() > COMMAND_BYTES {
+            self.refusal = Some("the command is too large for the store");
+        } else {
+            resp::bulk(word, &mut self.bytes);
+        }
     }
 
     /// One more command.
     pub fn command(&mut self, words: &[&[u8]]) {
         self.begin(words.len());
         words.iter().for_each(|word| self.word(word));
+    }
+
+    /// Why it cannot be sent.
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        self.refusal.map(Failure::Refused)
     }
 
     /// One command.

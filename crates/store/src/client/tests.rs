@@ -8,6 +8,7 @@ use net::{Bind, ListenOptions, Listening, worker};
 use tempfile::TempDir;
 
 use super::{Answer, Client, Failure, Outcome, Request, Subscription};
+use crate::limits::VALUE_BYTES;
 use crate::mailbox::Shut;
 use crate::server::Store;
 use crate::space::Space;
@@ -75,6 +76,19 @@ fn calls(client: &Client) {
     let large = vec![b'x'; 3 << 20];
     assert_eq!(call(client, &[b"SET", b"large", &large]), Ok(vec![Answer::Done]));
     assert_eq!(call(client, &[b"GET", b"large"]), Ok(vec![Answer::Bytes(large.into())]));
+    let whole = vec![b'x'; VALUE_BYTES];
+    assert_eq!(call(client, &[b"SET", b"large", &whole, b"TEXT"]), Ok(vec![Answer::Done]));
+    let fits = call(client, &[b"MSET", b"a", &whole, b"b", &whole[..VALUE_BYTES - 100]]);
+    assert_eq!(fits, Ok(vec![Answer::Done]));
+    let too_large: [&[&[u8]]; 3] = [
+        &[b"SET", b"a", &[&whole[..], b"x"].concat()],
+        &[b"MSET", b"a", &whole, b"b", &whole, b"c", b""],
+        &[&b"GET"[..]; 1025],
+    ];
+    for words in too_large {
+        assert!(matches!(call(client, words), Err(Failure::Refused(_))));
+    }
+    assert_eq!(call(client, &[b"DEL", b"a", b"b", b"large"]), Ok(vec![Answer::Integer(3)]));
 }
 
 fn channels(client: &Client, other: &Client) {
