@@ -42,7 +42,8 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
         out,
         "\n## Bars\n\nCPU per request of tidegate over that of the reference in this run, at {} \
          connections, one worker each, unless a row says otherwise. A bar is met or missed \
-         only when the whole interval lies on one side of it.\n\n{}\n{NOTES_BEGIN}\n\n{}\n\n{NOTES_END}\n",
+         only when the whole interval lies on one side of it.\n\n{}\n\
+         {NOTES_BEGIN}\n\n{}\n\n{NOTES_END}\n",
         super::bars::CONNECTIONS,
         results::of_bars(data, Room::Page).markdown(),
         before.and_then(notes_of).unwrap_or(NOTES_EMPTY),
