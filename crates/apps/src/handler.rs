@@ -9,9 +9,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use exchange::handover::{Arrival, Limits, Local, leave};
-use exchange::{Handler, LocalFuture, Outcome, Request};
+use exchange::{Handler, LocalFuture, Outcome, Request, Takeover};
 
 use crate::place::{Place, Refused};
+use crate::websocket::{self, WebSocketSettings};
 
 /// The handler of one worker.
 pub struct AppHandler {
@@ -20,12 +21,48 @@ pub struct AppHandler {
     /// Most that may be under way from this worker; the next are answered 503.
     in_flight_max: u32,
     in_flight: Rc<Cell<u32>>,
+    /// Of sessions, where the application knows them.
+    websocket: Option<WebSocketSettings>,
 }
 
 impl AppHandler {
-    pub fn new(place: Rc<dyn Place>, limits: Limits, in_flight_max: u32) -> AppHandler {
-        AppHandler { place, limits, in_flight_max, in_flight: Rc::default() }
+    pub fn new(
+        place: Rc<dyn Place>,
+        limits: Limits,
+        in_flight_max: u32,
+        websocket: Option<WebSocketSettings>,
+    ) -> AppHandler {
+        AppHandler { place, limits, in_flight_max, in_flight: Rc::default(), websocket }
     }
+
+    /// A session leaves; it keeps its seat until it ends.
+    fn begin(&self, request: &Request, settings: &WebSocketSettings) -> LocalFuture<'_, Outcome> {
+        let (handed, upgrade) = match websocket::begin(request, settings) {
+            Ok(parted) => parted,
+            Err(fault) => return Box::pin(std::future::ready(Err(fault))),
+        };
+        if let Err(refused) = self.place.offer(Arrival::Session(Box::new(handed))) {
+            return Box::pin(std::future::ready(Err(refused.fault())));
+        }
+        let seat = Seat::take(&self.in_flight);
+        Box::pin(async move {
+            let mut response = upgrade.await?;
+            response.takeover = response.takeover.map(|takeover| seated(takeover, seat));
+            Ok(response)
+        })
+    }
+}
+
+/// What goes on with the connection, in its seat.
+fn seated(takeover: Takeover, seat: Seat) -> Takeover {
+    Box::new(|duplex| {
+        let session = takeover(duplex);
+        Box::pin(async move {
+            let ending = session.await;
+            drop(seat);
+            ending
+        })
+    })
 }
 
 impl Handler for AppHandler {
@@ -36,6 +73,11 @@ impl Handler for AppHandler {
     fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
         if self.in_flight.get() >= self.in_flight_max {
             return Box::pin(std::future::ready(Err(Refused::Full.fault())));
+        }
+        if let Some(settings) = &self.websocket
+            && websocket::asks(request)
+        {
+            return self.begin(request, settings);
         }
         let (handed, local) = leave(request, self.limits);
         match self.place.offer(Arrival::Exchange(Box::new(handed))) {

@@ -1,19 +1,8 @@
-//! Every bound of this crate, by name. Those of sessions are what settings begin with.
+//! Every bound of this crate, by name, that is no setting.
 
 use std::time::Duration;
 
-/// The largest message a client may send, after decompression.
-pub(crate) const WEBSOCKET_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
-/// What may wait between a connection and its application, each way.
-pub(crate) const WEBSOCKET_QUEUE_MESSAGES: usize = 32;
-pub(crate) const WEBSOCKET_QUEUE_BYTES: u64 = 256 * 1024;
-/// From silence to a ping, and from the ping to the end.
-pub(crate) const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);
-pub(crate) const WEBSOCKET_PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the application may take to accept or deny.
-pub(crate) const WEBSOCKET_ACCEPT: Duration = Duration::from_secs(30);
-/// How long a client may take to answer a goodbye; and when the server drains.
-pub(crate) const WEBSOCKET_CLOSE: Duration = Duration::from_secs(10);
+/// How long a client may take to answer our goodbye when the server drains, at most.
 pub(crate) const WEBSOCKET_DRAIN: Duration = Duration::from_secs(2);
 
 /// Payloads up to this share a chunk with others; larger ones are sent from where they lie.
@@ -58,3 +47,5 @@ pub(crate) const REMOTE_CONNECT: Duration = Duration::from_secs(5);
 /// Pauses between attempts to connect: doubled from the first to the last.
 pub(crate) const REMOTE_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(crate) const REMOTE_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How long accepting rests when there are no descriptors or no memory for another connection.
+pub(crate) const FRAMES_REST: Duration = Duration::from_millis(50);

@@ -10,7 +10,7 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use crate::handler::AppHandler;
 use crate::here::Here;
 use crate::place::{Place, Refused};
-use crate::settings::AppSettings;
+use crate::settings::{AppSettings, Interface};
 
 /// `handler: { app: NAME }`.
 pub static HANDLER: HandlerKind = HandlerKind { name: "app", schema, read };
@@ -60,7 +60,10 @@ impl HandlerPlan for AppPlan {
         };
         let limits = self.settings.as_deref().map(AppSettings::exchange_limits);
         let in_flight = self.settings.as_ref().map_or(u32::MAX, |app| app.limits.in_flight);
-        Rc::new(AppHandler::new(place, limits.unwrap_or_default(), in_flight))
+        // WSGI knows no sessions: a request for one is a request.
+        let talks = self.settings.as_ref().filter(|app| app.interface != Interface::Wsgi);
+        let websocket = talks.map(|app| app.websocket.clone());
+        Rc::new(AppHandler::new(place, limits.unwrap_or_default(), in_flight, websocket))
     }
 
     fn describe(&self) -> String {

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use settings::{Duration, FilePath, Node, Reader, Size};
 
+use crate::websocket::WebSocketSettings;
+
 settings::record! {
     /// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
     /// started, watched and replaced; the gateway itself loads no Python, and what a cache, a file
@@ -40,6 +42,8 @@ settings::record! {
         pub limits: AppLimits = {},
         /// How long it is waited for.
         pub timeouts: AppTimeouts = {},
+        /// Sessions of WebSocket.
+        pub websocket: WebSocketSettings = {},
     }
     short: python;
     check: check;

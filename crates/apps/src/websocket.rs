@@ -11,57 +11,16 @@ mod deflate;
 mod handshake;
 mod outbox;
 mod pump;
+mod settings;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use exchange::handover::Limits;
 use exchange::handover::session::{self, Decision, HandedSession, LocalSession};
 use exchange::{Fault, Outcome, Request};
 
-use crate::limits::{
-    WEBSOCKET_ACCEPT, WEBSOCKET_CLOSE, WEBSOCKET_MESSAGE_BYTES, WEBSOCKET_PING_EVERY,
-    WEBSOCKET_PING_TIMEOUT, WEBSOCKET_QUEUE_BYTES, WEBSOCKET_QUEUE_MESSAGES,
-};
 use handshake::Handshake;
-
-/// Bounds of sessions, and what is spoken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WebSocketSettings {
-    /// The largest message a client may send, after decompression.
-    pub message_bytes_max: usize,
-    /// Messages that may wait between the connection and the application, each way.
-    pub queue_messages: usize,
-    /// Bytes that may wait; the message that goes beyond is the last one taken.
-    pub queue_bytes: u64,
-    /// A client that has been silent for so long is sent a ping; zero for none.
-    pub ping_every: Duration,
-    /// A client that stays silent for so long after a ping, or takes none of what is sent to it, is
-    /// gone.
-    pub ping_timeout: Duration,
-    /// How long the application may take to accept or deny.
-    pub accept_timeout: Duration,
-    /// How long a client may take to answer our goodbye.
-    pub close_timeout: Duration,
-    /// Whether permessage-deflate is agreed to.
-    pub compression: bool,
-}
-
-impl Default for WebSocketSettings {
-    fn default() -> Self {
-        WebSocketSettings {
-            message_bytes_max: WEBSOCKET_MESSAGE_BYTES,
-            queue_messages: WEBSOCKET_QUEUE_MESSAGES,
-            queue_bytes: WEBSOCKET_QUEUE_BYTES,
-            ping_every: WEBSOCKET_PING_EVERY,
-            ping_timeout: WEBSOCKET_PING_TIMEOUT,
-            accept_timeout: WEBSOCKET_ACCEPT,
-            close_timeout: WEBSOCKET_CLOSE,
-            compression: false,
-        }
-    }
-}
+pub use settings::WebSocketSettings;
 
 /// Whether a request asks for WebSocket, however well.
 pub fn asks(request: &Request) -> bool {
@@ -75,13 +34,7 @@ pub fn begin(
     settings: &WebSocketSettings,
 ) -> Result<(HandedSession, Upgrade), Fault> {
     let handshake = Handshake::read(request, settings.compression)?;
-    let limits = Limits {
-        chunks: settings.queue_messages,
-        bytes: settings.queue_bytes,
-        answer: settings.accept_timeout,
-        ..Limits::default()
-    };
-    let (handed, local) = session::leave(request, limits);
+    let (handed, local) = session::leave(request, settings.limits());
     let settings = settings.clone();
     Ok((handed, Upgrade { local, rest: Some((handshake, settings)) }))
 }

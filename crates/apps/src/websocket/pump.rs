@@ -85,7 +85,7 @@ impl Pump {
         settings: WebSocketSettings,
         deflate: Option<PerMessageDeflate>,
     ) -> Pump {
-        let decoder = Decoder::new(true, settings.message_bytes_max);
+        let decoder = Decoder::new(true, settings.message_size.bytes_usize());
         let decoder = match deflate {
             Some(_) => decoder.inflating(Box::new(Inflating)),
             None => decoder,
@@ -152,7 +152,7 @@ impl Pump {
                 Poll::Ready(Err(_)) => return Err(Ending::ClientGone),
                 Poll::Pending => {
                     if !std::mem::replace(&mut self.sending, true) && !self.goodbye {
-                        self.patience.set(self.settings.ping_timeout);
+                        self.patience.set(self.settings.ping_timeout.get());
                     }
                     return Ok(());
                 }
@@ -200,7 +200,7 @@ impl Pump {
     fn say_goodbye(&mut self, closed: &Closed) {
         if !std::mem::replace(&mut self.goodbye, true) {
             self.outbox.close(closed);
-            self.patience.set(self.settings.close_timeout);
+            self.patience.set(self.settings.close_timeout.get());
         }
     }
 
@@ -212,7 +212,7 @@ impl Pump {
         let closed = Closed::new(RESTART, "the server restarts");
         self.session.end(closed.clone());
         self.say_goodbye(&closed);
-        self.patience.set(WEBSOCKET_DRAIN.min(self.settings.close_timeout));
+        self.patience.set(WEBSOCKET_DRAIN.min(self.settings.close_timeout.get()));
     }
 
     // From the client.
@@ -292,7 +292,7 @@ impl Pump {
 
     /// From now on the client may be silent for a while.
     fn expect_life(&self) {
-        match self.settings.ping_every {
+        match self.settings.ping_every.get() {
             Duration::ZERO => self.life.clear(),
             span => self.life.set(span),
         }
@@ -314,7 +314,7 @@ impl Pump {
                 self.outbox.control(Opcode::Ping, b"");
                 cx.waker().wake_by_ref();
             }
-            self.life.set(self.settings.ping_timeout);
+            self.life.set(self.settings.ping_timeout.get());
         }
         Poll::Pending
     }

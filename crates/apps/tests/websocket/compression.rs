@@ -3,6 +3,7 @@
 use apps::websocket::WebSocketSettings;
 use coding::{Deflater, Inflater};
 use net::worker::block_on_local;
+use settings::Size;
 use wire::websocket::{FrameHead, Inflate, Message, Opcode, Violation, unmask};
 
 use crate::client::{Client, request};
@@ -12,7 +13,7 @@ const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_wi
 
 fn compressing() -> WebSocketSettings {
     let settings = WebSocketSettings::default();
-    WebSocketSettings { compression: true, message_bytes_max: 1 << 20, ..settings }
+    WebSocketSettings { compression: true, message_size: Size::from_bytes(1 << 20), ..settings }
 }
 
 struct Inflating(Inflater);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use apps::websocket::WebSocketSettings;
 use exchange::handover::session::{Accepted, Closed, HandedSession, Message as Said};
 use net::worker::block_on_local;
+use settings::Size;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use wire::websocket::{Message, Opcode};
 
@@ -50,7 +51,8 @@ fn the_application_hears_how_the_client_ended_it() {
 
 #[test]
 fn a_message_that_is_too_large_is_1009() {
-    let settings = WebSocketSettings { message_bytes_max: 1000, ..WebSocketSettings::default() };
+    let settings =
+        WebSocketSettings { message_size: Size::from_bytes(1000), ..WebSocketSettings::default() };
     block_on_local(async {
         let (address, mut ends) = watched(settings);
         let mut client = Client::connect(address).await;
@@ -107,7 +109,7 @@ fn the_application_says_goodbye() {
 #[test]
 fn a_client_that_does_not_answer_a_goodbye_is_left() {
     let settings = WebSocketSettings {
-        close_timeout: Duration::from_millis(20),
+        close_timeout: settings::Duration::from_millis(20),
         ..WebSocketSettings::default()
     };
     block_on_local(async {
@@ -123,7 +125,7 @@ fn a_client_that_does_not_answer_a_goodbye_is_left() {
 
 #[test]
 fn a_client_that_answers_pings_lives() {
-    let ping_every = Duration::from_millis(8);
+    let ping_every = settings::Duration::from_millis(8);
     let settings = WebSocketSettings { ping_every, ..WebSocketSettings::default() };
     block_on_local(async {
         let (address, mut ends) = watched(settings);
@@ -139,8 +141,8 @@ fn a_client_that_answers_pings_lives() {
 
 #[test]
 fn a_silent_client_is_asked_and_then_left() {
-    let ping_every = Duration::from_millis(8);
-    let ping_timeout = Duration::from_millis(8);
+    let ping_every = settings::Duration::from_millis(8);
+    let ping_timeout = settings::Duration::from_millis(8);
     let settings = WebSocketSettings { ping_every, ping_timeout, ..WebSocketSettings::default() };
     block_on_local(async {
         let (address, mut ends) = watched(settings);

@@ -1,7 +1,5 @@
 //! The opening handshake: what is accepted, refused and denied.
 
-use std::time::Duration;
-
 use apps::websocket::WebSocketSettings;
 use exchange::Headers;
 use exchange::handover::session::{Accepted, HandedSession};
@@ -111,7 +109,7 @@ fn what_is_denied_is_answered_and_the_connection_goes_on() {
 #[test]
 fn an_application_that_does_not_decide_is_504() {
     let settings = WebSocketSettings {
-        accept_timeout: Duration::from_millis(20),
+        accept_timeout: settings::Duration::from_millis(20),
         ..WebSocketSettings::default()
     };
     block_on_local(async {
