@@ -6,7 +6,7 @@ use exchange::LocalFuture;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::Arc;
-use telemetry::Telemetry;
+use telemetry::{FamilySamples, Telemetry};
 
 /// The server as the admin API sees it. Called on the control thread.
 pub trait Control {
@@ -65,6 +65,26 @@ pub trait Control {
         soft: bool,
     ) -> LocalFuture<'_, Result<u64, NoAnswer>>;
 
+    /// Applications that run in processes of their own.
+    fn apps(&self) -> Vec<AppStatus> {
+        Vec::new()
+    }
+
+    /// Replaces the processes of an application; the error says why that was given up.
+    fn reload_app(&self, _name: &str) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(std::future::ready(Err("there are no applications".to_owned())))
+    }
+
+    /// What is counted elsewhere than in the telemetry.
+    fn samples(&self) -> Vec<FamilySamples> {
+        Vec::new()
+    }
+
+    /// The metrics of processes that serve for this one, each with its name, in the text format.
+    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<(String, String)>>> {
+        None
+    }
+
     /// Whether a request would be answered from a cache.
     fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer>;
 
@@ -104,6 +124,8 @@ pub struct Status {
     pub listeners: Vec<ListenerStatus>,
     /// The latest attempt to change the configuration since the start.
     pub last_reload: Option<ReloadStatus>,
+    /// What does not work as it should, a sentence each.
+    pub troubles: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -271,6 +293,40 @@ pub struct CacheDisk {
     pub size_bytes: u64,
     /// Why it is not used at the moment.
     pub failed: Option<String>,
+}
+
+/// An application in processes of its own.
+#[derive(Debug, Clone, Default)]
+pub struct AppStatus {
+    pub name: String,
+    /// What is run: `shop.web:app`.
+    pub target: String,
+    /// Processes that take requests.
+    pub ready: usize,
+    /// Processes that finish what is under way.
+    pub leaving: usize,
+    pub workers: Vec<AppWorkerStatus>,
+}
+
+/// One place among them, and the process in it.
+#[derive(Debug, Clone, Default)]
+pub struct AppWorkerStatus {
+    pub index: usize,
+    /// In a word: `starting`, `ready`, `draining`, `absent`.
+    pub state: String,
+    pub process: Option<u32>,
+    /// Which process of this place, from 1.
+    pub generation: Option<u64>,
+    pub started_ms: Option<u64>,
+    /// Of all processes of this place.
+    pub requests: u64,
+    pub in_flight: u64,
+    pub websockets: u64,
+    pub rss_bytes: u64,
+    pub loop_lag_ms: u64,
+    /// How often it was started again, by reason.
+    pub restarts: Vec<(&'static str, u64)>,
+    pub last_failure: Option<String>,
 }
 
 /// Which part of what a cache holds.

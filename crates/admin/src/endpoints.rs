@@ -35,6 +35,8 @@ pub(crate) enum Action {
     CachePurge,
     CacheExplain,
     Explain,
+    Apps,
+    AppReload,
     Reload,
     Drain,
 }
@@ -127,6 +129,11 @@ endpoints! {
         "Which way a request would go and why. The body: `{\"method\": \"GET\", \"url\": \
          \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
          all but `url` may be left out. Answers JSON, or text when Accept asks for it.";
+    GET "/v1/apps" [] Token Apps
+        "Applications that run in processes of their own, and their workers.";
+    POST "/v1/apps/{name}/reload" [] Token AppReload
+        "Replaces the processes of an application, one after the other, each when the new one is \
+         ready. Answers when all are, or says why one could not be; those before then go on.";
     POST "/v1/reload" ["wait"] Token Reload
         "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
          why it does not.";

@@ -4,7 +4,7 @@ use crate::access::Access;
 use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::problem::{Problem, pretty};
-use crate::{caches, config, explain, health, prometheus, views};
+use crate::{apps, caches, config, explain, health, prometheus, views};
 use exchange::{Handler, LocalFuture, Outcome, Request, Response};
 use serde_json::json;
 use std::rc::Rc;
@@ -40,7 +40,9 @@ impl Admin {
         Some(match action {
             Action::Healthz => Ok(health::healthz()),
             Action::Readyz => Ok(health::readyz(&control.status(), request)),
-            Action::Metrics => Ok(prometheus::answer(&control.telemetry())),
+            Action::Metrics if control.processes_metrics().is_some() => return None,
+            Action::Metrics => Ok(prometheus::answer(&prometheus::of(control))),
+            Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
             Action::GetConfig => Ok(config::get(&control.config(), request)),
             Action::History => Ok(config::history(&control.history())),
@@ -60,12 +62,15 @@ impl Admin {
             | Action::PutConfig
             | Action::Rollback
             | Action::Explain
+            | Action::AppReload
             | Action::CachePurge => return None,
         })
     }
 
     async fn in_time(&self, action: Action, name: &str, request: &mut Request) -> Answer {
         match action {
+            Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
+            Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::PutConfig => config::put(&*self.control, request).await,
             Action::Rollback => config::rollback(&*self.control, request).await,

@@ -27,6 +27,7 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             "state": status.state.slug(),
             "config_version": status.config_version,
             "refused_reload": refused,
+            "troubles": status.troubles,
         });
         return json_answer(code, &body);
     }
@@ -42,6 +43,10 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             text.push_str(mistake);
             text.push('\n');
         }
+    }
+    for trouble in &status.troubles {
+        text.push_str(trouble);
+        text.push('\n');
     }
     Response::text(code, text)
 }

@@ -6,6 +6,7 @@
 //! Never reads a configuration, never decides by reading a number.
 
 mod access;
+mod apps;
 mod caches;
 mod config;
 mod control;
@@ -14,6 +15,7 @@ mod explain;
 mod handler;
 mod health;
 pub mod limits;
+mod merge;
 mod problem;
 mod process;
 mod prometheus;
@@ -24,10 +26,10 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    Applied, CacheDisk, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal,
-    ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus,
-    WorkerStatus,
+    AppStatus, AppWorkerStatus, Applied, CacheDisk, CacheStatus, ConfigDocument, ConfigVersion,
+    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, NoAnswer, PurgeWhat,
+    Question, Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax,
+    UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};

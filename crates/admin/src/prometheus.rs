@@ -3,6 +3,8 @@
 //! Families, help and types come from `telemetry::families`. Values are read one by one, so a
 //! scrape is no snapshot; a histogram's buckets and count always agree with each other.
 
+use crate::control::Control;
+use crate::merge::merge;
 use crate::process;
 use exchange::Response;
 use std::fmt::Write;
@@ -18,14 +20,32 @@ const LE: [&str; BOUNDS_US.len()] = [
     "0.5", "1", "2", "5", "10", "30", "60",
 ];
 
-pub(crate) fn answer(telemetry: &Telemetry) -> Response {
-    Response::with_body(200, CONTENT_TYPE, metrics_text(telemetry))
+pub(crate) fn answer(text: &str) -> Response {
+    Response::with_body(200, CONTENT_TYPE, text.to_owned())
+}
+
+/// All metrics that the server knows itself.
+pub(crate) fn of(control: &dyn Control) -> String {
+    text(&control.telemetry(), control.samples())
+}
+
+/// Those, and the metrics of the processes that serve for it.
+pub(crate) async fn of_all(control: &dyn Control) -> Response {
+    let others = match control.processes_metrics() {
+        Some(asked) => asked.await,
+        None => Vec::new(),
+    };
+    answer(&merge(&of(control), &others))
 }
 
 /// All metrics of the server, of its process, and of its programs.
 pub fn metrics_text(telemetry: &Telemetry) -> String {
+    text(telemetry, Vec::new())
+}
+
+fn text(telemetry: &Telemetry, more: Vec<FamilySamples>) -> String {
     let mut out = String::with_capacity(16 * 1024);
-    for found in process::samples().into_iter().chain(telemetry.collect()) {
+    for found in process::samples().into_iter().chain(telemetry.collect()).chain(more) {
         family(&mut out, &found);
     }
     telemetry.scripted().write(&mut out);

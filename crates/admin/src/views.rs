@@ -31,6 +31,7 @@ pub(crate) fn status(status: &Status) -> Response {
         "config_version": status.config_version,
         "listeners": listeners,
         "last_reload": reload,
+        "troubles": status.troubles,
     });
     json_answer(200, &body)
 }

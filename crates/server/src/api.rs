@@ -53,6 +53,7 @@ impl admin::Control for Api {
                 .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
                 .collect(),
             last_reload: self.0.last_reload.borrow().clone(),
+            troubles: Vec::new(),
         }
     }
 
