@@ -31,10 +31,10 @@ def main() -> int:
     # The supervisor hears of the interrupt of a terminal, and tells us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(worker.settings)
-    configure_logging(settings.get("log_config"))
     register_dump(worker)
     _store.connect(worker.store)
     try:
+        configure_logging(settings.get("log_config"))
         application = load(settings)
         interface = settings.get("interface") or "auto"
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
@@ -55,11 +55,29 @@ def configure_logging(path: str | None) -> None:
     """Python's logging goes to standard error unless a file says otherwise."""
     if path is None:
         logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    elif path.endswith(".json"):
-        with open(path, encoding="utf-8") as file:
-            logging.config.dictConfig(json.load(file))
-    else:
-        logging.config.fileConfig(path, disable_existing_loggers=False)
+        return
+    try:
+        if path.endswith((".json", ".yaml", ".yml")):
+            logging.config.dictConfig(read_settings(path))
+        else:
+            logging.config.fileConfig(path, disable_existing_loggers=False)
+    except Refusal:
+        raise
+    except Exception as error:
+        reason = f"{error}: {error.__cause__}" if error.__cause__ else error
+        raise Refusal(f"the log configuration {path} is wrong: {reason}") from None
+
+
+def read_settings(path: str) -> dict:
+    """A file of settings in JSON or YAML."""
+    with open(path, encoding="utf-8") as file:
+        if path.endswith(".json"):
+            return json.load(file)
+        try:
+            import yaml
+        except ImportError:
+            raise Refusal(f"{path} is YAML, which needs PyYAML: pip install pyyaml") from None
+        return yaml.safe_load(file)
 
 
 def register_dump(worker: "_tidegate.Worker") -> None:

@@ -1,0 +1,101 @@
+"""`tidegate run`: options that Python carries out, and what is said when it cannot start."""
+
+import json
+import logging
+import os
+import socket
+
+import pytest
+
+from hosting import KIND
+
+pytestmark = [
+    pytest.mark.each,
+    pytest.mark.skipif(KIND != "tidegate", reason="the words of our command line"),
+]
+
+DICT_CONFIG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"ours": {"format": "OURS %(name)s %(message)s"}},
+    "handlers": {"out": {"class": "logging.StreamHandler", "formatter": "ours"}},
+    "root": {"level": "DEBUG", "handlers": ["out"]},
+}
+INI = """
+[loggers]
+keys=root
+[handlers]
+keys=out
+[formatters]
+keys=ours
+[logger_root]
+level=DEBUG
+handlers=out
+[handler_out]
+class=StreamHandler
+formatter=ours
+[formatter_ours]
+format=OURS %(name)s %(message)s
+"""
+
+
+async def app(scope, receive, send):
+    if scope["type"] != "http":
+        raise RuntimeError("only http")
+    logging.getLogger("shop").debug("asked for %s", scope["path"])
+    body = os.environ.get(scope["path"][1:], "unset").encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+@pytest.mark.parametrize("name, text", [("log.json", json.dumps(DICT_CONFIG)), ("log.ini", INI)])
+def test_logging_is_configured_from_a_file(start_server, tmp_path, name, text):
+    file = tmp_path / name
+    file.write_text(text)
+    server = start_server("test_run:app", log_config=file)
+    server.get("/hello")
+    server.line(r"OURS shop asked for /hello")
+
+
+@pytest.mark.parametrize("name, text, said", [
+    ("log.json", "{", "log.json is wrong"),
+    ("log.json", '{"version": 2}', "log.json is wrong"),
+    ("log.ini", "[loggers]\n", "log.ini is wrong"),
+])
+def test_a_wrong_log_configuration_is_said(start_server, tmp_path, name, text, said):
+    file = tmp_path / name
+    file.write_text(text)
+    server = start_server("test_run:app", ready=False, log_config=file)
+    assert server.wait() == 1
+    assert said in server.log()
+
+
+def test_an_environment_file_sets_what_is_not_set(start_server, tmp_path):
+    file = tmp_path / ".env"
+    file.write_text("# ours\nSHOP_COLOUR='deep blue'\nexport SHOP_SIZE=\"1\\n2\"\nSHOP_SET=file\n")
+    server = start_server("test_run:app", env_file=file, environment={"SHOP_SET": "outside"})
+    assert server.get("/SHOP_COLOUR").body == b"deep blue"
+    assert server.get("/SHOP_SIZE").body == b"1\n2"
+    assert server.get("/SHOP_SET").body == b"outside"
+    assert server.get("/TIDEGATE_WORKER").body == b"unset"
+
+
+def test_a_folder_is_served_before_the_application(start_server, tmp_path):
+    (tmp_path / "a.txt").write_text("a file")
+    server = start_server("test_run:app", static=f"/static={tmp_path}")
+    assert server.get("/static/a.txt").body == b"a file"
+    assert server.get("/static/b.txt").status == 404
+    assert server.get("/elsewhere").body == b"unset"
+
+
+def test_it_serves_on_a_unix_socket(start_server, tmp_path):
+    path = tmp_path / "app.sock"
+    server = start_server("test_run:app", ready=False, bind=f"unix:{path}")
+    server.line(r"serving test_run:app on ")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall(b"GET /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"unset")
