@@ -89,6 +89,10 @@ class Client:
         found, self._kept = self._kept[:count], self._kept[count:]
         return found
 
+    def give_back(self, data):
+        """What was taken is to be read again."""
+        self._kept = data + self._kept
+
     def rest(self):
         """Everything up to the end of the connection."""
         while self._more():

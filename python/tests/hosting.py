@@ -43,10 +43,11 @@ def free_port():
 def command(target, interface, port, options):
     """The command line that serves `target`. Options are named as ours are, with underscores."""
     if KIND == "tidegate":
+        place = {} if "bind" in options else {"host": "127.0.0.1", "port": port}
+        given = {**place, "app_dir": HERE, "interface": interface, "workers": 1, **options}
         flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-                 for name, value in {"workers": 1, **options}.items()]
-        place = ["--host", "127.0.0.1", "--port", str(port), "--app-dir", str(HERE)]
-        return [*COMMAND, target, "--interface", interface, *place, *flags]
+                 for name, value in given.items()]
+        return [*COMMAND, target, *flags]
     if KIND == "granian":
         known = {"workers", "root_path", "factory"}
         names = {"root_path": "--url-path-prefix"}

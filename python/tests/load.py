@@ -1,0 +1,102 @@
+"""Steady load from threads, that keeps account of every request it sent.
+
+Promises to count as failed whatever a client could not repeat in good faith: all but a kept-alive
+connection that ended before the first byte of an answer (RFC 9112 section 9.3.1), which is counted
+as repeated.
+"""
+
+import threading
+
+from client import request
+
+
+class Load:
+    """`with Load(server) as load:` runs until the block ends; then its account is complete."""
+
+    def __init__(self, server, connections=8, target="/pid", is_fresh=False, body=None):
+        self.server = server
+        self.answered = 0
+        self.repeated = 0
+        self.failures = []
+        self.processes = set()
+        self._method = "GET" if body is None else "POST"
+        headers = {"connection": "close"} if is_fresh else {}
+        self._request = request(self._method, target, headers, body)
+        self._is_fresh = is_fresh
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._threads = [threading.Thread(target=self._run, daemon=True)
+                         for _ in range(connections)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in self._threads), "a client waits for ever"
+
+    def more(self, count):
+        """Wait until so many more requests have been answered."""
+        with self._changed:
+            wanted = self.answered + count
+            assert self._changed.wait_for(lambda: self.answered >= wanted, 60), self.failures
+
+    def until(self, is_so):
+        """Wait until the account satisfies `is_so(load)`."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: is_so(self), 60), (self.processes, self.failures)
+
+    def _run(self):
+        client = None
+        while not self._stop.is_set():
+            process = None
+            try:
+                is_reused = client is not None
+                client = client or self.server.connect()
+                process = getattr(client, "process", None)
+                client.send(self._request)
+                first = client.exactly(1)
+                if not first:
+                    raise ConnectionError("nothing came")
+            except OSError as error:
+                self._ended(client, is_reused, process, error)
+                client = None
+                continue
+            try:
+                client.give_back(first)
+                answer = client.answer()
+            except (OSError, ValueError) as error:
+                self._ended(client, False, process, error)
+                client = None
+                continue
+            client = self._take(client, answer, process)
+        if client:
+            client.close()
+
+    def _take(self, client, answer, process):
+        with self._changed:
+            if answer.status != 200 or not answer.complete:
+                self.failures.append((process, repr(answer)))
+            else:
+                self.answered += 1
+                client.process = answer.header("x-process")
+                self.processes.add(client.process)
+            self._changed.notify_all()
+        if self._is_fresh or answer.header("connection") == "close" or answer.status != 200:
+            client.close()
+            return None
+        return client
+
+    def _ended(self, client, is_reused, process, error):
+        if client:
+            client.close()
+        with self._changed:
+            if is_reused:
+                self.repeated += 1
+            else:
+                self.failures.append((process, f"{type(error).__name__}: {error}"))
+            self._changed.notify_all()

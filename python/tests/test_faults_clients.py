@@ -1,0 +1,232 @@
+"""Clients that are slow, many, or gone, and what is left of them: nothing."""
+
+import asyncio
+import json
+import resource
+import time
+
+import pytest
+
+from client import Client, chunk, request
+from hosting import KIND
+from stage import Stage, WsgiStage, more, note, reply, start, whole_body
+
+app = Stage()
+app.inside = 0
+wsgi = WsgiStage()
+COUNT = 1000
+
+
+@app.part
+async def fine(scope, receive, send):
+    await reply(send, b"fine")
+
+
+@app.part
+async def echo(scope, receive, send):
+    app.inside += 1
+    try:
+        body = await whole_body(receive)
+        await reply(send, body)
+    finally:
+        app.inside -= 1
+
+
+@app.part
+async def left(scope, receive, send):
+    """How many requests are still in the application, once they have had time to leave it."""
+    end = time.monotonic() + 30
+    while app.inside and time.monotonic() < end:
+        await asyncio.sleep(0.01)
+    await reply(send, app.inside)
+
+
+@wsgi.part
+def wsgi_fine(environ, start_response):
+    start_response("200 OK", [("content-length", "4")])
+    return [b"fine"]
+
+
+@wsgi.part
+def wsgi_echo(environ, start_response):
+    body = environ["wsgi.input"].read()
+    start_response("200 OK", [("content-length", str(len(body)))])
+    return [body]
+
+
+@pytest.fixture
+def many_descriptors():
+    """For a thousand connections on either side; who is started inherits it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = COUNT + 500
+    assert hard == resource.RLIM_INFINITY or hard >= wanted, f"no more than {hard} descriptors"
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
+def test_a_thousand_slow_uploads_keep_nobody_from_being_served(
+        start_server, many_descriptors, interface):
+    """A body is read before a thread of WSGI is taken for it."""
+    prefix = "wsgi_" if interface == "wsgi" else ""
+    target = "wsgi" if interface == "wsgi" else "app"
+    server = start_server(f"test_faults_clients:{target}", interface)
+    clients = [Client(server.port) for _ in range(COUNT)]
+    head = request("POST", f"/{prefix}echo", {"content-length": "4"})
+    for client in clients:
+        client.send(head + b"b")
+    for byte in (b"o", b"d"):
+        for client in clients:
+            client.send(byte)
+        assert server.get(f"/{prefix}fine").body == b"fine"
+    for client in clients:
+        client.send(b"y")
+    for client in clients:
+        assert client.answer().body == b"body"
+        client.close()
+
+
+@pytest.mark.fails_on("uvicorn", "granian")
+@pytest.mark.parametrize("where", ["head", "body", "answer"])
+def test_nothing_is_left_of_clients_that_vanished(server, where):
+    for _ in range(100):
+        client = server.connect()
+        if where == "head":
+            client.send(b"POST /echo HTTP/1.1\r\nhost: a\r\n")
+        elif where == "body":
+            client.send(request("POST", "/echo", {"transfer-encoding": "chunked"}) + chunk(b"x"))
+        else:
+            client.send(request("GET", "/endless"))
+            client.head()
+        client.vanish()
+    assert server.get("/left").body == b"0"
+
+
+@app.part
+async def endless(scope, receive, send):
+    app.inside += 1
+    try:
+        await start(send)
+        while True:
+            await more(send, b"x" * 1000)
+            await asyncio.sleep(0.01)
+    finally:
+        app.inside -= 1
+
+
+@pytest.mark.fails_on("uvicorn", "granian")
+def test_an_endless_answer_ends_with_its_client(server):
+    client = server.connect()
+    client.send(request("GET", "/counts_down"))
+    client.head()
+    client.vanish()
+    assert "OSError" in server.note("ended")
+
+
+@app.part
+async def counts_down(scope, receive, send):
+    await start(send)
+    try:
+        while True:
+            await more(send, b"tick\n")
+            await asyncio.sleep(0.01)
+    except Exception as error:
+        note("ended", [kind.__name__ for kind in type(error).__mro__])
+        raise
+
+
+@app.part
+async def listens(scope, receive, send):
+    """Server-sent events: writes until the disconnect is told."""
+    await start(send, headers=[(b"cache-control", b"no-cache")])
+    watch = asyncio.ensure_future(until_disconnect(receive))
+    while not watch.done():
+        await more(send, b"data: tick\n\n")
+        await asyncio.wait([watch], timeout=0.02)
+    note("listener-gone")
+
+
+async def until_disconnect(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@pytest.mark.parametrize("farewell", ["close", "vanish"])
+def test_a_listener_that_goes_is_noticed(server, farewell):
+    client = server.connect()
+    client.send(request("GET", "/listens"))
+    client.head()
+    assert client.chunk() == b"data: tick\n\n"
+    getattr(client, farewell)()
+    server.note("listener-gone")
+
+
+def resident_of(server):
+    """Resident memory of the process that answers, in bytes."""
+    return json.loads(server.get("/memory").body)
+
+
+@app.part
+async def memory(scope, receive, send):
+    import gc
+    gc.collect()
+    with open("/proc/self/statm", encoding="ascii") as file:
+        await reply(send, int(file.read().split()[1]) * 4096)
+
+
+def many(server, total, batch=100):
+    """So many requests, pipelined, of several kinds."""
+    kinds = request("GET", "/fine") * (batch - 2) + request("POST", "/echo", body=b"x" * 1000)
+    kinds += request("GET", "/raises_nothing/but/misses")
+    with server.connect() as client:
+        for _ in range(total // batch):
+            client.send(kinds)
+            for _ in range(batch):
+                client.answer()
+
+
+@app.part
+async def raises_nothing(scope, receive, send):
+    await reply(send, scope["path"].encode(), 404, [(b"x-a", b"y" * 100)])
+
+
+@pytest.mark.skipif(KIND != "tidegate", reason="ours is what has to be flat")
+def test_memory_stays_what_it_is_over_many_requests(server):
+    """After a tenth, everything that warms up is warm."""
+    total = 200_000
+    many(server, total // 10)
+    before = resident_of(server)
+    started = time.monotonic()
+    many(server, total)
+    after = resident_of(server)
+    grown = after - before
+    rate = total / (time.monotonic() - started)
+    print(f"resident {before >> 10} KiB, then {after >> 10} KiB; {rate:.0f} requests a second")
+    assert grown < 4 << 20, f"{grown / total:.1f} bytes a request"
+
+
+@pytest.mark.skipif(KIND != "tidegate", reason="ours is what has to be flat")
+def test_memory_is_given_back_after_large_uploads(server):
+    def upload():
+        with server.connect() as client:
+            client.send(request("POST", "/counts", {"content-length": str(20 << 20)}))
+            for _ in range(20):
+                client.send(b"x" * (1 << 20))
+            assert client.answer().body == str(20 << 20).encode()
+    upload()
+    before = resident_of(server)
+    for _ in range(20):
+        upload()
+    assert resident_of(server) < before * 1.2
+
+
+@app.part
+async def counts(scope, receive, send):
+    size = 0
+    while True:
+        message = await receive()
+        size += len(message["body"])
+        if not message["more_body"]:
+            return await reply(send, size)

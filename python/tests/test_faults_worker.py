@@ -1,0 +1,254 @@
+"""What happens to a worker process happens to its own requests only."""
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from client import request
+from hosting import KIND
+from load import Load
+from stage import Stage, WsgiStage, more, note, reply, start
+
+pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="processes and options of ours")
+app = Stage()
+wsgi = WsgiStage()
+
+
+def process():
+    return [(b"x-process", str(os.getpid()).encode())]
+
+
+@app.part
+async def pid(scope, receive, send):
+    await reply(send, b"ok", headers=process())
+
+
+@wsgi.part
+def wsgi_pid(environ, start_response):
+    start_response("200 OK", [("content-length", "2"), ("x-process", str(os.getpid()))])
+    return [b"ok"]
+
+
+@app.part
+async def blocks_for_ever(scope, receive, send):
+    note("blocked", os.getpid())
+    while True:
+        time.sleep(3600)
+
+
+@wsgi.part
+def wsgi_blocks_for_ever(environ, start_response):
+    note("blocked", os.getpid())
+    while True:
+        time.sleep(3600)
+
+
+@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
+def test_only_the_worker_that_is_stuck_is_killed_and_its_stack_is_told(start_server, interface):
+    prefix = "wsgi_" if interface == "wsgi" else ""
+    target = "wsgi" if interface == "wsgi" else "app"
+    server = start_server(f"test_faults_worker:{target}", interface, workers=2, timeout=2)
+    others = set()
+    with server.connect() as client:
+        client.send(request("GET", f"/{prefix}blocks_for_ever"))
+        stuck = server.note("blocked")
+        # Nobody who answers meanwhile is the stuck one.
+        with Load(server, 2, f"/{prefix}pid", is_fresh=True) as load:
+            server.line(r"blocks_for_ever")
+            load.more(1)
+            others = load.processes
+        try:
+            answer = client.answer()
+            assert answer.status >= 500
+        except ConnectionError:
+            pass
+    assert interface == "wsgi" or str(stuck) not in others
+    assert "test_faults_worker.py" in server.log()
+    wait_for_workers(server, 2, f"/{prefix}pid", gone=stuck)
+
+
+def wait_for_workers(server, count, target="/pid", gone=None):
+    """Until requests are answered by so many processes, none of which is `gone`."""
+    with Load(server, 8, target, is_fresh=True) as load:
+        load.until(lambda load: len(load.processes - {str(gone)}) >= count)
+    with Load(server, 4, target, is_fresh=True) as load:
+        load.more(20)
+    assert str(gone) not in load.processes
+    assert not load.failures
+
+
+def test_a_worker_killed_under_load_takes_only_its_own_requests_with_it(start_server):
+    server = start_server("test_faults_worker:app", workers=2)
+    with Load(server, 8) as load:
+        load.more(200)
+        victim = load.processes.copy().pop()
+        before = len(load.failures)
+        os.kill(int(victim), signal.SIGKILL)
+        load.more(500)
+        assert before == 0
+        # Who talked with another worker has noticed nothing; each who talked with the victim
+        # has lost one request at most.
+        assert all(process in (victim, None) for process, _ in load.failures), load.failures
+        assert len(load.failures) + load.repeated <= 8
+        load.until(lambda load: len(load.processes) >= 2)
+    wait_for_workers(server, 2, gone=victim)
+
+
+@app.part
+async def crashes(scope, receive, send):
+    os.abort()
+
+
+def test_a_worker_that_crashes_is_replaced(start_server):
+    server = start_server("test_faults_worker:app", workers=1)
+    first = server.get("/pid").header("x-process")
+    with server.connect() as client:
+        client.send(request("GET", "/crashes"))
+        try:
+            assert client.answer().status >= 500
+        except ConnectionError:
+            pass
+    # The listener outlives its worker: who connects meanwhile waits for the next one.
+    assert server.get("/pid").header("x-process") != first
+
+
+@app.part
+async def exits(scope, receive, send):
+    os._exit(3)
+
+
+def test_a_crash_loop_does_not_end_the_server(start_server):
+    server = start_server("test_faults_worker:app", workers=2)
+    for _ in range(6):
+        with server.connect() as client:
+            client.send(request("GET", "/exits"))
+            client.rest()
+    assert server.get("/pid").status == 200
+    assert server.process.poll() is None
+
+
+@app.part
+async def leaks(scope, receive, send):
+    """Five megabytes that are never given back."""
+    app.__dict__.setdefault("kept", []).append(bytearray(os.urandom(1024)) * 5120)
+    await reply(send, b"ok", headers=process())
+
+
+def test_a_worker_that_grows_too_large_is_replaced_without_a_loss(start_server):
+    server = start_server("test_faults_worker:app", workers=1, max_rss="200MiB")
+    with Load(server, 2, "/leaks") as load:
+        load.until(lambda load: len(load.processes) >= 2)
+    assert not load.failures
+
+
+@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
+def test_workers_are_replaced_after_max_requests_without_a_loss(start_server, interface):
+    prefix = "wsgi_" if interface == "wsgi" else ""
+    target = "wsgi" if interface == "wsgi" else "app"
+    server = start_server(f"test_faults_worker:{target}", interface, workers=2, max_requests=200,
+                          max_requests_jitter=20)
+    with Load(server, 4, f"/{prefix}pid") as load:
+        load.until(lambda load: len(load.processes) >= 5)
+    assert not load.failures
+
+
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_a_rolling_reload_under_load_loses_nothing(start_server, is_fresh):
+    server = start_server("test_faults_worker:app", workers=2)
+    with Load(server, 8, is_fresh=is_fresh) as load:
+        load.more(100)
+        for _ in range(3):
+            seen = load.processes.copy()
+            server.signal(signal.SIGHUP)
+            load.until(lambda load, seen=seen: len(load.processes - seen) >= 2)
+            load.more(100)
+    assert not load.failures
+    assert server.process.poll() is None
+
+
+@app.part
+async def streams(scope, receive, send):
+    await start(send, headers=process())
+    await more(send, b"begun,")
+    note("streaming")
+    await asyncio.sleep(1)
+    await more(send, b"ended", False)
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_stream_is_finished_by_the_worker_that_began_it(start_server, number):
+    server = start_server("test_faults_worker:app", workers=1)
+    with server.connect() as client, server.connect() as idle:
+        idle.send(request("GET", "/pid"))
+        assert idle.answer().status == 200
+        client.send(request("GET", "/streams"))
+        server.note("streaming")
+        server.signal(number)
+        answer = client.answer()
+        assert (answer.body, answer.complete) == (b"begun,ended", True)
+        assert idle.ended(), "an idle connection does not hold a worker back"
+    if number == signal.SIGTERM:
+        assert server.wait() == 0
+    else:
+        assert server.get("/pid").status == 200
+
+
+@app.part
+async def never_ends(scope, receive, send):
+    note("never", os.getpid())
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        note("cancelled")
+        raise
+
+
+def test_after_the_graceful_time_the_end_is_hard(start_server):
+    server = start_server("test_faults_worker:app", workers=1, graceful_timeout=1)
+    with server.connect() as client:
+        client.send(request("GET", "/never_ends"))
+        server.note("never")
+        server.signal(signal.SIGTERM)
+        server.wait()
+        try:
+            assert client.answer().status >= 500
+        except ConnectionError:
+            pass
+
+
+def test_a_request_that_is_cut_off_is_cancelled_first(start_server):
+    """Its finally clauses run: asyncio.CancelledError is raised where it waits."""
+    server = start_server("test_faults_worker:app", workers=1, graceful_timeout=1)
+    with server.connect() as client:
+        client.send(request("GET", "/never_ends"))
+        server.note("never")
+        server.signal(signal.SIGTERM)
+        server.note("cancelled")
+        server.wait()
+
+
+def test_workers_do_not_outlive_their_supervisor(start_server):
+    server = start_server("test_faults_worker:app", workers=2)
+    wait_for_workers(server, 2)
+    with server.connect() as client:
+        client.send(request("GET", "/never_ends"))
+        server.note("never")
+        server.signal(signal.SIGKILL)
+        # The pipe of the log ends when the last of its writers has.
+        server.process.wait()
+        server._reader.join(60)
+        assert not server._reader.is_alive(), "a worker lives on"
+
+
+def test_ttin_and_ttou_change_the_number_of_workers(start_server):
+    server = start_server("test_faults_worker:app", workers=1)
+    wait_for_workers(server, 1)
+    server.signal(signal.SIGTTIN)
+    wait_for_workers(server, 2)
+    server.signal(signal.SIGTTOU)
+    with Load(server, 4, is_fresh=True) as load:
+        load.more(50)
+    assert not load.failures
