@@ -11,6 +11,7 @@ mod bytes;
 mod gil;
 pub mod life;
 mod names;
+mod path;
 pub mod store;
 
 pub use gil::GilCell as Guarded;

@@ -89,7 +89,8 @@ impl Life {
     pub fn stop(&self) {
         self.desk.close();
         self.stopping.store(true, Ordering::Release);
-        self.bell.ring();
+        // Whoever reads it: the loop hears the bell, a thread of WSGI is woken.
+        self.desk.rouse();
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -31,6 +31,8 @@ pub struct Desk {
     ended: SegQueue<u64>,
     asleep: AtomicBool,
     closed: AtomicBool,
+    /// See [`Desk::serve_threads`].
+    whole: AtomicBool,
     /// When the alarm was raised that nobody has heard yet.
     alarmed_us: AtomicU64,
     alarm: Box<dyn Fn() + Send + Sync>,
@@ -45,9 +47,21 @@ impl Desk {
             // Whoever reads has not begun, and hears the first alarm when it does.
             asleep: AtomicBool::new(true),
             closed: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
             alarmed_us: AtomicU64::new(NEVER),
             alarm: Box::new(alarm),
         })
+    }
+
+    /// Says that the readers are threads which block: bodies are to be here as a whole before they
+    /// are put here, and sessions are not for them.
+    pub fn serve_threads(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    /// Whether [`Desk::serve_threads`] was said.
+    pub fn serves_threads(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
     }
 
     /// Puts an exchange here; it comes back when there is no place, or nobody to take it.
@@ -96,6 +110,11 @@ impl Desk {
     /// The reader has heard the alarm.
     pub fn awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
+        self.alarmed_us.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// One of several readers has heard the alarm; others may sleep on.
+    pub fn heard(&self) {
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 

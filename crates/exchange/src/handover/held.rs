@@ -3,14 +3,34 @@
 //! A thread that answers a queue of exchanges would wake the worker for each: a system call, and on
 //! a shared core a change of threads. While a thread [`hold`]s, what it would wake is remembered,
 //! and [`release`] wakes it all. Whoever holds answers for the delay: hold for no longer than a
-//! few answers take.
+//! few answers take, or have another thread look after it ([`mine`]).
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+
+/// What one thread keeps back.
+#[derive(Default)]
+pub struct Held(Mutex<Vec<Waker>>);
 
 thread_local! {
     static HOLDING: Cell<bool> = const { Cell::new(false) };
-    static HELD: RefCell<Vec<Waker>> = const { RefCell::new(Vec::new()) };
+    static HELD: Arc<Held> = Arc::default();
+}
+
+impl Held {
+    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes what was kept back. Any thread may call it.
+    pub fn flush(&self) {
+        // Taken out one by one: a waker may be anything.
+        loop {
+            let Some(waker) = self.wakers().pop() else { return };
+            waker.wake();
+        }
+    }
 }
 
 /// Keeps back what this thread wakes from now on.
@@ -18,17 +38,19 @@ pub fn hold() {
     HOLDING.set(true);
 }
 
+/// What this thread keeps back, for a thread that looks after it.
+pub fn mine() -> Arc<Held> {
+    HELD.with(Arc::clone)
+}
+
 /// How many wakes are kept back.
 pub fn held() -> usize {
-    HELD.with_borrow(Vec::len)
+    HELD.with(|held| held.wakers().len())
 }
 
 /// Wakes what was kept back; goes on holding if it did.
 pub fn flush() {
-    // Taken out one by one: a waker may be anything.
-    while let Some(waker) = HELD.with_borrow_mut(Vec::pop) {
-        waker.wake();
-    }
+    HELD.with(|held| held.flush());
 }
 
 /// Wakes what was kept back, and keeps back no more.
@@ -40,7 +62,7 @@ pub fn release() {
 pub(super) fn wake(waker: Option<Waker>) {
     let Some(waker) = waker else { return };
     if HOLDING.get() {
-        HELD.with_borrow_mut(|held| held.push(waker));
+        HELD.with(|held| held.wakers().push(waker));
     } else {
         waker.wake();
     }

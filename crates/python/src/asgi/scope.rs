@@ -15,6 +15,7 @@ use wire::{Method, Version};
 
 use crate::gil::GilCell;
 use crate::names::FieldNames;
+use crate::path::decoded;
 
 /// The version of the text whose events and fields are given.
 const SPEC_VERSION: &str = "2.5";
@@ -111,11 +112,11 @@ impl Scopes {
         }
         let raw = head.target.raw_path();
         if self.root_path.is_empty() {
-            scope.set_item(intern!(py, "path"), &*decoded(raw, || head.target.path()))?;
+            scope.set_item(intern!(py, "path"), &*decoded(&head.target))?;
             scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, raw))?;
         } else {
             // As uvicorn does: the path begins with what the application is mounted at.
-            let path = [&self.root_path, &*decoded(raw, || head.target.path())].concat();
+            let path = [&self.root_path, &*decoded(&head.target)].concat();
             scope.set_item(intern!(py, "path"), path)?;
             let raw = [self.root_path.as_bytes(), raw].concat();
             scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, &raw))?;
@@ -199,42 +200,4 @@ fn template<'py>(py: Python<'py>, kind: &str, root_path: &str) -> PyResult<Bound
     scope.set_item(intern!(py, "scheme"), intern!(py, "http"))?;
     scope.set_item("root_path", root_path)?;
     Ok(scope)
-}
-
-/// A path without its escapes. Where that would bring dot segments to light, which routes have
-/// never seen, it is the normal form.
-pub(crate) fn decoded<'a>(
-    raw: &'a [u8],
-    normal: impl FnOnce() -> &'a str,
-) -> std::borrow::Cow<'a, str> {
-    if !raw.contains(&b'%')
-        && let Ok(text) = std::str::from_utf8(raw)
-    {
-        return text.into();
-    }
-    let path = unescaped(raw);
-    if path.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b"..")) {
-        return normal().into();
-    }
-    String::from_utf8_lossy(&path).into_owned().into()
-}
-
-/// Percent-decoding (RFC 3986 2.1); what is no escape stays.
-pub(crate) fn unescaped(raw: &[u8]) -> Vec<u8> {
-    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
-    let mut path = Vec::with_capacity(raw.len());
-    let mut at = 0;
-    while let Some(&byte) = raw.get(at) {
-        match (byte, digit(raw.get(at + 1)), digit(raw.get(at + 2))) {
-            (b'%', Some(high), Some(low)) => {
-                path.push((high * 16 + low) as u8);
-                at += 3;
-            }
-            _ => {
-                path.push(byte);
-                at += 1;
-            }
-        }
-    }
-    path
 }
