@@ -3,8 +3,8 @@
 //! One connection for the whole process, with a thread of its own that sends what others leave and
 //! hands answers back; calls of many threads go out together and do not wait for each other's
 //! answers. Promises that every call ends, with an answer or with a sentence that says why not, and
-//! that what was sent and not answered is never sent again. A listener learns when it may have missed
-//! something.
+//! that what was sent and not answered is never sent again. A listener learns when it may have
+//! missed something.
 
 mod answer;
 mod drive;

@@ -1,8 +1,8 @@
 //! One connection to a store.
 //!
 //! Promises that answers come in the order of the commands, that a message which was published
-//! before a command of this connection is sent before its answer, that answers nobody reads stop the
-//! reading of commands, and that messages nobody reads end the connection.
+//! before a command of this connection is sent before its answer, that answers nobody reads stop
+//! the reading of commands, and that messages nobody reads end the connection.
 
 use std::future::poll_fn;
 use std::io;

@@ -1,8 +1,8 @@
 //! Who listens to which channel, and how a message reaches them.
 //!
-//! A message is not copied for each of them. Promises that a listener gets the messages of a channel
-//! in the order in which they were published, and that one which is too slow is let go and counted,
-//! and holds up nobody.
+//! A message is not copied for each of them. Promises that a listener gets the messages of a
+//! channel in the order in which they were published, and that one which is too slow is let go and
+//! counted, and holds up nobody.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -101,8 +101,8 @@ impl Mailbox {
         self.tell(inner);
     }
 
-    /// Why nothing more comes, even if there is something left to read; where it is open, `waker` is
-    /// woken once when something happens.
+    /// Why nothing more comes, even if there is something left to read; where it is open, `waker`
+    /// is woken once when something happens.
     pub fn watch(&self, waker: &Waker) -> Option<Shut> {
         let mut inner = self.inner();
         if inner.shut.is_none() && !inner.waker.as_ref().is_some_and(|w| w.will_wake(waker)) {

@@ -3,8 +3,8 @@
 //! Promises that memory never exceeds the limit, that an entry whose time is over is not there, and
 //! that what was used lately stays: eviction is SIEVE (Zhang et al., NSDI 2024), a queue by age and
 //! a hand that passes over it, clears the mark of what was used and takes out what was not. A hit
-//! sets that mark and moves nothing. Deadlines are kept in order, so nothing is searched for what is
-//! over. Has no clock: time is passed in.
+//! sets that mark and moves nothing. Deadlines are kept in order, so nothing is searched for what
+//! is over. Has no clock: time is passed in.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};

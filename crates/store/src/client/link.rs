@@ -1,8 +1,8 @@
 //! What the threads of a process leave for the one that talks to the store.
 //!
 //! Owns the calls that wait, their bounds, and who listens to what. One lock, held for a push or a
-//! look; nobody is told anything while it is held. A channel is subscribed to once for all listeners
-//! of the process.
+//! look; nobody is told anything while it is held. A channel is subscribed to once for all
+//! listeners of the process.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
