@@ -111,6 +111,29 @@ fn limits_and_folders_come_before_the_application() {
 }
 
 #[test]
+fn the_way_to_the_application_has_its_bounds() {
+    let app = |options: &[&str]| {
+        told(&[&["app:app"], options].concat())["configuration"]["apps"]["main"].clone()
+    };
+    assert_eq!(app(&[])["python"], "app:app");
+    let bounded = app(&[
+        "--response-timeout=5",
+        "--pause-timeout=1h",
+        "--ws-max-size=1048576",
+        "--ws-max-queue=8",
+        "--ws-ping-interval=0",
+        "--ws-ping-timeout=3",
+        "--ws-per-message-deflate=true",
+    ]);
+    assert_eq!(bounded["timeouts"], serde_json::json!({ "answer": "5s", "pause": "1h" }));
+    let websocket = serde_json::json!({
+        "message_size": "1MiB", "queue": 8, "ping_every": "0s", "ping_timeout": "3s",
+        "compression": true,
+    });
+    assert_eq!(bounded["websocket"], websocket);
+}
+
+#[test]
 fn peers_are_believed_as_elsewhere() {
     let believed = |options: &[&str]| {
         let told = told(&[&["app:app"], options].concat());

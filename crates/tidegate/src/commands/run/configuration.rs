@@ -44,10 +44,6 @@ pub(super) fn configuration(
         "match": { "path": "/{*rest}" },
         "handler": { "app": server::APPLICATION },
     }));
-    let mut app = json!({ "python": target });
-    if let Some(count) = options.limit_concurrency {
-        app["limits"] = json!({ "in_flight": count });
-    }
     let mut limits = json!({});
     set(&mut limits, "request_line", options.limit_request_line);
     set(&mut limits, "header_count", options.limit_request_fields);
@@ -59,7 +55,7 @@ pub(super) fn configuration(
     let mut configuration = json!({
         "trusted_proxies": believed,
         "listeners": listeners,
-        "apps": { server::APPLICATION: app },
+        "apps": { server::APPLICATION: app(target, options) },
         "routes": routes,
         "limits": limits,
         "timeouts": timeouts,
@@ -68,6 +64,22 @@ pub(super) fn configuration(
         configuration["log"] = json!({ "access": access });
     }
     Ok(configuration)
+}
+
+/// What counts between the server and the application; how it is run, the supervisor knows.
+fn app(target: &str, options: &ReceptionOptions) -> Value {
+    let (mut limits, mut timeouts, mut websocket) = (json!({}), json!({}), json!({}));
+    set(&mut limits, "in_flight", options.limit_concurrency);
+    set(&mut timeouts, "answer", options.response_timeout);
+    set(&mut timeouts, "pause", options.pause_timeout);
+    set(&mut websocket, "message_size", options.ws_max_size);
+    set(&mut websocket, "queue", options.ws_max_queue);
+    set(&mut websocket, "ping_every", options.ws_ping_interval);
+    set(&mut websocket, "ping_timeout", options.ws_ping_timeout);
+    if let Some(compression) = options.ws_per_message_deflate {
+        websocket["compression"] = json!(compression);
+    }
+    json!({ "python": target, "limits": limits, "timeouts": timeouts, "websocket": websocket })
 }
 
 /// A number stays one; what has a unit is written as it is read.

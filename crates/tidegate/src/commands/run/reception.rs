@@ -90,6 +90,35 @@ pub(super) struct ReceptionOptions {
     /// Serve the files of a folder below a path, without Python: /static=./public; may be repeated
     #[arg(long = "static", value_name = "PREFIX=DIR", value_parser = values::mount)]
     pub(super) mounts: Vec<(String, PathBuf)>,
+
+    /// From a request's last byte to the head of its answer; then the client gets 504
+    /// [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
+    pub(super) response_timeout: Option<Duration>,
+
+    /// Longest pause in the body of an answer; then it is cut [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
+    pub(super) pause_timeout: Option<Duration>,
+
+    /// Longest message of a WebSocket; a longer one closes it with 1009 [default: 16MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(super) ws_max_size: Option<Size>,
+
+    /// Messages of a WebSocket that may wait, each way [default: 32]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(super) ws_max_queue: Option<u32>,
+
+    /// Ping a client of a WebSocket that was silent for so long; 0 is never [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = values::seconds)]
+    pub(super) ws_ping_interval: Option<Duration>,
+
+    /// Close a WebSocket whose client stays silent for so long after a ping [default: 20s]
+    #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
+    pub(super) ws_ping_timeout: Option<Duration>,
+
+    /// Compress messages of WebSockets for clients that ask for it [default: false]
+    #[arg(long, value_name = "true|false")]
+    pub(super) ws_per_message_deflate: Option<bool>,
 }
 
 /// One value, not several: clap takes a bare `Vec` for an option that is repeated.
