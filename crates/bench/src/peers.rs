@@ -10,6 +10,7 @@ mod bare_loop;
 mod baseline;
 mod caddy;
 mod envoy;
+mod fastpysgi;
 mod floor;
 mod found;
 mod granian;
@@ -288,6 +289,7 @@ pub const ALL: &[&Peer] = &[
     &uvicorn::PEER,
     &gunicorn::PEER,
     &gunicorn::GEVENT,
+    &fastpysgi::PEER,
     &nginx_granian::PEER,
     &bare_loop::PEER,
     &redis::PEER,

@@ -73,6 +73,7 @@ fn applications_are_served_by_everybody_who_is_here() {
         "uvicorn",
         "gunicorn",
         "gunicorn-gevent",
+        "fastpysgi",
     ];
     let Some(data) = run(options(&scenarios, &peers)) else { return };
     all_is_right(&data);
