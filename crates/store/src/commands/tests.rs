@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::execute;
+use wire::resp::reply::Reader;
+
+use super::{COMMANDS, execute};
 use crate::limits::{KEY_BYTES, MESSAGE_BYTES};
 use crate::meters::Meters;
 use crate::outlet::Outlet;
@@ -242,4 +244,68 @@ fn channels() {
     assert!(other.say("INFO").contains("messages_published:6"));
     other.expect(&[("QUIT", "+OK")]);
     assert!(other.session.ends);
+}
+
+/// A small generator: the same numbers every time.
+fn next(state: &mut u64) -> usize {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    (*state >> 8) as usize
+}
+
+#[test]
+fn whatever_is_said_the_answer_is_whole_and_memory_is_bounded() {
+    let names: Vec<&str> = COMMANDS.iter().map(|row| row.0).collect();
+    let words = [
+        "a",
+        "b",
+        "c",
+        "1",
+        "0",
+        "-1",
+        "7",
+        "9223372036854775807",
+        "EX",
+        "PX",
+        "NX",
+        "XX",
+        "TEXT",
+        "INT",
+        "MATCH",
+        "COUNT",
+        "a*",
+        "2",
+        "3",
+        "",
+        "\u{ff}",
+        "*",
+    ];
+    let space = Space::new(2000, Meters::default());
+    let (mut state, mut session) = (11, Session::new(&space));
+    let mut typed = false;
+    for _ in 0..50_000 {
+        let mut bytes = names[next(&mut state) % names.len()].as_bytes().to_vec();
+        let mut places = vec![0..bytes.len()];
+        for _ in 0..next(&mut state) % 6 {
+            let word = words[next(&mut state) % words.len()];
+            // Some are long, to push others out.
+            let times = if next(&mut state).is_multiple_of(20) { 200 } else { 1 };
+            places.push(bytes.len()..bytes.len() + word.len() * times);
+            bytes.extend(word.repeat(times).as_bytes());
+        }
+        let mut out = Outlet::whole();
+        out.typed = typed;
+        execute(&space, &bytes, &places, &mut session, &mut out);
+        typed = out.typed;
+        let (mut rest, mut reader) = (out.piece().unwrap(), Reader::default());
+        assert!(!rest.is_empty());
+        while !rest.is_empty() {
+            let read = reader.read(rest, &wire::resp::reply::Limits::default());
+            rest = &rest[read.unwrap().expect("a whole answer")..];
+        }
+        while let Ok(Some(_)) = session.mailbox.take() {}
+        assert!(space.enter().map.bytes() <= 2000);
+    }
+    assert!(space.meters.evicted.get() > 0 && space.meters.hits.get() > 0);
 }
