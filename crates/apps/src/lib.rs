@@ -5,20 +5,22 @@
 //! application may run in this process (a [`exchange::handover::Desk`]) or in a process of its own,
 //! reached by frames over a Unix socket.
 
-mod slots;
-
-pub use slots::{Slot, Slots};
-
+mod conduit;
+pub mod frames;
 mod handler;
 mod here;
 mod limits;
 mod place;
 mod plan;
+mod remote;
 mod settings;
+mod slots;
 pub mod websocket;
 
 pub use handler::AppHandler;
 pub use here::Here;
-pub use place::{Place, Refused};
+pub use place::{DeskPlace, Place, Refused};
 pub use plan::{AppPlan, HANDLER};
+pub use remote::Remote;
 pub use settings::{AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan};
+pub use slots::{Slot, Slots};

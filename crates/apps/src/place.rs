@@ -1,5 +1,7 @@
 //! Where the exchanges of an application go: a desk in this process, or a process of its own.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::handover::{Arrival, Desk};
@@ -35,8 +37,31 @@ impl Refused {
     }
 }
 
-impl Place for Arc<Desk> {
+/// A desk in this process, as one worker sees it.
+///
+/// The reader is alerted behind the requests that are ready now: many of them cost one wake-up, and
+/// two threads that wake each other for every request would cost more than what they do.
+pub struct DeskPlace {
+    desk: Arc<Desk>,
+    alert_is_due: Rc<Cell<bool>>,
+}
+
+impl DeskPlace {
+    pub fn new(desk: Arc<Desk>) -> DeskPlace {
+        DeskPlace { desk, alert_is_due: Rc::default() }
+    }
+}
+
+impl Place for DeskPlace {
     fn offer(&self, arrival: Arrival) -> Result<(), Refused> {
-        self.put(arrival).map_err(|_| Refused::Full)
+        self.desk.put(arrival).map_err(|_| Refused::Full)?;
+        if !self.alert_is_due.replace(true) {
+            let (desk, due) = (self.desk.clone(), self.alert_is_due.clone());
+            net::task::spawn_local(async move {
+                due.set(false);
+                desk.alert();
+            });
+        }
+        Ok(())
     }
 }

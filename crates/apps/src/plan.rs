@@ -9,7 +9,8 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 
 use crate::handler::AppHandler;
 use crate::here::Here;
-use crate::place::{Place, Refused};
+use crate::place::{DeskPlace, Place, Refused};
+use crate::remote::Remote;
 use crate::settings::{AppSettings, Interface};
 
 /// `handler: { app: NAME }`.
@@ -55,8 +56,8 @@ impl HandlerPlan for AppPlan {
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
         let place: Rc<dyn Place> = match Here::of(&worker.shared, &self.app).desk() {
-            Some(desk) => Rc::new(desk),
-            None => Rc::new(Nowhere),
+            Some(desk) => Rc::new(DeskPlace::new(desk)),
+            None => Rc::new(Remote::of(worker, &self.app)),
         };
         let limits = self.settings.as_deref().map(AppSettings::exchange_limits);
         let in_flight = self.settings.as_ref().map_or(u32::MAX, |app| app.limits.in_flight);
@@ -72,14 +73,5 @@ impl HandlerPlan for AppPlan {
 
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
-    }
-}
-
-/// Where nobody is.
-struct Nowhere;
-
-impl Place for Nowhere {
-    fn offer(&self, _: exchange::handover::Arrival) -> Result<(), Refused> {
-        Err(Refused::Absent)
     }
 }

@@ -64,15 +64,14 @@ impl Desk {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Puts an exchange here; it comes back when there is no place, or nobody to take it.
+    /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The reader
+    /// hears of it with the next [`Desk::alert`]: who puts many here at once alerts it once.
     pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);
         }
         let entry = (arrival, net::clock::precise_us());
-        self.arrivals.push(entry).map_err(|(arrival, _)| arrival)?;
-        self.alert();
-        Ok(())
+        self.arrivals.push(entry).map_err(|(arrival, _)| arrival)
     }
 
     /// What has come, if anything has. Waits that ended go first: they belong to older exchanges.
@@ -143,7 +142,8 @@ impl Desk {
         self.closed.store(true, Ordering::Release);
     }
 
-    fn alert(&self) {
+    /// Alarms the reader, if it sleeps.
+    pub fn alert(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.alarmed_us.store(net::clock::precise_us(), Ordering::Relaxed);

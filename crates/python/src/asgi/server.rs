@@ -29,8 +29,8 @@ const DRAINED_MAX: u32 = 64;
 const DRAIN_US: u64 = 500;
 /// Tasks that wait for requests.
 const IDLE_MAX: usize = 64;
-/// Answers after which the worker is woken in the middle of a drain.
-const HELD_MAX: usize = 16;
+/// For how long answers are held while a drain goes on with other exchanges.
+const HELD_US: u64 = 200;
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Server {
@@ -59,6 +59,8 @@ pub struct Server {
     left: GilFlag<u32>,
     until_us: GilFlag<u64>,
     taken_us: GilFlag<u64>,
+    /// When the worker was woken last in this drain.
+    flushed_us: GilFlag<u64>,
     flush_is_due: GilFlag<bool>,
 }
 
@@ -103,6 +105,7 @@ impl Server {
             left: GilFlag::new(0),
             until_us: GilFlag::new(0),
             taken_us: GilFlag::new(0),
+            flushed_us: GilFlag::new(0),
             flush_is_due: GilFlag::new(false),
         })
     }
@@ -160,11 +163,12 @@ impl Server {
         if !self.draining.get() {
             return None;
         }
-        if held::held() >= HELD_MAX {
-            held::flush();
-        }
         let left = self.left.get();
         let now_us = net::clock::precise_us();
+        if now_us.saturating_sub(self.flushed_us.get()) >= HELD_US {
+            self.flushed_us.set(now_us);
+            held::flush();
+        }
         if left == 0 || now_us >= self.until_us.get() {
             self.left.set(0);
             return None;
@@ -347,7 +351,9 @@ impl Server {
         this.desk().awake();
         this.draining.set(true);
         this.left.set(DRAINED_MAX);
-        this.until_us.set(net::clock::precise_us() + DRAIN_US);
+        let now_us = net::clock::precise_us();
+        this.until_us.set(now_us + DRAIN_US);
+        this.flushed_us.set(now_us);
         let outcome = Server::drain_desk(slf);
         this.draining.set(false);
         held::flush();
