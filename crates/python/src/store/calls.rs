@@ -123,28 +123,35 @@ impl Calls {
     }
 
     /// Resolves the futures for which something has come.
-    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+    fn drain(&self, py: Python<'_>) {
         self.post.bell.hear();
         let letters = std::mem::take(&mut *self.post.letters());
         for (number, arrived) in letters {
             let future = self.waiting.get().futures.remove(&number);
             let Some(future) = future else { continue };
             let future = future.bind(py);
-            if future.call_method0("done")?.is_truthy()? {
-                continue;
+            // One that cannot be resolved is no reason to keep the others waiting.
+            if let Err(error) = resolve(future, arrived) {
+                error.write_unraisable(py, Some(future));
             }
-            let result = match arrived {
-                Arrived::Awake => Ok(py.None().into_bound(py)),
-                Arrived::Begun(begun) => {
-                    begun.map(|()| py.None().into_bound(py)).map_err(words::failure)
-                }
-                Arrived::Answers(outcome) => words::answers(py, outcome).map(Bound::into_any),
-            };
-            match result {
-                Ok(result) => future.call_method1("set_result", (result,))?,
-                Err(error) => future.call_method1("set_exception", (error,))?,
-            };
         }
-        Ok(())
     }
+}
+
+fn resolve(future: &Bound<'_, PyAny>, arrived: Arrived) -> PyResult<()> {
+    let py = future.py();
+    if future.call_method0("done")?.is_truthy()? {
+        return Ok(());
+    }
+    let nothing = || py.None().into_bound(py);
+    let result = match arrived {
+        Arrived::Awake => Ok(nothing()),
+        Arrived::Begun(begun) => begun.map(|()| nothing()).map_err(words::failure),
+        Arrived::Answers(outcome) => words::answers(py, outcome).map(Bound::into_any),
+    };
+    match result {
+        Ok(result) => future.call_method1("set_result", (result,))?,
+        Err(error) => future.call_method1("set_exception", (error,))?,
+    };
+    Ok(())
 }
