@@ -6,10 +6,12 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use exchange::handover::{Arrival, Limits, Local, leave};
-use exchange::{Handler, LocalFuture, Outcome, Request, Takeover};
+use exchange::{
+    Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Request, Takeover,
+};
 
 use crate::place::{Place, Refused};
 use crate::websocket::{self, WebSocketSettings};
@@ -81,7 +83,7 @@ impl Handler for AppHandler {
         }
         let (handed, local) = leave(request, self.limits);
         match self.place.offer(Arrival::Exchange(Box::new(handed))) {
-            Ok(()) => Box::pin(Waiting { local, _seat: Seat::take(&self.in_flight) }),
+            Ok(()) => Box::pin(Waiting { local, seat: Some(Seat::take(&self.in_flight)) }),
             Err(refused) => Box::pin(std::future::ready(Err(refused.fault()))),
         }
     }
@@ -106,13 +108,36 @@ impl Drop for Seat {
 /// The outcome to come, in its seat.
 struct Waiting {
     local: Local,
-    _seat: Seat,
+    seat: Option<Seat>,
 }
 
 impl Future for Waiting {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        Pin::new(&mut self.local).poll(cx)
+        let mut outcome = ready!(Pin::new(&mut self.local).poll(cx));
+        if let (Ok(response), Some(seat)) = (&mut outcome, self.seat.take()) {
+            response.body = match std::mem::take(&mut response.body) {
+                Body::Stream(stream) => Body::stream(Seated { stream, _seat: seat }),
+                whole => whole,
+            };
+        }
+        Poll::Ready(outcome)
+    }
+}
+
+/// A body that is sent piece by piece keeps its seat until it ends.
+struct Seated {
+    stream: Box<dyn BodyStream>,
+    _seat: Seat,
+}
+
+impl BodyStream for Seated {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        self.stream.poll_frame(cx)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.stream.length()
     }
 }

@@ -25,10 +25,12 @@ impl Held {
 
     /// Wakes what was kept back. Any thread may call it.
     pub fn flush(&self) {
-        // Taken out one by one: a waker may be anything.
-        loop {
-            let Some(waker) = self.wakers().pop() else { return };
-            waker.wake();
+        // Taken out first: a waker may be anything.
+        let mut wakers = std::mem::take(&mut *self.wakers());
+        wakers.drain(..).for_each(Waker::wake);
+        let mut held = self.wakers();
+        if held.capacity() == 0 {
+            *held = wakers; // its memory serves the next ones
         }
     }
 }
