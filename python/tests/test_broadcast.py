@@ -1,13 +1,16 @@
 """tidegate.broadcast: its calls, in this process and over two workers."""
 
 import asyncio
+import json
+import os
 import threading
 
 import pytest
 
 from hosting import KIND
 from stage import Stage, more, reply, start
-from test_cache import Pair, pid
+from talk import Talk
+from workers import both, paused
 
 if KIND != "tidegate":
     pytest.skip("only ours has a broadcast", allow_module_level=True)
@@ -15,7 +18,6 @@ if KIND != "tidegate":
 from tidegate import broadcast
 
 app = Stage()
-app.part(pid)
 OPTIONS = {"workers": 2}
 MIB = 1024 * 1024
 
@@ -116,6 +118,11 @@ def test_a_thread_listens():
 
 
 @app.part
+async def pid(scope, receive, send):
+    await reply(send, os.getpid())
+
+
+@app.part
 async def events(scope, receive, send):
     """Server-sent events of a room, until the room is closed."""
     async with broadcast.subscribe("room") as messages:
@@ -135,8 +142,7 @@ async def say(scope, receive, send):
 
 
 def test_server_sent_events_come_from_every_worker(server):
-    pair = Pair(server)
-    listeners = [pair.one, pair.other, server.connect()]
+    listeners = [*both(server), server.connect()]
     for listener in listeners:
         listener.send("GET /events HTTP/1.1\r\nhost: test\r\n\r\n")
         assert listener.head().status == 200
@@ -146,3 +152,32 @@ def test_server_sent_events_come_from_every_worker(server):
     for listener in listeners:
         heard = [listener.chunk() for _ in range(4)]
         assert heard == [b"data: hello\n\n", b"data: you\n\n", b"data: closed\n\n", b""]
+
+
+@app.part
+async def chat(scope, receive, send):
+    """Everyone hears what anyone says. Leaves when the other side does."""
+    assert (await receive())["type"] == "websocket.connect"
+    async with broadcast.subscribe("chat") as messages:
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "text": json.dumps(os.getpid())})
+
+        async def pass_on():
+            async for message in messages:
+                await send({"type": "websocket.send", "text": message})
+
+        passing_on = asyncio.create_task(pass_on())
+        while (event := await receive())["type"] == "websocket.receive":
+            await broadcast.apublish("chat", event["text"])
+        passing_on.cancel()
+
+
+def test_a_chat_over_two_workers(server):
+    one = Talk(server.port, "/chat").opened()
+    with paused(int(one.message())):
+        other = Talk(server.port, "/chat").opened()
+        other.message()
+    with one, other:
+        for speaker, words in ((one, "hello"), (other, "hello you"), (one, "bye \U0001f980")):
+            speaker.send(words)
+            assert (one.message(), other.message()) == (words, words)

@@ -3,13 +3,13 @@
 import asyncio
 import json
 import os
-import signal
 import time
 
 import pytest
 
 from hosting import KIND
 from stage import Stage, reply
+from workers import ask, both
 
 if KIND != "tidegate":
     pytest.skip("only ours has a store", allow_module_level=True)
@@ -198,33 +198,11 @@ async def blocks(scope, receive, send):
     await reply(send, turns)
 
 
-class Pair:
-    """A connection to each of two workers."""
-
-    def __init__(self, server):
-        self.one, self.other = server.connect(), None
-        pid = self.ask(self.one, "/pid")
-        # While one stands still, another takes what comes.
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            self.other = server.connect()
-            assert self.ask(self.other, "/pid") != pid
-        finally:
-            os.kill(pid, signal.SIGCONT)
-
-    @staticmethod
-    def ask(client, target):
-        client.send(f"GET {target} HTTP/1.1\r\nhost: test\r\n\r\n")
-        answer = client.answer()
-        assert answer.status == 200, answer
-        return json.loads(answer.body) if answer.body else None
-
-
 def test_workers_see_the_same(server):
-    pair = Pair(server)
-    pair.ask(pair.one, "/put")
-    assert pair.ask(pair.other, "/look") == ["hello", 41, "hello", 42]
-    assert pair.ask(pair.one, "/look") == ["hello", 43, "hello", 44]
+    one, other = both(server)
+    ask(one, "/put")
+    assert ask(other, "/look") == ["hello", 41, "hello", 42]
+    assert ask(one, "/look") == ["hello", 43, "hello", 44]
 
 
 def test_the_loop_goes_on_while_the_store_is_asked(server):
