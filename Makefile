@@ -144,7 +144,7 @@ lint:
 
 .PHONY: test-rust
 test-rust: build-debug
-	TIDEGATE_BINARY=$(DEBUG_BINARY) cargo test --workspace $(WITHOUT_PYTHON) --no-fail-fast
+	TIDEGATE_BINARY=$(DEBUG_BINARY) tests/doors/rust $(WITHOUT_PYTHON)
 
 # Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
 # when a request did.
