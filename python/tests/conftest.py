@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosting import KIND, Server
+from hosting import KIND, serve
 
 
 def pytest_configure(config):
@@ -22,7 +22,7 @@ def server(request):
     module = request.module
     options = getattr(module, "OPTIONS", {})
     interface = getattr(module, "INTERFACE", "asgi")
-    with Server(f"{module.__name__}:app", interface, **options) as running:
+    with serve(f"{module.__name__}:app", interface, **options) as running:
         yield running.ready()
 
 
@@ -32,7 +32,7 @@ def start_server():
     started = []
 
     def start(target, interface="asgi", ready=True, **options):
-        running = Server(target, interface, **options)
+        running = serve(target, interface, **options)
         started.append(running)
         return running.ready() if ready else running
 

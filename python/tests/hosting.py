@@ -71,17 +71,21 @@ def command(target, interface, port, options):
     return [*COMMAND, *place, *chosen, target]
 
 
-class Server:
-    """One server process (and what it started), serving `target` of this folder."""
+def serve(target, interface="asgi", environment=None, **options):
+    """A server that serves `target`, of this folder unless told otherwise."""
+    asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
+    return Server(command(target, interface, asked, options), environment)
 
-    def __init__(self, target, interface="asgi", environment=None, **options):
+
+class Server:
+    """One server process, and what that has started."""
+
+    def __init__(self, arguments, environment=None):
         self.port = None
         self._lines = []
         self._noted = {}
         self._changed = threading.Condition()
         self._ended = False
-        asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
-        arguments = command(target, interface, asked, options)
         paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
         surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths),
                         "PYTHONUNBUFFERED": "1", **(environment or {})}
