@@ -184,3 +184,25 @@ fn the_guide_has_every_option() {
     });
     assert!(options.is_empty(), "docs/guide/python.md says nothing of {options:?}");
 }
+
+#[test]
+fn what_workers_are_told_is_a_configuration() {
+    let folder = TempDir::new().unwrap();
+    let odd = "it's ${HERE}: {x}";
+    std::fs::create_dir(folder.path().join(odd)).unwrap();
+    let mount = format!("/static={odd}");
+    for options in [
+        &["--port=0"][..],
+        &["-b", ":0", "-b", "unix:/tmp/${a}.sock", "-b", "fd://3", "-b", "fd://4"],
+        &["--static", &mount, "--static", "/files=.", "--access-log=${x}.log"],
+        &["--limit-body=unlimited", "--limit-headers=1MiB", "--forwarded-allow-ips=*"],
+        &["--limit-concurrency=1", "--response-timeout=1", "--ws-ping-interval=0"],
+    ] {
+        let arguments = [&["run", "app:app", "--print-config"], options].concat();
+        let told: Value = serde_json::from_str(&run_in(folder.path(), &arguments).said()).unwrap();
+        let file = folder.path().join("tidegate.yaml");
+        std::fs::write(file, told["configuration"].to_string()).unwrap();
+        let said = run_in(folder.path(), &["check"]).said();
+        assert!(said.starts_with("ok: "), "{options:?}: {said}");
+    }
+}

@@ -36,8 +36,8 @@ pub(super) fn configuration(
     };
     let listeners: Map<String, Value> = binds.iter().enumerate().map(listener).collect();
     let mut routes = Vec::new();
-    for (prefix, folder) in &options.mounts {
-        routes.push(mount(prefix, folder)?);
+    for (number, (prefix, folder)) in (1..).zip(&options.mounts) {
+        routes.push(mount(number, prefix, folder)?);
     }
     routes.push(json!({
         "name": "app",
@@ -90,7 +90,7 @@ fn set(map: &mut Value, key: &str, value: Option<impl ToString>) {
     }
 }
 
-fn mount(prefix: &str, folder: &Path) -> Result<Value, Failure> {
+fn mount(number: usize, prefix: &str, folder: &Path) -> Result<Value, Failure> {
     let shown = folder.display();
     let found = std::fs::canonicalize(folder)
         .map_err(|error| Failure::Wrong(format!("cannot serve {shown}: {error}")))?;
@@ -101,7 +101,7 @@ fn mount(prefix: &str, folder: &Path) -> Result<Value, Failure> {
         return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));
     };
     Ok(json!({
-        "name": format!("static {prefix}"),
+        "name": format!("static-{number}"),
         "match": { "path": format!("{prefix}/{{*file}}") },
         "filters": [{ "rewrite": { "strip_prefix": prefix } }],
         "handler": { "files": { "root": literal(root) } },

@@ -68,7 +68,12 @@ pub(super) fn mount(typed: &str) -> Result<(String, PathBuf), String> {
         .split_once('=')
         .filter(|(prefix, folder)| !prefix.is_empty() && !folder.is_empty())
         .ok_or_else(|| format!("\"{typed}\" is not PREFIX=DIR, such as /static=./public"))?;
-    Ok((root_path(prefix)?, folder.into()))
+    match root_path(prefix)? {
+        prefix if prefix.is_empty() => {
+            Err(format!("\"{typed}\" would hide the application: name a path below /"))
+        }
+        prefix => Ok((prefix, folder.into())),
+    }
 }
 
 /// A path without the slash at its end; `/` itself becomes nothing.
@@ -148,7 +153,8 @@ mod tests {
     #[test]
     fn paths() {
         assert_eq!(mount("/static=./public"), Ok(("/static".to_owned(), "./public".into())));
-        assert_eq!(mount("/=a=b"), Ok((String::new(), "a=b".into())));
+        assert_eq!(mount("/x/=a=b"), Ok(("/x".to_owned(), "a=b".into())));
+        assert!(mount("/=.").unwrap_err().contains("would hide the application"));
         assert!(mount("/static").unwrap_err().contains("PREFIX=DIR"));
         assert!(mount("static=x").unwrap_err().contains("did you mean /static?"));
         assert_eq!(root_path("/api/"), Ok("/api".to_owned()));
