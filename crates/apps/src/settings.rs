@@ -36,6 +36,9 @@ settings::record! {
         pub lifespan: Lifespan = "auto",
         /// The event loop of ASGI.
         pub r#loop: EventLoop = "auto",
+        /// A file that configures Python's logging: JSON or YAML for `dictConfig`, INI for
+        /// `fileConfig`.
+        pub log_config: Option<FilePath> = null { example "logging.json" },
         /// Most threads of WSGI in each process; as many are started as are needed. 0 chooses.
         pub threads: u32 = 0 { in 0..=1024, example 8 },
         /// What it may take before it is refused more, or replaced.

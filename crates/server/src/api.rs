@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::{
-    Applied, CacheStatus, ConfigDocument, ConfigVersion, Entries, EntriesWanted, Expect,
-    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, RouteStatus, Status,
-    Syntax, UpstreamStatus, WorkerStatus,
+    AppStatus, Applied, CacheStatus, ConfigDocument, ConfigVersion, Entries, EntriesWanted, Expect,
+    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, RouteStatus, ServerState,
+    Status, Syntax, UpstreamStatus, WorkerStatus,
 };
 use exchange::LocalFuture;
-use telemetry::Telemetry;
+use telemetry::{FamilySamples, Telemetry};
 
 use crate::control::Control;
 use crate::history::History;
@@ -43,7 +43,12 @@ impl admin::Control for Api {
     fn status(&self) -> Status {
         let bound = self.0.bound();
         Status {
-            state: self.0.state.get(),
+            state: match self.0.apps.running() {
+                Some(group) if group.ready() == 0 && self.0.state.get() == ServerState::Serving => {
+                    ServerState::Starting
+                }
+                _ => self.0.state.get(),
+            },
             build: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             started_ms: self.0.started_ms,
@@ -53,7 +58,7 @@ impl admin::Control for Api {
                 .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
                 .collect(),
             last_reload: self.0.last_reload.borrow().clone(),
-            troubles: Vec::new(),
+            troubles: self.0.apps.troubles(),
         }
     }
 
@@ -160,6 +165,25 @@ impl admin::Control for Api {
     ) -> LocalFuture<'_, Result<u64, NoAnswer>> {
         let cache = cache.to_owned();
         Box::pin(async move { crate::caches::purge(&self.0, &cache, what, soft).await })
+    }
+
+    fn apps(&self) -> Vec<AppStatus> {
+        self.0.apps.status()
+    }
+
+    fn reload_app(&self, name: &str) -> LocalFuture<'_, Result<(), String>> {
+        let (control, name) = (self.0.clone(), name.to_owned());
+        let task = net::task::spawn_local(async move { control.apps.reload(&name).await });
+        Box::pin(async move { task.await.unwrap_or_else(|error| Err(error.to_string())) })
+    }
+
+    fn samples(&self) -> Vec<FamilySamples> {
+        self.0.apps.samples()
+    }
+
+    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<(String, String)>>> {
+        self.0.apps.running()?;
+        Some(Box::pin(self.0.apps.processes_metrics()))
     }
 
     fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer> {

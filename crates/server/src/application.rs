@@ -1,14 +1,25 @@
 //! `tidegate run MODULE:APP`: a supervisor of worker processes that serve HTTP themselves.
+//!
+//! Owns their listening sockets, which are bound before anything is started, and the folders whose
+//! changes are watched. The rest is a server like any other: with an admin API, a log, signals, and
+//! no routes of its own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use net::{Bind, ListenOptions};
-use serde_json::Value;
+use config::{TextSource, Workers};
+use net::{Bind, Launch, ListenOptions, Listening};
+use serde_json::{Value, json};
+use telemetry::event;
 use telemetry::log::{Format, Level};
 
-use crate::options::{Failure, OnReady};
-use crate::supervise::{DevReload, Policy};
+use crate::apps::Apps;
+use crate::listeners::SocketFile;
+use crate::options::{Bound, Failure, OnReady, Options};
+use crate::run::run_with;
+use crate::supervise::{DevReload, DevWatch, Doors, Group, GroupSettings, Policy};
 
 /// What is run.
 pub struct RunSpec {
@@ -51,6 +62,167 @@ pub const APPLICATION: &str = "main";
 /// Serves until it is told to stop. A first start that fails is a failure; later ones are tried
 /// again.
 pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
-    drop(spec);
-    Err(Failure::Start("this build runs no applications".to_owned()))
+    let (mut listening, mut files) = (Vec::new(), Vec::new());
+    for (name, door) in &spec.listeners {
+        let opened = open(name, door).map_err(Failure::Start)?;
+        if let Door::Bind(..) = door {
+            files.extend(SocketFile::of(opened.local()));
+        }
+        listening.push((name.clone(), opened));
+    }
+    let own = own_configuration(&spec);
+    let options = Options {
+        workers: Some(Workers::Count(1)),
+        cpu_affinity: false,
+        log_level: spec.log_level,
+        log_format: spec.log_format,
+        on_ready: spec.on_ready,
+    };
+    let target = spec.python["target"].as_str().unwrap_or(APPLICATION).to_owned();
+    let level = spec.log_level.unwrap_or(Level::Info).slug();
+    let format = if spec.log_format == Some(Format::Json) { "json" } else { "text" };
+    let mut command = spec.command.into_iter();
+    let program = command.next().ok_or_else(|| Failure::Start("nothing starts workers".into()))?;
+    let environment = spec.environment.into_iter().map(|(name, value)| (name.into(), value.into()));
+    let settings = GroupSettings {
+        launch: Launch {
+            program: program.into(),
+            arguments: command.collect(),
+            environment: environment.collect(),
+            folder: spec.folder,
+        },
+        config: Some(worker_configuration(spec.configuration, &listening, level, format)),
+        python: spec.python,
+        store: None,
+        policy: spec.policy,
+        log_level: level.to_owned(),
+        log_format: format.to_owned(),
+    };
+    let (workers, reload) = (spec.workers, spec.reload);
+    let program = Program { target, settings, listening, files, workers, reload };
+    let source = TextSource::new("tidegate run", &own.to_string());
+    run_with(Arc::new(source), options, Some(program))
+}
+
+fn open(name: &str, door: &Door) -> Result<Listening, String> {
+    match door {
+        Door::Bind(bind, options) => {
+            Listening::bind(bind, 1, options).map_err(|error| error.to_string())
+        }
+        Door::Descriptor(number) => {
+            let inherited =
+                net::handed_listener(*number, name).map_err(|error| error.to_string())?;
+            inherited.listen(1).map_err(|error| format!("descriptor {number}: {error}"))
+        }
+    }
+}
+
+/// What the supervisor serves itself: the admin API.
+fn own_configuration(spec: &RunSpec) -> Value {
+    let mut own = json!({ "timeouts": { "drain_delay": "0s" } });
+    if let Some(bind) = &spec.admin {
+        own["admin"] = json!({ "bind": bind.to_string() });
+    }
+    own
+}
+
+/// What each worker serves: the listeners are where they are really bound.
+fn worker_configuration(
+    mut configuration: Value,
+    listening: &[(String, Listening)],
+    level: &str,
+    format: &str,
+) -> String {
+    for (name, listening) in listening {
+        // Of a configuration, a dollar sign before a brace would be a variable.
+        let bind = listening.local().to_string().replace("${", "$${");
+        configuration["listeners"][name]["bind"] = json!(bind);
+    }
+    configuration["log"]["level"] = json!(level);
+    configuration["log"]["format"] = json!(format);
+    configuration.to_string()
+}
+
+/// An application that is about to be run.
+pub(crate) struct Program {
+    target: String,
+    settings: GroupSettings,
+    listening: Vec<(String, Listening)>,
+    /// The files of Unix sockets that we made: gone with this.
+    files: Vec<SocketFile>,
+    workers: usize,
+    reload: Option<DevReload>,
+}
+
+/// One that is run.
+pub(crate) struct Begun {
+    group: Rc<Group>,
+    bound: Vec<Bound>,
+    _files: Vec<SocketFile>,
+    watch: Option<DevWatch>,
+}
+
+impl Program {
+    pub(crate) fn begin(self, apps: &Apps) -> Begun {
+        let bound = |(name, listening): &(String, Listening)| Bound {
+            name: name.clone(),
+            address: listening.local().clone(),
+        };
+        let bound = self.listening.iter().map(bound).collect();
+        let doors = Doors::Shared(self.listening);
+        let group = Group::start(APPLICATION, self.settings, doors, self.workers, |_| {});
+        apps.run(&self.target, group.clone());
+        Begun { group, bound, _files: self.files, watch: self.reload.map(DevWatch::new) }
+    }
+}
+
+impl Begun {
+    /// Waits for the first worker; where clients come in.
+    pub(crate) async fn first(&self) -> Result<Vec<Bound>, Failure> {
+        self.group.first().await.map_err(Failure::Start)?;
+        Ok(self.bound.clone())
+    }
+
+    /// Returns when files have changed that are worth new processes.
+    pub(crate) async fn changed(begun: &mut Option<Begun>) {
+        match begun.as_mut().and_then(|begun| begun.watch.as_mut()) {
+            Some(watch) => {
+                let file = watch.changed().await;
+                event!(Level::Info, "new workers, a file has changed", file = file.display());
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_are_told_where_clients_really_come_in() {
+        let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
+        let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+        let address = listening.local().to_string();
+        let given = json!({
+            "listeners": { "web": { "bind": "127.0.0.1:0", "backlog": 9 } },
+            "apps": { "main": "a:b" },
+            "routes": [{ "handler": { "app": "main" } }],
+        });
+        let text = worker_configuration(given, &[("web".to_owned(), listening)], "warn", "json");
+        let plan = crate::changes::plan_of(&text);
+        assert_eq!(plan.listeners[0].bind.to_string(), address);
+        assert_eq!(plan.listeners[0].options.backlog, 9);
+    }
+
+    #[test]
+    fn a_taken_address_is_one_sentence() {
+        let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
+        let taken = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
+        let door = Door::Bind(taken.local().clone(), ListenOptions::default());
+        let said = open("web", &door).unwrap_err();
+        assert!(said.ends_with("the address is in use"), "{said}");
+        let said = open("web", &Door::Descriptor(1_000_000)).unwrap_err();
+        assert!(said.contains("is not open"), "{said}");
+    }
 }

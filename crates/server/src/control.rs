@@ -17,12 +17,13 @@ use cache::Caches;
 use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
 use exchange::Shared;
 use settings::Report;
-use telemetry::log::Level;
+use telemetry::log::{Format, Level};
 use telemetry::{Telemetry, event, families};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
+use crate::apps::{Apps, Words};
 use crate::caches::Upkeep;
 use crate::changes::{changes, waiting};
 use crate::fleet::Fleet;
@@ -99,6 +100,9 @@ pub(crate) struct Control {
     /// What was read last.
     read_last: RefCell<Print>,
     is_worker_process: bool,
+    pub(crate) apps: Apps,
+    /// What the command line says of events.
+    voice: (Option<Level>, Option<Format>),
 }
 
 /// What tells two readings of the source apart.
@@ -132,6 +136,7 @@ impl Control {
         surroundings: Surroundings,
     ) -> Result<Rc<Control>, Failure> {
         let Surroundings { shared, inherited, is_worker_process } = surroundings;
+        let apps = Apps::new(shared.clone());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
             Workers::Auto => net::worker::allowed_cores().len().max(1),
@@ -166,6 +171,8 @@ impl Control {
             watched,
             read_last,
             is_worker_process,
+            apps,
+            voice: (options.log_level, options.log_format),
         });
         control.upkeep.replace(Some(Background::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
@@ -214,6 +221,9 @@ impl Control {
         let _changing = self.begin_change().await?;
         let result = self.reload_alone().await;
         self.note_reload(&result);
+        if let (Ok(_), Some(group)) = (&result, self.apps.running()) {
+            group.reload().await.map_err(Refusal::Failed)?;
+        }
         result
     }
 
@@ -377,6 +387,10 @@ impl Control {
         self.upstreams.apply(upstreams, &self.telemetry);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
         self.caches.apply(caches, &self.telemetry);
+        if !self.is_worker_process {
+            let words = Words::of(&plan.log, self.voice);
+            self.apps.follow(&plan.apps, &self.folder(), &words);
+        }
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
         self.all_seats.set_limit(plan.limits.connections as usize);
@@ -390,6 +404,13 @@ impl Control {
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
         Ok(())
+    }
+
+    /// Where applications start that do not say it: beside the configuration.
+    fn folder(&self) -> PathBuf {
+        let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
+        let folder = file.and_then(|file| file.parent().map(PathBuf::from));
+        folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
     }
 
     /// Shows how the configuration offered last fared.

@@ -23,7 +23,8 @@ use telemetry::log::{self, Format, Level};
 use crate::spec::{Role, WorkerSpec};
 use crate::supervise::{Link, Stats, Word};
 
-pub use announce::{Announced, Announcer, Stand, announcement};
+use announce::Stand;
+pub use announce::{Announced, Announcer, announcement};
 use orders::{Leave, Orders};
 
 /// How long what other threads read and write may take when all else has ended.
@@ -115,7 +116,7 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
     let process = Rc::new(Process {
         application: hosted.application,
         link,
-        orders: Orders::new(graceful),
+        orders: Orders::new(graceful, spec.embedded),
         stalls: std::cell::Cell::new(0),
     });
     let tasks = [

@@ -13,6 +13,7 @@ mod accept;
 mod admin_sockets;
 mod api;
 mod application;
+mod apps;
 mod caches;
 mod changes;
 mod control;

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Refusal, ServerState};
-use config::{LevelWord, LogFormatWord, Plan, Source};
-use telemetry::log::{self, Format, Level};
+use config::{Plan, Source};
+use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
+use crate::application::{Begun, Program};
+use crate::apps::Words;
 use crate::control::{Control, Surroundings, load};
 use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
@@ -21,6 +23,15 @@ const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// Serves until it is told to stop and every connection has ended, or the time to drain is over.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
+    run_with(source, options, None)
+}
+
+/// The same beside an application, if there is one: then it is that which serves.
+pub(crate) fn run_with(
+    source: Arc<dyn Source>,
+    options: Options,
+    program: Option<Program>,
+) -> Result<(), Failure> {
     net::raise_descriptor_limit();
     let loaded = load(&*source).map_err(|report| Failure::Configuration(report.render()))?;
     speak(&loaded.plan, &options);
@@ -36,7 +47,10 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
             Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let surroundings = Surroundings::own()?;
         let control = Control::start(source, loaded, telemetry, &options, surroundings).await?;
-        let served = serve(&control, options, signals, &events).await;
+        let program = program.map(|program| program.begin(&control.apps));
+        let served = serve(&control, options, signals, &events, program).await;
+        control.apps.kill();
+        control.apps.stop().await;
         control.fleet.end().await;
         served
     });
@@ -47,16 +61,22 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
 
 /// Sets how the server speaks about itself: the command line wins over the configuration.
 pub(crate) fn speak(plan: &Plan, options: &Options) {
-    log::set_level(options.log_level.unwrap_or(match plan.log.level {
-        LevelWord::Error => Level::Error,
-        LevelWord::Warn => Level::Warn,
-        LevelWord::Info => Level::Info,
-        LevelWord::Debug => Level::Debug,
-    }));
-    log::set_format(options.log_format.unwrap_or(match plan.log.format {
-        LogFormatWord::Text => Format::Text,
-        LogFormatWord::Json => Format::Json,
-    }));
+    let typed = (options.log_level, options.log_format);
+    let words = Words::of(&plan.log, typed);
+    log::set_level(words.level);
+    log::set_format(words.format);
+}
+
+/// Returns when the process is to end.
+async fn told_to_stop(control: &Control, signals: &mut Signals) {
+    loop {
+        tokio::select! {
+            asked = signals.next() => if matches!(asked, Asked::Drain | Asked::Interrupt) {
+                return;
+            },
+            () = control.drain_asked.notified() => return,
+        }
+    }
 }
 
 async fn serve(
@@ -64,6 +84,7 @@ async fn serve(
     mut options: Options,
     mut signals: Signals,
     events: &Events,
+    mut program: Option<Begun>,
 ) -> Result<(), Failure> {
     let reception = Reception::new(control.clone());
     let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
@@ -75,6 +96,12 @@ async fn serve(
         Watch::blind()
     });
     follow_files(&mut watch, control).await;
+    if let Some(program) = &mut program {
+        tokio::select! {
+            first = program.first() => bound.extend(first?),
+            () = told_to_stop(control, &mut signals) => return Ok(()),
+        }
+    }
     for one in &bound {
         say_listening(one);
     }
@@ -94,7 +121,13 @@ async fn serve(
                     control.reopen_logs();
                     true
                 }
+                Asked::More | Asked::Fewer => {
+                    let more = if asked == Asked::More { 1 } else { -1 };
+                    control.apps.running().iter().for_each(|group| group.add_workers(more));
+                    continue;
+                }
             },
+            () = Begun::changed(&mut program) => true,
             () = watch.changed() => true,
             () = control.reload_asked.notified() => true,
             () = control.plan_changed.notified() => {
@@ -104,7 +137,11 @@ async fn serve(
             }
             () = control.drain_asked.notified() => break,
         };
-        if reload {
+        if reload && program.is_some() {
+            // Its processes take their time to begin: signals are heard meanwhile.
+            let control = control.clone();
+            net::task::spawn_local(async move { reload_now(&control).await });
+        } else if reload {
             reload_now(control).await;
             follow(&reception, &options, &mut watch, control, &mut bound).await;
         }
@@ -157,6 +194,20 @@ async fn follow_files(watch: &mut Watch, control: &Control) {
     }
 }
 
+/// Lets the applications end: nobody sends them anything any more. Whether they all had their time.
+async fn stop_apps(control: &Control, signals: &mut Signals) -> bool {
+    let stopped = control.apps.stop();
+    tokio::pin!(stopped);
+    loop {
+        tokio::select! {
+            () = &mut stopped => return true,
+            asked = signals.next() => if asked == Asked::Interrupt {
+                return false;
+            },
+        }
+    }
+}
+
 /// Lets connections end: what is under way is finished, idle connections are closed, and after
 /// `timeouts.drain` the rest is cut. A second interrupt cuts at once.
 async fn drain(control: &Rc<Control>, signals: &mut Signals) {
@@ -185,6 +236,7 @@ async fn drain(control: &Rc<Control>, signals: &mut Signals) {
             }
         }
     };
+    let whole = whole && stop_apps(control, signals).await;
     if whole {
         event!(Level::Info, "drained");
     } else {

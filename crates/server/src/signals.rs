@@ -1,11 +1,15 @@
 //! Signals of the process, as events of the control loop.
 //!
 //! SIGTERM and the first SIGINT drain, a second SIGINT stops at once, SIGHUP reloads, SIGUSR1 opens
-//! log files again.
+//! log files again, SIGTTIN and SIGTTOU ask for one worker process more and one less.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// signal(7): the same on every system that we build for.
+const TTIN: i32 = 21;
+const TTOU: i32 = 22;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub(crate) enum Asked {
     Interrupt,
     Reload,
     ReopenLogs,
+    More,
+    Fewer,
 }
 
 pub(crate) struct Signals {
@@ -21,6 +27,8 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
     user: Signal,
+    more: Signal,
+    fewer: Signal,
 }
 
 impl Signals {
@@ -30,6 +38,8 @@ impl Signals {
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
+            more: signal(SignalKind::from_raw(TTIN))?,
+            fewer: signal(SignalKind::from_raw(TTOU))?,
         })
     }
 
@@ -39,6 +49,8 @@ impl Signals {
             _ = self.interrupt.recv() => Asked::Interrupt,
             _ = self.hangup.recv() => Asked::Reload,
             _ = self.user.recv() => Asked::ReopenLogs,
+            _ = self.more.recv() => Asked::More,
+            _ = self.fewer.recv() => Asked::Fewer,
         }
     }
 }

@@ -60,6 +60,8 @@ pub struct WorkerSpec {
     /// Words of `telemetry::log`, for roles that have no configuration.
     pub log_level: String,
     pub log_format: String,
+    /// It is part of a program that minds its own signals.
+    pub embedded: bool,
     /// How long it may drain when nobody tells it.
     pub graceful_ms: u64,
     /// A lag of the application from which on it is logged with its stack; 0 for never.
@@ -91,6 +93,7 @@ impl WorkerSpec {
             "listen": listen,
             "store": self.store.as_ref().map(|path| path.to_string_lossy()),
             "log": { "level": self.log_level, "format": self.log_format },
+            "embedded": self.embedded,
             "graceful_ms": self.graceful_ms,
             "stall_ms": self.stall_ms,
         })
@@ -126,6 +129,7 @@ impl WorkerSpec {
             store: whole["store"].as_str().map(PathBuf::from),
             log_level: log.text("level")?.to_owned(),
             log_format: log.text("format")?.to_owned(),
+            embedded: whole["embedded"].as_bool().unwrap_or(false),
             graceful_ms: fields.number("graceful_ms")?,
             stall_ms: fields.number("stall_ms")?,
         })
@@ -176,6 +180,7 @@ pub(crate) fn example() -> WorkerSpec {
         store: Some(PathBuf::from("/run/store.sock")),
         log_level: "info".to_owned(),
         log_format: "text".to_owned(),
+        embedded: false,
         graceful_ms: 30_000,
         stall_ms: 100,
     }

@@ -218,6 +218,29 @@ families! {
     STORE_SLOW = "tidegate_store_slow_connections_total", Counter, Number, ["app"],
         "Connections that were closed because too many messages waited for them.";
 
+    APP_REQUESTS = "tidegate_app_requests_total", Counter, Number, ["app", "worker"],
+        "Requests and sessions that an application took.";
+    APP_IN_FLIGHT = "tidegate_app_in_flight", Gauge, Number, ["app", "worker"],
+        "Requests and sessions under way in an application.";
+    APP_WEBSOCKETS = "tidegate_app_websockets", Gauge, Number, ["app", "worker"],
+        "WebSocket sessions open in an application.";
+    APP_QUEUE = "tidegate_app_queue_seconds", Histogram, Seconds, ["app", "worker"],
+        "Time from a request's coming to an application to its being taken.";
+    APP_CALL = "tidegate_app_call_seconds", Histogram, Seconds, ["app", "worker"],
+        "Time from a request's being taken by an application to the head of its answer.";
+    APP_GIL_WAIT = "tidegate_app_gil_wait_seconds", Histogram, Seconds, ["app", "worker"],
+        "Time that threads of an application waited for the interpreter.";
+    APP_LOOP_LAG = "tidegate_app_loop_lag_seconds", Gauge, Seconds, ["app", "worker"],
+        "For how long an application has answered nobody now, although somebody waits.";
+    APP_STALLS = "tidegate_app_stalls_total", Counter, Number, ["app", "worker"],
+        "Times that an application answered nobody for a while.";
+    APP_RSS = "tidegate_app_rss_bytes", Gauge, Bytes, ["app", "worker"],
+        "Resident memory of an application's process.";
+    APP_READY = "tidegate_app_ready_workers", Gauge, Number, ["app"],
+        "Processes of an application that take requests.";
+    APP_RESTARTS = "tidegate_app_restarts_total", Counter, Number, ["app", "worker", "reason"],
+        "Processes of an application that took the place of another, by reason.";
+
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations put into use since the start.";
     CONFIG_RELOAD_FAILURES = "tidegate_config_reload_failures_total", Counter, Number, [],

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 
 /// Where an application is in its life.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stand {
+pub(super) enum Stand {
     Starting,
     /// It may be sent requests.
     Ready,
@@ -53,7 +53,7 @@ impl Drop for Announcer {
 
 impl Announced {
     /// What became of the start.
-    pub(crate) async fn begun(&mut self) -> Stand {
+    pub(super) async fn begun(&mut self) -> Stand {
         match self.0.wait_for(|stand| *stand != Stand::Starting).await {
             Ok(stand) => stand.clone(),
             Err(_) => Stand::Ended,

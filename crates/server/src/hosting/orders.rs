@@ -23,6 +23,7 @@ pub(super) enum Leave {
 /// The order to leave, once there is one. A stricter one replaces it.
 pub(super) struct Orders {
     graceful: Duration,
+    embedded: bool,
     leave: Cell<Option<Leave>>,
     given: Notify,
     /// Makes the text of the metrics, where there are any.
@@ -30,8 +31,15 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    pub(super) fn new(graceful: Duration) -> Orders {
-        Orders { graceful, leave: Cell::default(), given: Notify::new(), metrics: Cell::default() }
+    /// `embedded` leaves signals to the program around us, and expects the end of the socket.
+    pub(super) fn new(graceful: Duration, embedded: bool) -> Orders {
+        Orders {
+            graceful,
+            embedded,
+            leave: Cell::default(),
+            given: Notify::new(),
+            metrics: Cell::default(),
+        }
     }
 
     pub(super) fn show_metrics(&self, text: impl Fn() -> String + 'static) {
@@ -73,6 +81,9 @@ pub(super) async fn listen(process: Rc<Process>) {
     let orders = &process.orders;
     let graceful = Leave::Within(orders.graceful);
     let terminated = async {
+        if orders.embedded {
+            return std::future::pending().await;
+        }
         match signal(SignalKind::terminate()) {
             Ok(mut terminate) => {
                 terminate.recv().await;
@@ -96,6 +107,9 @@ pub(super) async fn listen(process: Rc<Process>) {
             Ok(Some(order)) => obey(&process, order).await,
             Ok(None) | Err(_) => {
                 if orders.leave.get().is_none() {
+                    if orders.embedded {
+                        return orders.give(graceful);
+                    }
                     event!(Level::Warn, "the supervisor has gone: this worker drains and ends");
                     orders.give(graceful);
                 }

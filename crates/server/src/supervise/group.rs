@@ -6,7 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -42,6 +42,13 @@ pub(crate) enum Doors {
     Shared(Vec<(String, Listening)>),
     /// A Unix socket for each process, in this folder: each is sent frames.
     Own(PathBuf),
+}
+
+impl Doors {
+    /// The socket of one process: no other ever has it, so that nobody connects to one that drains.
+    pub(crate) fn path(folder: &Path, slot: usize, generation: u64) -> PathBuf {
+        folder.join(format!("{slot}.{generation}.sock"))
+    }
 }
 
 /// What became of the first start.
@@ -202,10 +209,7 @@ impl Group {
         let settings = self.settings();
         let generation = slot.next_generation();
         let own = match &self.doors {
-            Doors::Own(folder) => {
-                let path = folder.join(format!("{}.{generation}.sock", slot.index));
-                Some(open(path)?)
-            }
+            Doors::Own(folder) => Some(open(Doors::path(folder, slot.index, generation))?),
             Doors::Shared(_) => None,
         };
         let named: Vec<(&str, &Listening)> = match (&self.doors, &own) {
@@ -260,6 +264,7 @@ impl Group {
             store: settings.store.clone(),
             log_level: settings.log_level.clone(),
             log_format: settings.log_format.clone(),
+            embedded: false,
             graceful_ms: milliseconds(settings.policy.graceful),
             stall_ms: milliseconds(stall),
         }

@@ -48,7 +48,7 @@ pub(crate) struct Running {
     child: Child,
     link: Rc<Link>,
     /// The file of a socket of its own.
-    pub(crate) file: Option<SocketFile>,
+    _file: Option<SocketFile>,
     began_ms: u64,
     heard_ms: Cell<u64>,
     pub(crate) phase: Cell<Phase>,
@@ -89,7 +89,7 @@ impl Running {
             started_ms: telemetry::timestamp::now_ms(),
             child,
             link: Rc::new(Link::new(ours)),
-            file,
+            _file: file,
             began_ms: now_ms(),
             heard_ms: Cell::new(now_ms()),
             phase: Cell::new(Phase::Starting),

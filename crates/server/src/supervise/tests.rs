@@ -1,6 +1,7 @@
 //! Groups of processes that are this very test program, started again: what goes wrong with one.
 
 mod serving;
+mod whole;
 mod worker;
 
 use std::cell::RefCell;

@@ -47,7 +47,10 @@ impl Application for Program {
 pub(super) fn serve(spec: &WorkerSpec) -> i32 {
     let (ring, rung) = sync_channel(1);
     let bell = ring.clone();
-    let desk = Desk::new(64, move || drop(ring.try_send(())));
+    let desk = Desk::new(64, move || {
+        // Rung already, it is heard as well.
+        let _ = ring.try_send(());
+    });
     let program = Arc::new(Program {
         served: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
@@ -75,7 +78,7 @@ pub(super) fn serve(spec: &WorkerSpec) -> i32 {
     i32::from(serving.join().unwrap())
 }
 
-const CONFIG: &str = r#"{
+pub(super) const CONFIG: &str = r#"{
     "listeners": { "web": { "bind": "127.0.0.1:0" } },
     "apps": { "test": { "python": "a:b" } },
     "routes": [
@@ -86,10 +89,22 @@ const CONFIG: &str = r#"{
 
 /// One request on a connection of its own; the body of a 200.
 async fn ask(address: SocketAddr, path: &str) -> String {
+    let (status, body) = converse(&Bind::Tcp(address), "GET", path).await;
+    assert_eq!(status, 200, "{body}");
+    body
+}
+
+/// One request on a connection of its own: status and body.
+pub(super) async fn converse(bind: &Bind, method: &str, path: &str) -> (u16, String) {
     let asking = async {
-        let stream = Stream::connect_tcp(address).await.unwrap();
+        let stream = match bind {
+            Bind::Tcp(address) => Stream::connect_tcp(*address).await.unwrap(),
+            Bind::Unix(path) => Stream::connect_unix(path).await.unwrap(),
+        };
         let mut outgoing = Outgoing::default();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
         outgoing.push(request.into());
         stream.send_all(&mut outgoing).await.unwrap();
         let mut answer = Vec::new();
@@ -102,8 +117,8 @@ async fn ask(address: SocketAddr, path: &str) -> String {
     };
     let answer = net::timer::within(PATIENCE, asking).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
-    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
-    body.to_owned()
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("a status"), body.to_owned())
 }
 
 fn group() -> (Rc<Group>, SocketAddr) {
@@ -157,7 +172,6 @@ fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
         for client in clients {
             assert!(client.await.unwrap() > 0);
         }
-        let counted: u64 = group.slots().iter().map(|slot| slot.earlier.borrow().requests).sum();
         let running = group.slots()[0].current.borrow().clone().unwrap();
         let metrics = running.metrics().await.unwrap();
         assert!(metrics.contains("tidegate_requests_total"), "{metrics}");

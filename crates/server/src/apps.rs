@@ -1,0 +1,196 @@
+//! The applications of the process: a group of worker processes each.
+//!
+//! Owns which groups there are and, for a gateway, the folder of their sockets. Promises that a
+//! Plan which changes nothing of an application leaves its processes alone, that one which changes
+//! something replaces them without a gap, and that workers of this server only ever see processes
+//! that are ready. Never loads a language.
+
+mod launch;
+mod show;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ::apps::{AppSettings, Slot, Slots};
+use exchange::Shared;
+use telemetry::event;
+use telemetry::log::Level;
+
+use crate::admin_sockets::admin_socket_dir;
+use crate::supervise::{Doors, Group};
+
+pub(crate) use launch::{Words, settings_of};
+
+/// All of them, by name.
+pub(crate) struct Apps {
+    shared: Arc<Shared>,
+    groups: RefCell<BTreeMap<String, App>>,
+    folder: RefCell<Option<Folder>>,
+    /// Numbers the folders of sockets.
+    count: std::cell::Cell<u64>,
+}
+
+struct App {
+    group: Rc<Group>,
+    target: String,
+    /// What the configuration says; none of one that is run without a configuration.
+    settings: Option<Arc<AppSettings>>,
+}
+
+/// The folder of the sockets; gone with this.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is found by the next server of this user.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Apps {
+    pub(crate) fn new(shared: Arc<Shared>) -> Apps {
+        let (groups, folder) = (RefCell::default(), RefCell::default());
+        Apps { shared, groups, folder, count: std::cell::Cell::new(0) }
+    }
+
+    /// The one application that this process is there for.
+    pub(crate) fn run(&self, target: &str, group: Rc<Group>) {
+        let app = App { group: group.clone(), target: target.to_owned(), settings: None };
+        self.groups.borrow_mut().insert(group.name.clone(), app);
+    }
+
+    /// That one's group, where there is one.
+    pub(crate) fn running(&self) -> Option<Rc<Group>> {
+        let groups = self.groups.borrow();
+        groups.values().find(|app| app.settings.is_none()).map(|app| app.group.clone())
+    }
+
+    /// Brings the groups in line with a Plan. What is changed is replaced in the background.
+    pub(crate) fn follow(&self, plan: &[(String, Arc<AppSettings>)], folder: &Path, words: &Words) {
+        if self.running().is_some() {
+            return;
+        }
+        let mut groups = self.groups.borrow_mut();
+        let wanted = |name: &String| plan.iter().any(|(wanted, _)| wanted == name);
+        let gone: Vec<String> = groups.keys().filter(|name| !wanted(name)).cloned().collect();
+        for name in gone {
+            if let Some(app) = groups.remove(&name) {
+                net::task::spawn_local(async move { app.group.stop().await });
+            }
+        }
+        for (name, settings) in plan {
+            match groups.get_mut(name) {
+                Some(app) => adjust(app, settings, folder, words),
+                None => match self.start(name, settings, folder, words) {
+                    Ok(app) => {
+                        groups.insert(name.clone(), app);
+                    }
+                    Err(why) => {
+                        event!(Level::Error, "an app cannot be started", app = name, because = why);
+                    }
+                },
+            }
+        }
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        settings: &Arc<AppSettings>,
+        folder: &Path,
+        words: &Words,
+    ) -> Result<App, String> {
+        let sockets = self.sockets()?;
+        let live = Slots::of(&self.shared, name);
+        let own = sockets.clone();
+        let on_change = move |group: &Group| live.set(live_slots(group, &own));
+        let group = Group::start(
+            name,
+            settings_of(settings, folder, words),
+            Doors::Own(sockets),
+            settings.workers as usize,
+            on_change,
+        );
+        Ok(App { group, target: settings.python.clone(), settings: Some(settings.clone()) })
+    }
+
+    /// A folder for the sockets of one group.
+    fn sockets(&self) -> Result<PathBuf, String> {
+        let mut folder = self.folder.borrow_mut();
+        if folder.is_none() {
+            // A name of the length that paths of Unix sockets may have.
+            let path = admin_socket_dir().join(format!("{}.apps", std::process::id()));
+            *folder = Some(Folder(path));
+        }
+        let number = self.count.get();
+        self.count.set(number + 1);
+        let root = folder.as_ref().map(|folder| folder.0.clone()).unwrap_or_default();
+        let path = root.join(number.to_string());
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    fn all(&self) -> Vec<Rc<Group>> {
+        self.groups.borrow().values().map(|app| app.group.clone()).collect()
+    }
+
+    fn find(&self, name: &str) -> Option<Rc<Group>> {
+        self.groups.borrow().get(name).map(|app| app.group.clone())
+    }
+
+    /// Replaces the processes of one, or says why that was given up.
+    pub(crate) async fn reload(&self, name: &str) -> Result<(), String> {
+        let group = self.find(name).ok_or_else(|| format!("there is no app \"{name}\""))?;
+        group.reload().await
+    }
+
+    /// Ends all processes, when what is under way in them has ended.
+    pub(crate) async fn stop(&self) {
+        let stopping: Vec<_> = self
+            .all()
+            .into_iter()
+            .map(|group| net::task::spawn_local(async move { group.stop().await }))
+            .collect();
+        for group in stopping {
+            // One that panicked has ended as well.
+            let _ = group.await;
+        }
+        self.groups.borrow_mut().clear();
+        self.folder.take();
+    }
+
+    /// Ends all processes at once.
+    pub(crate) fn kill(&self) {
+        self.all().iter().for_each(|group| group.kill());
+    }
+}
+
+fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Words) {
+    let group = app.group.clone();
+    app.target = settings.python.clone();
+    app.settings = Some(settings.clone());
+    let wanted = settings_of(settings, folder, words);
+    let is_another = *group.settings() != wanted;
+    if is_another {
+        group.change(wanted);
+        let group = group.clone();
+        // What fails is in the log, and the processes before go on.
+        net::task::spawn_local(async move { group.reload().await });
+    }
+    group.set_workers(settings.workers as usize);
+}
+
+/// The processes that take exchanges.
+fn live_slots(group: &Group, folder: &Path) -> Vec<Slot> {
+    let live = group.slots().into_iter().filter_map(|slot| {
+        let generation = slot.current.borrow().as_ref()?.generation;
+        let path = Doors::path(folder, slot.index, generation);
+        Some(Slot { slot: u32::try_from(slot.index).ok()?, generation, path })
+    });
+    live.collect()
+}

@@ -1,0 +1,144 @@
+//! How the processes of an application are started: which Python, in which folder, with what.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::apps::{AppSettings, EventLoop, Interface, Lifespan};
+use config::{LevelWord, LogFormatWord, LogSettings};
+use net::Launch;
+use serde_json::{Value, json};
+use settings::FilePath;
+use telemetry::log::{Format, Level};
+
+use crate::supervise::{GroupSettings, Policy};
+
+/// How the server speaks, for its processes to speak likewise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Words {
+    pub(crate) level: Level,
+    pub(crate) format: Format,
+}
+
+impl Words {
+    /// What the configuration says, where the command line says nothing.
+    pub(crate) fn of(settings: &LogSettings, typed: (Option<Level>, Option<Format>)) -> Words {
+        let level = typed.0.unwrap_or(match settings.level {
+            LevelWord::Error => Level::Error,
+            LevelWord::Warn => Level::Warn,
+            LevelWord::Info => Level::Info,
+            LevelWord::Debug => Level::Debug,
+        });
+        let format = typed.1.unwrap_or(match settings.format {
+            LogFormatWord::Text => Format::Text,
+            LogFormatWord::Json => Format::Json,
+        });
+        Words { level, format }
+    }
+
+    pub(crate) fn format_word(&self) -> &'static str {
+        match self.format {
+            Format::Text => "text",
+            Format::Json => "json",
+        }
+    }
+}
+
+/// What the processes of an application of the configuration are started with.
+pub(crate) fn settings_of(app: &AppSettings, folder: &Path, words: &Words) -> GroupSettings {
+    let dir: PathBuf = app.dir.as_ref().map_or_else(|| folder.to_owned(), |dir| dir.to_path_buf());
+    let program = match &app.venv {
+        Some(venv) => venv.join("bin/python"),
+        None => PathBuf::from("python3"),
+    };
+    let environment = app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    GroupSettings {
+        launch: Launch {
+            program,
+            arguments: ["-m", "tidegate"].map(Into::into).to_vec(),
+            environment,
+            folder: Some(dir.clone()),
+        },
+        python: python(app, &dir),
+        config: None,
+        store: None,
+        policy: policy(app),
+        log_level: words.level.slug().to_owned(),
+        log_format: words.format_word().to_owned(),
+    }
+}
+
+/// What the Python side is told; `tidegate run` tells it the same.
+fn python(app: &AppSettings, dir: &Path) -> Value {
+    json!({
+        "target": app.python,
+        "interface": match app.interface {
+            Interface::Auto => "auto",
+            Interface::Asgi => "asgi",
+            Interface::Wsgi => "wsgi",
+        },
+        "factory": app.factory,
+        "app_dir": dir.to_string_lossy(),
+        "root_path": app.root_path,
+        "loop": match app.r#loop {
+            EventLoop::Auto => "auto",
+            EventLoop::Uvloop => "uvloop",
+            EventLoop::Asyncio => "asyncio",
+        },
+        "threads": (app.threads > 0).then_some(app.threads),
+        "lifespan": match app.lifespan {
+            Lifespan::Auto => "auto",
+            Lifespan::On => "on",
+            Lifespan::Off => "off",
+        },
+        "log_config": app.log_config.as_ref().map(|file: &FilePath| file.to_string()),
+    })
+}
+
+fn policy(app: &AppSettings) -> Policy {
+    let unless_zero =
+        |span: settings::Duration| Some(span.get()).filter(|span| *span > Duration::ZERO);
+    Policy {
+        start_within: app.timeouts.start.get(),
+        graceful: app.timeouts.graceful.get(),
+        stuck_after: unless_zero(app.timeouts.stuck),
+        stall: unless_zero(app.timeouts.stall),
+        max_requests: app.limits.max_requests,
+        max_requests_jitter: app.limits.max_requests_jitter,
+        max_rss_bytes: app.limits.max_rss.map(|size| size.bytes()),
+        lifetime: app.limits.lifetime.map(settings::Duration::get),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ::settings::{node, read};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_started_with_what_the_configuration_says() {
+        let words = Words { level: Level::Warn, format: Format::Json };
+        let made = |written: &::settings::Node| {
+            settings_of(&read::<AppSettings>(written).unwrap(), Path::new("/srv"), &words)
+        };
+        let least = made(&node!("shop.web:app"));
+        assert_eq!(least.launch.program, Path::new("python3"));
+        assert_eq!(least.launch.folder.as_deref(), Some(Path::new("/srv")));
+        assert_eq!((&*least.log_level, &least.python["threads"]), ("warn", &Value::Null));
+        let more = made(&node!({
+            "python": "shop.web:app", "dir": "/srv/shop", "venv": "/srv/venv", "threads": 3,
+            "env": { "A": "b" }, "interface": "wsgi",
+            "timeouts": { "stuck": "0s" }, "limits": { "max_rss": "64MiB" },
+        }));
+        assert_eq!(more.launch.program, Path::new("/srv/venv/bin/python"));
+        assert_eq!(more.launch.environment, [("A".into(), "b".into())]);
+        assert_eq!(more.python["app_dir"], "/srv/shop");
+        assert_eq!(
+            (&more.python["interface"], &more.python["threads"]),
+            (&json!("wsgi"), &json!(3))
+        );
+        assert_eq!((more.policy.stuck_after, more.policy.max_rss_bytes), (None, Some(64 << 20)));
+        assert_eq!(more, more.clone());
+        assert_ne!(least, more);
+    }
+}

@@ -1,0 +1,139 @@
+//! How the applications are, for the admin API and for metrics.
+
+use std::rc::Rc;
+
+use admin::{AppStatus, AppWorkerStatus};
+use telemetry::{Family, FamilySamples, Sample, Value, families};
+
+use super::Apps;
+use crate::supervise::{Group, Reason, Running, Slot, Stats};
+
+impl Apps {
+    pub(crate) fn status(&self) -> Vec<AppStatus> {
+        let groups = self.groups.borrow();
+        let status = |(name, app): (&String, &super::App)| AppStatus {
+            name: name.clone(),
+            target: app.target.clone(),
+            ready: app.group.ready(),
+            leaving: app.group.leaving().len(),
+            workers: app.group.slots().iter().map(|slot| worker(slot)).collect(),
+        };
+        groups.iter().map(status).collect()
+    }
+
+    /// Applications that nobody answers for, a sentence each.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let mut troubles = Vec::new();
+        for group in self.all().iter().filter(|group| group.ready() == 0) {
+            let failure = group.slots().iter().find_map(|slot| slot.last_failure.borrow().clone());
+            let why = failure.map_or_else(|| "it is being started".to_owned(), |why| why);
+            troubles.push(format!("no process of app {} is ready: {why}", group.name));
+        }
+        troubles
+    }
+
+    /// What was counted.
+    pub(crate) fn samples(&self) -> Vec<FamilySamples> {
+        let groups = self.all();
+        let mut all = Vec::new();
+        let mut add = |family: &'static Family, value: &dyn Fn(&Stats) -> Value| {
+            let samples = groups.iter().flat_map(|group| {
+                group.slots().into_iter().map(move |slot| (group.name.clone(), slot))
+            });
+            let samples = samples.map(|(app, slot)| Sample {
+                labels: vec![app, slot.index.to_string()],
+                value: value(&sum(&slot)),
+            });
+            push(&mut all, family, samples.collect());
+        };
+        add(&families::APP_REQUESTS, &|stats| Value::Counter(stats.requests));
+        add(&families::APP_IN_FLIGHT, &|stats| Value::Gauge(level(stats.in_flight)));
+        add(&families::APP_WEBSOCKETS, &|stats| Value::Gauge(level(stats.websockets)));
+        add(&families::APP_QUEUE, &|stats| Value::Histogram(Box::new(stats.queue.clone())));
+        add(&families::APP_CALL, &|stats| Value::Histogram(Box::new(stats.call.clone())));
+        add(&families::APP_GIL_WAIT, &|stats| Value::Histogram(Box::new(stats.gil_wait.clone())));
+        add(&families::APP_LOOP_LAG, &|stats| Value::Float(stats.loop_lag_ms as f64 / 1e3));
+        add(&families::APP_STALLS, &|stats| Value::Counter(stats.stalls));
+        add(&families::APP_RSS, &|stats| Value::Gauge(level(stats.rss_bytes)));
+        let ready = groups.iter().map(|group| Sample {
+            labels: vec![group.name.clone()],
+            value: Value::Gauge(level(group.ready() as u64)),
+        });
+        push(&mut all, &families::APP_READY, ready.collect());
+        push(&mut all, &families::APP_RESTARTS, groups.iter().flat_map(restarts).collect());
+        all
+    }
+
+    /// The metrics of processes that serve HTTP themselves, each by its place.
+    pub(crate) async fn processes_metrics(&self) -> Vec<(String, String)> {
+        let Some(group) = self.running() else { return Vec::new() };
+        let asked: Vec<_> = group
+            .slots()
+            .into_iter()
+            .filter_map(|slot| {
+                let running = slot.current.borrow().clone()?;
+                let index = slot.index;
+                Some((index, net::task::spawn_local(async move { running.metrics().await })))
+            })
+            .collect();
+        let mut texts = Vec::new();
+        for (index, answer) in asked {
+            if let Ok(Some(text)) = answer.await {
+                texts.push((index.to_string(), text));
+            }
+        }
+        texts
+    }
+}
+
+fn push(all: &mut Vec<FamilySamples>, family: &'static Family, samples: Vec<Sample>) {
+    if !samples.is_empty() {
+        all.push(FamilySamples { family, samples });
+    }
+}
+
+fn level(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// What the processes of a place have counted, and the one at work now.
+fn sum(slot: &Slot) -> Stats {
+    let earlier = slot.earlier.borrow();
+    match &*slot.current.borrow() {
+        Some(running) => earlier.then(&running.stats.borrow()),
+        None => earlier.clone(),
+    }
+}
+
+/// Every reason is there from the start, so that its first step is an increase to who reads it.
+fn restarts(group: &Rc<Group>) -> Vec<Sample> {
+    let of_slot = |slot: Rc<Slot>| {
+        let counted = slot.restarts.borrow().clone();
+        Reason::ALL.map(|reason| Sample {
+            labels: vec![group.name.clone(), slot.index.to_string(), reason.slug().to_owned()],
+            value: Value::Counter(counted.get(&reason).copied().unwrap_or(0)),
+        })
+    };
+    group.slots().into_iter().flat_map(of_slot).collect()
+}
+
+fn worker(slot: &Slot) -> AppWorkerStatus {
+    let stats = sum(slot);
+    let process: Option<Rc<Running>> =
+        slot.current.borrow().clone().or_else(|| slot.coming.borrow().clone());
+    let restarts = slot.restarts.borrow();
+    AppWorkerStatus {
+        index: slot.index,
+        state: process.as_ref().map_or("absent", |one| one.phase.get().slug()).to_owned(),
+        process: process.as_ref().map(|one| one.id()),
+        generation: process.as_ref().map(|one| one.generation),
+        started_ms: process.as_ref().map(|one| one.started_ms),
+        requests: stats.requests,
+        in_flight: stats.in_flight,
+        websockets: stats.websockets,
+        rss_bytes: stats.rss_bytes,
+        loop_lag_ms: stats.loop_lag_ms,
+        restarts: restarts.iter().map(|(reason, count)| (reason.slug(), *count)).collect(),
+        last_failure: slot.last_failure.borrow().clone(),
+    }
+}

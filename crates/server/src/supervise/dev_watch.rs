@@ -1,0 +1,182 @@
+//! Notices that a file of an application has changed: for development.
+//!
+//! Watches folders with all that is beneath them, and then looks at the files: what is written
+//! beside them (logs, databases, compiled code) changes nothing.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use telemetry::event;
+use telemetry::log::Level;
+
+use super::limits::{WATCHED_DEPTH, WATCHED_FILES, WATCHED_FOLDERS};
+use super::policy::DevReload;
+use crate::watch::Watch;
+
+/// What tells that a file has been written to.
+type Stamp = (u64, Option<SystemTime>);
+
+/// The folders, and what was seen in them last.
+pub(crate) struct DevWatch {
+    rules: DevReload,
+    watch: Watch,
+    seen: BTreeMap<PathBuf, Stamp>,
+}
+
+impl DevWatch {
+    pub(crate) fn new(rules: DevReload) -> DevWatch {
+        let watch = Watch::new().unwrap_or_else(|error| {
+            event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
+            Watch::blind()
+        });
+        let mut this = DevWatch { rules, watch, seen: BTreeMap::new() };
+        this.seen = this.look();
+        this
+    }
+
+    /// Returns when one of the files is another, or gone, or new: which one.
+    pub(crate) async fn changed(&mut self) -> PathBuf {
+        loop {
+            // What happened while it was looked is seen at this look.
+            let now = self.look();
+            let changed = now.iter().find(|(path, stamp)| self.seen.get(*path) != Some(stamp));
+            let gone = || self.seen.keys().find(|path| !now.contains_key(*path));
+            let found = changed.map(|(path, _)| path).or_else(gone).cloned();
+            self.seen = now;
+            if let Some(path) = found {
+                return path;
+            }
+            self.watch.changed().await;
+        }
+    }
+
+    /// Every file that counts; the folders of all are watched from now on.
+    fn look(&mut self) -> BTreeMap<PathBuf, Stamp> {
+        loop {
+            let (mut folders, mut files) = (Vec::new(), BTreeMap::new());
+            for folder in &self.rules.folders {
+                walk(folder, WATCHED_DEPTH, &self.rules, &mut folders, &mut files);
+            }
+            // What happened in a folder before it was watched nobody has seen: once more, then.
+            if !self.watch.set(&folders) {
+                return files;
+            }
+        }
+    }
+}
+
+fn walk(
+    folder: &Path,
+    depth: usize,
+    rules: &DevReload,
+    folders: &mut Vec<PathBuf>,
+    files: &mut BTreeMap<PathBuf, Stamp>,
+) {
+    if depth == 0 || folders.len() >= WATCHED_FOLDERS {
+        return;
+    }
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    folders.push(folder.to_owned());
+    for entry in entries.flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let Ok(kind) = entry.file_type() else { continue };
+        if kind.is_dir() {
+            if !is_foreign(&name, &path) {
+                walk(&path, depth - 1, rules, folders, files);
+            }
+        } else if rules.counts(&name) && files.len() < WATCHED_FILES {
+            files.extend(stamp(&path).map(|stamp| (path, stamp)));
+        }
+    }
+}
+
+/// Folders that hold nobody's source: hidden ones, compiled code, environments of Python.
+fn is_foreign(name: &OsStr, path: &Path) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with('.')
+        || matches!(&*name, "__pycache__" | "node_modules")
+        || path.join("pyvenv.cfg").exists()
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.len(), found.modified().ok()))
+}
+
+impl DevReload {
+    fn counts(&self, name: &OsStr) -> bool {
+        let name = name.to_string_lossy();
+        let among = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &name));
+        among(&self.include) && !among(&self.exclude)
+    }
+}
+
+/// Whether a name fits a pattern in which `*` stands for any text and `?` for one character.
+fn fits(pattern: &str, name: &str) -> bool {
+    let mut rest = pattern.chars();
+    match rest.next() {
+        None => name.is_empty(),
+        Some('*') => {
+            let rest = rest.as_str();
+            name.char_indices().any(|(at, _)| fits(rest, &name[at..])) || fits(rest, "")
+        }
+        Some(wanted) => {
+            let mut left = name.chars();
+            left.next().is_some_and(|found| wanted == '?' || wanted == found)
+                && fits(rest.as_str(), left.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, name) in
+            [("*.py", "app.py"), ("*", ""), ("a?c", "abc"), ("test_*.p*", "test_a.py"), ("a", "a")]
+        {
+            assert!(fits(pattern, name), "{pattern} {name}");
+        }
+        for (pattern, name) in [("*.py", "app.pyc"), ("?", ""), ("a?c", "ac"), ("", "a")] {
+            assert!(!fits(pattern, name), "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn sources_count_and_what_is_written_beside_them_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["deep/er", "env", "__pycache__"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["app.py", "deep/er/views.py", "env/pyvenv.cfg", "env/x.py", "log"] {
+            std::fs::write(at(name), "one").unwrap();
+        }
+        let rules = DevReload {
+            folders: vec![folder.path().to_owned()],
+            include: vec!["*.py".to_owned()],
+            exclude: vec!["test_*".to_owned()],
+        };
+        net::worker::block_on_local(async {
+            let mut watch = DevWatch::new(rules);
+            let seen: Vec<_> = watch.seen.keys().cloned().collect();
+            assert_eq!(seen, [at("app.py"), at("deep/er/views.py")]);
+            for (name, text) in [("log", "longer"), ("test_app.py", "x"), ("env/x.py", "longer")] {
+                std::fs::write(at(name), text).unwrap();
+            }
+            std::fs::write(at("deep/er/views.py"), "longer").unwrap();
+            assert_eq!(watch.changed().await, at("deep/er/views.py"));
+            std::fs::create_dir(at("new")).unwrap();
+            std::fs::write(at("new/urls.py"), "x").unwrap();
+            assert_eq!(watch.changed().await, at("new/urls.py"));
+            std::fs::write(at("new/urls.py"), "longer").unwrap();
+            assert_eq!(watch.changed().await, at("new/urls.py"));
+            std::fs::remove_file(at("app.py")).unwrap();
+            assert_eq!(watch.changed().await, at("app.py"));
+        });
+    }
+}
