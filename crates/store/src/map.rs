@@ -102,6 +102,12 @@ impl Map {
         self.limit
     }
 
+    /// Another limit; what is too much for it goes.
+    pub fn resize(&mut self, limit: usize, now_ms: u64) {
+        self.limit = limit;
+        self.make_room(0, NONE, now_ms);
+    }
+
     /// What has left since this was last asked.
     pub fn take_losses(&mut self) -> Losses {
         std::mem::take(&mut self.losses)

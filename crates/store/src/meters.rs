@@ -23,6 +23,10 @@ pub struct Meters {
 }
 
 impl Meters {
+    pub(crate) fn limit(&self, memory_bytes: usize) {
+        self.memory_limit.set(i64::try_from(memory_bytes).unwrap_or(i64::MAX));
+    }
+
     pub fn of(telemetry: &Telemetry, app: &str) -> Meters {
         let counter = |family| telemetry.counter(family, &[app]);
         let gauge = |family| telemetry.gauge(family, &[app]);

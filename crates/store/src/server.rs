@@ -20,6 +20,7 @@ const MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
+    space: Arc<Space>,
     _serving: Serving,
 }
 
@@ -33,13 +34,18 @@ impl Store {
             connections: CONNECTIONS,
         };
         let binds = [Bind::Unix(path.to_owned())];
+        let served = space.clone();
         let serving = net::serve(&binds, &options, move |stream, _| {
-            let space = space.clone();
+            let space = served.clone();
             async move {
                 until_stopping(connection::serve(space, stream)).await;
             }
         })?;
-        Ok(Store { path: path.to_owned(), _serving: serving })
+        Ok(Store { path: path.to_owned(), space, _serving: serving })
+    }
+
+    pub fn space(&self) -> &Arc<Space> {
+        &self.space
     }
 
     /// Where it listens.

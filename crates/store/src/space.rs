@@ -28,7 +28,7 @@ pub struct Space {
 impl Space {
     /// A store of so many bytes of memory.
     pub fn new(memory_bytes: usize, meters: Meters) -> Arc<Space> {
-        meters.memory_limit.set(i64::try_from(memory_bytes).unwrap_or(i64::MAX));
+        meters.limit(memory_bytes);
         let inside = Inside { map: Map::new(memory_bytes), hub: Hub::default() };
         Arc::new(Space { inside: Mutex::new(inside), meters })
     }
@@ -36,6 +36,14 @@ impl Space {
     /// A store for this process alone.
     pub fn private() -> Arc<Space> {
         Space::new(MEMORY_BYTES, Meters::default())
+    }
+
+    /// Another limit of memory; what is too much for it goes.
+    pub fn resize(&self, memory_bytes: usize) {
+        let (mut inside, now_ms) = (self.enter(), Space::now_ms());
+        inside.map.resize(memory_bytes, now_ms);
+        self.meters.limit(memory_bytes);
+        self.settle(&mut inside, now_ms);
     }
 
     pub(crate) fn now_ms() -> u64 {

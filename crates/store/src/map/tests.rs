@@ -63,6 +63,20 @@ fn what_was_used_stays() {
 }
 
 #[test]
+fn a_limit_that_shrinks_keeps_what_was_used() {
+    let mut map = room_for(4);
+    for key in [b"a", b"b", b"c", b"d"] {
+        map.set(key, bytes(1), NEVER, 0).unwrap();
+    }
+    assert_eq!(there(&mut map, "bd"), "bd");
+    map.resize(2 * (ENTRY_BYTES + 2), 0);
+    assert_eq!((there(&mut map, "abcd"), map.take_losses().evicted), ("bd".to_owned(), 2));
+    map.resize(room_for(4).limit(), 0);
+    map.set(b"e", bytes(1), NEVER, 0).unwrap();
+    assert_eq!(there(&mut map, "abcde"), "bde");
+}
+
+#[test]
 fn a_value_that_grows_pushes_out_others_and_not_itself() {
     let mut map = room_for(4);
     for key in [b"a", b"b", b"c", b"d"] {
