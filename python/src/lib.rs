@@ -29,7 +29,7 @@ mod _tidegate {
     #[pymodule_export]
     use super::main;
     #[pymodule_export]
-    use super::worker::{Worker, worker};
+    use super::worker::{Worker, embedded, worker};
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]

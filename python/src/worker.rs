@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use python::asgi;
 use python::life::{Life, dump_signal};
+use python::wsgi::{self, Crew};
 use server::{Announcer, Application, Hosted, Stats, WorkerSpec, announcement, run_worker};
 
 /// Exchanges that may wait for the application.
@@ -58,6 +59,7 @@ impl Application for Known {
 pub(crate) struct Worker {
     spec: WorkerSpec,
     life: Arc<Life>,
+    crew: Arc<Crew>,
     announcer: python::Guarded<Option<Announcer>>,
     thread: python::Guarded<Option<JoinHandle<u8>>>,
 }
@@ -66,10 +68,26 @@ pub(crate) struct Worker {
 #[pyfunction]
 pub(crate) fn worker() -> PyResult<Option<Worker>> {
     let Some(spec) = WorkerSpec::from_environment() else { return Ok(None) };
-    let spec = spec.map_err(PyValueError::new_err)?;
+    begin(spec.map_err(PyValueError::new_err)?).map(Some)
+}
+
+/// A worker inside of a program that runs already, from what a supervisor would write.
+#[pyfunction]
+pub(crate) fn embedded(spec: &str) -> PyResult<Worker> {
+    let spec = WorkerSpec::from_json(spec).map_err(PyValueError::new_err)?;
+    begin(WorkerSpec { embedded: true, ..spec })
+}
+
+fn begin(spec: WorkerSpec) -> PyResult<Worker> {
     let bell = Arc::new(Bell::new()?);
-    let rings = bell.clone();
-    let desk = Desk::new(WAITING_MAX, move || rings.ring());
+    let (rings, crew) = (bell.clone(), Crew::new());
+    // Who reads the desk is known when the application is: threads, or an event loop.
+    let threads = crew.clone();
+    let desk = Desk::new(WAITING_MAX, move || {
+        if !threads.alarm() {
+            rings.ring();
+        }
+    });
     let life = Life::new(desk.clone(), bell);
     let (announcer, announced) = announcement();
     let hosted = Hosted { application: Arc::new(Known(life.clone())), desk, announced };
@@ -78,12 +96,13 @@ pub(crate) fn worker() -> PyResult<Option<Worker>> {
         .name("io".to_owned())
         .spawn(move || run_worker(&of_the_thread, hosted))
         .map_err(|error| PyOSError::new_err(format!("no thread for sockets: {error}")))?;
-    Ok(Some(Worker {
+    Ok(Worker {
         spec,
         life,
+        crew,
         announcer: python::Guarded::new(Some(announcer)),
         thread: python::Guarded::new(Some(thread)),
-    }))
+    })
 }
 
 #[pymethods]
@@ -134,6 +153,31 @@ impl Worker {
     ) -> PyResult<asgi::Server> {
         let hosted = asgi::Hosted { application, event_loop, root_path, state, report, on_stop };
         asgi::Server::new(py, self.life.clone(), hosted)
+    }
+
+    /// The server of a WSGI application.
+    #[pyo3(signature = (application, *, root_path, threads, multiprocess, errors, report, complain))]
+    fn wsgi(
+        &self,
+        py: Python<'_>,
+        application: Py<PyAny>,
+        root_path: String,
+        threads: usize,
+        multiprocess: bool,
+        errors: Py<PyAny>,
+        report: Py<PyAny>,
+        complain: Py<PyAny>,
+    ) -> PyResult<wsgi::Server> {
+        let given = wsgi::Application {
+            application,
+            root_path,
+            threads,
+            multiprocess,
+            errors,
+            report,
+            complain,
+        };
+        wsgi::Server::new(py, self.life.clone(), self.crew.clone(), given)
     }
 
     /// The application takes requests.

@@ -3,6 +3,7 @@
 The command `tidegate`, or `python -m tidegate`, is the way in; see `tidegate --help`.
 """
 
+from tidegate._serve import serve, serving
 from tidegate._tidegate import __version__
 
-__all__ = ["__version__"]
+__all__ = ["__version__", "serve", "serving"]

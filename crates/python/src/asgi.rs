@@ -22,4 +22,5 @@ mod talk;
 mod wait;
 mod websocket;
 
+pub use send::ClientDisconnected;
 pub use server::{Hosted, Server};

@@ -18,10 +18,35 @@ use super::messages::{Start, fields, flag, message, start, unexpected};
 use super::wait::{What, wait};
 use crate::bytes::with_bytes;
 
+pyo3::create_exception!(
+    tidegate,
+    ClientDisconnected,
+    PyOSError,
+    "Nobody is left to send to: the client has gone."
+);
+
 /// Nobody is left to send to.
 pub(super) fn gone() -> PyErr {
-    PyOSError::new_err("the client has disconnected")
+    ClientDisconnected::new_err("the client has disconnected")
 }
+
+/// Whether an application failed because of that: it or its framework passed our error on.
+pub(super) fn is_of_gone(py: Python<'_>, error: &PyErr) -> bool {
+    let is_ours = |error: &PyErr| error.is_instance_of::<ClientDisconnected>(py);
+    let mut next = Some(error.clone_ref(py));
+    // A chain may be a circle.
+    for _ in 0..CHAIN_MAX {
+        let Some(error) = next else { return false };
+        if is_ours(&error) {
+            return true;
+        }
+        next = error.cause(py).or_else(|| error.context(py));
+    }
+    false
+}
+
+/// Errors that led to one another and are looked at.
+const CHAIN_MAX: usize = 8;
 
 /// Where the application promised more or less than it sends.
 fn wrong_length(which: &str) -> PyErr {

@@ -150,6 +150,9 @@ impl Server {
         let this = exchange.get();
         // What fails after the response is complete is of no consequence to the client.
         this.end(py, true);
+        if super::send::is_of_gone(py, error) {
+            return Ok(()); // what clients do is no error of the application
+        }
         self.report(py, error.value(py))
     }
 

@@ -71,6 +71,12 @@ impl Slot {
 
 #[pymethods]
 impl Slot {
+    /// As `asyncio` shows the Task.
+    #[getter]
+    fn __qualname__(&self) -> &'static str {
+        "tidegate.request"
+    }
+
     fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
