@@ -1,0 +1,181 @@
+//! What the two ends tell each other of an answer: its head, an interim one, a fault.
+
+use exchange::handover::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
+use exchange::{Fault, Headers, Retry, Side};
+use wire::frames::{self, Malformed};
+
+/// The head of an answer; no length where only the end will tell.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) length: Option<u64>,
+    pub(crate) headers: Headers,
+}
+
+pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, length: Option<u64>, headers: &Headers) {
+    out.extend_from_slice(&status.to_le_bytes());
+    out.push(u8::from(length.is_some()));
+    if let Some(length) = length {
+        out.extend_from_slice(&length.to_le_bytes());
+    }
+    put_fields(out, headers);
+}
+
+pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer, Malformed> {
+    let read = || {
+        let mut from = Reader::new(bytes);
+        let status = from.u16()?;
+        let length = if from.flag()? { Some(from.u64()?) } else { None };
+        let headers = from.fields()?;
+        from.end()?;
+        Ok(Answer { status, length, headers })
+    };
+    read().map_err(|Unreadable| Malformed::Payload)
+}
+
+/// Status and fields.
+pub(crate) fn read_interim(bytes: &[u8]) -> Result<(u16, Headers), Malformed> {
+    read_answer(bytes).map(|answer| (answer.status, answer.headers))
+}
+
+/// The fields of trailers.
+pub(crate) fn read_trailers(bytes: &[u8]) -> Result<Headers, Malformed> {
+    let mut from = Reader::new(bytes);
+    let fields = from.fields();
+    let whole = fields.and_then(|fields| from.end().map(|()| fields));
+    whole.map_err(|Unreadable| Malformed::Payload)
+}
+
+/// Words that counters and logs know: a word of the other process that is none of these becomes
+/// the last one.
+const SLUGS: [&str; 16] = [
+    "client_gone",
+    "body_too_large",
+    "body_timeout",
+    "handover_dropped",
+    "handover_full",
+    "handover_closed",
+    "handover_timeout",
+    "app_full",
+    "app_absent",
+    "app_raised",
+    "app_incomplete",
+    "websocket_refused",
+    "not_found",
+    "internal_error",
+    "app_stopped",
+    "app_failed",
+];
+
+pub(crate) fn write_fault(out: &mut Vec<u8>, stream: u32, fault: &Fault) {
+    let mut payload = Vec::with_capacity(64 + fault.detail.len());
+    let side = match fault.side {
+        Side::Client => 0,
+        Side::Upstream => 1,
+        Side::Us => 2,
+    };
+    let retry = match fault.retry {
+        Retry::Never => 0,
+        Retry::Unsent => 1,
+        Retry::IfIdempotent => 2,
+    };
+    payload.extend_from_slice(&[side, retry, u8::from(fault.close)]);
+    payload.extend_from_slice(&fault.status.to_le_bytes());
+    put_bytes(&mut payload, fault.slug.as_bytes());
+    // The rest of a frame is far longer than this.
+    let end = fault.detail.floor_char_boundary(frames::FAULT_BYTES_MAX / 4);
+    put_bytes(&mut payload, &fault.detail.as_bytes()[..end]);
+    put_optional(&mut payload, fault.allow.as_deref().map(str::as_bytes));
+    payload.push(u8::from(fault.retry_after_s.is_some()));
+    payload.extend_from_slice(&fault.retry_after_s.unwrap_or(0).to_le_bytes());
+    put_optional(&mut payload, fault.next_hop.as_deref().map(str::as_bytes));
+    let without_fields = payload.len();
+    payload.push(u8::from(fault.fields.is_some()));
+    if let Some(fields) = &fault.fields {
+        put_fields(&mut payload, fields);
+    }
+    if payload.len() > frames::FAULT_BYTES_MAX {
+        payload.truncate(without_fields);
+        payload.push(0);
+    }
+    frames::fault(out, stream, &payload);
+}
+
+pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
+    let read = || {
+        let mut from = Reader::new(bytes);
+        let side = match from.u8()? {
+            0 => Side::Client,
+            1 => Side::Upstream,
+            2 => Side::Us,
+            _ => return Err(Unreadable),
+        };
+        let retry = match from.u8()? {
+            0 => Retry::Never,
+            1 => Retry::Unsent,
+            2 => Retry::IfIdempotent,
+            _ => return Err(Unreadable),
+        };
+        let close = from.flag()?;
+        let status = from.u16()?;
+        let word = from.text()?;
+        let slug = SLUGS.iter().find(|slug| **slug == word).unwrap_or(&SLUGS[SLUGS.len() - 1]);
+        let detail = from.text()?.to_owned();
+        let allow = from.optional_text()?.map(Box::from);
+        let retry_after_s = (from.flag()?, from.u32()?);
+        let retry_after_s = retry_after_s.0.then_some(retry_after_s.1);
+        let next_hop = from.optional_text()?.map(Box::from);
+        let fields = if from.flag()? { Some(Box::new(from.fields()?)) } else { None };
+        from.end()?;
+        let fault = Fault { retry, close, allow, ..Fault::new(side, status, slug, detail) };
+        Ok(Fault { retry_after_s, next_hop, fields, ..fault })
+    };
+    read().map_err(|Unreadable| Malformed::Payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::frames::FRAME_HEAD_BYTES;
+
+    use super::*;
+
+    fn there_and_back(fault: &Fault) -> Fault {
+        let mut out = Vec::new();
+        write_fault(&mut out, 1, fault);
+        let payload = &out[FRAME_HEAD_BYTES..];
+        let cuts = (0..payload.len()).step_by(1 + payload.len() / 256);
+        cuts.for_each(|end| assert!(read_fault(&payload[..end]).is_err()));
+        read_fault(payload).unwrap()
+    }
+
+    #[test]
+    fn a_fault_comes_back_and_an_unknown_word_is_a_failure() {
+        let fault = Fault {
+            retry: Retry::Unsent,
+            allow: Some("GET".into()),
+            retry_after_s: Some(7),
+            next_hop: Some("app".into()),
+            ..Fault::body_too_large().with_field("x-why", "because")
+        };
+        assert_eq!(format!("{:?}", there_and_back(&fault)), format!("{fault:?}"));
+        let strange = there_and_back(&Fault::new(Side::Us, 500, "strange", "detail"));
+        assert_eq!((strange.slug, &*strange.detail), ("app_failed", "detail"));
+        let long = there_and_back(&Fault::internal("ä".repeat(frames::FAULT_BYTES_MAX)));
+        assert_eq!(long.detail.len(), frames::FAULT_BYTES_MAX / 4);
+        let wide = Fault::not_found().with_field("x", "v".repeat(frames::FAULT_BYTES_MAX));
+        assert!(there_and_back(&wide).fields.is_none());
+    }
+
+    #[test]
+    fn the_head_of_an_answer_comes_back() {
+        let mut headers = Headers::new();
+        headers.append("set-cookie", "a=1");
+        for length in [None, Some(0), Some(u64::MAX)] {
+            let mut out = Vec::new();
+            write_answer(&mut out, 201, length, &headers);
+            let answer = read_answer(&out).unwrap();
+            assert_eq!((answer.status, answer.length, answer.headers.len()), (201, length, 1));
+            out.push(0);
+            assert!(read_answer(&out).is_err());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! One connection from a gateway's worker, at the process's end.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use exchange::handover::{Arrival, Head};
+use net::Stream;
+use wire::frames::{self, Data, Frame, Kind, Malformed};
+
+use super::Service;
+use super::exchange::Exchange;
+use super::feed::Asides;
+use crate::conduit::{self, Conduit, End, Ended, PROGRAM, Step, write_fault};
+use crate::limits::FRAMES_WINDOW;
+
+pub(super) struct Connection(RefCell<State>);
+
+struct State {
+    conduit: Conduit<Exchange>,
+    service: Rc<Service>,
+    asides: Asides,
+    /// The credit that the gateway gives each stream; none before its greeting.
+    window: Option<u32>,
+    /// We have said that we take nothing new...
+    leaving: bool,
+    /// ... and the gateway that it sends nothing new.
+    released: bool,
+    /// The connection's task.
+    waker: Option<Waker>,
+}
+
+impl Connection {
+    pub(super) fn new(service: Rc<Service>) -> Rc<Connection> {
+        let mut conduit = Conduit::new();
+        frames::hello(conduit.outbox.frames(), FRAMES_WINDOW, PROGRAM);
+        Rc::new(Connection(RefCell::new(State {
+            conduit,
+            service,
+            asides: Asides::default(),
+            window: None,
+            leaving: false,
+            released: false,
+            waker: None,
+        })))
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.0.borrow().conduit.streams.len()
+    }
+
+    /// Tells the gateway to send nothing new; the connection ends when that has been heard and
+    /// nothing is under way.
+    pub(super) fn leave(&self) {
+        let mut state = self.0.borrow_mut();
+        if std::mem::replace(&mut state.leaving, true) {
+            return;
+        }
+        frames::bare(state.conduit.outbox.frames(), Kind::GoAway, 0);
+        if let Some(waker) = &state.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Drives the connection to its end; whoever answers learns that nobody waits any more.
+    pub(super) async fn run(&self, stream: Stream) -> Ended {
+        let ended = poll_fn(|cx| {
+            let state = &mut *self.0.borrow_mut();
+            if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                state.waker = Some(cx.waker().clone());
+            }
+            conduit::poll(&stream, state, cx)
+        });
+        let ended = ended.await;
+        let streams = self.0.borrow_mut().conduit.streams.drain();
+        drop(streams);
+        ended
+    }
+}
+
+impl State {
+    fn begin(&mut self, number: u32, head: &[u8], body: &[u8], end: bool) -> Result<(), Malformed> {
+        let window = self.window.ok_or(Malformed::Hello)?;
+        let head = Head::decode(head).map_err(|_| Malformed::Payload)?;
+        let limits = self.service.limits;
+        let (handed, exchange) =
+            Exchange::begin(number, head, body, end, window, limits, &self.asides);
+        self.conduit.streams.open(number, exchange)?;
+        if let Err(refused) = (self.service.sink)(Arrival::Exchange(Box::new(handed))) {
+            write_fault(self.conduit.outbox.frames(), number, &refused.fault());
+            self.close(number);
+            return Ok(());
+        }
+        conduit::step(self, number);
+        Ok(())
+    }
+
+    fn close(&mut self, number: u32) {
+        drop(self.conduit.streams.close(number));
+        // What its end has left there is for nobody; every step empties it for the others.
+        self.asides.borrow_mut().clear();
+    }
+
+    /// Has a stream act on a frame. One that is over hears of nothing.
+    fn with(
+        &mut self,
+        number: u32,
+        act: impl FnOnce(&mut Exchange) -> Result<Step, Malformed>,
+    ) -> Result<(), Malformed> {
+        let Some((exchange, _)) = self.conduit.streams.get(number) else { return Ok(()) };
+        if act(exchange)? == Step::Again {
+            conduit::step(self, number);
+        }
+        Ok(())
+    }
+}
+
+impl End for State {
+    type Stream = Exchange;
+
+    fn conduit(&mut self) -> &mut Conduit<Exchange> {
+        &mut self.conduit
+    }
+
+    fn frame(&mut self, frame: Frame<'_>, chunk: Option<&Bytes>) -> Result<(), Malformed> {
+        match frame {
+            Frame::Hello { program, .. } if program != PROGRAM.as_bytes() => {
+                return Err(Malformed::Version);
+            }
+            Frame::Hello { window, .. } => self.window = Some(window),
+            Frame::Request { stream, end, head, body } => {
+                return self.begin(stream, head, body, end);
+            }
+            Frame::Data(Data { stream, bytes, cost, end }) => {
+                return self.with(stream, |exchange| {
+                    exchange.data(conduit::kept(bytes, chunk), cost, end)
+                });
+            }
+            Frame::Plain { kind: Kind::Trailers, stream, payload } => {
+                return self.with(stream, |exchange| exchange.trailers(payload));
+            }
+            Frame::Plain { kind: Kind::Fault, stream, payload } => {
+                return self.with(stream, |exchange| exchange.body_failed(payload));
+            }
+            Frame::Window { stream, credit } => {
+                return self.with(stream, |exchange| exchange.granted(credit));
+            }
+            Frame::Cancel { stream } => self.close(stream),
+            Frame::GoAway => self.released = true,
+            Frame::Ping(number) => {
+                frames::ping(self.conduit.outbox.frames(), Kind::Pong, number);
+            }
+            Frame::Pong(_) => {}
+            _ => return Err(Malformed::Kind),
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, number: u32) -> Step {
+        let Conduit { streams, outbox, .. } = &mut self.conduit;
+        let Some((exchange, waker)) = streams.get(number) else { return Step::Over };
+        let step = exchange.step(number, outbox, waker);
+        if step == Step::Over {
+            self.close(number);
+        }
+        step
+    }
+
+    fn is_done(&mut self) -> bool {
+        self.leaving && self.released && self.conduit.streams.is_empty()
+    }
+}

@@ -1,0 +1,200 @@
+//! A process that is a thread: it accepts frames and has an application answer.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
+
+use ::exchange::handover::{Arrival, HandedOver, wait};
+use ::exchange::{Fault, Frame, Headers, Side};
+use net::{Bind, ListenOptions, Listening};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::*;
+use crate::frames::serve;
+
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+enum Order {
+    Drain,
+    Die,
+}
+
+pub(super) struct Process {
+    path: PathBuf,
+    number: u64,
+    orders: UnboundedSender<Order>,
+    loops: Option<JoinHandle<()>>,
+    seen: Arc<AtomicUsize>,
+    said: RefCell<UnboundedReceiver<&'static str>>,
+}
+
+impl Process {
+    pub(super) fn start() -> Process {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-frames-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &ListenOptions::default());
+        let (says, said) = unbounded_channel();
+        let (queue, exchanges) = mpsc::channel::<HandedOver>();
+        std::thread::spawn(move || Application { says, gathered: Vec::new() }.answer(exchanges));
+        let seen = Arc::new(AtomicUsize::new(0));
+        let (orders, mut ordered) = unbounded_channel();
+        let (counted, socket) = (seen.clone(), listening.unwrap().into_sockets().remove(0));
+        let main = move || async move {
+            let sink = move |arrival| {
+                let Arrival::Exchange(handed) = arrival else { return Err(Refused::Absent) };
+                counted.fetch_add(1, Ordering::SeqCst);
+                queue.send(*handed).map_err(|_| Refused::Full)
+            };
+            let serving = serve(socket.adopt().unwrap(), sink, LIMITS);
+            match ordered.recv().await {
+                Some(Order::Drain) => serving.drain().await,
+                Some(Order::Die) | None => {}
+            }
+        };
+        let loops = net::worker::spawn(format!("process-{number}"), None, main).unwrap();
+        Process { path, number, orders, loops: Some(loops), seen, said: RefCell::new(said) }
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        Slot { slot: self.number as u32, generation: 1, path: self.path.clone() }
+    }
+
+    /// How many exchanges have come.
+    pub(super) fn seen(&self) -> usize {
+        self.seen.load(Ordering::SeqCst)
+    }
+
+    /// What the application says next.
+    pub(super) async fn said(&self) -> &'static str {
+        let next = std::future::poll_fn(|cx| self.said.borrow_mut().poll_recv(cx));
+        net::timer::within(Duration::from_secs(30), next).await.flatten().unwrap()
+    }
+
+    /// All connections break.
+    pub(super) fn die(&mut self) {
+        let _ = self.orders.send(Order::Die);
+        self.join();
+    }
+
+    pub(super) fn begin_to_drain(&self) {
+        let _ = self.orders.send(Order::Drain);
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&self) -> bool {
+        self.loops.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for the end of it.
+    fn join(&mut self) {
+        if let Some(thread) = self.loops.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.die();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+struct Application {
+    says: UnboundedSender<&'static str>,
+    gathered: Vec<(HandedOver, Vec<u8>)>,
+}
+
+impl Application {
+    fn answer(mut self, exchanges: Receiver<HandedOver>) {
+        for handed in exchanges {
+            let path = handed.head.target.path().to_owned();
+            if let Some(many) = path.strip_prefix("/gather/") {
+                self.gather(handed, many.parse().unwrap());
+            } else {
+                let says = self.says.clone();
+                // So that one which waits keeps nobody from being answered.
+                std::thread::spawn(move || one(&path, handed, &says));
+            }
+        }
+    }
+
+    /// Answers so many together, the last one first.
+    fn gather(&mut self, mut handed: HandedOver, many: usize) {
+        let body = read(&mut handed);
+        self.gathered.push((handed, body));
+        if self.gathered.len() == many {
+            for (handed, body) in self.gathered.drain(..).rev() {
+                handed.answer.whole(200, Headers::new(), body);
+            }
+        }
+    }
+}
+
+fn read(handed: &mut HandedOver) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(Ok(frame)) = wait(handed.body.frame()) {
+        if let Frame::Data(data) = frame {
+            whole.extend_from_slice(&data);
+        }
+    }
+    whole
+}
+
+fn one(path: &str, mut handed: HandedOver, says: &UnboundedSender<&'static str>) {
+    let mut headers = Headers::new();
+    headers.append("x-host", handed.head.headers.get("host").unwrap());
+    match path {
+        "/echo" => {
+            let body = read(&mut handed);
+            handed.answer.whole(200, headers, body);
+        }
+        "/strict" => {
+            let next = wait(handed.body.frame()).unwrap();
+            handed.answer.fail(next.err().unwrap());
+        }
+        "/ignore" => handed.answer.whole(202, headers, ""),
+        "/early" => {
+            handed.answer.inform(103, headers);
+            handed.answer.whole(204, Headers::new(), "");
+        }
+        "/fail" => {
+            let fault = Fault::new(Side::Us, 503, "app_full", "on purpose");
+            handed.answer.fail(Fault { retry_after_s: Some(3), ..fault });
+        }
+        "/break" => {
+            let mut sending = handed.answer.stream(200, headers, Some(10));
+            wait(sending.send("half")).unwrap();
+        }
+        "/stream" | "/trailers" => {
+            let mut sending = handed.answer.stream(200, headers, None);
+            while let Some(frame) = wait(handed.body.frame()) {
+                wait(std::future::poll_fn(|cx| sending.poll_ready(cx))).unwrap();
+                sending.push(frame.unwrap());
+            }
+            let mut trailers = Headers::new();
+            trailers.append("x-sum", "1");
+            sending.finish((path == "/trailers").then_some(trailers));
+        }
+        "/hold" => {
+            says.send("held").unwrap();
+            wait(handed.answer.unwanted());
+            says.send("unwanted").unwrap();
+        }
+        "/hold-streaming" => {
+            let mut sending = handed.answer.stream(200, headers, None);
+            wait(std::future::poll_fn(|cx| sending.poll_unwanted(cx)));
+            says.send("unwanted").unwrap();
+        }
+        "/endless" => {
+            let mut sending = handed.answer.stream(200, headers, None);
+            while wait(sending.send(vec![b'x'; 1000])).is_ok() {}
+            says.send("unwanted").unwrap();
+        }
+        _ => drop(handed),
+    }
+}
