@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 
-from tidegate import _lifespan, _store, _tidegate
+from tidegate import _lifespan, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 
 logger = logging.getLogger("tidegate.error")
@@ -31,6 +31,7 @@ def main() -> int:
     # The supervisor hears of the interrupt of a terminal, and tells us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(worker.settings)
+    ended = True
     register_dump(worker)
     _store.connect(worker.store)
     try:
@@ -40,7 +41,7 @@ def main() -> int:
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
             run_asgi(worker, application, settings)
         else:
-            run_wsgi(worker, application, settings)
+            ended = run_wsgi(worker, application, settings)
     except Refusal as refusal:
         worker.failed(str(refusal))
     except BaseException as error:
@@ -48,6 +49,9 @@ def main() -> int:
         worker.failed(f"{type(error).__name__}: {error}")
     code = worker.join()
     logging.shutdown()
+    if not ended:
+        # A thread that still runs Python cannot be ended in an orderly way.
+        os._exit(code)
     return code
 
 
@@ -179,6 +183,16 @@ async def cancel_all(lifespan: "_lifespan.Lifespan") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
-    """Runs a WSGI application until the process is to end."""
-    raise Refusal("this build runs no WSGI applications")
+def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
+    """Runs a WSGI application until the process is to end; whether all its threads ended, too."""
+    server = worker.wsgi(
+        application,
+        root_path=settings.get("root_path") or "",
+        threads=settings.get("threads") or 0,
+        multiprocess=(settings.get("processes") or 1) > 1,
+        errors=_wsgi.Errors(),
+        report=_wsgi.report,
+        complain=_wsgi.complain,
+    )
+    worker.ready()
+    return server.run()

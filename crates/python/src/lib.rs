@@ -8,10 +8,12 @@
 
 pub mod asgi;
 mod bytes;
+mod fields;
 mod gil;
 pub mod life;
 mod names;
 mod path;
 pub mod store;
+pub mod wsgi;
 
 pub use gil::GilCell as Guarded;

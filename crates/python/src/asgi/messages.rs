@@ -5,9 +5,9 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
-use wire::Known;
 
 use crate::bytes::with_bytes;
+use crate::fields::append;
 
 /// The head of a response.
 pub(super) struct Start {
@@ -93,48 +93,6 @@ fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64
             })
         })??,
     }
-}
-
-fn append(
-    name: &[u8],
-    value: &[u8],
-    headers: &mut Headers,
-    length: &mut Option<u64>,
-) -> PyResult<()> {
-    let value = value.trim_ascii();
-    if let Some(known) = Known::from_bytes(name) {
-        if known == Known::ContentLength {
-            let digits = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-            let Some(digits) = digits else {
-                let shown = String::from_utf8_lossy(value);
-                return Err(PyValueError::new_err(format!(
-                    "content-length {shown:?} is no number"
-                )));
-            };
-            *length = Some(digits);
-        }
-        check_value(name, value)?;
-        headers.append(known, value);
-        return Ok(());
-    }
-    // RFC 9110 5.1: a name is a token. Anything else could end the field and begin another.
-    if !wire::token::is_token(name) {
-        let shown = String::from_utf8_lossy(name);
-        return Err(PyValueError::new_err(format!("{shown:?} is no name of a header")));
-    }
-    check_value(name, value)?;
-    headers.append(name, value);
-    Ok(())
-}
-
-/// RFC 9110 5.5: CR, LF and NUL are dangerous, and no field has them.
-fn check_value(name: &[u8], value: &[u8]) -> PyResult<()> {
-    if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-        let name = String::from_utf8_lossy(name);
-        let why = format!("the value of the header {name:?} holds a line break or NUL");
-        return Err(PyValueError::new_err(why));
-    }
-    Ok(())
 }
 
 /// A field that is true or false, false where it is missing.

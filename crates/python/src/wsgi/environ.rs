@@ -1,0 +1,327 @@
+//! `environ`: PEP 3333, "environ Variables".
+//!
+//! Owns what is the same for every request, made once: a dictionary to copy, the names of
+//! variables, and the values that come again and again. Promises that a header whose name has an
+//! underscore is none: it would be taken for one that a proxy has checked.
+
+use std::net::{IpAddr, SocketAddr};
+
+use exchange::handover::Head;
+use exchange::{Headers, Scheme};
+use net::{Bind, Peer};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use wire::{Known, Method, Version};
+
+use super::text::{bytes, text};
+use crate::gil::GilCell;
+use crate::path::decoded_bytes;
+
+/// What is the same for every request of an application.
+pub(super) struct Common<'py> {
+    pub(super) root_path: String,
+    pub(super) multithread: bool,
+    pub(super) multiprocess: bool,
+    pub(super) errors: Bound<'py, PyAny>,
+    pub(super) file_wrapper: Bound<'py, PyAny>,
+    /// The input of a request without a body.
+    pub(super) no_input: Bound<'py, PyAny>,
+}
+
+/// Makes `environ`s.
+pub(super) struct Environs {
+    /// It holds every variable that a request always has, so that a copy need not grow.
+    template: Py<PyDict>,
+    keys: Keys,
+    /// `HTTP_…`, by the number of the name.
+    names: Vec<Py<PyString>>,
+    root_path: Vec<u8>,
+    last: GilCell<Last>,
+}
+
+macro_rules! keys {
+    ($($key:ident = $text:literal,)*) => {
+        struct Keys { $($key: Py<PyString>,)* }
+
+        impl Keys {
+            fn new(py: Python<'_>) -> Keys {
+                Keys { $($key: PyString::intern(py, $text).unbind(),)* }
+            }
+        }
+    };
+}
+
+keys! {
+    method = "REQUEST_METHOD",
+    path_info = "PATH_INFO",
+    query = "QUERY_STRING",
+    raw_uri = "RAW_URI",
+    request_uri = "REQUEST_URI",
+    server_name = "SERVER_NAME",
+    server_port = "SERVER_PORT",
+    protocol = "SERVER_PROTOCOL",
+    address = "REMOTE_ADDR",
+    port = "REMOTE_PORT",
+    content_length = "CONTENT_LENGTH",
+    scheme = "wsgi.url_scheme",
+    https = "HTTPS",
+    input = "wsgi.input",
+}
+
+/// What the last request had: the next one often has the same.
+#[derive(Default)]
+struct Last {
+    client: Option<(IpAddr, Py<PyString>)>,
+    server: Option<(Bind, Py<PyString>, Py<PyString>)>,
+    /// Values of [`KEPT`], by the number of the name.
+    values: Vec<Option<Py<PyString>>>,
+}
+
+/// Fields whose values are the same for many requests, and are no secrets.
+const KEPT: [Known; 7] = [
+    Known::Host,
+    Known::UserAgent,
+    Known::Accept,
+    Known::AcceptEncoding,
+    Known::AcceptLanguage,
+    Known::Connection,
+    Known::ContentType,
+];
+
+impl Environs {
+    pub(super) fn new(py: Python<'_>, common: Common<'_>) -> PyResult<Environs> {
+        let name = |known: &Known| {
+            let name = match known {
+                Known::ContentType => "CONTENT_TYPE".to_owned(),
+                Known::ContentLength => "CONTENT_LENGTH".to_owned(),
+                other => format!("HTTP_{}", variable(other.as_str().as_bytes())),
+            };
+            PyString::intern(py, &name).unbind()
+        };
+        let values = Known::ALL.iter().map(|_| None).collect();
+        Ok(Environs {
+            keys: Keys::new(py),
+            names: Known::ALL.iter().map(name).collect(),
+            root_path: common.root_path.trim_end_matches('/').as_bytes().to_vec(),
+            template: template(py, common)?.unbind(),
+            last: GilCell::new(Last { values, ..Last::default() }),
+        })
+    }
+
+    /// The variables of a request. `input` is its body, if it has one.
+    pub(super) fn environ<'py>(
+        &self,
+        py: Python<'py>,
+        head: &Head,
+        input: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let environ = self.template.bind(py).copy()?;
+        let keys = &self.keys;
+        if head.method != Method::Get {
+            environ.set_item(&keys.method, PyString::intern(py, head.method.as_str()))?;
+        }
+        if head.version == Version::Http10 {
+            environ.set_item(&keys.protocol, pyo3::intern!(py, "HTTP/1.0"))?;
+        }
+        if head.scheme == Scheme::Https {
+            environ.set_item(&keys.scheme, pyo3::intern!(py, "https"))?;
+            environ.set_item(&keys.https, pyo3::intern!(py, "on"))?;
+        }
+        self.target(&environ, head)?;
+        self.ends(&environ, head)?;
+        if let Some(input) = input {
+            environ.set_item(&keys.input, input)?;
+        }
+        self.fields(&environ, &head.headers)?;
+        // A body that came in chunks is here as a whole, and its length is known.
+        if head.headers.contains(Known::TransferEncoding)
+            && let Some(length) = head.body_length
+        {
+            environ.set_item(&keys.content_length, length.to_string())?;
+        }
+        Ok(environ)
+    }
+
+    /// What was asked for.
+    fn target(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
+        let py = environ.py();
+        let keys = &self.keys;
+        let raw = text(py, head.target.raw())?;
+        let path = decoded_bytes(&head.target);
+        let path = below(&self.root_path, &path);
+        if path == head.target.raw() {
+            environ.set_item(&keys.path_info, &raw)?;
+        } else {
+            environ.set_item(&keys.path_info, text(py, path)?)?;
+        }
+        if let Some(query) = head.target.query()
+            && !query.is_empty()
+        {
+            environ.set_item(&keys.query, text(py, query)?)?;
+        }
+        environ.set_item(&keys.raw_uri, &raw)?;
+        environ.set_item(&keys.request_uri, &raw)
+    }
+
+    /// The client and the server.
+    fn ends(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
+        let py = environ.py();
+        let keys = &self.keys;
+        let mut last = self.last.get();
+        // A trusted proxy names the client, whose port nobody knows.
+        let port = match head.peer {
+            Peer::Tcp(peer) if peer.ip().to_canonical() == head.client_ip => peer.port(),
+            _ => 0,
+        };
+        match &last.client {
+            Some((ip, text)) if *ip == head.client_ip => environ.set_item(&keys.address, text)?,
+            _ => {
+                let text = PyString::new(py, &head.client_ip.to_string()).unbind();
+                environ.set_item(&keys.address, &text)?;
+                last.client = Some((head.client_ip, text));
+            }
+        }
+        environ.set_item(&keys.port, number(py, port)?)?;
+        if last.server.as_ref().is_none_or(|(known, ..)| *known != head.local) {
+            let (name, port) = match &head.local {
+                Bind::Tcp(address) => (named(*address), address.port()),
+                Bind::Unix(_) => ("localhost".to_owned(), default_port(head.scheme)),
+            };
+            let name = PyString::new(py, &name).unbind();
+            last.server = Some((head.local.clone(), name, number(py, port)?.unbind()));
+        }
+        if let Some((_, name, port)) = &last.server {
+            environ.set_item(&keys.server_name, name)?;
+            environ.set_item(&keys.server_port, port)?;
+        }
+        Ok(())
+    }
+
+    fn fields(&self, environ: &Bound<'_, PyDict>, headers: &Headers) -> PyResult<()> {
+        let py = environ.py();
+        let mut last = self.last.get();
+        let mut seen = [false; Known::COUNT];
+        for field in headers.iter() {
+            let Some(known) = field.known else {
+                if !field.name.contains(&b'_') {
+                    let name = ["HTTP_", &variable(field.name)].concat();
+                    let name = PyString::new(py, &name);
+                    let before = environ.get_item(&name)?;
+                    put(environ, &name, before, b",", field.value)?;
+                }
+                continue;
+            };
+            if known == Known::TransferEncoding {
+                continue;
+            }
+            let name = self.names[known.index()].bind(py);
+            if std::mem::replace(&mut seen[known.index()], true) {
+                let between: &[u8] = if known == Known::Cookie { b"; " } else { b"," };
+                put(environ, name, environ.get_item(name)?, between, field.value)?;
+            } else if KEPT.contains(&known) {
+                environ.set_item(name, kept(py, &mut last.values[known.index()], field.value)?)?;
+            } else {
+                environ.set_item(name, text(py, field.value)?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What every request has.
+fn template<'py>(py: Python<'py>, common: Common<'_>) -> PyResult<Bound<'py, PyDict>> {
+    let environ = PyDict::new(py);
+    let root_path = text(py, common.root_path.trim_end_matches('/').as_bytes())?;
+    for (name, value) in [
+        ("REQUEST_METHOD", "GET"),
+        ("PATH_INFO", "/"),
+        ("QUERY_STRING", ""),
+        ("RAW_URI", ""),
+        ("REQUEST_URI", ""),
+        ("SERVER_NAME", ""),
+        ("SERVER_PORT", ""),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        ("SERVER_SOFTWARE", concat!("tidegate/", env!("CARGO_PKG_VERSION"))),
+        ("GATEWAY_INTERFACE", "CGI/1.1"),
+        ("REMOTE_ADDR", ""),
+        ("REMOTE_PORT", ""),
+        ("wsgi.url_scheme", "http"),
+    ] {
+        environ.set_item(PyString::intern(py, name), PyString::intern(py, value))?;
+    }
+    environ.set_item("SCRIPT_NAME", root_path)?;
+    environ.set_item("wsgi.version", (1, 0))?;
+    environ.set_item("wsgi.input", common.no_input)?;
+    environ.set_item("wsgi.errors", common.errors)?;
+    environ.set_item("wsgi.multithread", common.multithread)?;
+    environ.set_item("wsgi.multiprocess", common.multiprocess)?;
+    environ.set_item("wsgi.run_once", false)?;
+    environ.set_item("wsgi.input_terminated", true)?;
+    environ.set_item("wsgi.file_wrapper", common.file_wrapper)?;
+    Ok(environ)
+}
+
+/// A field's name in a variable's.
+fn variable(name: &[u8]) -> String {
+    let upper = |byte: &u8| match byte {
+        b'-' => '_',
+        other => char::from(other.to_ascii_uppercase()),
+    };
+    name.iter().map(upper).collect()
+}
+
+/// A variable, behind what it has already.
+fn put(
+    environ: &Bound<'_, PyDict>,
+    name: &Bound<'_, PyString>,
+    before: Option<Bound<'_, PyAny>>,
+    between: &[u8],
+    value: &[u8],
+) -> PyResult<()> {
+    let py = environ.py();
+    let before = before.and_then(|before| before.cast_into::<PyString>().ok());
+    match before.as_ref().and_then(bytes) {
+        Some(before) => environ.set_item(name, text(py, &[before, between, value].concat())?),
+        None => environ.set_item(name, text(py, value)?),
+    }
+}
+
+/// A value that may be the one of the last request.
+fn kept<'py>(
+    py: Python<'py>,
+    place: &mut Option<Py<PyString>>,
+    value: &[u8],
+) -> PyResult<Bound<'py, PyString>> {
+    if let Some(known) = place {
+        let known = known.bind(py);
+        if bytes(known) == Some(value) {
+            return Ok(known.clone());
+        }
+    }
+    let fresh = text(py, value)?;
+    *place = Some(fresh.clone().unbind());
+    Ok(fresh)
+}
+
+/// The path below what the application is mounted at; a proxy may have cut that off already.
+fn below<'a>(root: &[u8], path: &'a [u8]) -> &'a [u8] {
+    match path.strip_prefix(root) {
+        Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
+        _ => path,
+    }
+}
+
+fn number(py: Python<'_>, number: u16) -> PyResult<Bound<'_, PyString>> {
+    text(py, itoa::Buffer::new().format(number).as_bytes())
+}
+
+fn named(address: SocketAddr) -> String {
+    address.ip().to_canonical().to_string()
+}
+
+fn default_port(scheme: Scheme) -> u16 {
+    match scheme {
+        Scheme::Http => 80,
+        Scheme::Https => 443,
+    }
+}

@@ -1,0 +1,171 @@
+//! `start_response` and `write` as Python calls them: built-in functions bound to a reply.
+
+use std::ptr;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use super::reply::Reply;
+use super::start::Start;
+
+/// A method table entry that never changes.
+struct Definition(ffi::PyMethodDef);
+
+// SAFETY: nothing in it is written after it is made.
+unsafe impl Sync for Definition {}
+
+static START_RESPONSE: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"start_response".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunctionFastWithKeywords: start_response_function },
+    ml_flags: ffi::METH_FASTCALL | ffi::METH_KEYWORDS,
+    ml_doc: c"start_response(status, response_headers, exc_info=None)".as_ptr(),
+});
+
+static WRITE: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"write".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: write_function },
+    ml_flags: ffi::METH_O,
+    ml_doc: c"write(body_data)".as_ptr(),
+});
+
+pub(super) fn start_response<'py>(reply: &Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&START_RESPONSE, reply)
+}
+
+fn bound<'py>(
+    definition: &'static Definition,
+    reply: &Bound<'py, Reply>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let entry = (&raw const definition.0).cast_mut();
+    // SAFETY: the entry lives as long as the process and Python does not write to it.
+    unsafe {
+        let function = ffi::PyCFunction_New(entry, reply.as_ptr());
+        Bound::from_owned_ptr_or_err(reply.py(), function)
+    }
+}
+
+/// Calls `with` for a reply, as Python calls a function.
+unsafe fn called(
+    object: *mut ffi::PyObject,
+    with: impl for<'py> FnOnce(&Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>>,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python calls with the GIL held.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the functions above are bound to replies only.
+    let reply = unsafe { Bound::from_borrowed_ptr(py, object).cast_into_unchecked::<Reply>() };
+    match with(&reply) {
+        Ok(result) => result.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            ptr::null_mut()
+        }
+    }
+}
+
+/// The places of the parameters.
+const NAMES: [&str; 3] = ["status", "response_headers", "exc_info"];
+/// The second one's name in the standard library.
+const HEADERS: &str = "headers";
+
+unsafe extern "C" fn start_response_function(
+    object: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: Python calls it with the reply it is bound to, `count` positional arguments, and
+    // behind them as many as there are names in the tuple of keywords, if there is one.
+    unsafe {
+        called(object, |reply| {
+            let py = reply.py();
+            let count = usize::try_from(count).unwrap_or_default();
+            let names = (!keywords.is_null())
+                .then(|| Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>());
+            let given = |at: usize| Bound::from_borrowed_ptr(py, *arguments.add(at));
+            let mut places = [const { None }; 3];
+            if count > places.len() {
+                return Err(PyTypeError::new_err("start_response() takes at most 3 arguments"));
+            }
+            places.iter_mut().enumerate().take(count).for_each(|(at, place)| {
+                *place = Some(given(at));
+            });
+            for (at, name) in names.iter().flatten().enumerate() {
+                let name = name.str()?;
+                let name = name.to_cow()?;
+                let name = if name == HEADERS { NAMES[1] } else { &*name };
+                match NAMES.iter().position(|known| *known == name) {
+                    Some(place) if places[place].is_none() => {
+                        places[place] = Some(given(count + at));
+                    }
+                    _ => {
+                        let why = format!("start_response() cannot take the argument {name:?}");
+                        return Err(PyTypeError::new_err(why));
+                    }
+                }
+            }
+            let [Some(status), Some(headers), exc_info] = places else {
+                return Err(PyTypeError::new_err("start_response() needs a status and headers"));
+            };
+            begin(reply, &status, &headers, exc_info.filter(|given| !given.is_none()))
+        })
+    }
+}
+
+fn begin<'py>(
+    reply: &Bound<'py, Reply>,
+    status: &Bound<'py, PyAny>,
+    headers: &Bound<'py, PyAny>,
+    exc_info: Option<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = reply.py();
+    let this = reply.get();
+    if let Some(exc_info) = &exc_info
+        && !this.is_open()
+    {
+        // The head has gone: the application is told by its own exception.
+        let (_, error, traceback) =
+            exc_info.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
+        if !traceback.is_none() {
+            error.call_method1(pyo3::intern!(py, "with_traceback"), (traceback,))?;
+        }
+        return Err(PyErr::from_value(error));
+    }
+    this.start(Start::read(status, headers)?, exc_info.is_some())?;
+    let known = this.write.get().as_ref().map(|write| write.bind(py).clone());
+    if let Some(write) = known {
+        return Ok(write);
+    }
+    let write = bound(&WRITE, reply)?;
+    *this.write.get() = Some(write.clone().unbind());
+    Ok(write)
+}
+
+unsafe extern "C" fn write_function(
+    object: *mut ffi::PyObject,
+    data: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above; the data is alive for as long as the call.
+    unsafe {
+        called(object, |reply| {
+            let py = reply.py();
+            let data = Bound::from_borrowed_ptr(py, data);
+            let data = body_bytes(&data)?.as_bytes();
+            if !data.is_empty() {
+                reply.get().piece(py, data, false)?;
+            }
+            Ok(py.None().into_bound(py))
+        })
+    }
+}
+
+/// A piece of a body.
+pub(super) fn body_bytes<'a, 'py>(
+    data: &'a Bound<'py, PyAny>,
+) -> PyResult<&'a Bound<'py, PyBytes>> {
+    data.cast::<PyBytes>().map_err(|_| {
+        let kind = data.get_type().name().map_or_else(|_| String::new(), |name| name.to_string());
+        PyTypeError::new_err(format!("a body must be made of bytes, not {kind}"))
+    })
+}

@@ -1,0 +1,151 @@
+//! What is left of a body.
+
+use std::os::unix::fs::FileExt;
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use exchange::handover::{Incoming, held, wait};
+use exchange::{BodyStream, Fault, Frame};
+use net::FileRange;
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::wsgi::limits::BLOCK_BYTES;
+
+/// Bytes that are here, then a part of a file, then what comes.
+#[derive(Default)]
+pub(in crate::wsgi) struct Source {
+    data: Bytes,
+    file: Option<FileRange>,
+    coming: Option<Incoming>,
+}
+
+impl Source {
+    /// Of a body, with what is here of it.
+    pub(in crate::wsgi) fn new(mut body: Incoming) -> Source {
+        let mut source = Source::default();
+        if body.length() == Some(0) {
+            return source;
+        }
+        match body.poll_frame(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some(Ok(Frame::Data(data)))) => source.data = data,
+            // A body in a file has nothing behind it.
+            Poll::Ready(Some(Ok(Frame::File(range)))) => {
+                source.file = Some(range);
+                return source;
+            }
+            Poll::Ready(Some(Ok(Frame::Trailers(_))) | None) => return source,
+            // Said again to whoever reads.
+            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+        }
+        if body.length() != Some(0) {
+            source.coming = Some(body);
+        }
+        source
+    }
+
+    /// At most so many bytes; fewer at the end only.
+    pub(super) fn read<'py>(
+        &mut self,
+        py: Python<'py>,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if self.coming.is_some() && self.here() < most {
+            let mut data = Vec::from(std::mem::take(&mut self.data));
+            while data.len() < most
+                && let Some(more) = self.come(py)?
+            {
+                data.extend_from_slice(&more);
+            }
+            self.data = data.into();
+        }
+        let length = self.here().min(most);
+        let from_memory = self.data.split_to(self.data.len().min(length));
+        let rest = (length - from_memory.len()) as u64;
+        let Some(range) = self.file.as_mut().filter(|_| rest > 0) else {
+            return Ok(PyBytes::new(py, &from_memory));
+        };
+        let bytes = PyBytes::new_with(py, length, |bytes| {
+            let (memory, file) = bytes.split_at_mut(from_memory.len());
+            memory.copy_from_slice(&from_memory);
+            Ok(py.detach(|| range.file.read_exact_at(file, range.offset))?)
+        })?;
+        range.offset += rest;
+        range.length -= rest;
+        Ok(bytes)
+    }
+
+    /// Up to the end of a line, and no more than so many bytes.
+    pub(super) fn line<'py>(
+        &mut self,
+        py: Python<'py>,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let mut line = Vec::new();
+        loop {
+            let window = &self.data[..self.data.len().min(most - line.len())];
+            let end = window.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(window.len(), |end| end + 1);
+            let is_done = end.is_some() || line.len() + taken == most;
+            if is_done && line.is_empty() {
+                let bytes = PyBytes::new(py, &window[..taken]);
+                self.data.advance(taken);
+                return Ok(bytes);
+            }
+            line.extend_from_slice(&window[..taken]);
+            self.data.advance(taken);
+            if is_done || !self.more(py)? {
+                return Ok(PyBytes::new(py, &line));
+            }
+        }
+    }
+
+    /// How much can be had without waiting.
+    fn here(&self) -> usize {
+        let in_file = self.file.as_ref().map_or(0, |range| range.length);
+        self.data.len().saturating_add(usize::try_from(in_file).unwrap_or(usize::MAX))
+    }
+
+    /// Has more of the body in memory; whether there is any.
+    fn more(&mut self, py: Python<'_>) -> PyResult<bool> {
+        while self.data.is_empty() {
+            if let Some(range) = self.file.as_mut().filter(|range| range.length > 0) {
+                let mut block = vec![0; range.length.min(BLOCK_BYTES) as usize];
+                py.detach(|| range.file.read_exact_at(&mut block, range.offset))?;
+                range.offset += block.len() as u64;
+                range.length -= block.len() as u64;
+                self.data = block.into();
+            } else {
+                match self.come(py)? {
+                    Some(data) => self.data = data,
+                    None => return Ok(self.here() > 0),
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Waits for more; none at the end, or where the rest is in a file.
+    fn come(&mut self, py: Python<'_>) -> PyResult<Option<Bytes>> {
+        let Some(body) = &mut self.coming else { return Ok(None) };
+        held::flush();
+        let frame = py.detach(|| wait(body.frame()));
+        if body.length() == Some(0) {
+            self.coming = None;
+        }
+        match frame {
+            Some(Ok(Frame::Data(data))) => return Ok(Some(data)),
+            Some(Ok(Frame::File(range))) => self.file = Some(range),
+            Some(Ok(Frame::Trailers(_))) | None => {}
+            Some(Err(fault)) => return Err(broken(&fault)),
+        }
+        self.coming = None;
+        Ok(None)
+    }
+}
+
+/// The body has ended too early.
+fn broken(fault: &Fault) -> PyErr {
+    PyOSError::new_err(format!("the body of the request is incomplete: {}", fault.slug))
+}

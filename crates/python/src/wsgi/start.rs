@@ -1,0 +1,97 @@
+//! What `start_response` is given: PEP 3333, "The start_response() Callable".
+
+use exchange::Headers;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString, PyTuple};
+use wire::Known;
+
+use super::text::bytes;
+use crate::fields::append;
+
+/// The head of a response.
+pub(super) struct Start {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    /// Content-Length, where the application said one.
+    pub(super) length: Option<u64>,
+}
+
+impl Start {
+    pub(super) fn read(status: &Bound<'_, PyAny>, fields: &Bound<'_, PyAny>) -> PyResult<Start> {
+        let status = read_status(status)?;
+        let mut headers = Headers::new();
+        let mut length = None;
+        if let Ok(list) = fields.cast::<PyList>() {
+            for pair in list {
+                field(&pair, &mut headers, &mut length)?;
+            }
+        } else {
+            for pair in fields.try_iter()? {
+                field(&pair?, &mut headers, &mut length)?;
+            }
+        }
+        Ok(Start { status, headers, length })
+    }
+
+    /// Whether such a response has content (RFC 9110 15.3.5, 15.4.5).
+    pub(super) fn carries_content(&self) -> bool {
+        !matches!(self.status, 204 | 304)
+    }
+}
+
+/// "200 OK": three digits and, behind a space, a phrase.
+fn read_status(status: &Bound<'_, PyAny>) -> PyResult<u16> {
+    let given = latin(status, "the status")?;
+    let line = bytes(&given).unwrap_or_default();
+    let (digits, rest) = line.split_at(line.len().min(3));
+    let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u16>().ok());
+    let is_phrase = rest.is_empty() || rest[0] == b' ' && !rest.iter().any(u8::is_ascii_control);
+    match number {
+        Some(status @ 200..=599) if is_phrase => Ok(status),
+        _ => Err(PyValueError::new_err(format!(
+            "{:?} is no status: it should be like '200 OK'",
+            given.to_string_lossy()
+        ))),
+    }
+}
+
+fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64>) -> PyResult<()> {
+    let pair = pair.cast::<PyTuple>().ok().filter(|pair| pair.len() == 2).ok_or_else(|| {
+        PyTypeError::new_err("a header must be a tuple of two str, its name and its value")
+    })?;
+    let name = latin(&pair.get_item(0)?, "the name of a header")?;
+    let value = latin(&pair.get_item(1)?, "the value of a header")?;
+    let name = bytes(&name).unwrap_or_default();
+    if is_hop_by_hop(name) {
+        return Err(PyValueError::new_err(format!(
+            "the header {:?} is the server's, not the application's (hop-by-hop)",
+            String::from_utf8_lossy(name)
+        )));
+    }
+    append(name, bytes(&value).unwrap_or_default(), headers, length)
+}
+
+/// PEP 3333, "Other HTTP Features": the fields of RFC 2616 13.5.1, and what else frames messages.
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    match Known::from_bytes(name) {
+        Some(Known::ProxyAuthenticate | Known::ProxyAuthorization) => true,
+        Some(known) => known.is_hop_by_hop(),
+        None => name.eq_ignore_ascii_case(b"trailers"),
+    }
+}
+
+/// A `str` whose characters are bytes.
+fn latin<'py>(given: &Bound<'py, PyAny>, what: &str) -> PyResult<Bound<'py, PyString>> {
+    let Ok(text) = given.cast::<PyString>() else {
+        let kind = given.get_type().name()?;
+        return Err(PyTypeError::new_err(format!("{what} must be a str, not {kind}")));
+    };
+    match bytes(text) {
+        Some(_) => Ok(text.clone()),
+        None => Err(PyValueError::new_err(format!(
+            "{what} may hold characters of Latin-1 only: {:?}",
+            text.to_string_lossy()
+        ))),
+    }
+}
