@@ -3,13 +3,29 @@
 import json
 import os
 import signal
+import time
 from contextlib import contextmanager
+from pathlib import Path
+
+
+def stands_still(pid):
+    """Whether all its threads have stopped: one that has not yet may still take a connection."""
+    def state(stat):
+        return stat.read_text().rpartition(")")[2].split()[0]
+
+    try:
+        return all(state(stat) == "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat"))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @contextmanager
 def paused(pid):
     """Meanwhile that worker stands still, and another takes what comes."""
     os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + 60
+    while not stands_still(pid):
+        assert time.monotonic() < end
     try:
         yield
     finally:
