@@ -9,7 +9,7 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 
 use crate::handler::AppHandler;
 use crate::here::Here;
-use crate::place::{DeskPlace, Place, Refused};
+use crate::place::{DeskPlace, Place};
 use crate::remote::Remote;
 use crate::settings::{AppSettings, Interface};
 

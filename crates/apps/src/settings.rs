@@ -94,6 +94,8 @@ settings::record! {
         /// Requests and sessions under way at the same time, from each worker of the server; past
         /// it clients get 503 with `Retry-After`.
         pub in_flight: u32 = 10000 { in 1..=1000000 },
+        /// Memory of the store that its processes share (`tidegate.cache`).
+        pub store: Size = "64MiB" { in "1MiB"..="64GiB" },
         /// A process is replaced after so many requests.
         pub max_requests: Option<u64> = null { in 1..=1000000000, example 100000 },
         /// Up to so many more, so that not all are replaced at once.

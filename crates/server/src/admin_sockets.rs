@@ -76,11 +76,10 @@ fn bind_unix(plan: &AdminPlan) -> Result<Option<(Listening, Option<SocketFile>)>
 
 fn open(path: &Path) -> Result<(Listening, Option<SocketFile>), String> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| format!("admin API: {}: {error}", folder.display()))?;
         if folder == admin_socket_dir() {
-            check_ours(folder)?;
-            sweep(folder);
+            own_folder().map_err(|error| format!("admin API: {error}"))?;
+        } else {
+            make(folder).map_err(|error| format!("admin API: {error}"))?;
         }
     }
     // Whoever may open the socket needs no token.
@@ -88,6 +87,21 @@ fn open(path: &Path) -> Result<(Listening, Option<SocketFile>), String> {
     let listening = listen(&Bind::Unix(path.to_owned()), &options)?;
     let file = SocketFile::of(listening.local());
     Ok((listening, file))
+}
+
+/// The folder of this user's servers, made where it is not there.
+pub(crate) fn own_folder() -> Result<PathBuf, String> {
+    let folder = admin_socket_dir();
+    make(&folder)?;
+    check_ours(&folder)?;
+    sweep(&folder);
+    Ok(folder)
+}
+
+/// A folder for this user alone.
+pub(crate) fn make(folder: &Path) -> Result<(), String> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| format!("{}: {error}", folder.display()))
 }
 
 /// The folder may lie where everybody can write: whoever made it first could otherwise read what
@@ -100,7 +114,8 @@ fn check_ours(folder: &Path) -> Result<(), String> {
     is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a folder of this user's alone"))
 }
 
-/// Removes sockets that killed servers have left behind, where the system tells who lives.
+/// Removes what killed servers have left behind, where the system tells who lives: `PID.sock`, and
+/// folders `PID-N.apps`.
 fn sweep(folder: &Path) {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {
@@ -108,10 +123,18 @@ fn sweep(folder: &Path) {
     }
     for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = file.file_name();
-        let process = name.to_str().and_then(|name| name.strip_suffix(".sock"));
-        if process.is_some_and(|process| !processes.join(process).exists()) {
-            // It may be gone already: somebody tidied the folder.
-            let _ = std::fs::remove_file(file.path());
+        let Some((stem, ending)) = name.to_str().and_then(|name| name.rsplit_once('.')) else {
+            continue;
+        };
+        let process = stem.split('-').next().unwrap_or(stem);
+        if process.parse::<u32>().is_err() || processes.join(process).exists() {
+            continue;
         }
+        // It may be gone already: somebody tidied the folder.
+        let _ = match ending {
+            "sock" => std::fs::remove_file(file.path()),
+            "apps" => std::fs::remove_dir_all(file.path()),
+            _ => Ok(()),
+        };
     }
 }

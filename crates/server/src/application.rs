@@ -163,7 +163,16 @@ pub(crate) struct Begun {
 }
 
 impl Program {
-    pub(crate) fn begin(self, apps: &Apps) -> Begun {
+    pub(crate) fn begin(mut self, apps: &Apps) -> Begun {
+        let bytes = store::limits::MEMORY_BYTES as u64;
+        let store = match apps.sockets() {
+            Ok(folder) => apps.store(APPLICATION, &folder, bytes),
+            Err(why) => {
+                event!(Level::Error, "there is no shared store", because = why);
+                None
+            }
+        };
+        self.settings.store = store.as_ref().map(|store| store.path().to_owned());
         let bound = |(name, listening): &(String, Listening)| Bound {
             name: name.clone(),
             address: listening.local().clone(),
@@ -171,7 +180,7 @@ impl Program {
         let bound = self.listening.iter().map(bound).collect();
         let doors = Doors::Shared(self.listening);
         let group = Group::start(APPLICATION, self.settings, doors, self.workers, |_| {});
-        apps.run(&self.target, group.clone());
+        apps.run(&self.target, group.clone(), store);
         Begun { group, bound, _files: self.files, watch: self.reload.map(DevWatch::new) }
     }
 }

@@ -10,24 +10,30 @@ mod show;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::apps::{AppSettings, Slot, Slots};
 use exchange::Shared;
+use store::{Meters, Space, Store};
+use telemetry::Telemetry;
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::admin_sockets::admin_socket_dir;
-use crate::supervise::{Doors, Group};
+use crate::admin_sockets::{make, own_folder};
+use crate::supervise::{Doors, Group, GroupSettings};
 
 pub(crate) use launch::{Words, settings_of};
+
+/// Servers of this process that have had folders of sockets: more than one in tests.
+static SERVERS: AtomicU64 = AtomicU64::new(0);
 
 /// All of them, by name.
 pub(crate) struct Apps {
     shared: Arc<Shared>,
+    telemetry: Arc<Telemetry>,
     groups: RefCell<BTreeMap<String, App>>,
     folder: RefCell<Option<Folder>>,
     /// Numbers the folders of sockets.
@@ -39,6 +45,8 @@ struct App {
     target: String,
     /// What the configuration says; none of one that is run without a configuration.
     settings: Option<Arc<AppSettings>>,
+    /// What its processes share.
+    _store: Option<Store>,
 }
 
 /// The folder of the sockets; gone with this.
@@ -52,14 +60,15 @@ impl Drop for Folder {
 }
 
 impl Apps {
-    pub(crate) fn new(shared: Arc<Shared>) -> Apps {
+    pub(crate) fn new(shared: Arc<Shared>, telemetry: Arc<Telemetry>) -> Apps {
         let (groups, folder) = (RefCell::default(), RefCell::default());
-        Apps { shared, groups, folder, count: std::cell::Cell::new(0) }
+        Apps { shared, telemetry, groups, folder, count: std::cell::Cell::new(0) }
     }
 
     /// The one application that this process is there for.
-    pub(crate) fn run(&self, target: &str, group: Rc<Group>) {
-        let app = App { group: group.clone(), target: target.to_owned(), settings: None };
+    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: Option<Store>) {
+        let app =
+            App { group: group.clone(), target: target.to_owned(), settings: None, _store: store };
         self.groups.borrow_mut().insert(group.name.clone(), app);
     }
 
@@ -106,32 +115,48 @@ impl Apps {
     ) -> Result<App, String> {
         let sockets = self.sockets()?;
         let live = Slots::of(&self.shared, name);
+        let store = self.store(name, &sockets, settings.limits.store.bytes());
+        let path = store.as_ref().map(|store| store.path().to_owned());
         let own = sockets.clone();
         let on_change = move |group: &Group| live.set(live_slots(group, &own));
         let group = Group::start(
             name,
-            settings_of(settings, folder, words),
+            GroupSettings { store: path, ..settings_of(settings, folder, words) },
             Doors::Own(sockets),
             settings.workers as usize,
             on_change,
         );
-        Ok(App { group, target: settings.python.clone(), settings: Some(settings.clone()) })
+        let target = settings.python.clone();
+        Ok(App { group, target, settings: Some(settings.clone()), _store: store })
+    }
+
+    /// What the processes of an application share.
+    pub(crate) fn store(&self, app: &str, sockets: &Path, bytes: u64) -> Option<Store> {
+        let meters = Meters::of(&self.telemetry, app);
+        let space = Space::new(usize::try_from(bytes).unwrap_or(usize::MAX), meters);
+        match Store::start(&sockets.join("store.sock"), space) {
+            Ok(store) => Some(store),
+            Err(error) => {
+                event!(Level::Error, "an app has no shared store", app = app, error = error);
+                None
+            }
+        }
     }
 
     /// A folder for the sockets of one group.
-    fn sockets(&self) -> Result<PathBuf, String> {
+    pub(crate) fn sockets(&self) -> Result<PathBuf, String> {
         let mut folder = self.folder.borrow_mut();
         if folder.is_none() {
-            // A name of the length that paths of Unix sockets may have.
-            let path = admin_socket_dir().join(format!("{}.apps", std::process::id()));
-            *folder = Some(Folder(path));
+            let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{}-{number}.apps", std::process::id());
+            *folder = Some(Folder(own_folder()?.join(name)));
         }
         let number = self.count.get();
         self.count.set(number + 1);
+        // Not by the app's name: paths of Unix sockets are short.
         let root = folder.as_ref().map(|folder| folder.0.clone()).unwrap_or_default();
         let path = root.join(number.to_string());
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        make(&path)?;
         Ok(path)
     }
 
@@ -174,7 +199,8 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
     let group = app.group.clone();
     app.target = settings.python.clone();
     app.settings = Some(settings.clone());
-    let wanted = settings_of(settings, folder, words);
+    let store = group.settings().store.clone();
+    let wanted = GroupSettings { store, ..settings_of(settings, folder, words) };
     let is_another = *group.settings() != wanted;
     if is_another {
         group.change(wanted);
@@ -185,10 +211,10 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
     group.set_workers(settings.workers as usize);
 }
 
-/// The processes that take exchanges.
+/// The processes that take exchanges, or soon will.
 fn live_slots(group: &Group, folder: &Path) -> Vec<Slot> {
     let live = group.slots().into_iter().filter_map(|slot| {
-        let generation = slot.current.borrow().as_ref()?.generation;
+        let generation = slot.expected()?;
         let path = Doors::path(folder, slot.index, generation);
         Some(Slot { slot: u32::try_from(slot.index).ok()?, generation, path })
     });

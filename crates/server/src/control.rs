@@ -136,7 +136,7 @@ impl Control {
         surroundings: Surroundings,
     ) -> Result<Rc<Control>, Failure> {
         let Surroundings { shared, inherited, is_worker_process } = surroundings;
-        let apps = Apps::new(shared.clone());
+        let apps = Apps::new(shared.clone(), telemetry.clone());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
             Workers::Auto => net::worker::allowed_cores().len().max(1),

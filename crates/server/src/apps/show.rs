@@ -26,7 +26,7 @@ impl Apps {
         let mut troubles = Vec::new();
         for group in self.all().iter().filter(|group| group.ready() == 0) {
             let failure = group.slots().iter().find_map(|slot| slot.last_failure.borrow().clone());
-            let why = failure.map_or_else(|| "it is being started".to_owned(), |why| why);
+            let why = failure.unwrap_or_else(|| "it is being started".to_owned());
             troubles.push(format!("no process of app {} is ready: {why}", group.name));
         }
         troubles

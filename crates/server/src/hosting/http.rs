@@ -67,7 +67,7 @@ pub(super) async fn serve(
 }
 
 /// The listeners, under the names that the configuration has for them.
-fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
+pub(super) fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
     let take = |one: &crate::spec::Handed| {
         net::handed_listener(one.descriptor, &one.name).map_err(|error| error.to_string())
     };

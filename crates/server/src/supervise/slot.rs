@@ -31,6 +31,8 @@ pub(crate) struct Slot {
     /// What the processes before it have counted.
     pub(crate) earlier: RefCell<Stats>,
     pub(crate) last_failure: RefCell<Option<String>>,
+    /// The latest start has failed.
+    is_failing: Cell<bool>,
     pub(crate) restarts: RefCell<BTreeMap<Reason, u64>>,
     wish: RefCell<Option<Wish>>,
     is_leaving: Cell<bool>,
@@ -63,11 +65,22 @@ impl Slot {
             coming: RefCell::default(),
             earlier: RefCell::default(),
             last_failure: RefCell::default(),
+            is_failing: Cell::new(false),
             restarts: RefCell::default(),
             wish: RefCell::default(),
             is_leaving: Cell::new(false),
             asked: Notify::new(),
         })
+    }
+
+    /// The process that requests are for: one that is at work, or else one that is coming and of
+    /// which nobody knows that it will fail; it is worth waiting for.
+    pub(crate) fn expected(&self) -> Option<u64> {
+        if let Some(current) = &*self.current.borrow() {
+            return Some(current.generation);
+        }
+        let coming = self.coming.borrow();
+        coming.as_ref().filter(|_| !self.is_failing.get()).map(|coming| coming.generation)
     }
 
     pub(crate) fn next_generation(&self) -> u64 {
@@ -209,6 +222,7 @@ pub(crate) async fn keep(group: Rc<Group>, slot: Rc<Slot>) {
 async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String> {
     let running = group.spawn(slot)?;
     slot.coming.replace(Some(running.clone()));
+    group.changed();
     let within = group.settings().policy.start_within;
     let ready = tokio::select! {
         ready = running.until_ready(within) => ready,
@@ -218,6 +232,7 @@ async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String
     match ready {
         Ok(()) => {
             slot.last_failure.take();
+            slot.is_failing.set(false);
             event!(
                 Level::Info,
                 "a worker process is ready",
@@ -228,8 +243,10 @@ async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String
             Ok(running)
         }
         Err(why) => {
-            running.kill().await;
             slot.last_failure.replace(Some(why.clone()));
+            slot.is_failing.set(true);
+            group.changed();
+            running.kill().await;
             group.first_failed(&why);
             Err(why)
         }

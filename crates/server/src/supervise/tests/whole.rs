@@ -1,6 +1,7 @@
 //! `run_application` from its start to its end, over its sockets.
 
 use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
 
 use net::{Bind, ListenOptions};
 use serde_json::{Value, json};
@@ -32,8 +33,12 @@ fn spec(behaviour: &str) -> RunSpec {
     }
 }
 
+/// Both would have the admin socket of this process.
+static ONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn an_application_is_run_looked_at_reloaded_and_drained() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (ready, listens) = channel::<Vec<Bound>>();
     let server = std::thread::spawn(move || {
         let mut spec = spec("serves");
@@ -86,6 +91,7 @@ fn an_application_is_run_looked_at_reloaded_and_drained() {
 
 #[test]
 fn a_first_start_that_fails_is_the_end_and_says_why() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     match run_application(spec("failed")) {
         Err(Failure::Start(why)) => assert_eq!(why, "no module named \"shop\""),
         other => panic!("{other:?}"),

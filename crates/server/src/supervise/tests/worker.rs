@@ -11,7 +11,9 @@ use crate::spec::WorkerSpec;
 fn worker() {
     let Some(spec) = WorkerSpec::from_environment() else { return };
     let mut spec = spec.expect("a spec of ours");
-    let behaviour = spec.python["behaviour"].as_str().expect("a behaviour").to_owned();
+    // Of a configuration only the name of the application is told: `serves:app`.
+    let target = spec.python["target"].as_str().and_then(|target| target.split(':').next());
+    let behaviour = spec.python["behaviour"].as_str().or(target).expect("a behaviour").to_owned();
     let code = match behaviour.as_str() {
         "exits" => 3,
         "serves" => super::serving::serve(&spec),
