@@ -16,6 +16,7 @@ mod remote;
 mod settings;
 mod slots;
 pub mod websocket;
+mod whole;
 
 pub use handler::AppHandler;
 pub use here::Here;

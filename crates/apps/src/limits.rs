@@ -39,6 +39,11 @@ pub(crate) const FRAMES_READS: u32 = 16;
 /// How much of a file is read at once.
 pub(crate) const FRAMES_FILE_BYTES: u64 = 64 * 1024;
 
+/// Of a body that is to be whole before it leaves, so much is kept in memory.
+pub(crate) const WHOLE_MEMORY_BYTES: usize = 256 * 1024;
+/// What is longer is written to a file, in pieces of so much.
+pub(crate) const WHOLE_WRITTEN_BYTES: usize = 256 * 1024;
+
 /// Exchanges of a worker that wait while no process can take them, and for how long.
 pub(crate) const REMOTE_WAITING: usize = 1024;
 pub(crate) const REMOTE_WAIT: Duration = Duration::from_secs(10);
@@ -49,3 +54,5 @@ pub(crate) const REMOTE_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(crate) const REMOTE_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long accepting rests when there are no descriptors or no memory for another connection.
 pub(crate) const FRAMES_REST: Duration = Duration::from_millis(50);
+/// The longest message of a session between a gateway and an application.
+pub(crate) const FRAMES_MESSAGE_BYTES: usize = 64 * 1024 * 1024;

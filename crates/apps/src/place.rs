@@ -14,6 +14,12 @@ const RETRY_AFTER_S: u32 = 1;
 pub trait Place {
     /// Takes it to be answered, at once: nothing waits outside of what the place bounds.
     fn offer(&self, arrival: Arrival) -> Result<(), Refused>;
+
+    /// Whether threads that block take it: bodies are to be whole then, and sessions are not for
+    /// them.
+    fn serves_threads(&self) -> bool {
+        false
+    }
 }
 
 /// Why an exchange was not taken.
@@ -63,5 +69,9 @@ impl Place for DeskPlace {
             });
         }
         Ok(())
+    }
+
+    fn serves_threads(&self) -> bool {
+        self.desk.serves_threads()
     }
 }

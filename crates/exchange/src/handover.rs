@@ -84,7 +84,8 @@ pub fn begin(
     limits: Limits,
 ) -> (HandedOver, Local) {
     // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
-    let asked = !head.headers.lists_token(Known::Expect, "100-continue");
+    let asked = !matches!(body, Body::Stream(_))
+        || !head.headers.lists_token(Known::Expect, "100-continue");
     let link = Link::new(limits, asked, body.is_empty());
     let mut local = Local::new(link.clone(), body, informer, limits);
     local.begin();

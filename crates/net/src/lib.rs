@@ -27,6 +27,7 @@ mod serve;
 mod stream;
 pub mod task;
 pub mod timer;
+mod unlinked;
 pub mod worker;
 
 pub use allocator::{Allocator, give_back};
@@ -48,3 +49,4 @@ pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Nudge, Timer};
+pub use unlinked::unlinked_file;
