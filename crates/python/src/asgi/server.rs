@@ -150,10 +150,7 @@ impl Server {
         let this = exchange.get();
         // What fails after the response is complete is of no consequence to the client.
         this.end(py, true);
-        if super::send::is_of_gone(py, error) {
-            return Ok(()); // what clients do is no error of the application
-        }
-        self.report(py, error.value(py))
+        self.report(py, error)
     }
 
     // Slots.
@@ -264,7 +261,7 @@ impl Server {
             }
             Err(error) => {
                 socket.get().end(true);
-                this.report(py, error.value(py))
+                this.report(py, &error)
             }
         }
     }
@@ -289,8 +286,11 @@ impl Server {
     }
 
     /// Logs what an application raised.
-    pub(super) fn report(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.report.bind(py).call1((error,)).map(drop)
+    pub(super) fn report(&self, py: Python<'_>, error: &PyErr) -> PyResult<()> {
+        if super::send::is_of_gone(py, error) {
+            return Ok(()); // what clients do is no error of the application
+        }
+        self.report.bind(py).call1((error.value(py),)).map(drop)
     }
 
     pub(super) fn numbers(&self) -> &Numbers {

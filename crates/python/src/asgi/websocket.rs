@@ -146,7 +146,7 @@ impl WebSocket {
         let error = task.call_method0(intern!(py, "exception"))?;
         slf.get().end(!error.is_none());
         if !error.is_none() {
-            slf.get().server.get().report(py, &error)?;
+            slf.get().server.get().report(py, &PyErr::from_value(error))?;
         }
         Ok(py.None().into_bound(py))
     }
