@@ -205,5 +205,19 @@ def test_workers_see_the_same(server):
     assert ask(one, "/look") == ["hello", 43, "hello", 44]
 
 
+@app.part
+async def fill(scope, receive, send):
+    values = {f"key{number}": b"x" * 100_000 for number in range(20)}
+    for key, value in values.items():
+        await cache.aset(key, value)
+    await reply(send, [key for key in await cache.aget_many(values)])
+
+
+def test_memory_is_what_was_said(start_server):
+    server = start_server("test_cache:app", store="1MiB")
+    assert json.loads(server.get("/fill").body) == [f"key{number}" for number in range(10, 20)]
+    assert len(json.loads(start_server("test_cache:app").get("/fill").body)) == 20
+
+
 def test_the_loop_goes_on_while_the_store_is_asked(server):
     assert json.loads(server.get("/blocks").body) >= 50

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use config::{TextSource, Workers};
 use net::{Bind, Launch, ListenOptions, Listening};
 use serde_json::{Value, json};
+use settings::Size;
 use telemetry::event;
 use telemetry::log::{Format, Level};
 
@@ -71,6 +72,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         listening.push((name.clone(), opened));
     }
     let own = own_configuration(&spec);
+    let memory = store_memory(&spec.configuration);
     let options = Options {
         workers: Some(Workers::Count(1)),
         cpu_affinity: false,
@@ -99,7 +101,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         log_format: format.to_owned(),
     };
     let (workers, reload) = (spec.workers, spec.reload);
-    let program = Program { target, settings, listening, files, workers, reload };
+    let program = Program { target, settings, listening, files, workers, reload, memory };
     let source = TextSource::new("tidegate run", &own.to_string());
     run_with(Arc::new(source), options, Some(program))
 }
@@ -115,6 +117,13 @@ fn open(name: &str, door: &Door) -> Result<Listening, String> {
             inherited.listen(1).map_err(|error| format!("descriptor {number}: {error}"))
         }
     }
+}
+
+/// What the configuration says of the store, which is the supervisor's.
+fn store_memory(configuration: &Value) -> Size {
+    let written = configuration["apps"][APPLICATION]["limits"]["store"].as_str();
+    let default = Size::from_bytes(store::limits::MEMORY_BYTES as u64);
+    written.and_then(|written| written.parse().ok()).unwrap_or(default)
 }
 
 /// What the supervisor serves itself: the admin API.
@@ -152,6 +161,8 @@ pub(crate) struct Program {
     files: Vec<SocketFile>,
     workers: usize,
     reload: Option<DevReload>,
+    /// Of the store that its processes share.
+    memory: Size,
 }
 
 /// One that is run.
@@ -163,16 +174,11 @@ pub(crate) struct Begun {
 }
 
 impl Program {
-    pub(crate) fn begin(mut self, apps: &Apps) -> Begun {
-        let bytes = store::limits::MEMORY_BYTES as u64;
-        let store = match apps.sockets() {
-            Ok(folder) => apps.store(APPLICATION, &folder, bytes),
-            Err(why) => {
-                event!(Level::Error, "there is no shared store", because = why);
-                None
-            }
-        };
-        self.settings.store = store.as_ref().map(|store| store.path().to_owned());
+    pub(crate) fn begin(mut self, apps: &Apps) -> Result<Begun, Failure> {
+        let store =
+            apps.sockets().and_then(|sockets| apps.store(APPLICATION, &sockets, self.memory));
+        let store = store.map_err(Failure::Start)?;
+        self.settings.store = Some(store.path().to_owned());
         let bound = |(name, listening): &(String, Listening)| Bound {
             name: name.clone(),
             address: listening.local().clone(),
@@ -181,7 +187,8 @@ impl Program {
         let doors = Doors::Shared(self.listening);
         let group = Group::start(APPLICATION, self.settings, doors, self.workers, |_| {});
         apps.run(&self.target, group.clone(), store);
-        Begun { group, bound, _files: self.files, watch: self.reload.map(DevWatch::new) }
+        let watch = self.reload.map(DevWatch::new);
+        Ok(Begun { group, bound, _files: self.files, watch })
     }
 }
 

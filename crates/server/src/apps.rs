@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::apps::{AppSettings, Slot, Slots};
 use exchange::Shared;
+use settings::Size;
 use store::{Meters, Space, Store};
 use telemetry::Telemetry;
 use telemetry::event;
@@ -46,7 +47,7 @@ struct App {
     /// What the configuration says; none of one that is run without a configuration.
     settings: Option<Arc<AppSettings>>,
     /// What its processes share.
-    _store: Option<Store>,
+    store: Store,
 }
 
 /// The folder of the sockets; gone with this.
@@ -66,10 +67,10 @@ impl Apps {
     }
 
     /// The one application that this process is there for.
-    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: Option<Store>) {
-        let app =
-            App { group: group.clone(), target: target.to_owned(), settings: None, _store: store };
-        self.groups.borrow_mut().insert(group.name.clone(), app);
+    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: Store) {
+        let name = group.name.clone();
+        let app = App { group, target: target.to_owned(), settings: None, store };
+        self.groups.borrow_mut().insert(name, app);
     }
 
     /// That one's group, where there is one.
@@ -88,7 +89,11 @@ impl Apps {
         let gone: Vec<String> = groups.keys().filter(|name| !wanted(name)).cloned().collect();
         for name in gone {
             if let Some(app) = groups.remove(&name) {
-                net::task::spawn_local(async move { app.group.stop().await });
+                net::task::spawn_local(async move {
+                    app.group.stop().await;
+                    // What they share, they share to the end.
+                    drop(app.store);
+                });
             }
         }
         for (name, settings) in plan {
@@ -115,8 +120,8 @@ impl Apps {
     ) -> Result<App, String> {
         let sockets = self.sockets()?;
         let live = Slots::of(&self.shared, name);
-        let store = self.store(name, &sockets, settings.limits.store.bytes());
-        let path = store.as_ref().map(|store| store.path().to_owned());
+        let store = self.store(name, &sockets, settings.limits.store)?;
+        let path = Some(store.path().to_owned());
         let own = sockets.clone();
         let on_change = move |group: &Group| live.set(live_slots(group, &own));
         let group = Group::start(
@@ -127,20 +132,15 @@ impl Apps {
             on_change,
         );
         let target = settings.python.clone();
-        Ok(App { group, target, settings: Some(settings.clone()), _store: store })
+        Ok(App { group, target, settings: Some(settings.clone()), store })
     }
 
     /// What the processes of an application share.
-    pub(crate) fn store(&self, app: &str, sockets: &Path, bytes: u64) -> Option<Store> {
-        let meters = Meters::of(&self.telemetry, app);
-        let space = Space::new(usize::try_from(bytes).unwrap_or(usize::MAX), meters);
-        match Store::start(&sockets.join("store.sock"), space) {
-            Ok(store) => Some(store),
-            Err(error) => {
-                event!(Level::Error, "an app has no shared store", app = app, error = error);
-                None
-            }
-        }
+    pub(crate) fn store(&self, app: &str, sockets: &Path, memory: Size) -> Result<Store, String> {
+        let space = Space::new(memory.bytes_usize(), Meters::of(&self.telemetry, app));
+        let started = Store::start(&sockets.join("store.sock"), space);
+        // Without it each process would have one of its own, and nobody would know.
+        started.map_err(|error| format!("the store that its processes share: {error}"))
     }
 
     /// A folder for the sockets of one group.
@@ -199,7 +199,8 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
     let group = app.group.clone();
     app.target = settings.python.clone();
     app.settings = Some(settings.clone());
-    let store = group.settings().store.clone();
+    app.store.space().resize(settings.limits.store.bytes_usize());
+    let store = Some(app.store.path().to_owned());
     let wanted = GroupSettings { store, ..settings_of(settings, folder, words) };
     let is_another = *group.settings() != wanted;
     if is_another {

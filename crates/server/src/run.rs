@@ -47,7 +47,7 @@ pub(crate) fn run_with(
             Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let surroundings = Surroundings::own()?;
         let control = Control::start(source, loaded, telemetry, &options, surroundings).await?;
-        let program = program.map(|program| program.begin(&control.apps));
+        let program = program.map(|program| program.begin(&control.apps)).transpose()?;
         let served = serve(&control, options, signals, &events, program).await;
         control.apps.kill();
         control.apps.stop().await;

@@ -119,6 +119,7 @@ fn the_way_to_the_application_has_its_bounds() {
     let bounded = app(&[
         "--response-timeout=5",
         "--pause-timeout=1h",
+        "--store=8MiB",
         "--ws-max-size=1048576",
         "--ws-max-queue=8",
         "--ws-ping-interval=0",
@@ -131,6 +132,7 @@ fn the_way_to_the_application_has_its_bounds() {
         "compression": true,
     });
     assert_eq!(bounded["websocket"], websocket);
+    assert_eq!(bounded["limits"]["store"], "8MiB");
 }
 
 #[test]
@@ -154,6 +156,7 @@ fn what_is_not_there_or_not_for_lua_is_said() {
         (&["app:app", "--access-log-format", "json"], "--access-log"),
         (&["app:app", "--max-requests-jitter", "5"], "--max-requests"),
         (&["app:app", "--lifetime", "0"], "no time at all"),
+        (&["app:app", "--store", "1KiB"], "from 1MiB to 64GiB"),
         (&["app:app", "--timeout", "x"], "\"x\" is not a duration"),
         (&["app:app", "--root-path", "api"], "did you mean /api?"),
         (&["app:app", "--interface", "rsgi"], "asgi, wsgi"),

@@ -53,6 +53,10 @@ pub(super) struct LifecycleOptions {
     )]
     pub(super) lifetime: Option<Duration>,
 
+    /// Memory for what the workers share, `tidegate.cache` [default: 64MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::store)]
+    pub(super) store: Option<Size>,
+
     /// Start new workers when a file of the application changes: for development
     #[arg(long)]
     pub(super) reload: bool,

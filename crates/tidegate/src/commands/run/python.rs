@@ -24,7 +24,12 @@ impl Run {
         let python = self.python()?;
         let doors = self.doors()?;
         let binds: Vec<_> = doors.iter().map(written).collect();
-        let configuration = configuration(&self.program, &self.reception, &binds, self.access()?)?;
+        let mut configuration =
+            configuration(&self.program, &self.reception, &binds, self.access()?)?;
+        if let Some(store) = self.lifecycle.store {
+            let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
+            limits["store"] = json!(store.to_string());
+        }
         if self.print_config {
             let shown = json!({ "python": python, "configuration": configuration });
             return crate::output::print(&format!("{shown:#}\n"));

@@ -36,6 +36,14 @@ pub(super) fn size(typed: &str) -> Result<Size, String> {
     written.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }
 
+/// A size that a store may have, as a configuration has it.
+pub(super) fn store(typed: &str) -> Result<Size, String> {
+    let bounds = Size::from_bytes(1 << 20)..=Size::from_bytes(64 << 30);
+    let size = size(typed)?;
+    let fits = bounds.contains(&size).then_some(size);
+    fits.ok_or_else(|| format!("\"{typed}\" is not from 1MiB to 64GiB"))
+}
+
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
