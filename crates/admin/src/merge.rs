@@ -107,7 +107,8 @@ mod tests {
         let one = "# HELP a_total A.\n# TYPE a_total counter\na_total 5\n\
                    # HELP process_x X.\n# TYPE process_x gauge\nprocess_x 2\n";
         let two = "# HELP a_total A.\n# TYPE a_total counter\na_total 6\n\
-                   # HELP h H.\n# TYPE h histogram\nh_bucket{route=\"a b {\",le=\"1\"} 7\nh_count 7\n";
+                   # HELP h H.\n# TYPE h histogram\n\
+                   h_bucket{route=\"a b {\",le=\"1\"} 7\nh_count 7\n";
         let merged = merge(own, &[("0".into(), one.into()), ("1".into(), two.into())]);
         assert_eq!(
             merged,

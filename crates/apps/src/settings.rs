@@ -29,7 +29,7 @@ settings::record! {
         /// it, as the `PATH` finds it.
         pub venv: Option<FilePath> = null { example "./shop/.venv" },
         /// Added to its environment.
-        pub env: BTreeMap<String, String> = {} { example { "DJANGO_SETTINGS_MODULE": "shop.settings" } },
+        pub env: BTreeMap<String, String> = {} { example { "DJANGO_SETTINGS_MODULE": "a.b" } },
         /// Below which path it is reached from outside: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
         pub root_path: String = "" { example "/shop" },
         /// Whether an ASGI application is told of start and end.

@@ -3,8 +3,8 @@
 //! Owns their start, with descriptors that they inherit, and their end. Promises that a child gets
 //! the descriptors it was promised and no others of ours, under the numbers that they have here;
 //! that it is told (SIGTERM) when the thread that started it ends, however that ends; and that one
-//! which is dropped is killed and leaves no zombie. A child hears of no Ctrl-C: its parent does,
-//! and says what is to be done.
+//! which is dropped is killed and leaves no zombie. A child hears neither Ctrl-C nor the end of a
+//! terminal (SIGINT, SIGHUP): its parent does, and says what is to be done.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -71,8 +71,10 @@ fn become_child(descriptors: &[RawFd], parent: u32) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    // SAFETY: takes numbers. To ignore a signal calls no handler.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    for signal in [libc::SIGINT, libc::SIGHUP] {
+        // SAFETY: takes numbers. To ignore a signal calls no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
     platform::end_with_parent(parent)
 }
 

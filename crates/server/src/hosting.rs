@@ -79,6 +79,10 @@ pub fn run_worker(spec: &WorkerSpec, hosted: Hosted) -> u8 {
     net::raise_descriptor_limit();
     log::set_level(Level::parse(&spec.log_level).unwrap_or(Level::Info));
     log::set_format(if spec.log_format == "json" { Format::Json } else { Format::Text });
+    if !spec.embedded {
+        // What `ps` and `top` show; where the system has no such file, nothing.
+        let _ = std::fs::write("/proc/self/comm", format!("tg {:.8} {}", spec.app, spec.slot));
+    }
     let application = hosted.application.clone();
     let code = match net::worker::runtime() {
         Ok(runtime) => {

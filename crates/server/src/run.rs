@@ -115,6 +115,7 @@ async fn serve(
                 Asked::Drain | Asked::Interrupt => break,
                 Asked::ReopenLogs => {
                     control.reopen_logs();
+                    control.apps.running().iter().for_each(|group| group.reopen_logs());
                     continue;
                 }
                 Asked::Reload => {

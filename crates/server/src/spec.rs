@@ -135,7 +135,7 @@ impl WorkerSpec {
         })
     }
 
-    /// Whether the process that reads this is of the version that wrote it; the error is a sentence.
+    /// Whether who reads this is of the version that wrote it; the error is a sentence.
     pub fn check_version(&self) -> Result<(), String> {
         let ours = env!("CARGO_PKG_VERSION");
         if self.version == ours {

@@ -48,7 +48,10 @@ pub(super) async fn serve(
     process.orders.show_metrics(move || admin::metrics_text(&telemetry));
     let told = process.link.say(&Word::Ready).await;
     let leave = match told {
-        Ok(()) => process.until_leaving(announced).await,
+        Ok(()) => tokio::select! {
+            leave = process.until_leaving(announced) => leave,
+            () = reopen_logs(process, &control) => Leave::Now,
+        },
         Err(_) => Leave::Now,
     };
     control.state.set(ServerState::Draining);
@@ -64,6 +67,14 @@ pub(super) async fn serve(
     events.flush();
     drop(here);
     Ok(())
+}
+
+/// Opens log files again whenever that is asked for.
+async fn reopen_logs(process: &Process, control: &Control) {
+    loop {
+        process.orders.reopen_logs.notified().await;
+        control.reopen_logs();
+    }
 }
 
 /// The listeners, under the names that the configuration has for them.

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::Process;
-use crate::supervise::{Order, Word};
+use crate::supervise::{Order, SHUT_DOWN_WITHIN, Word};
 
 /// How to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub(super) struct Orders {
     given: Notify,
     /// Makes the text of the metrics, where there are any.
     metrics: Cell<Option<Box<dyn Fn() -> String>>>,
+    pub(super) reopen_logs: Notify,
 }
 
 impl Orders {
@@ -39,6 +40,7 @@ impl Orders {
             leave: Cell::default(),
             given: Notify::new(),
             metrics: Cell::default(),
+            reopen_logs: Notify::new(),
         }
     }
 
@@ -111,6 +113,7 @@ pub(super) async fn listen(process: Rc<Process>) {
                         return orders.give(graceful);
                     }
                     event!(Level::Warn, "the supervisor has gone: this worker drains and ends");
+                    end_within(orders.graceful + SHUT_DOWN_WITHIN);
                     orders.give(graceful);
                 }
                 return;
@@ -119,10 +122,22 @@ pub(super) async fn listen(process: Rc<Process>) {
     }
 }
 
+/// Ends the process after this time, if it is still there: nobody else will.
+fn end_within(span: Duration) {
+    let ending = std::thread::Builder::new().name("orphan".to_owned()).spawn(move || {
+        std::thread::sleep(span);
+        std::process::abort();
+    });
+    if ending.is_err() {
+        std::process::abort();
+    }
+}
+
 async fn obey(process: &Process, order: Order) {
     let answer = match order {
         Order::Drain(within) => return process.orders.give(Leave::Within(within)),
         Order::Stop => return process.orders.give(Leave::Now),
+        Order::ReopenLogs => return process.orders.reopen_logs.notify_one(),
         Order::Dump => Word::Stalled(process.application.dump()),
         Order::Metrics => {
             let text = process.orders.metrics.take();

@@ -16,12 +16,20 @@ use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::limits::{SHUT_DOWN_WITHIN, WORKERS_MAX};
+use super::link::Order;
 use super::policy::Policy;
 use super::running::{Phase, Running};
 use super::slot::{Slot, keep};
 use super::verdict::Reason;
 use crate::listeners::SocketFile;
 use crate::spec::{Handed, Role, WorkerSpec};
+
+/// What starts a worker of Python.
+const MODULE: [&str; 2] = ["-m", "tidegate"];
+/// Asks a Python whether it has us, and how it says that it has not.
+const PROBE: &str =
+    "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tidegate') else 3)";
+const NOT_FOUND: i32 = 3;
 
 /// What the processes of a group are started with. Two that are equal need no new processes.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,6 +207,13 @@ impl Group {
         Ok(())
     }
 
+    /// Lets every process open its log files again.
+    pub(crate) fn reopen_logs(&self) {
+        for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
+            net::task::spawn_local(async move { running.tell(Order::ReopenLogs).await });
+        }
+    }
+
     /// Starts processes with these settings from now on; who is at work goes on.
     pub(crate) fn change(&self, settings: GroupSettings) {
         self.settings.replace(Rc::new(settings));
@@ -231,6 +246,30 @@ impl Group {
         let program = launch.program.display().to_string();
         Running::start(launch, generation, &passed, file, spec)
             .map_err(|error| format!("{program} cannot be started: {error}"))
+    }
+
+    /// Why a process ended that said nothing, where it is for want of ourselves.
+    pub(super) async fn diagnose(&self) -> Option<String> {
+        let launch = self.settings().launch.clone();
+        if !launch.arguments.iter().map(|word| word.as_os_str()).eq(MODULE) {
+            return None;
+        }
+        let program = launch.program.clone();
+        let is_missing = net::blocking(move || {
+            let mut probe = std::process::Command::new(launch.program);
+            probe.args(["-c", PROBE]);
+            if let Some(folder) = &launch.folder {
+                probe.current_dir(folder);
+            }
+            probe.status().is_ok_and(|status| status.code() == Some(NOT_FOUND))
+        });
+        if !is_missing.await.unwrap_or(false) {
+            return None;
+        }
+        let (program, version) = (program.display(), env!("CARGO_PKG_VERSION"));
+        Some(format!(
+            "{program} has no tidegate: `{program} -m pip install tidegate=={version}` installs it"
+        ))
     }
 
     fn spec(

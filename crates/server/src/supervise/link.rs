@@ -43,6 +43,8 @@ pub(crate) enum Order {
     Dump,
     /// Say what was counted.
     Metrics,
+    /// Open log files again: after a rotation.
+    ReopenLogs,
 }
 
 impl Word {
@@ -82,6 +84,7 @@ impl Order {
             Order::Stop => json!({ "stop": true }),
             Order::Dump => json!({ "dump": true }),
             Order::Metrics => json!({ "metrics": true }),
+            Order::ReopenLogs => json!({ "reopen_logs": true }),
         }
     }
 
@@ -92,6 +95,7 @@ impl Order {
             "stop" => Order::Stop,
             "dump" => Order::Dump,
             "metrics" => Order::Metrics,
+            "reopen_logs" => Order::ReopenLogs,
             _ => return None,
         })
     }
@@ -215,6 +219,7 @@ mod tests {
                 Order::Stop,
                 Order::Dump,
                 Order::Metrics,
+                Order::ReopenLogs,
             ];
             for order in orders {
                 other.tell(order).await.unwrap();

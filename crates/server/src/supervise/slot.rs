@@ -220,6 +220,17 @@ pub(crate) async fn keep(group: Rc<Group>, slot: Rc<Slot>) {
 
 /// Starts a process and waits until it is ready.
 async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String> {
+    let begun = try_to_begin(group, slot).await;
+    slot.is_failing.set(begun.is_err());
+    if let Err(why) = &begun {
+        slot.last_failure.replace(Some(why.clone()));
+        group.changed();
+        group.first_failed(why);
+    }
+    begun
+}
+
+async fn try_to_begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String> {
     let running = group.spawn(slot)?;
     slot.coming.replace(Some(running.clone()));
     group.changed();
@@ -232,7 +243,6 @@ async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String
     match ready {
         Ok(()) => {
             slot.last_failure.take();
-            slot.is_failing.set(false);
             event!(
                 Level::Info,
                 "a worker process is ready",
@@ -243,12 +253,12 @@ async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String
             Ok(running)
         }
         Err(why) => {
-            slot.last_failure.replace(Some(why.clone()));
-            slot.is_failing.set(true);
-            group.changed();
+            let has_said = running.failure().is_some();
             running.kill().await;
-            group.first_failed(&why);
-            Err(why)
+            match group.diagnose().await.filter(|_| !has_said) {
+                Some(diagnosis) => Err(diagnosis),
+                None => Err(why),
+            }
         }
     }
 }

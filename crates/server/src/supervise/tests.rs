@@ -168,6 +168,58 @@ fn what_fails_to_begin_is_said_and_tried_again_more_and_more_slowly() {
 }
 
 #[test]
+fn a_python_without_tidegate_is_told_what_to_install() {
+    use std::os::unix::fs::PermissionsExt;
+
+    run(async {
+        let folder = TempDir::new().unwrap();
+        let python = folder.path().join("python");
+        // Asked whether it has us (`-c`), it says that it has not.
+        std::fs::write(&python, "#!/bin/sh\n[ \"$1\" = -c ] && exit 3\nexit 1\n").unwrap();
+        std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let stage = Stage::new("good", patient(), 0);
+        let mut changed = settings("good", patient());
+        changed.launch.program = python.clone();
+        changed.launch.arguments = ["-m", "tidegate"].map(Into::into).to_vec();
+        stage.group.change(changed.clone());
+        stage.group.set_workers(1);
+        let said = stage.group.first().await.unwrap_err();
+        assert!(said.contains("has no tidegate") && said.contains("pip install"), "{said}");
+        changed.launch.program = folder.path().join("none");
+        stage.group.change(changed);
+        stage
+            .until("missed", |group| {
+                let failure = group.slots()[0].last_failure.borrow().clone().unwrap_or_default();
+                failure.contains("none cannot be started")
+            })
+            .await;
+        stage.end().await;
+    });
+}
+
+#[test]
+fn who_loses_its_supervisor_ends() {
+    run(async {
+        let inner = TempDir::new().unwrap();
+        let stage = Stage::new("good", patient(), 0);
+        let mut changed = settings("supervises", patient());
+        changed.python["folder"] = json!(inner.path().to_str());
+        stage.group.change(changed);
+        stage.group.set_workers(1);
+        stage.until_ready(1).await;
+        let process = stage.process(0);
+        stage.until("told", |_| process.stats.borrow().requests > 0).await;
+        let worker = u32::try_from(process.stats.borrow().requests).unwrap();
+        assert!(exists(worker));
+        stage.behave("good").await;
+        process.kill_now();
+        drop(process);
+        stage.until("ended", |_| !exists(worker)).await;
+        stage.end().await;
+    });
+}
+
+#[test]
 fn who_is_never_ready_is_killed() {
     run(async {
         let policy = Policy { start_within: Duration::from_millis(100), ..patient() };

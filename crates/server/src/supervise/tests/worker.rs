@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::link::{Link, Order, Word};
 use super::super::stats::Stats;
+use super::super::{Doors, Group};
 use crate::spec::WorkerSpec;
 
 /// A worker process, where it is started as one; nothing otherwise.
@@ -36,6 +37,7 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
             return 1;
         }
         "never ready" => forever().await,
+        "supervises" => return supervise(spec, &link).await,
         _ => link.say(&Word::Ready).await.unwrap(),
     }
     match behaviour {
@@ -70,6 +72,20 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
             Some(_) => return 0,
         }
     }
+}
+
+/// Has a worker of its own, tells its number, and waits to be killed.
+async fn supervise(spec: &WorkerSpec, link: &Link) -> i32 {
+    let folder = spec.python["folder"].as_str().expect("a folder").into();
+    let settings = super::settings("serves", super::patient());
+    let group = Group::start("inner", settings, Doors::Own(folder), 1, |_| {});
+    group.first().await.expect("a worker");
+    let worker = group.slots()[0].current.borrow().as_ref().map(|worker| worker.id());
+    let stats = Stats { requests: worker.map_or(0, u64::from), ..Stats::default() };
+    link.say(&Word::Ready).await.unwrap();
+    link.say(&Word::Stats(Box::new(stats))).await.unwrap();
+    forever().await;
+    0
 }
 
 async fn forever() {
