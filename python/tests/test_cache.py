@@ -16,6 +16,7 @@ if KIND != "tidegate":
 
 from tidegate import cache
 
+pytestmark = pytest.mark.each
 app = Stage()
 OPTIONS = {"workers": 2}
 
