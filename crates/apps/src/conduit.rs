@@ -10,6 +10,7 @@ mod outbox;
 mod pump;
 mod ready;
 mod streams;
+mod talk;
 
 use std::fmt;
 use std::io;
@@ -26,6 +27,7 @@ pub(crate) use messages::{
 pub(crate) use outbox::Outbox;
 pub(crate) use pump::{Credit, Pump, Pumped};
 pub(crate) use streams::Streams;
+pub(crate) use talk::{Hearing, Saying, closed};
 
 use crate::limits::{FRAMES_LENT_BYTES, FRAMES_READS};
 use ready::Ready;

@@ -8,6 +8,7 @@
 mod connection;
 mod exchange;
 mod feed;
+mod talk;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

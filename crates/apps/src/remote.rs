@@ -6,9 +6,11 @@
 //! connection which breaks fails what it carried and nothing else, and that a process which drains
 //! is given nothing new.
 
+mod carried;
 mod exchange;
 mod link;
 mod seat;
+mod talk;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;

@@ -37,6 +37,19 @@ impl Outbox {
         self.frames.len() as u64 + self.queue.length() >= FRAMES_OUTBOX_BYTES
     }
 
+    /// All of it, for tests of what writes here.
+    #[cfg(test)]
+    pub(super) async fn take_all(mut self) -> Vec<u8> {
+        let (one, other) = Stream::pair().unwrap();
+        let length = self.frames.len() + self.queue.length() as usize;
+        assert!(self.send(&one).unwrap(), "more than a socket takes");
+        let mut all = Vec::new();
+        while all.len() < length {
+            all.extend_from_slice(&other.receive().await.unwrap());
+        }
+        all
+    }
+
     fn end_frames(&mut self) {
         if !self.frames.is_empty() {
             self.queue.push(std::mem::take(&mut self.frames).into());

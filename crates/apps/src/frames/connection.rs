@@ -13,13 +13,14 @@ use wire::frames::{self, Data, Frame, Kind, Malformed};
 use super::Service;
 use super::exchange::Exchange;
 use super::feed::Asides;
+use super::talk::{Talk, Talked};
 use crate::conduit::{self, Conduit, End, Ended, PROGRAM, Step, write_fault};
 use crate::limits::FRAMES_WINDOW;
 
 pub(super) struct Connection(RefCell<State>);
 
 struct State {
-    conduit: Conduit<Exchange>,
+    conduit: Conduit<Carried>,
     service: Rc<Service>,
     asides: Asides,
     /// The credit that the gateway gives each stream; none before its greeting.
@@ -30,6 +31,35 @@ struct State {
     released: bool,
     /// The connection's task.
     waker: Option<Waker>,
+}
+
+/// What a stream carries.
+enum Carried {
+    Exchange(Exchange),
+    Talk(Talk),
+}
+
+impl Carried {
+    fn exchange(&mut self) -> Result<&mut Exchange, Malformed> {
+        match self {
+            Carried::Exchange(exchange) => Ok(exchange),
+            Carried::Talk(_) => Err(Malformed::Stream),
+        }
+    }
+
+    fn talk(&mut self) -> Result<&mut Talk, Malformed> {
+        match self {
+            Carried::Talk(talk) => Ok(talk),
+            Carried::Exchange(_) => Err(Malformed::Stream),
+        }
+    }
+
+    fn granted(&mut self, credit: u32) -> Result<Step, Malformed> {
+        match self {
+            Carried::Exchange(exchange) => exchange.granted(credit),
+            Carried::Talk(talk) => talk.granted(credit),
+        }
+    }
 }
 
 impl Connection {
@@ -82,13 +112,28 @@ impl Connection {
 
 impl State {
     fn begin(&mut self, number: u32, head: &[u8], body: &[u8], end: bool) -> Result<(), Malformed> {
-        let window = self.window.ok_or(Malformed::Hello)?;
-        let head = Head::decode(head).map_err(|_| Malformed::Payload)?;
+        let (window, head) = self.head(head)?;
         let limits = self.service.limits;
         let (handed, exchange) =
             Exchange::begin(number, head, body, end, window, limits, &self.asides);
-        self.conduit.streams.open(number, exchange)?;
-        if let Err(refused) = (self.service.sink)(Arrival::Exchange(Box::new(handed))) {
+        let arrival = Arrival::Exchange(Box::new(handed));
+        self.open(number, Carried::Exchange(exchange), arrival)
+    }
+
+    fn begin_talk(&mut self, number: u32, head: &[u8]) -> Result<(), Malformed> {
+        let (window, head) = self.head(head)?;
+        let (handed, talk) = Talk::begin(head, window, self.service.limits);
+        self.open(number, Carried::Talk(talk), Arrival::Session(Box::new(handed)))
+    }
+
+    fn head(&self, head: &[u8]) -> Result<(u32, Head), Malformed> {
+        let window = self.window.ok_or(Malformed::Hello)?;
+        Ok((window, Head::decode(head).map_err(|_| Malformed::Payload)?))
+    }
+
+    fn open(&mut self, number: u32, carried: Carried, arrival: Arrival) -> Result<(), Malformed> {
+        self.conduit.streams.open(number, carried)?;
+        if let Err(refused) = (self.service.sink)(arrival) {
             write_fault(self.conduit.outbox.frames(), number, &refused.fault());
             self.close(number);
             return Ok(());
@@ -107,10 +152,10 @@ impl State {
     fn with(
         &mut self,
         number: u32,
-        act: impl FnOnce(&mut Exchange) -> Result<Step, Malformed>,
+        act: impl FnOnce(&mut Carried) -> Result<Step, Malformed>,
     ) -> Result<(), Malformed> {
-        let Some((exchange, _)) = self.conduit.streams.get(number) else { return Ok(()) };
-        if act(exchange)? == Step::Again {
+        let Some((carried, _)) = self.conduit.streams.get(number) else { return Ok(()) };
+        if act(carried)? == Step::Again {
             conduit::step(self, number);
         }
         Ok(())
@@ -118,9 +163,9 @@ impl State {
 }
 
 impl End for State {
-    type Stream = Exchange;
+    type Stream = Carried;
 
-    fn conduit(&mut self) -> &mut Conduit<Exchange> {
+    fn conduit(&mut self) -> &mut Conduit<Carried> {
         &mut self.conduit
     }
 
@@ -134,18 +179,31 @@ impl End for State {
                 return self.begin(stream, head, body, end);
             }
             Frame::Data(Data { stream, bytes, cost, end }) => {
-                return self.with(stream, |exchange| {
-                    exchange.data(conduit::kept(bytes, chunk), cost, end)
+                return self.with(stream, |carried| {
+                    carried.exchange()?.data(conduit::kept(bytes, chunk), cost, end)
                 });
             }
             Frame::Plain { kind: Kind::Trailers, stream, payload } => {
-                return self.with(stream, |exchange| exchange.trailers(payload));
+                return self.with(stream, |carried| carried.exchange()?.trailers(payload));
             }
             Frame::Plain { kind: Kind::Fault, stream, payload } => {
-                return self.with(stream, |exchange| exchange.body_failed(payload));
+                return self.with(stream, |carried| carried.exchange()?.body_failed(payload));
+            }
+            Frame::Plain { kind: Kind::Session, stream, payload } => {
+                return self.begin_talk(stream, payload);
             }
             Frame::Window { stream, credit } => {
-                return self.with(stream, |exchange| exchange.granted(credit));
+                return self.with(stream, |carried| carried.granted(credit));
+            }
+            Frame::Message { stream, binary, end, bytes } => {
+                return self.with(stream, |carried| carried.talk()?.message(binary, end, bytes));
+            }
+            Frame::Close { stream, code, reason } => {
+                self.with(stream, |carried| {
+                    carried.talk()?.closed(code, reason);
+                    Ok(Step::Waits)
+                })?;
+                self.close(stream);
             }
             Frame::Cancel { stream } => self.close(stream),
             Frame::GoAway => self.released = true,
@@ -160,8 +218,21 @@ impl End for State {
 
     fn step(&mut self, number: u32) -> Step {
         let Conduit { streams, outbox, .. } = &mut self.conduit;
-        let Some((exchange, waker)) = streams.get(number) else { return Step::Over };
-        let step = exchange.step(number, outbox, waker);
+        let Some((carried, waker)) = streams.get(number) else { return Step::Over };
+        let step = match carried {
+            Carried::Exchange(exchange) => exchange.step(number, outbox, waker),
+            Carried::Talk(talk) => match talk.step(number, outbox, waker) {
+                Talked::Goes(step) => step,
+                Talked::Denied(outcome) => {
+                    // From here on it is answered like any request.
+                    let credit = talk.credit();
+                    let mut exchange = Exchange::answered(credit, &self.asides);
+                    let step = exchange.answer_with(outcome, number, outbox, waker);
+                    *carried = Carried::Exchange(exchange);
+                    step
+                }
+            },
+        };
         if step == Step::Over {
             self.close(number);
         }

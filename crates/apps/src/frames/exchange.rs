@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::handover::{HandedOver, Head, Limits, Local, begin};
-use exchange::{Body, Headers, Inform, Response};
+use exchange::{Body, Fault, Headers, Inform, Outcome, Response};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
@@ -78,20 +78,7 @@ impl Exchange {
     fn advance(&mut self, number: u32, outbox: &mut Outbox, cx: &mut Context<'_>) -> Step {
         if let Phase::Waited(local) = &mut self.phase {
             let Poll::Ready(outcome) = Pin::new(local).poll(cx) else { return Step::Waits };
-            // Interim responses go before the answer.
-            outbox.frames().append(&mut self.asides.borrow_mut());
-            let written = match outcome {
-                Ok(response) => self.answer(number, response, outbox),
-                Err(fault) => Err(fault),
-            };
-            match written {
-                Ok(true) => return Step::Over,
-                Ok(false) => {}
-                Err(fault) => {
-                    write_fault(outbox.frames(), number, &fault);
-                    return Step::Over;
-                }
-            }
+            return self.decided(outcome, number, outbox, cx);
         }
         let Phase::Streamed(body) = &mut self.phase else { return Step::Waits };
         match self.pump.run(number, outbox, cx, |cx| body.poll_frame(cx)) {
@@ -101,13 +88,50 @@ impl Exchange {
         }
     }
 
+    fn decided(
+        &mut self,
+        outcome: Outcome,
+        number: u32,
+        outbox: &mut Outbox,
+        cx: &mut Context<'_>,
+    ) -> Step {
+        // Interim responses go before the answer.
+        outbox.frames().append(&mut self.asides.borrow_mut());
+        let written = outcome.and_then(|response| self.answer(number, response, outbox));
+        match written {
+            Ok(true) => Step::Over,
+            Ok(false) => self.advance(number, outbox, cx),
+            Err(fault) => {
+                write_fault(outbox.frames(), number, &fault);
+                Step::Over
+            }
+        }
+    }
+
+    /// What was to be a session is answered as a request.
+    pub(super) fn answered(credit: u32, asides: &Asides) -> Exchange {
+        let phase = Phase::Streamed(Body::Empty);
+        Exchange { phase, pump: Pump::new(credit), feed: None, asides: asides.clone() }
+    }
+
+    /// Sends the answer of what had no request of its own.
+    pub(super) fn answer_with(
+        &mut self,
+        outcome: Outcome,
+        number: u32,
+        outbox: &mut Outbox,
+        waker: &Waker,
+    ) -> Step {
+        self.decided(outcome, number, outbox, &mut Context::from_waker(waker))
+    }
+
     /// Sends the head of the answer, with the body if that is there and short: then that is all.
     fn answer(
         &mut self,
         number: u32,
         response: Response,
         outbox: &mut Outbox,
-    ) -> Result<bool, exchange::Fault> {
+    ) -> Result<bool, Fault> {
         let Response { status, headers, body, .. } = response;
         let length = body.length();
         let inline = match body.owned() {
@@ -119,7 +143,7 @@ impl Exchange {
         let write = |out: &mut Vec<u8>| write_answer(out, status, length, &headers);
         let end = inline.is_ok();
         frames::headed(outbox.frames(), Kind::Response, number, end, whole, write)
-            .map_err(|_| exchange::Fault::internal("the head of the answer has no room"))?;
+            .map_err(|_| Fault::internal("the head of the answer has no room"))?;
         match inline {
             Ok(bytes) => outbox.payload(bytes),
             Err(Body::Bytes(bytes)) => {

@@ -67,6 +67,12 @@ impl Exchange {
         Some(Exchange { body: first.rest, pump, answer: Answer::Waited(answer), credit })
     }
 
+    /// What was to be a session is answered as a request.
+    pub(super) fn denied(answering: Answering) -> Exchange {
+        let answer = Answer::Waited(answering);
+        Exchange { body: None, pump: Pump::new(0), answer, credit: Credit::new(FRAMES_WINDOW) }
+    }
+
     /// Sends more of the body, renews credit, and sees whether the client is still there.
     pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> Step {
         let cx = &mut Context::from_waker(waker);

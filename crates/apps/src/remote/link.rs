@@ -10,12 +10,12 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::{Arrival, HandedOver};
+use exchange::handover::Arrival;
 use exchange::{Fault, Retry};
 use net::Stream;
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 
-use super::exchange::Exchange;
+use super::carried::Carried;
 use crate::conduit::{self, Conduit, End, Ended, PROGRAM, Step};
 use crate::limits::FRAMES_WINDOW;
 
@@ -27,7 +27,7 @@ pub(super) struct Link {
 }
 
 struct State {
-    conduit: Conduit<Exchange>,
+    conduit: Conduit<Carried>,
     /// The credit that the process gives each stream; none before its greeting.
     window: Option<u32>,
     /// The process takes nothing new, or we give it nothing new.
@@ -67,10 +67,7 @@ impl Link {
         let state = &mut *state;
         let Some(window) = state.window.filter(|_| !state.leaving) else { return Err(arrival) };
         let Some((number, waker)) = state.conduit.streams.number() else { return Err(arrival) };
-        match arrival {
-            Arrival::Exchange(handed) => state.begin(*handed, number, window, &waker),
-            Arrival::Session(_) => return Err(arrival),
-        }
+        state.begin(arrival, number, window, &waker);
         if let Some(waker) = &state.waker {
             waker.wake_by_ref();
         }
@@ -109,8 +106,8 @@ impl Link {
         state.leaving = true;
         let streams = state.conduit.streams.drain();
         drop(state);
-        for mut exchange in streams {
-            exchange.fail(broken(&ended));
+        for mut carried in streams {
+            carried.fail(broken(&ended));
         }
         ended
     }
@@ -126,11 +123,11 @@ fn broken(ended: &Ended) -> Fault {
 }
 
 impl State {
-    fn begin(&mut self, handed: HandedOver, number: u32, window: u32, waker: &Waker) {
+    fn begin(&mut self, arrival: Arrival, number: u32, window: u32, waker: &Waker) {
         let outbox = &mut self.conduit.outbox;
-        let Some(exchange) = Exchange::begin(handed, number, window, waker, outbox) else { return };
+        let Some(carried) = Carried::begin(arrival, number, window, waker, outbox) else { return };
         // The place is free: its number was given out just now.
-        if self.conduit.streams.open(number, exchange).is_ok() {
+        if self.conduit.streams.open(number, carried).is_ok() {
             conduit::step(self, number);
         }
     }
@@ -157,10 +154,10 @@ impl State {
     fn with(
         &mut self,
         number: u32,
-        act: impl FnOnce(&mut Exchange) -> Result<Step, Malformed>,
+        act: impl FnOnce(&mut Carried) -> Result<Step, Malformed>,
     ) -> Result<(), Malformed> {
-        let Some((exchange, _)) = self.conduit.streams.get(number) else { return Ok(()) };
-        match act(exchange)? {
+        let Some((carried, _)) = self.conduit.streams.get(number) else { return Ok(()) };
+        match act(carried)? {
             Step::Waits => {}
             Step::Again => conduit::step(self, number),
             Step::Over => drop(self.conduit.streams.close(number)),
@@ -170,9 +167,9 @@ impl State {
 }
 
 impl End for State {
-    type Stream = Exchange;
+    type Stream = Carried;
 
-    fn conduit(&mut self) -> &mut Conduit<Exchange> {
+    fn conduit(&mut self) -> &mut Conduit<Carried> {
         &mut self.conduit
     }
 
@@ -180,29 +177,27 @@ impl End for State {
         match frame {
             Frame::Hello { window, program } => self.greeted(window, program),
             Frame::Response { stream, end, head, body } => {
-                self.with(stream, |exchange| exchange.answered(head, body, end))
+                self.with(stream, |carried| carried.answering()?.answered(head, body, end))
             }
-            Frame::Data(Data { stream, bytes, cost, end }) => {
-                self.with(stream, |exchange| exchange.data(conduit::kept(bytes, chunk), cost, end))
+            Frame::Data(Data { stream, bytes, cost, end }) => self.with(stream, |carried| {
+                carried.exchange()?.data(conduit::kept(bytes, chunk), cost, end)
+            }),
+            Frame::Plain { kind, stream, payload } => {
+                self.with(stream, |carried| carried.told(kind, payload))
             }
-            Frame::Plain { kind: Kind::Trailers, stream, payload } => {
-                self.with(stream, |exchange| exchange.ended_by_trailers(payload))
+            Frame::Window { stream, credit } => {
+                self.with(stream, |carried| carried.granted(credit))
             }
-            Frame::Plain { kind: Kind::Fault, stream, payload } => {
-                self.with(stream, |exchange| exchange.failed(payload))
-            }
-            Frame::Plain { kind: Kind::Inform, stream, payload } => self.with(stream, |exchange| {
-                exchange.informed(payload)?;
+            Frame::Stop { stream } => self.with(stream, |carried| {
+                carried.exchange()?.stopped();
                 Ok(Step::Waits)
             }),
-            Frame::Window { stream, credit } => self.with(stream, |exchange| {
-                exchange.granted(credit)?;
-                Ok(Step::Again)
-            }),
-            Frame::Stop { stream } => self.with(stream, |exchange| {
-                exchange.stopped();
-                Ok(Step::Waits)
-            }),
+            Frame::Message { stream, binary, end, bytes } => {
+                self.with(stream, |carried| carried.talk()?.message(binary, end, bytes))
+            }
+            Frame::Close { stream, code, reason } => {
+                self.with(stream, |carried| Ok(carried.talk()?.closed(code, reason)))
+            }
             Frame::GoAway => {
                 self.leave();
                 Ok(())
@@ -218,8 +213,8 @@ impl End for State {
 
     fn step(&mut self, number: u32) -> Step {
         let Conduit { streams, outbox, .. } = &mut self.conduit;
-        let Some((exchange, waker)) = streams.get(number) else { return Step::Over };
-        let step = exchange.step(number, outbox, waker);
+        let Some((carried, waker)) = streams.get(number) else { return Step::Over };
+        let step = carried.step(number, outbox, waker);
         if step == Step::Over {
             drop(streams.close(number));
         }

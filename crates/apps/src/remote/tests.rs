@@ -4,6 +4,7 @@
 mod broken;
 mod long;
 mod process;
+mod sessions;
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ use ::exchange::{Fault, Frame, Headers, Side};
 use net::{Bind, ListenOptions, Listening};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::sessions::talk;
 use super::*;
 use crate::frames::serve;
 
@@ -38,6 +39,7 @@ impl Process {
         let path = std::env::temp_dir().join(name);
         let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &ListenOptions::default());
         let (says, said) = unbounded_channel();
+        let talk_says = says.clone();
         let (queue, exchanges) = mpsc::channel::<HandedOver>();
         std::thread::spawn(move || Application { says, gathered: Vec::new() }.answer(exchanges));
         let seen = Arc::new(AtomicUsize::new(0));
@@ -45,9 +47,15 @@ impl Process {
         let (counted, socket) = (seen.clone(), listening.unwrap().into_sockets().remove(0));
         let main = move || async move {
             let sink = move |arrival| {
-                let Arrival::Exchange(handed) = arrival else { return Err(Refused::Absent) };
                 counted.fetch_add(1, Ordering::SeqCst);
-                queue.send(*handed).map_err(|_| Refused::Full)
+                match arrival {
+                    Arrival::Exchange(handed) => queue.send(*handed).map_err(|_| Refused::Full),
+                    Arrival::Session(handed) => {
+                        let says = talk_says.clone();
+                        std::thread::spawn(move || talk(*handed, &says));
+                        Ok(())
+                    }
+                }
             };
             let serving = serve(socket.adopt().unwrap(), sink, LIMITS);
             match ordered.recv().await {
