@@ -18,6 +18,7 @@ wants the token of `admin.token`.
 Examples:
   tidegate ctl status
   tidegate ctl reload --wait
+  tidegate ctl reload --app shop
   tidegate ctl caches pages --explain http://shop.example/a
   tidegate ctl purge pages --tag catalog --soft
   tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
@@ -51,6 +52,11 @@ enum What {
         /// Return when the new configuration serves, or say why it does not (exit code 1)
         #[arg(long)]
         wait: bool,
+
+        /// Replace the processes of this application instead, one after the other, and return when
+        /// all are ready or one could not be
+        #[arg(long, value_name = "NAME", conflicts_with = "wait")]
+        app: Option<String>,
     },
     Caches(caches::CachesOf),
     Purge(caches::Purge),
@@ -63,8 +69,12 @@ impl Ctl {
         let client = Client::new(find(place(self.admin)?)?, token(self.token_file)?);
         match self.what {
             What::Status { json } => status(&client, json),
-            What::Reload { wait: true } => reload(&client),
-            What::Reload { wait: false } => {
+            What::Reload { app: Some(app), .. } => {
+                client.ask("POST", &format!("/v1/apps/{app}/reload"))?;
+                print("its processes are new\n")
+            }
+            What::Reload { wait: true, .. } => reload(&client),
+            What::Reload { wait: false, .. } => {
                 client.ask("POST", "/v1/reload")?;
                 print("asked for a reload; `reload --wait` says how it ends\n")
             }
@@ -83,9 +93,11 @@ fn status(client: &Client, json: bool) -> Result<(), Failure> {
     let mut status = ask("/v1/status")?;
     let workers = ask("/v1/workers")?;
     let upstreams = ask("/v1/upstreams")?;
+    let apps = ask("/v1/apps")?;
     if !json {
-        return print(&overview(&status, &workers, &upstreams));
+        return print(&overview(&status, &workers, &upstreams, &apps));
     }
+    status["apps"] = apps["apps"].clone();
     status["workers"] = workers["workers"].clone();
     status["upstreams"] = upstreams["upstreams"].clone();
     print(&format!("{status:#}\n"))

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use crate::output::columns;
 
-/// The answers of `/v1/status`, `/v1/workers` and `/v1/upstreams` as a page.
-pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value) -> String {
+/// The answers of `/v1/status`, `/v1/workers`, `/v1/upstreams` and `/v1/apps` as a page.
+pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value, apps: &Value) -> String {
     let mut out = format!(
         "tidegate {} is {} as process {} for {}\n",
         text(status, "build").trim_start_matches("tidegate "),
@@ -17,6 +17,10 @@ pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value) -> St
     section(&mut out, listeners(status));
     section(&mut out, worker_rows(workers));
     section(&mut out, server_rows(upstreams));
+    section(&mut out, app_rows(apps));
+    for trouble in list(status, "troubles").filter_map(Value::as_str) {
+        out.push_str(&format!("\n{trouble}\n"));
+    }
     out
 }
 
@@ -93,6 +97,30 @@ fn server_rows(upstreams: &Value) -> Vec<[String; 7]> {
     rows
 }
 
+fn app_rows(apps: &Value) -> Vec<[String; 8]> {
+    let mut rows =
+        heads(["APP", "WORKER", "STATE", "PROCESS", "REQUESTS", "IN FLIGHT", "MEMORY", "RESTARTS"]);
+    for app in list(apps, "apps") {
+        for worker in list(app, "workers") {
+            let restarts = worker["restarts"].as_object();
+            let restarts: u64 =
+                restarts.into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+            let memory = worker["rss_bytes"].as_u64().unwrap_or(0);
+            rows.push([
+                text(app, "name"),
+                text(worker, "index"),
+                text(worker, "state"),
+                text(worker, "process"),
+                text(worker, "requests"),
+                text(worker, "in_flight"),
+                format!("{} MiB", memory >> 20),
+                restarts.to_string(),
+            ]);
+        }
+    }
+    rows
+}
+
 pub(super) fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
     value[member].as_array().into_iter().flatten()
 }
@@ -138,7 +166,12 @@ mod tests {
             { "address": "127.0.0.1:1", "state": "unhealthy", "backup": true, "weight": 1,
               "in_flight": 0, "connections": 0, "last_error": "refused" },
         ] }] });
-        let page = overview(&status, &workers, &upstreams);
+        let apps = json!({ "apps": [{ "name": "shop", "workers": [
+            { "index": 0, "state": "ready", "process": 9, "requests": 4, "in_flight": 1,
+              "rss_bytes": 52428800, "restarts": { "exit": 2, "reload": 1 } },
+        ] }] });
+        let page = overview(&status, &workers, &upstreams, &apps);
+        assert!(page.contains("shop  0       ready  9        4         1          50 MiB  3\n"));
         assert!(page.starts_with("tidegate 0.1.0 is serving as process 7 for 1m 1s\n"), "{page}");
         assert!(page.contains("was refused:\n  a.yaml:1:2: odd\n"), "{page}");
         assert!(page.contains("web       127.0.0.1:8080\n"), "{page}");
@@ -148,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_another_version_does_not_say_is_left_open() {
-        let page = overview(&json!({}), &json!({}), &json!({}));
+        let page = overview(&json!({}), &json!({}), &json!({}), &json!({}));
         assert_eq!(page, "tidegate - is - as process - for 0s\nconfiguration -\n");
     }
 
