@@ -30,7 +30,7 @@ pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> Outcome {
             return Err(fault.with_field(Known::ContentRange, content_range));
         }
     };
-    Ok(Response { status, headers: fields, body, takeover: None })
+    Ok(Response { status, headers: fields, body, ..Response::default() })
 }
 
 /// Several ranges in one response: `multipart/byteranges` (RFC 9110 14.6).

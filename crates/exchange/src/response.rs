@@ -14,11 +14,14 @@ pub struct Response {
     pub body: Body,
     /// With status 101: who goes on with the connection once the head is out (seam 3).
     pub takeover: Option<Takeover>,
+    /// What an HTTP/1.1 client is told with the status instead of the registered phrase. It means
+    /// nothing (RFC 9112 4), and some applications say it all the same.
+    pub reason: Option<Box<[u8]>>,
 }
 
 impl Response {
     pub fn new(status: u16) -> Response {
-        Response { status, headers: Headers::new(), body: Body::Empty, takeover: None }
+        Response { status, ..Response::default() }
     }
 
     pub fn with_body(status: u16, content_type: &str, body: impl Into<Body>) -> Response {

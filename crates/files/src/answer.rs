@@ -61,7 +61,7 @@ fn whole(variant: &Variant) -> Response {
         status: 200,
         headers: variant.fields.clone(),
         body: variant.content.body(),
-        takeover: None,
+        ..Response::default()
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn answer(
 ) -> Outcome {
     let status = response.meta.status;
     if status != 200 || !request.headers.contains_any(&ASKING) {
-        return Ok(Answer { status, headers, body, takeover: None });
+        return Ok(Answer { status, headers, body, ..Answer::default() });
     }
     if let Some(not_modified) = not_modified(response, &headers, request) {
         return Ok(not_modified);
@@ -76,7 +76,7 @@ pub(crate) fn answer(
             status::write(NAME, &said.status, &mut value);
             fault.with_field(Known::CacheStatus, value)
         }),
-        None => Ok(Answer { status, headers, body, takeover: None }),
+        None => Ok(Answer { status, headers, body, ..Answer::default() }),
     }
 }
 

@@ -144,7 +144,7 @@ impl RespondHandler {
             Some(kept) => Body::Kept(kept.clone()),
             None => Body::from(self.body.clone()),
         };
-        Response { status: self.status, headers, body, takeover: None }
+        Response { status: self.status, headers, body, ..Response::default() }
     }
 }
 

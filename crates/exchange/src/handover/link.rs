@@ -49,6 +49,7 @@ struct State {
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: Headers,
+    pub(super) reason: Option<Box<[u8]>>,
     pub(super) body: Content,
 }
 

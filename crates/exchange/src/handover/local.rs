@@ -66,6 +66,7 @@ impl Local {
     fn respond(&mut self, answer: Answer) -> Response {
         let mut response = Response::new(answer.status);
         response.headers = answer.headers;
+        response.reason = answer.reason;
         match (answer.body, self.sides.take()) {
             (Content::Whole(bytes), _) => response.body = Body::from(bytes),
             (Content::Stream(length), Some(mut sides)) => {

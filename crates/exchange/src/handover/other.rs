@@ -74,37 +74,45 @@ impl Drop for Incoming {
 }
 
 /// The right to answer, once.
-pub struct Answering(Option<Arc<Link>>);
+pub struct Answering {
+    link: Option<Arc<Link>>,
+    reason: Option<Box<[u8]>>,
+}
 
 impl Answering {
     pub(super) fn new(link: Arc<Link>) -> Answering {
-        Answering(Some(link))
+        Answering { link: Some(link), reason: None }
     }
 
     /// Gives the right up: the exchange has become something that needs no answer.
     pub(super) fn let_be(mut self) {
-        self.0 = None;
+        self.link = None;
+    }
+
+    /// The phrase that goes with the status: see [`crate::Response::reason`].
+    pub fn set_reason(&mut self, reason: Option<Box<[u8]>>) {
+        self.reason = reason;
     }
 
     /// Answers with a body that is there: one message, one wake-up.
-    pub fn whole(self, status: u16, headers: Headers, body: impl Into<Bytes>) {
-        let body = Content::Whole(body.into());
-        self.give(Ok(Answer { status, headers, body }));
+    pub fn whole(mut self, status: u16, headers: Headers, body: impl Into<Bytes>) {
+        let (body, reason) = (Content::Whole(body.into()), self.reason.take());
+        self.give(Ok(Answer { status, headers, reason, body }));
     }
 
     /// Answers with a body that is sent piece by piece, of a length that may be known.
     pub fn stream(mut self, status: u16, headers: Headers, length: Option<u64>) -> Sending {
-        let body = Content::Stream(length);
-        let link = self.0.take();
+        let (body, reason) = (Content::Stream(length), self.reason.take());
+        let link = self.link.take();
         if let Some(link) = &link {
-            link.answer(Ok(Answer { status, headers, body }));
+            link.answer(Ok(Answer { status, headers, reason, body }));
         }
         Sending(link)
     }
 
     /// Sends an interim response (1xx, RFC 9110 15.2) before the answer.
     pub fn inform(&self, status: u16, headers: Headers) {
-        if let Some(link) = &self.0 {
+        if let Some(link) = &self.link {
             link.inform(status, headers);
         }
     }
@@ -116,7 +124,7 @@ impl Answering {
 
     /// Whether nobody waits for the answer any more: work for it is wasted.
     pub fn is_unwanted(&self) -> bool {
-        self.0.as_ref().is_none_or(|link| link.is_gone())
+        self.link.as_ref().is_none_or(|link| link.is_gone())
     }
 
     /// Waits until nobody waits for the answer any more.
@@ -126,12 +134,12 @@ impl Answering {
 
     /// Ready when nobody waits for the answer any more.
     pub fn poll_unwanted(&mut self, cx: &Context<'_>) -> Poll<()> {
-        let Some(link) = &self.0 else { return Poll::Ready(()) };
+        let Some(link) = &self.link else { return Poll::Ready(()) };
         link.poll_gone(cx, Watcher::Writer)
     }
 
     fn give(mut self, answer: Result<Answer, Fault>) {
-        if let Some(link) = self.0.take() {
+        if let Some(link) = self.link.take() {
             link.answer(answer);
         }
     }
@@ -139,7 +147,7 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        if let Some(link) = self.0.take() {
+        if let Some(link) = self.link.take() {
             link.answer(Err(super::dropped()));
         }
     }

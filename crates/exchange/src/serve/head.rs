@@ -98,7 +98,10 @@ pub(crate) fn write(
     framing: Framing,
     persistence: Persistence,
 ) {
-    put_status(out, response.status);
+    match &response.reason {
+        None => put_status(out, response.status),
+        Some(reason) => put_reason(out, response.status, reason),
+    }
     let mut dated = false;
     response.headers.write_lines(out, |field| match field.known {
         Some(
@@ -158,6 +161,16 @@ fn put_status(out: &mut BytesMut, status: u16) {
     }
 }
 
+/// RFC 9112 4: a phrase has no control characters; a line break would end the status line.
+#[cold]
+fn put_reason(out: &mut BytesMut, status: u16, reason: &[u8]) {
+    out.put_slice(b"HTTP/1.1 ");
+    out.put_slice(itoa::Buffer::new().format(status).as_bytes());
+    out.put_u8(b' ');
+    out.extend(reason.iter().map(|byte| if byte.is_ascii_control() { b' ' } else { *byte }));
+    out.put_slice(b"\r\n");
+}
+
 /// How the content of `response` to such a request is delimited, and whether it is sent at all.
 pub(crate) fn framing(response: &Response, to_head: bool, version: Version) -> (Framing, bool) {
     let length = response.body.length();
@@ -190,6 +203,14 @@ mod tests {
     fn text(response: &Response, framing: Framing, persistence: Persistence) -> String {
         let head = compose(64, |out| write(out, response, framing, persistence));
         String::from_utf8(head.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn a_phrase_of_ones_own_stays_on_its_line() {
+        let mut response = Response::new(503);
+        response.reason = Some(b"Gone\r\nx: fishing"[..].into());
+        let head = text(&response, Framing::Length(0), Persistence::Keep);
+        assert!(head.starts_with("HTTP/1.1 503 Gone  x: fishing\r\nDate: "), "{head}");
     }
 
     #[test]

@@ -110,6 +110,7 @@ unsafe fn set_status(state: State, call: *mut Call, place: c_int) {
             ffi::luaL_argerror(state, place, c"a status from 200 to 599 expected".as_ptr());
         }
         (*call).response.status = status as u16;
+        (*call).response.reason = None;
         (*call).answered = true;
     }
 }

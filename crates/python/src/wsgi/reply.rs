@@ -101,11 +101,12 @@ impl Reply {
         let mut state = self.state.get();
         let is_head = state.is_head;
         match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Open(answering) => {
-                let Some(start) = state.start.take() else {
+            Answer::Open(mut answering) => {
+                let Some(mut start) = state.start.take() else {
                     state.answer = Answer::Open(answering);
                     return Err(unstarted());
                 };
+                answering.set_reason(start.reason.take());
                 let length = data.len() as u64;
                 let promised = start.length.unwrap_or(length);
                 if is_head || !start.carries_content() {
@@ -153,14 +154,15 @@ impl Reply {
         let is_head = state.is_head;
         let there = range.length;
         match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Open(answering) => {
-                let Some(start) = state.start.take_if(|start| {
+            Answer::Open(mut answering) => {
+                let Some(mut start) = state.start.take_if(|start| {
                     // What is shorter than was said is sent as far as it goes.
                     start.length.is_none_or(|promised| promised <= there)
                 }) else {
                     state.answer = Answer::Open(answering);
                     return Ok(None);
                 };
+                answering.set_reason(start.reason.take());
                 range.length = start.length.unwrap_or(there);
                 if is_head || !start.carries_content() || range.length == 0 {
                     let mut headers = start.headers;
@@ -246,8 +248,9 @@ impl Reply {
                 answering.fail(fault("the application did not call start_response()"));
                 return Err(unstarted());
             }
-            (Answer::Open(answering), Some(start)) => {
-                let Start { status, headers, length } = start;
+            (Answer::Open(mut answering), Some(start)) => {
+                let Start { status, reason, headers, length } = start;
+                answering.set_reason(reason);
                 if is_head || matches!(status, 204 | 304) || length.unwrap_or(0) == 0 {
                     answering.whole(status, headers, Bytes::new());
                 } else {

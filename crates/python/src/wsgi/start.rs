@@ -12,6 +12,8 @@ use crate::fields::append;
 /// The head of a response.
 pub(super) struct Start {
     pub(super) status: u16,
+    /// The phrase behind it, where it is another than the registered one.
+    pub(super) reason: Option<Box<[u8]>>,
     pub(super) headers: Headers,
     /// Content-Length, where the application said one.
     pub(super) length: Option<u64>,
@@ -19,7 +21,7 @@ pub(super) struct Start {
 
 impl Start {
     pub(super) fn read(status: &Bound<'_, PyAny>, fields: &Bound<'_, PyAny>) -> PyResult<Start> {
-        let status = read_status(status)?;
+        let (status, reason) = read_status(status)?;
         let mut headers = Headers::new();
         let mut length = None;
         if let Ok(list) = fields.cast::<PyList>() {
@@ -31,7 +33,7 @@ impl Start {
                 field(&pair?, &mut headers, &mut length)?;
             }
         }
-        Ok(Start { status, headers, length })
+        Ok(Start { status, reason, headers, length })
     }
 
     /// Whether such a response has content (RFC 9110 15.3.5, 15.4.5).
@@ -41,14 +43,18 @@ impl Start {
 }
 
 /// "200 OK": three digits and, behind a space, a phrase.
-fn read_status(status: &Bound<'_, PyAny>) -> PyResult<u16> {
+fn read_status(status: &Bound<'_, PyAny>) -> PyResult<(u16, Option<Box<[u8]>>)> {
     let given = latin(status, "the status")?;
     let line = bytes(&given).unwrap_or_default();
     let (digits, rest) = line.split_at(line.len().min(3));
     let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u16>().ok());
     let is_phrase = rest.is_empty() || rest[0] == b' ' && !rest.iter().any(u8::is_ascii_control);
     match number {
-        Some(status @ 200..=599) if is_phrase => Ok(status),
+        Some(status @ 200..=599) if is_phrase => {
+            let phrase = rest.get(1..).unwrap_or_default();
+            let is_own = !phrase.is_empty() && phrase != wire::h1::reason(status).as_bytes();
+            Ok((status, is_own.then(|| phrase.into())))
+        }
         _ => Err(PyValueError::new_err(format!(
             "{:?} is no status: it should be like '200 OK'",
             given.to_string_lossy()

@@ -85,6 +85,7 @@ fn python(app: &AppSettings, dir: &Path) -> Value {
             EventLoop::Asyncio => "asyncio",
         },
         "threads": (app.threads > 0).then_some(app.threads),
+        "processes": app.workers,
         "lifespan": match app.lifespan {
             Lifespan::Auto => "auto",
             Lifespan::On => "on",

@@ -105,7 +105,7 @@ impl Inbound {
             }
             None => Body::stream(Answer(self.clone())),
         };
-        self.answer(Ok(Response { status, headers, body, takeover: None }));
+        self.answer(Ok(Response { status, headers, body, ..Response::default() }));
     }
 
     fn answer(&self, outcome: Outcome) {
@@ -137,7 +137,7 @@ impl Inbound {
         }
         self.output.finish(None);
         let takeover = Some(takeover);
-        self.answer(Ok(Response { status: 101, headers, body: Body::Empty, takeover }));
+        self.answer(Ok(Response { status: 101, headers, takeover, ..Response::default() }));
         true
     }
 

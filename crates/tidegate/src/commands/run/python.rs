@@ -103,6 +103,7 @@ impl Run {
             "root_path": options.root_path.as_deref().unwrap_or_default(),
             "loop": word(&options.event_loop.unwrap_or_default()),
             "threads": threads,
+            "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
             "log_config": log_config,
         }))
