@@ -27,8 +27,8 @@ pub(super) fn is_gzip_of(body: &[u8], document: &[u8]) -> bool {
     read.is_ok() && whole == document
 }
 
-/// Asks until the answer has a length and is compressed if it shall be: the first one is passed on
-/// as it comes from the backend. The error is half a sentence.
+/// Asks until the answer is there, has a length and is compressed if it shall be: the first one is
+/// passed on as it comes from the backend. The error is half a sentence.
 pub(super) fn warm(
     address: SocketAddr,
     request: &[u8],
@@ -47,8 +47,8 @@ pub(super) fn warm(
                 return Ok(());
             }
             _ if Instant::now() + ASK_EVERY < deadline => std::thread::sleep(ASK_EVERY),
-            Ok(answer) => return Err(format!("answers {} and not from its cache", answer.status)),
-            Err(why) => return Err(format!("does not answer from its cache: {why}")),
+            Ok(answer) => return Err(format!("answers {} and not as it should", answer.status)),
+            Err(why) => return Err(format!("does not answer: {why}")),
         }
     }
 }

@@ -178,9 +178,15 @@ impl Ask {
             warms: false,
         };
         Some(match serve {
-            Serve::Hello | Serve::LuaHello | Serve::AppGateway => {
-                get(HELLO_PATH, HELLO_BODY.into())
-            }
+            Serve::Hello | Serve::LuaHello => get(HELLO_PATH, HELLO_BODY.into()),
+            // A gateway may answer for an application that is not up yet.
+            Serve::AppGateway => Self::Get {
+                path: HELLO_PATH.to_owned(),
+                fields: String::new(),
+                body: HELLO_BODY.as_bytes().into(),
+                coded: false,
+                warms: true,
+            },
             Serve::App(App::AsgiEcho | App::WsgiEcho) => {
                 Self::Post { path: HELLO_PATH.to_owned(), body: floor::body(ECHO_BYTES).into() }
             }
