@@ -140,6 +140,9 @@ impl admin::Control for Api {
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
+        if self.0.apps.running().is_some() {
+            return Vec::new(); // its processes serve, see `apps`
+        }
         (0..self.0.fleet.len())
             .map(|index| WorkerStatus {
                 index,

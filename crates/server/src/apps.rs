@@ -207,7 +207,7 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
         group.change(wanted);
         let group = group.clone();
         // What fails is in the log, and the processes before go on.
-        net::task::spawn_local(async move { group.reload().await });
+        net::task::spawn_local(async move { group.renew().await });
     }
     group.set_workers(settings.workers as usize);
 }

@@ -207,6 +207,20 @@ impl Group {
         Ok(())
     }
 
+    /// Replaces those that were started with other settings than those of now.
+    pub(crate) async fn renew(&self) -> Result<(), String> {
+        for slot in self.slots() {
+            let is_new = {
+                let current = slot.current.borrow();
+                current.as_ref().is_none_or(|one| Rc::ptr_eq(&one.settings, &self.settings()))
+            };
+            if !is_new && !slot.is_given_up() {
+                slot.replace(Reason::Reload).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Lets every process open its log files again.
     pub(crate) fn reopen_logs(&self) {
         for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
@@ -242,9 +256,8 @@ impl Group {
             |control| self.spec(&settings, slot, generation, control, &descriptors).to_json();
         let passed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, one)| *one).collect();
         let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
-        let launch = settings.launch.clone();
-        let program = launch.program.display().to_string();
-        Running::start(launch, generation, &passed, file, spec)
+        let program = settings.launch.program.display().to_string();
+        Running::start(settings.clone(), generation, &passed, file, spec)
             .map_err(|error| format!("{program} cannot be started: {error}"))
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::listeners::SocketFile;
 
+use super::group::GroupSettings;
 use super::limits::ANSWER_WITHIN;
 use super::link::{Link, Order, Word};
 use super::stats::Stats;
@@ -44,6 +45,8 @@ impl Phase {
 /// The process.
 pub(crate) struct Running {
     pub(crate) generation: u64,
+    /// What it was started with.
+    pub(crate) settings: Rc<GroupSettings>,
     pub(crate) started_ms: u64,
     child: Child,
     link: Rc<Link>,
@@ -72,7 +75,7 @@ fn now_ms() -> u64 {
 impl Running {
     /// Starts a process; `spec` makes what it is told from the number of its control socket.
     pub(crate) fn start(
-        mut launch: net::Launch,
+        settings: Rc<GroupSettings>,
         generation: u64,
         descriptors: &[BorrowedFd<'_>],
         file: Option<SocketFile>,
@@ -80,12 +83,14 @@ impl Running {
     ) -> std::io::Result<Rc<Running>> {
         let (ours, theirs) = Stream::pair_for_child()?;
         let text = spec(theirs.as_raw_fd());
+        let mut launch = settings.launch.clone();
         launch.environment.push((crate::spec::VARIABLE.into(), text.into()));
         let mut inherited = vec![theirs.as_fd()];
         inherited.extend_from_slice(descriptors);
         let child = launch.start(&inherited)?;
         let running = Rc::new(Running {
             generation,
+            settings,
             started_ms: telemetry::timestamp::now_ms(),
             child,
             link: Rc::new(Link::new(ours)),
