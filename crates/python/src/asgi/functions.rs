@@ -7,6 +7,7 @@
 use std::ptr;
 
 use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, ffi};
 
 use super::exchange::Exchange;
@@ -89,8 +90,25 @@ fn bound<'py, T>(
     }
 }
 
+/// What the functions are bound to.
+pub(super) trait Served {
+    fn server(&self) -> &Py<Server>;
+}
+
+impl Served for Exchange {
+    fn server(&self) -> &Py<Server> {
+        &self.server
+    }
+}
+
+impl Served for WebSocket {
+    fn server(&self) -> &Py<Server> {
+        &self.server
+    }
+}
+
 /// Calls `with` for the object a function is bound to, as Python calls it; its class must be `T`.
-unsafe fn called<T: PyClass>(
+unsafe fn called<T: PyClass<Frozen = True> + Sync + Served>(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, T>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
@@ -98,7 +116,10 @@ unsafe fn called<T: PyClass>(
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller has said so.
     let object = unsafe { Bound::from_borrowed_ptr(py, object).cast_into_unchecked::<T>() };
-    match with(&object) {
+    let result = with(&object);
+    // Whatever was said to the worker, it hears of it soon.
+    let flushed = Server::flush_soon(object.get().server(), py);
+    match flushed.and(result) {
         Ok(result) => result.into_ptr(),
         Err(error) => {
             error.restore(py);
@@ -123,9 +144,7 @@ unsafe extern "C" fn send_function(
     unsafe {
         called(object, |exchange| {
             let message = Bound::from_borrowed_ptr(exchange.py(), message);
-            let sent = Exchange::send(exchange, &message);
-            Server::flush_soon(&exchange.get().server, exchange.py())?;
-            sent
+            Exchange::send(exchange, &message)
         })
     }
 }
@@ -146,9 +165,7 @@ unsafe extern "C" fn talk_send_function(
     unsafe {
         called(object, |socket| {
             let message = Bound::from_borrowed_ptr(socket.py(), message);
-            let sent = WebSocket::send(socket, &message);
-            Server::flush_soon(&socket.get().server, socket.py())?;
-            sent
+            WebSocket::send(socket, &message)
         })
     }
 }
@@ -161,9 +178,7 @@ unsafe extern "C" fn talk_ended_function(
     unsafe {
         called(object, |socket| {
             let task = Bound::from_borrowed_ptr(socket.py(), task);
-            let ended = WebSocket::ended(socket, &task);
-            Server::flush_soon(&socket.get().server, socket.py())?;
-            ended
+            WebSocket::ended(socket, &task)
         })
     }
 }

@@ -118,9 +118,20 @@ impl Slot {
 }
 
 impl Slot {
-    /// Steps what runs with `first`, then takes what has arrived until something is to be waited
-    /// for. `None` ends the Task.
+    /// A step, however it was asked for. `None` ends the Task.
     fn go_on(
+        slf: &Bound<'_, Self>,
+        first: impl FnOnce(Python<'_>, &Running) -> Step,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let yielded = Slot::run(slf, first);
+        // The worker hears of an exchange that has ended meanwhile.
+        Server::flush_soon(&slf.get().server, slf.py())?;
+        yielded
+    }
+
+    /// Steps what runs with `first`, then takes what has arrived until something is to be waited
+    /// for.
+    fn run(
         slf: &Bound<'_, Self>,
         first: impl FnOnce(Python<'_>, &Running) -> Step,
     ) -> PyResult<Option<Py<PyAny>>> {

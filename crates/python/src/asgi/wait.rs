@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::exchange::Exchange;
+use super::functions::Served;
 use super::send::gone;
 use super::server::Server;
 use super::websocket::WebSocket;
@@ -49,10 +50,10 @@ impl From<Py<WebSocket>> for Owner {
 }
 
 impl Owner {
-    fn server(&self) -> &Server {
+    fn server(&self) -> &Py<Server> {
         match self {
-            Owner::Exchange(exchange) => exchange.get().server.get(),
-            Owner::WebSocket(socket) => socket.get().server.get(),
+            Owner::Exchange(exchange) => exchange.get().server(),
+            Owner::WebSocket(socket) => socket.get().server(),
         }
     }
 
@@ -88,7 +89,7 @@ impl Owner {
     }
 
     fn ended(&self, py: Python<'_>, what: What, number: u64) {
-        let server = self.server();
+        let server = self.server().get();
         server.forget_wait(py, number);
         match self {
             Owner::Exchange(exchange) => {
@@ -180,13 +181,16 @@ impl Wait {
             if let Some(under_way) = self.under_way.take() {
                 self.owner.ended(py, self.what, under_way.number);
             }
-            self.look(py)?;
+            let looked = self.look(py);
+            // A worker that waited for room may have it now.
+            Server::flush_soon(self.owner.server(), py)?;
+            looked?;
         }
     }
 
     /// Ends the wait, or begins another one.
     fn look(&self, py: Python<'_>) -> PyResult<()> {
-        let server = self.owner.server();
+        let server = self.owner.server().get();
         let number = server.next_wait();
         let waker = server.desk().waker(number);
         let mut cx = Context::from_waker(&waker);
