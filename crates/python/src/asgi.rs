@@ -11,6 +11,7 @@
 
 mod awaitable;
 mod exchange;
+mod failed;
 mod functions;
 mod messages;
 mod parked;

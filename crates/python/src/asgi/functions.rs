@@ -11,6 +11,7 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, ffi};
 
 use super::exchange::Exchange;
+use super::failed::awaited;
 use super::server::Server;
 use super::websocket::WebSocket;
 
@@ -133,7 +134,7 @@ unsafe extern "C" fn receive_function(
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the exchange it is bound to.
-    unsafe { called(object, Exchange::receive) }
+    unsafe { called(object, |exchange| awaited(exchange.py(), Exchange::receive(exchange))) }
 }
 
 unsafe extern "C" fn send_function(
@@ -144,7 +145,7 @@ unsafe extern "C" fn send_function(
     unsafe {
         called(object, |exchange| {
             let message = Bound::from_borrowed_ptr(exchange.py(), message);
-            Exchange::send(exchange, &message)
+            awaited(exchange.py(), Exchange::send(exchange, &message))
         })
     }
 }
@@ -154,7 +155,7 @@ unsafe extern "C" fn talk_receive_function(
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the session it is bound to.
-    unsafe { called(object, WebSocket::receive) }
+    unsafe { called(object, |socket| awaited(socket.py(), WebSocket::receive(socket))) }
 }
 
 unsafe extern "C" fn talk_send_function(
@@ -165,7 +166,7 @@ unsafe extern "C" fn talk_send_function(
     unsafe {
         called(object, |socket| {
             let message = Bound::from_borrowed_ptr(socket.py(), message);
-            WebSocket::send(socket, &message)
+            awaited(socket.py(), WebSocket::send(socket, &message))
         })
     }
 }
