@@ -1,7 +1,7 @@
 //! Whole runs with applications of Python, for whoever serves them here.
 //!
-//! `TIDEGATE_BENCH_PYTHON` names the interpreter, or `make bench-peers` made it; what it has not is
-//! a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
+//! `TIDEGATE_BENCH_PYTHON` names the interpreter, such as target/bench-python/bin/python; what it has
+//! not is a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bench::live::Live;
@@ -10,14 +10,12 @@ use bench::report::data::Data;
 use bench::run::{Options, plan};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 fn python() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let ours = root.join("target/bench-python/bin/python");
     let named = std::env::var_os("TIDEGATE_BENCH_PYTHON").map(PathBuf::from);
-    named.or_else(|| ours.exists().then_some(ours)).or_else(bench::peers::interpreter)
+    named.or_else(bench::peers::interpreter)
 }
 
 fn options(scenarios: &[&str], peers: &[&str]) -> Options {
