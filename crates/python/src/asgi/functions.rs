@@ -108,7 +108,8 @@ impl Served for WebSocket {
     }
 }
 
-/// Calls `with` for the object a function is bound to, as Python calls it; its class must be `T`.
+/// Calls `with` for the object a function is bound to, as Python calls it.
+// SAFETY: whoever calls it passes on what Python gave, and has bound the function to a `T`.
 unsafe fn called<T: PyClass<Frozen = True> + Sync + Served>(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, T>) -> PyResult<Bound<'py, PyAny>>,

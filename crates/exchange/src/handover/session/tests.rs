@@ -1,3 +1,5 @@
+//! Queues, wake-ups, decisions and ends, of both sides on one thread or two.
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
