@@ -1,7 +1,7 @@
 //! Whole runs with applications of Python, for whoever serves them here.
 //!
-//! `TIDEGATE_BENCH_PYTHON` names the interpreter, such as target/bench-python/bin/python; what it has
-//! not is a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
+//! `TIDEGATE_BENCH_PYTHON` names the interpreter, such as target/bench-python/bin/python; what it
+//! has not is a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bench::live::Live;
