@@ -126,7 +126,12 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
     let tasks = [
         net::task::spawn_local(orders::listen(process.clone())),
         net::task::spawn_local(watchdog::report(process.clone())),
-        net::task::spawn_local(watchdog::watch(process.clone(), spec.stall_ms)),
+        net::task::spawn_local(watchdog::watch(
+            process.clone(),
+            spec.app.clone(),
+            spec.slot,
+            spec.stall_ms,
+        )),
     ];
     let code = live(spec, &process, hosted.desk, hosted.announced).await;
     tasks.iter().for_each(net::task::JoinHandle::abort);

@@ -357,13 +357,18 @@ impl Server {
         let now_us = net::clock::precise_us();
         this.until_us.set(now_us + DRAIN_US);
         this.flushed_us.set(now_us);
+        // What blocks does so here, where the bell has been heard already.
+        this.life.set_oldest_call_us(now_us);
         let outcome = Server::drain_desk(slf);
+        // One that is to go on is waited for as well.
+        let goes_on = *outcome.as_ref().unwrap_or(&false);
+        this.life.set_oldest_call_us(if goes_on { net::clock::precise_us() } else { 0 });
         this.draining.set(false);
         held::flush();
         if this.life.is_stopping() {
             this.on_stop.call0(slf.py())?;
         }
-        outcome
+        outcome.map(drop)
     }
 
     /// Wakes the worker for what was sent outside of a drain.
@@ -382,7 +387,8 @@ impl Server {
 }
 
 impl Server {
-    fn drain_desk(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// Whether the rest is left to the loop's next turn.
+    fn drain_desk(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let py = slf.py();
         let this = slf.get();
         loop {
@@ -393,7 +399,7 @@ impl Server {
                     this.count(at_us, net::clock::precise_us());
                     Server::run(slf, arrival)?;
                 }
-                None if this.desk().sleep() => return Ok(()),
+                None if this.desk().sleep() => return Ok(false),
                 None => {}
             }
             if this.left.get() == 0 || net::clock::precise_us() >= this.until_us.get() {
@@ -401,7 +407,7 @@ impl Server {
                 let drain = slf.getattr(intern!(py, "drain"))?;
                 let event_loop = this.event_loop.bind(py);
                 event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;
-                return Ok(());
+                return Ok(true);
             }
         }
     }

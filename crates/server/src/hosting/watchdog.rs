@@ -24,7 +24,7 @@ pub(super) async fn report(process: Rc<Process>) {
 }
 
 /// Says once of each stall where the application stands.
-pub(super) async fn watch(process: Rc<Process>, stall_ms: u64) {
+pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_ms: u64) {
     if stall_ms == 0 {
         return;
     }
@@ -42,6 +42,8 @@ pub(super) async fn watch(process: Rc<Process>, stall_ms: u64) {
                 1,
                 Level::Warn,
                 "the application answers nobody: something in it blocks",
+                app = app,
+                worker = slot,
                 lag_ms = lag_ms,
                 stack = process.application.dump()
             );

@@ -73,14 +73,19 @@ impl Slot {
         })
     }
 
-    /// The process that requests are for: one that is at work, or else one that is coming and of
-    /// which nobody knows that it will fail; it is worth waiting for.
+    /// The process that requests are for: one that is at work, or else the next one as long as
+    /// nobody knows that it will fail; it is worth waiting for.
     pub(crate) fn expected(&self) -> Option<u64> {
         if let Some(current) = &*self.current.borrow() {
             return Some(current.generation);
         }
-        let coming = self.coming.borrow();
-        coming.as_ref().filter(|_| !self.is_failing.get()).map(|coming| coming.generation)
+        if self.is_failing.get() || self.is_leaving.get() {
+            return None;
+        }
+        match &*self.coming.borrow() {
+            Some(coming) => Some(coming.generation),
+            None => Some(self.generation.get() + 1),
+        }
     }
 
     pub(crate) fn next_generation(&self) -> u64 {
