@@ -156,7 +156,9 @@ impl Worker {
     }
 
     /// The server of a WSGI application.
-    #[pyo3(signature = (application, *, root_path, threads, multiprocess, errors, report, complain))]
+    #[pyo3(signature = (
+        application, *, root_path, threads, multiprocess, errors, report, complain,
+    ))]
     fn wsgi(
         &self,
         py: Python<'_>,

@@ -13,7 +13,6 @@ use exchange::{Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Re
 
 use crate::place::{Place, Refused};
 use crate::websocket::{self, WebSocketSettings};
-use crate::whole::gather;
 
 /// The handler of one worker.
 pub struct AppHandler {
@@ -75,28 +74,11 @@ impl Handler for AppHandler {
         if self.in_flight.get() >= self.in_flight_max {
             return Box::pin(std::future::ready(Err(Refused::Full.fault())));
         }
-        let serves_threads = self.place.serves_threads();
-        if serves_threads && matches!(request.body, Body::Stream(_)) {
-            return Box::pin(async move {
-                gather(&mut request.body).await?;
-                self.hand_over(request).await
-            });
-        }
         if let Some(settings) = &self.websocket
-            && !serves_threads
+            && self.place.takes_sessions()
             && websocket::asks(request)
         {
             return self.begin(request, settings);
-        }
-        self.hand_over(request)
-    }
-}
-
-impl AppHandler {
-    fn hand_over<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        // It may have become full while the body came.
-        if self.in_flight.get() >= self.in_flight_max {
-            return Box::pin(std::future::ready(Err(Refused::Full.fault())));
         }
         let (handed, local) = leave(request, self.limits);
         match self.place.offer(Arrival::Exchange(Box::new(handed))) {

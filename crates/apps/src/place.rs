@@ -4,8 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::handover::{Arrival, Desk};
+use exchange::handover::{Arrival, Desk, HandedOver};
 use exchange::{Fault, Side};
+
+use crate::whole::gather;
 
 /// Seconds after which a client may ask again when there was no place.
 const RETRY_AFTER_S: u32 = 1;
@@ -15,10 +17,9 @@ pub trait Place {
     /// Takes it to be answered, at once: nothing waits outside of what the place bounds.
     fn offer(&self, arrival: Arrival) -> Result<(), Refused>;
 
-    /// Whether threads that block take it: bodies are to be whole then, and sessions are not for
-    /// them.
-    fn serves_threads(&self) -> bool {
-        false
+    /// Whether it takes sessions of WebSocket.
+    fn takes_sessions(&self) -> bool {
+        true
     }
 }
 
@@ -47,6 +48,9 @@ impl Refused {
 ///
 /// The reader is alerted behind the requests that are ready now: many of them cost one wake-up, and
 /// two threads that wake each other for every request would cost more than what they do.
+///
+/// Where threads read it, bodies are whole before they are put there, and sessions are not.
+#[derive(Clone)]
 pub struct DeskPlace {
     desk: Arc<Desk>,
     alert_is_due: Rc<Cell<bool>>,
@@ -56,11 +60,9 @@ impl DeskPlace {
     pub fn new(desk: Arc<Desk>) -> DeskPlace {
         DeskPlace { desk, alert_is_due: Rc::default() }
     }
-}
 
-impl Place for DeskPlace {
-    fn offer(&self, arrival: Arrival) -> Result<(), Refused> {
-        self.desk.put(arrival).map_err(|_| Refused::Full)?;
+    fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
+        self.desk.put(arrival)?;
         if !self.alert_is_due.replace(true) {
             let (desk, due) = (self.desk.clone(), self.alert_is_due.clone());
             net::task::spawn_local(async move {
@@ -71,7 +73,29 @@ impl Place for DeskPlace {
         Ok(())
     }
 
-    fn serves_threads(&self) -> bool {
-        self.desk.serves_threads()
+    /// Puts it there when its body is whole.
+    async fn put_whole(self, mut handed: Box<HandedOver>) {
+        // A body that fails is the fault of the exchange, which is dropped with it.
+        if gather(&mut handed.body).await.is_ok()
+            && let Err(Arrival::Exchange(handed)) = self.put(Arrival::Exchange(handed))
+        {
+            handed.answer.fail(Refused::Full.fault());
+        }
+    }
+}
+
+impl Place for DeskPlace {
+    fn offer(&self, arrival: Arrival) -> Result<(), Refused> {
+        match arrival {
+            Arrival::Exchange(handed) if !handed.body.is_whole() && self.desk.serves_threads() => {
+                net::task::spawn_local(self.clone().put_whole(handed));
+                Ok(())
+            }
+            other => self.put(other).map_err(|_| Refused::Full),
+        }
+    }
+
+    fn takes_sessions(&self) -> bool {
+        !self.desk.serves_threads()
     }
 }

@@ -6,32 +6,39 @@
 //! for whoever receives it to bound.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use exchange::{Body, Fault, Frame};
+use exchange::handover::Incoming;
+use exchange::{BodyStream, Fault, Frame};
 use net::{FileRange, blocking};
 
 use crate::limits::{WHOLE_MEMORY_BYTES, WHOLE_WRITTEN_BYTES};
 
-/// Waits until all of the body is here. Trailers are dropped: who wants the body as a whole has no
-/// place for them.
-pub(crate) async fn gather(body: &mut Body) -> Result<(), Fault> {
-    if !matches!(body, Body::Stream(_)) {
-        return Ok(());
+/// Waits until all of the body is here.
+pub(crate) async fn gather(body: &mut Incoming) -> Result<(), Fault> {
+    if let Some(frame) = whole(body).await? {
+        body.put_back(frame);
     }
+    Ok(())
+}
+
+/// All that a stream gives as one piece; none where it gives nothing. Trailers are dropped: who
+/// wants the body as a whole has no place for them.
+async fn whole(stream: &mut dyn BodyStream) -> Result<Option<Frame>, Fault> {
     let mut memory = Vec::new();
     let mut spool: Option<Spool> = None;
-    while let Some(frame) = body.frame().await {
+    while let Some(frame) = poll_fn(|cx| stream.poll_frame(cx)).await {
         let data = match frame? {
             Frame::Data(data) => data,
             Frame::Trailers(_) => continue,
-            Frame::File(_) => return Err(Fault::internal("a part of a body is in a file already")),
+            // It was gathered before.
+            file @ Frame::File(_) if memory.is_empty() && spool.is_none() => return Ok(Some(file)),
+            Frame::File(_) => return Err(Fault::internal("a part of a body is in a file")),
         };
-        if memory.is_empty() && spool.is_none() && body.length() == Some(0) {
-            *body = Body::from(data);
-            return Ok(());
+        if memory.is_empty() && spool.is_none() && stream.length() == Some(0) {
+            return Ok(Some(Frame::Data(data)));
         }
         memory.extend_from_slice(&data);
         let most = if spool.is_some() { WHOLE_WRITTEN_BYTES } else { WHOLE_MEMORY_BYTES };
@@ -40,17 +47,15 @@ pub(crate) async fn gather(body: &mut Body) -> Result<(), Fault> {
                 Some(begun) => begun,
                 None => Spool::begin().await?,
             };
-            (spool, memory) = begun.write(memory).await?;
+            let (begun, emptied) = begun.write(memory).await?;
+            (spool, memory) = (Some(begun), emptied);
         }
     }
-    *body = match spool {
-        None => Body::from(Bytes::from(memory)),
-        Some(spool) => match spool.write(memory).await?.0 {
-            Some(Spool { file, length }) => Body::File(FileRange { file, offset: 0, length }),
-            None => Body::Empty,
-        },
+    let Some(spool) = spool else {
+        return Ok((!memory.is_empty()).then(|| Frame::Data(memory.into())));
     };
-    Ok(())
+    let (Spool { file, length }, _) = spool.write(memory).await?;
+    Ok(Some(Frame::File(FileRange { file, offset: 0, length })))
 }
 
 /// The file.
@@ -67,12 +72,12 @@ impl Spool {
     }
 
     /// Adds bytes; gives itself and their memory back.
-    async fn write(mut self, mut bytes: Vec<u8>) -> Result<(Option<Spool>, Vec<u8>), Fault> {
+    async fn write(mut self, mut bytes: Vec<u8>) -> Result<(Spool, Vec<u8>), Fault> {
         let written = blocking(move || {
             self.file.write_all_at(&bytes, self.length)?;
             self.length += bytes.len() as u64;
             bytes.clear();
-            Ok((Some(self), bytes))
+            Ok((self, bytes))
         });
         written.await.and_then(|written| written).map_err(failed)
     }
@@ -86,27 +91,28 @@ fn failed(error: std::io::Error) -> Fault {
 mod tests {
     use std::os::unix::fs::FileExt;
 
+    use bytes::Bytes;
+    use exchange::Body;
+
     use super::*;
 
-    fn pieces(count: usize, length: usize) -> Body {
+    async fn gathered(count: usize, length: usize) -> Option<Frame> {
         let (mut writer, pieces) = exchange::growing(u64::MAX, None);
         for number in 0..count {
             let piece = vec![b'a' + (number % 26) as u8; length];
             assert!(writer.push(Bytes::from(piece)).is_ok());
         }
         writer.finish(None);
-        pieces.body()
+        let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };
+        whole(&mut *stream).await.unwrap()
     }
 
     #[test]
     fn what_is_short_is_kept_in_memory() {
         net::worker::block_on_local(async {
-            let mut body = pieces(3, 100);
-            gather(&mut body).await.unwrap();
-            assert!(matches!(&body, Body::Bytes(bytes) if bytes.len() == 300));
-            let mut none = pieces(0, 0);
-            gather(&mut none).await.unwrap();
-            assert!(none.is_empty());
+            let short = gathered(3, 100).await;
+            assert!(matches!(short, Some(Frame::Data(data)) if data.len() == 300));
+            assert!(gathered(0, 0).await.is_none());
         });
     }
 
@@ -114,9 +120,9 @@ mod tests {
     fn what_is_long_lies_in_a_file_in_its_order() {
         net::worker::block_on_local(async {
             let (count, length) = (50, WHOLE_MEMORY_BYTES / 10);
-            let mut body = pieces(count, length);
-            gather(&mut body).await.unwrap();
-            let Body::File(range) = &body else { panic!("a file was expected: {body:?}") };
+            let Some(Frame::File(range)) = gathered(count, length).await else {
+                panic!("a file was expected");
+            };
             assert_eq!(range.length, (count * length) as u64);
             let mut bytes = vec![0; count * length];
             range.file.read_exact_at(&mut bytes, 0).unwrap();
@@ -133,7 +139,8 @@ mod tests {
             let (mut writer, pieces) = exchange::growing(1 << 20, None);
             assert!(writer.push(Bytes::from_static(b"half")).is_ok());
             drop(writer);
-            assert!(gather(&mut pieces.body()).await.is_err());
+            let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };
+            assert!(whole(&mut *stream).await.is_err());
         });
     }
 }

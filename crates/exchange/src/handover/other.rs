@@ -23,7 +23,7 @@ pub struct HandedOver {
 
 impl HandedOver {
     pub(super) fn new(head: Head, link: Arc<Link>) -> HandedOver {
-        let body = Incoming { link: link.clone(), left: head.body_length };
+        let body = Incoming { link: link.clone(), left: head.body_length, kept: None };
         HandedOver { head, body, answer: Answering::new(link) }
     }
 }
@@ -32,12 +32,29 @@ impl HandedOver {
 pub struct Incoming {
     link: Arc<Link>,
     left: Option<u64>,
+    /// Comes before anything else.
+    kept: Option<Frame>,
 }
 
 impl Incoming {
     /// The next frame; `None` at the end. A fault is what became of the client, and is said once.
     pub async fn frame(&mut self) -> Option<Result<Frame, Fault>> {
         poll_fn(|cx| self.poll_frame(cx)).await
+    }
+
+    /// Whether nothing of it is still to come.
+    pub fn is_whole(&self) -> bool {
+        self.left == Some(0) || self.kept.is_some() || self.link.is_inward_whole(self.left)
+    }
+
+    /// Gives all of the body back, as one piece, to whoever reads it next.
+    pub fn put_back(&mut self, frame: Frame) {
+        self.left = match &frame {
+            Frame::Data(data) => Some(data.len() as u64),
+            Frame::File(range) => Some(range.length),
+            Frame::Trailers(_) => self.left,
+        };
+        self.kept = Some(frame);
     }
 
     /// Waits until nobody waits for the answer any more: for who has read the body, and watches
@@ -55,7 +72,10 @@ impl Incoming {
 /// So that another worker can put it into a request of its own.
 impl BodyStream for Incoming {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        let polled = self.link.poll_inward(cx);
+        let polled = match self.kept.take() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => self.link.poll_inward(cx),
+        };
         if let Poll::Ready(Some(Ok(Frame::Data(data)))) = &polled {
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
         }

@@ -47,6 +47,10 @@ fn bound<'py>(
 }
 
 /// Calls `with` for a reply, as Python calls a function.
+///
+/// # Safety
+///
+/// Python calls it, with the reply that a function is bound to.
 unsafe fn called(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>>,
