@@ -27,7 +27,7 @@ pub(crate) use messages::{
 pub(crate) use outbox::Outbox;
 pub(crate) use pump::{Credit, Pump, Pumped};
 pub(crate) use streams::Streams;
-pub(crate) use talk::{Hearing, Saying, closed};
+pub(crate) use talk::{Hearing, Saying, close, closed};
 
 use crate::limits::{FRAMES_LENT_BYTES, FRAMES_READS};
 use ready::Ready;

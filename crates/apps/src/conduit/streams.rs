@@ -117,6 +117,12 @@ impl<T> Streams<T> {
         }
     }
 
+    /// Those that are not over.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        let open = self.places.iter().filter(|place| place.stream.is_some());
+        open.map(|place| place.number).collect()
+    }
+
     pub(crate) fn close(&mut self, number: u32) -> Option<T> {
         let index = place_of(number);
         let place = self.places.get_mut(index).filter(|place| place.number == number)?;

@@ -89,7 +89,7 @@ impl Saying {
     }
 }
 
-fn close(outbox: &mut Outbox, number: u32, goodbye: &Closed) {
+pub(crate) fn close(outbox: &mut Outbox, number: u32, goodbye: &Closed) {
     frames::close(outbox.frames(), number, goodbye.code, &goodbye.reason);
 }
 

@@ -33,7 +33,9 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What a stream carries.
+/// What a stream carries. An exchange is the usual: to put it elsewhere would cost more than the
+/// room that a session leaves.
+#[allow(clippy::large_enum_variant)]
 enum Carried {
     Exchange(Exchange),
     Talk(Talk),
@@ -89,6 +91,7 @@ impl Connection {
             return;
         }
         frames::bare(state.conduit.outbox.frames(), Kind::GoAway, 0);
+        state.end_talks();
         if let Some(waker) = &state.waker {
             waker.wake_by_ref();
         }
@@ -122,8 +125,21 @@ impl State {
 
     fn begin_talk(&mut self, number: u32, head: &[u8]) -> Result<(), Malformed> {
         let (window, head) = self.head(head)?;
-        let (handed, talk) = Talk::begin(head, window, self.service.limits);
+        let (handed, mut talk) = Talk::begin(head, window, self.service.limits);
+        if self.leaving {
+            talk.leave();
+        }
         self.open(number, Carried::Talk(talk), Arrival::Session(Box::new(handed)))
+    }
+
+    /// Exchanges are finished; sessions might last for ever.
+    fn end_talks(&mut self) {
+        for number in self.conduit.streams.numbers() {
+            if let Some((Carried::Talk(talk), _)) = self.conduit.streams.get(number) {
+                talk.leave();
+                conduit::step(self, number);
+            }
+        }
     }
 
     fn head(&self, head: &[u8]) -> Result<(u32, Head), Malformed> {

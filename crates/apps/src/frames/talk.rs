@@ -6,18 +6,20 @@ use std::task::{Context, Poll, Waker};
 use exchange::Outcome;
 use exchange::handover::encoding::{put_fields, put_optional};
 use exchange::handover::session::{
-    Accepted, Decision, HandedSession, LocalSession, OpenSession, begin,
+    Accepted, Closed, Decision, HandedSession, LocalSession, OpenSession, begin,
 };
 use exchange::handover::{Head, Limits};
 use wire::frames::{self, Kind, Malformed};
 
-use crate::conduit::{Hearing, Outbox, Pumped, Saying, Step, closed};
+use crate::conduit::{Hearing, Outbox, Pumped, Saying, Step, close, closed};
 use crate::limits::FRAMES_WINDOW;
 
 pub(super) struct Talk {
     phase: Phase,
     saying: Saying,
     hearing: Hearing,
+    /// The process ends.
+    leaving: bool,
 }
 
 enum Phase {
@@ -36,7 +38,7 @@ impl Talk {
     pub(super) fn begin(head: Head, window: u32, limits: Limits) -> (HandedSession, Talk) {
         let (handed, local) = begin(head, limits);
         let (saying, hearing) = (Saying::new(window), Hearing::new(FRAMES_WINDOW));
-        (handed, Talk { phase: Phase::Undecided(Box::new(local)), saying, hearing })
+        (handed, Talk { phase: Phase::Undecided(Box::new(local)), saying, hearing, leaving: false })
     }
 
     /// Passes on what the application decides and says.
@@ -58,10 +60,21 @@ impl Talk {
         let Phase::Open(open) = &mut self.phase else { return Talked::Goes(Step::Waits) };
         self.hearing.renew(number, outbox, cx, |cx| open.poll_room(cx).is_ready());
         Talked::Goes(match self.saying.run(number, outbox, || open.poll_said(cx)) {
+            Pumped::Ended => Step::Over,
+            _ if self.leaving => {
+                let restart = Closed::new(Closed::RESTART, "the application restarts");
+                close(outbox, number, &restart);
+                open.end(restart);
+                Step::Over
+            }
             Pumped::Waits => Step::Waits,
             Pumped::Turn | Pumped::Stalled => Step::Again,
-            Pumped::Ended => Step::Over,
         })
+    }
+
+    /// The process ends: the next step says so, as soon as it is decided.
+    pub(super) fn leave(&mut self) {
+        self.leaving = true;
     }
 
     /// The credit that has not been used.

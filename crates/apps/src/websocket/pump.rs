@@ -24,9 +24,6 @@ use super::deflate::Inflating;
 use super::outbox::{NO_CODE, Outbox};
 use crate::limits::{WEBSOCKET_DRAIN, WEBSOCKET_TURNS};
 
-/// The server goes down or starts anew (RFC 6455 7.4.2, registered by IANA).
-const RESTART: u16 = 1012;
-
 /// How far the conversation has come.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -209,7 +206,7 @@ impl Pump {
             return;
         }
         self.gather(cx);
-        let closed = Closed::new(RESTART, "the server restarts");
+        let closed = Closed::new(Closed::RESTART, "the server restarts");
         self.session.end(closed.clone());
         self.say_goodbye(&closed);
         self.patience.set(WEBSOCKET_DRAIN.min(self.settings.close_timeout.get()));

@@ -73,6 +73,8 @@ impl Closed {
     pub const ABNORMAL: u16 = 1006;
     /// The other side failed.
     pub const INTERNAL: u16 = 1011;
+    /// What serves the session ends, or starts anew (registered by IANA).
+    pub const RESTART: u16 = 1012;
 
     pub fn new(code: u16, reason: impl Into<Box<str>>) -> Closed {
         Closed { code, reason: reason.into() }

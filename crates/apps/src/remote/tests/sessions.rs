@@ -54,6 +54,9 @@ pub(super) fn talk(handed: HandedSession, says: &UnboundedSender<&'static str>) 
             Received::Closed(closed) if closed == Closed::new(1000, "done") => {
                 return says.send("closed").unwrap();
             }
+            Received::Closed(closed) if closed.code == Closed::RESTART => {
+                return says.send("restarted").unwrap();
+            }
             Received::Closed(closed) => {
                 assert_eq!(closed.code, Closed::ABNORMAL);
                 return says.send("broken").unwrap();
@@ -157,6 +160,23 @@ fn a_goodbye_of_the_application_arrives_behind_its_messages() {
         assert_eq!(first, Received::Message(Message::Text("one".into())));
         let last = poll_fn(|cx| session.poll_said(cx)).await;
         assert_eq!(last, Received::Closed(Closed::new(4000, "enough")));
+    });
+}
+
+#[test]
+fn a_process_that_drains_ends_its_sessions() {
+    let process = Process::start();
+    block_on_local(async {
+        let remote = remote(slots(&[&process]));
+        let mut session = open(&remote, "/echo").await;
+        session.give(Message::Text("first".into()));
+        let back = poll_fn(|cx| session.poll_said(cx)).await;
+        assert_eq!(back, Received::Message(Message::Text("first".into())));
+        process.begin_to_drain();
+        let end = poll_fn(|cx| session.poll_said(cx)).await;
+        let Received::Closed(closed) = end else { panic!("{end:?}") };
+        assert_eq!(closed.code, Closed::RESTART);
+        assert_eq!(process.said().await, "restarted");
     });
 }
 
