@@ -121,6 +121,8 @@ async def closes(scope, receive, send):
     how = scope["query_string"]
     if how == b"raise":
         raise RuntimeError("on purpose")
+    if how == b"exit":
+        raise SystemExit(3)
     if how == b"return":
         return
     await send({"type": "websocket.close", **json.loads(scope["query_string"].replace(b"'", b'"'))})
@@ -327,9 +329,12 @@ def test_the_application_says_goodbye(server):
 
 
 def test_what_the_application_owes_at_its_end_is_made_good(server):
-    for how, code in (("return", 1000), ("raise", 1011)):
-        with dial(server, f"/closes?{how}") as session:
-            assert ended(session) == (['"last"'], code, "")
+    with dial(server, "/echo") as witness:
+        for how, code in (("return", 1000), ("raise", 1011), ("exit", 1011)):
+            with dial(server, f"/closes?{how}") as session:
+                assert ended(session) == (['"last"'], code, "")
+        witness.send("nobody else is concerned")
+        assert witness.recv() == "nobody else is concerned"
 
 
 def test_sending_to_a_client_that_has_gone_is_an_os_error(server):

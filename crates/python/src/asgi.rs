@@ -13,6 +13,7 @@ mod awaitable;
 mod exchange;
 mod failed;
 mod functions;
+mod guard;
 mod messages;
 mod parked;
 mod scope;

@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use pyo3::{ffi, intern};
 
 use super::exchange::Exchange;
+use super::guard::Guard;
 use super::parked::Parked;
 use super::scope::Scopes;
 use super::slot::Slot;
@@ -279,10 +280,10 @@ impl Server {
         let context = self.context(py)?.into_bound(py);
         let run = intern!(py, "run");
         let called = (&self.application, scope, receive, send);
-        let awaitable = context.call_method1(run, called)?;
+        let coroutine = Guard::new(stepped(context.call_method1(run, called)?)?);
         let options = PyDict::new(py);
         options.set_item(intern!(py, "loop"), &self.event_loop)?;
-        context.call_method(run, (&self.ensure_future, awaitable), Some(&options))
+        context.call_method(run, (&self.ensure_future, coroutine), Some(&options))
     }
 
     /// Logs what an application raised.

@@ -10,8 +10,8 @@
 //! another.
 
 use exchange::handover::{Arrival, HandedOver};
+use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyStopIteration, PySystemExit};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -214,10 +214,8 @@ impl Slot {
     /// The application raised: the client is answered, the error is logged, and the Task goes on
     /// unless it was the Task that was meant.
     fn failed(&self, py: Python<'_>, running: &Running, error: PyErr) -> PyResult<()> {
-        let is_for_the_task = error.is_instance_of::<CancelledError>(py)
-            || error.is_instance_of::<PyKeyboardInterrupt>(py)
-            || error.is_instance_of::<PySystemExit>(py);
-        if is_for_the_task {
+        // SystemExit and KeyboardInterrupt would end the event loop, and so every other request.
+        if error.is_instance_of::<CancelledError>(py) {
             running.exchange.get().end(py, true);
             self.ended.set(true);
             return Err(error);
