@@ -12,9 +12,10 @@ pub(super) const ENDING: Duration = Duration::from_secs(1);
 /// Their stacks: those of the threads that Python starts.
 pub(super) const STACK_BYTES: usize = 8 * 1024 * 1024;
 
-/// How often the crew is looked after while something runs; what waits longer than this wants
-/// another thread.
+/// What waits longer than this wants another thread, and how often that is looked for then.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// How often the crew is looked after while it keeps up.
+pub(super) const LOOK_AT_EASE: Duration = Duration::from_millis(4);
 /// While nothing waits, calls that take longer than this are not watched.
 pub(super) const LONG_CALL_US: u64 = 100_000;
 /// How often stuck calls are looked for then.
@@ -24,6 +25,10 @@ pub(super) const LOOK_AT_LONG_CALLS: Duration = Duration::from_secs(1);
 pub(super) const HELD_MAX: usize = 16;
 /// A call that takes longer has its answer sent before the next one begins.
 pub(super) const QUICK_CALL_US: u64 = 100;
+/// After a call that takes longer than this, so many answers are sent at once: a slow one may come
+/// again.
+pub(super) const SLOW_CALL_US: u64 = 1000;
+pub(super) const CAUTIOUS_CALLS: u32 = 1024;
 
 /// A body out of so many pieces in a list is put together, up to this length.
 pub(super) const JOINED_BYTES: usize = 64 * 1024;

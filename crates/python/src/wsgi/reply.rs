@@ -212,6 +212,7 @@ impl Reply {
                     exchange::handover::wait(poll_fn(|cx| sending.poll_ready(cx)))
                 });
                 seat::with_mine(|seat| seat.gets_on(net::clock::precise_us()));
+                hosted.is_busy_again();
                 room
             }
         };

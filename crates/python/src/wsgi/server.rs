@@ -19,7 +19,8 @@ use super::file::FileWrapper;
 use super::functions::start_response;
 use super::input::{Input, Source};
 use super::limits::{
-    ENDING, HELD_MAX, QUICK_CALL_US, STACK_BYTES, THREADS_MAX, THREADS_PER_PROCESSOR,
+    CAUTIOUS_CALLS, ENDING, HELD_MAX, QUICK_CALL_US, SLOW_CALL_US, STACK_BYTES, THREADS_MAX,
+    THREADS_PER_PROCESSOR,
 };
 use super::reply::Reply;
 use super::seat::Seat;
@@ -171,6 +172,7 @@ impl Hosted {
         held::hold();
         let mut bench = Bench::new(py, self)?;
         let mut now_us = net::clock::precise_us();
+        let mut cautious = 0;
         while !self.life.is_stopping() {
             match self.life.desk().take_arrival() {
                 Some(Event::Arrived(arrival, at_us)) => {
@@ -181,7 +183,11 @@ impl Hosted {
                     let ended_us = net::clock::precise_us();
                     let took_us = ended_us.saturating_sub(now_us);
                     self.answered(took_us);
-                    if took_us > QUICK_CALL_US || held::held() >= HELD_MAX {
+                    cautious = match took_us {
+                        SLOW_CALL_US.. => CAUTIOUS_CALLS,
+                        _ => cautious.saturating_sub(1),
+                    };
+                    if cautious > 0 || took_us > QUICK_CALL_US || held::held() >= HELD_MAX {
                         held::flush();
                     }
                     now_us = ended_us;
@@ -225,6 +231,11 @@ impl Hosted {
         let waited_us = net::clock::precise_us().saturating_sub(done_us);
         self.life.numbers.gil_wait.record_us(waited_us);
         result
+    }
+
+    /// A thread that waited for a client goes on: somebody is to look after it.
+    pub(super) fn is_busy_again(&self) {
+        self.crew.watch();
     }
 
     /// Answers one exchange.

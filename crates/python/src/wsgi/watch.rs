@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::crew::Crew;
-use super::limits::{LONG_CALL_US, LOOK, LOOK_AT_LONG_CALLS};
+use super::limits::{LONG_CALL_US, LOOK, LOOK_AT_EASE, LOOK_AT_LONG_CALLS};
 use super::seat::Seat;
 use crate::life::Life;
 
@@ -19,7 +19,7 @@ pub(super) fn watch(life: &Life, crew: &Crew, start: impl Fn()) {
     let mut watch = Watch::default();
     loop {
         match watch.look(life, crew, &start) {
-            Next::Look => std::thread::park_timeout(LOOK),
+            Next::Look(within) => std::thread::park_timeout(within),
             Next::Sleep(most) => {
                 watch.sample = None;
                 sleep(life, crew, most);
@@ -54,7 +54,7 @@ fn sleep(life: &Life, crew: &Crew, most: Option<Duration>) {
 }
 
 enum Next {
-    Look,
+    Look(Duration),
     /// For so long at most.
     Sleep(Option<Duration>),
 }
@@ -69,6 +69,8 @@ struct Watch {
 
 impl Watch {
     fn look(&mut self, life: &Life, crew: &Crew, start: &impl Fn()) -> Next {
+        // Whoever was alarmed while nobody slept need not be waited for: we look.
+        life.desk().heard();
         let now_us = net::clock::precise_us();
         let look_us = LOOK.as_micros() as u64;
         let mut busy: Vec<Arc<Seat>> = Vec::new();
@@ -79,8 +81,10 @@ impl Watch {
         });
         let oldest_us = busy.iter().filter_map(|seat| seat.since_us()).min();
         life.set_oldest_call_us(oldest_us.unwrap_or(0));
+        let mut is_slow = false;
         for seat in &busy {
             if seat.since_us().is_some_and(|since| now_us.saturating_sub(since) > look_us) {
+                is_slow = true;
                 seat.flush();
             }
         }
@@ -97,7 +101,7 @@ impl Watch {
                 Some(since) if now_us.saturating_sub(since) > LONG_CALL_US => {
                     Next::Sleep(Some(LOOK_AT_LONG_CALLS))
                 }
-                Some(_) => Next::Look,
+                Some(_) => Next::Look(if is_slow { LOOK } else { LOOK_AT_EASE }),
             };
         }
         let starves = crew.waited_us() > look_us || now_us.saturating_sub(self.taken.1) > look_us;
@@ -107,7 +111,7 @@ impl Watch {
         if wants_one && !crew.wake_one() && blocks {
             start();
         }
-        Next::Look
+        Next::Look(if is_slow || starves { LOOK } else { LOOK_AT_EASE })
     }
 
     /// Whether the threads have not used much of a processor since the last look, and do not want
