@@ -87,7 +87,8 @@ def multipart(**fields):
         if isinstance(value, tuple):
             said += f'; filename="{value[0]}"\r\ncontent-type: application/octet-stream'
             content = value[1]
-        parts.append(b"--border\r\ncontent-disposition: %b\r\n\r\n%b\r\n" % (said.encode(), content))
+        head = f"--border\r\ncontent-disposition: {said}\r\n\r\n".encode()
+        parts.append(head + content + b"\r\n")
     headers = {"content-type": "multipart/form-data; boundary=border"}
     return headers, b"".join(parts) + b"--border--\r\n"
 

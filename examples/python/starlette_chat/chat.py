@@ -25,7 +25,7 @@ document.forms[0].onsubmit = event => {
   event.preventDefault(); socket.send(event.target.text.value); event.target.reset()
 }
 </script>
-"""  # noqa: E501
+"""
 
 
 async def page(request):
