@@ -1,7 +1,7 @@
 //! ASGI 3 on one thread: exchanges from the desk, the application's coroutines, their answers.
 //!
 //! ```text
-//!  bell ─▶ drain ─▶ slot (a Task that goes on from one request to the next) ─▶ app(scope, receive, send)
+//!  bell ─▶ drain ─▶ slot (a Task for one request after another) ─▶ app(scope, receive, send)
 //! ```
 //!
 //! Promises that the thread of the event loop is the only one of this process that the server lets

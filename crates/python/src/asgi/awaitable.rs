@@ -103,6 +103,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 }
 
 unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as said above.
     unsafe { ffi::Py_NewRef(object) }
 }
 
@@ -111,11 +112,13 @@ unsafe extern "C" fn am_send(
     _sent: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> ffi::PySendResult {
+    // SAFETY: as said above.
     unsafe { *result = ffi::Py_NewRef((*object.cast::<Ready>()).value) };
     ffi::PySendResult::PYGEN_RETURN
 }
 
 unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: as said above.
     unsafe {
         let value = (*object.cast::<Ready>()).value;
         // An iterator that ends without an error gives `None`.
@@ -130,12 +133,14 @@ unsafe extern "C" fn send(
     object: *mut ffi::PyObject,
     _sent: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    // SAFETY: as said above.
     unsafe { stop((*object.cast::<Ready>()).value) };
     ptr::null_mut()
 }
 
 /// Raises `StopIteration(value)`. Made by hand: `PyErr_SetObject` takes a tuple for arguments.
 unsafe fn stop(value: *mut ffi::PyObject) {
+    // SAFETY: as said above.
     unsafe {
         let stop = ffi::PyObject_CallFunctionObjArgs(
             ffi::PyExc_StopIteration,
@@ -154,6 +159,7 @@ unsafe extern "C" fn throw(
     _object: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    // SAFETY: as said above.
     unsafe {
         let first = ffi::PyTuple_GetItem(arguments, 0);
         if first.is_null() {
@@ -176,5 +182,6 @@ unsafe extern "C" fn close(
     _object: *mut ffi::PyObject,
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
+    // SAFETY: as said above.
     unsafe { ffi::Py_NewRef(ffi::Py_None()) }
 }
