@@ -15,6 +15,9 @@ pub(super) use super::held::wake;
 use super::{Limits, dropped};
 use crate::{Fault, Frame, Headers};
 
+/// Interim responses, status and fields, in their order.
+type Interim = Vec<(u16, Headers)>;
+
 /// Interim responses that wait for the worker.
 const INTERIM_MAX: usize = 8;
 
@@ -31,7 +34,7 @@ struct State {
     outward: Lane,
     answer: Option<Result<Answer, Fault>>,
     /// Interim responses that are to go before it.
-    interim: Vec<(u16, Headers)>,
+    interim: Interim,
     /// The other side wants the body: a client may be told to send it.
     asked: bool,
     /// The other side has dropped its end of the body.
@@ -189,10 +192,7 @@ impl Link {
     }
 
     /// The answer, and the interim responses that came before it.
-    pub(super) fn poll_answer(
-        &self,
-        cx: &Context<'_>,
-    ) -> (Poll<Result<Answer, Fault>>, Vec<(u16, Headers)>) {
+    pub(super) fn poll_answer(&self, cx: &Context<'_>) -> (Poll<Result<Answer, Fault>>, Interim) {
         let mut state = self.state();
         let interim = std::mem::take(&mut state.interim);
         match state.answer.take() {
