@@ -9,10 +9,7 @@ import pytest
 
 from hosting import KIND
 
-pytestmark = [
-    pytest.mark.each,
-    pytest.mark.skipif(KIND != "tidegate", reason="the words of our command line"),
-]
+pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the words of our command line")
 
 DICT_CONFIG = {
     "version": 1,

@@ -7,10 +7,7 @@ import pytest
 
 from hosting import KIND
 
-pytestmark = [
-    pytest.mark.each,
-    pytest.mark.skipif(KIND != "tidegate", reason="the stubs are ours"),
-]
+pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the stubs are ours")
 # Written for who looks at a type, not called by anybody.
 DUNDERS = {"__init__"}
 
