@@ -41,6 +41,10 @@ impl Application for Known {
         self.0.lag_ms()
     }
 
+    fn oldest_call_ms(&self) -> u64 {
+        self.0.oldest_call_ms()
+    }
+
     fn drain(&self) {
         self.0.drain();
     }
@@ -141,6 +145,7 @@ impl Worker {
 
     /// The server of an ASGI application on the running thread's event loop.
     #[pyo3(signature = (application, event_loop, *, root_path, state, report, on_stop))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn asgi(
         &self,
         py: Python<'_>,
@@ -159,6 +164,7 @@ impl Worker {
     #[pyo3(signature = (
         application, *, root_path, threads, multiprocess, errors, report, complain,
     ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn wsgi(
         &self,
         py: Python<'_>,

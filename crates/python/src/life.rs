@@ -34,8 +34,10 @@ pub struct Life {
     bell: Arc<Bell>,
     stopping: AtomicBool,
     draining: AtomicBool,
-    /// When the call of longest standing began, for threads that block; 0 without one.
+    /// Since when the call that blocks a thread the longest has not got on; 0 without one.
     oldest_call_us: AtomicU64,
+    /// Since when no thread takes what waits; 0 while one does.
+    untaken_us: AtomicU64,
     stacks: Mutex<Option<File>>,
 }
 
@@ -48,6 +50,7 @@ impl Life {
             stopping: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             oldest_call_us: AtomicU64::new(0),
+            untaken_us: AtomicU64::new(0),
             stacks: Mutex::default(),
         })
     }
@@ -62,17 +65,25 @@ impl Life {
 
     /// For how many milliseconds nothing was answered although there was something to do.
     pub fn lag_ms(&self) -> u64 {
-        let oldest = self.oldest_call_us.load(Ordering::Relaxed);
-        let blocked_us = match oldest {
-            0 => 0,
-            began => net::clock::precise_us().saturating_sub(began),
-        };
-        self.desk.unheard_us().max(blocked_us) / 1000
+        self.desk.unheard_us().max(since_us(&self.untaken_us)) / 1000
     }
 
-    /// When the oldest call began that runs now; 0 where none does.
+    /// For how many milliseconds the oldest call has not got on.
+    pub fn oldest_call_ms(&self) -> u64 {
+        since_us(&self.oldest_call_us) / 1000
+    }
+
+    /// When the call of the event loop's thread began during which nothing else is taken; 0 where
+    /// none runs.
     pub fn set_oldest_call_us(&self, began: u64) {
-        self.oldest_call_us.store(began, Ordering::Relaxed);
+        self.untaken_us.store(began, Ordering::Relaxed);
+    }
+
+    /// For threads: since when the oldest call has not got on, and since when nothing of what waits
+    /// is taken; 0 where that is not so.
+    pub(crate) fn set_blocked(&self, oldest_call_us: u64, untaken_us: u64) {
+        self.oldest_call_us.store(oldest_call_us, Ordering::Relaxed);
+        self.untaken_us.store(untaken_us, Ordering::Relaxed);
     }
 
     /// Nothing new comes: what would stay open is to be ended.
@@ -126,6 +137,13 @@ impl Life {
         let length = file.read_at(&mut text, 0).unwrap_or(0);
         text.truncate(length);
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+fn since_us(began: &AtomicU64) -> u64 {
+    match began.load(Ordering::Relaxed) {
+        0 => 0,
+        began => net::clock::precise_us().saturating_sub(began),
     }
 }
 

@@ -42,8 +42,14 @@ pub trait Application: Send + Sync {
     fn stats(&self) -> Stats;
 
     /// For how long it has answered nobody although there was something to do, in milliseconds: its
-    /// loop has not heard the bell, or its oldest blocking call runs.
+    /// loop has not heard the bell, or none of its threads takes what waits.
     fn lag_ms(&self) -> u64;
+
+    /// For how long its oldest call that blocks a thread has not got on, in milliseconds; 0 where
+    /// there is none.
+    fn oldest_call_ms(&self) -> u64 {
+        0
+    }
 
     /// Nothing new comes from now on: sessions that would stay open are to be ended (WebSocket:
     /// close code 1012).

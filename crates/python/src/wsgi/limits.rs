@@ -22,7 +22,7 @@ pub(super) const LONG_CALL_US: u64 = 100_000;
 pub(super) const LOOK_AT_LONG_CALLS: Duration = Duration::from_secs(1);
 
 /// Answers after which the worker is woken although more requests wait.
-pub(super) const HELD_MAX: usize = 16;
+pub(super) const HELD_MAX: usize = 64;
 /// A call that takes longer has its answer sent before the next one begins.
 pub(super) const QUICK_CALL_US: u64 = 100;
 /// After a call that takes longer than this, so many answers are sent at once: a slow one may come

@@ -80,7 +80,6 @@ impl Watch {
             }
         });
         let oldest_us = busy.iter().filter_map(|seat| seat.since_us()).min();
-        life.set_oldest_call_us(oldest_us.unwrap_or(0));
         let mut is_slow = false;
         for seat in &busy {
             if seat.since_us().is_some_and(|since| now_us.saturating_sub(since) > look_us) {
@@ -93,6 +92,8 @@ impl Watch {
         if waiting == 0 || taken != self.taken.0 {
             self.taken = (taken, now_us);
         }
+        let untaken_us = if waiting == 0 { 0 } else { self.taken.1 };
+        life.set_blocked(oldest_us.unwrap_or(0), untaken_us);
         if waiting == 0 {
             self.sample = None;
             let newest_us = busy.iter().filter_map(|seat| seat.since_us()).max();

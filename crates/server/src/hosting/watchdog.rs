@@ -13,7 +13,8 @@ use crate::supervise::{REPORT_EVERY, Word};
 pub(super) async fn report(process: Rc<Process>) {
     loop {
         let mut stats = process.application.stats();
-        stats.loop_lag_ms = process.application.lag_ms();
+        let application = &process.application;
+        stats.loop_lag_ms = application.lag_ms().max(application.oldest_call_ms());
         stats.stalls = process.stalls.get();
         stats.rss_bytes = rss_bytes().unwrap_or(0);
         if process.link.say(&Word::Stats(Box::new(stats))).await.is_err() {
