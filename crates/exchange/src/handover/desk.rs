@@ -64,8 +64,8 @@ impl Desk {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The reader
-    /// hears of it with the next [`Desk::alert`]: who puts many here at once alerts it once.
+    /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The
+    /// reader hears of it with the next [`Desk::alert`]: who puts many here at once alerts it once.
     pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);
