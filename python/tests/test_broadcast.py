@@ -17,7 +17,6 @@ if KIND != "tidegate":
 
 from tidegate import broadcast
 
-pytestmark = pytest.mark.each
 app = Stage()
 OPTIONS = {"workers": 2}
 MIB = 1024 * 1024

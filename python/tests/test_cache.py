@@ -16,7 +16,6 @@ if KIND != "tidegate":
 
 from tidegate import cache
 
-pytestmark = pytest.mark.each
 app = Stage()
 OPTIONS = {"workers": 2}
 
