@@ -46,8 +46,9 @@ impl Refused {
 
 /// A desk in this process, as one worker sees it.
 ///
-/// The reader is alerted behind the requests that are ready now: many of them cost one wake-up, and
-/// two threads that wake each other for every request would cost more than what they do.
+/// The reader is alerted when the worker has read all that is there now: many of them cost one
+/// wake-up, and two threads that wake each other for every request would cost more than what they
+/// do.
 ///
 /// Where threads read it, bodies are whole before they are put there, and sessions are not.
 #[derive(Clone)]
@@ -65,7 +66,8 @@ impl DeskPlace {
         self.desk.put(arrival)?;
         if !self.alert_is_due.replace(true) {
             let (desk, due) = (self.desk.clone(), self.alert_is_due.clone());
-            net::task::spawn_local(async move {
+            // A task of tokio's: it has its turn when the sockets bring nothing more for now.
+            tokio::task::spawn_local(async move {
                 due.set(false);
                 desk.alert();
             });
