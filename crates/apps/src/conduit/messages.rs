@@ -7,12 +7,20 @@ use wire::frames::{self, Malformed};
 /// The head of an answer; no length where only the end will tell.
 pub(crate) struct Answer {
     pub(crate) status: u16,
+    pub(crate) reason: Option<Box<[u8]>>,
     pub(crate) length: Option<u64>,
     pub(crate) headers: Headers,
 }
 
-pub(crate) fn write_answer(out: &mut Vec<u8>, status: u16, length: Option<u64>, headers: &Headers) {
+pub(crate) fn write_answer(
+    out: &mut Vec<u8>,
+    status: u16,
+    reason: Option<&[u8]>,
+    length: Option<u64>,
+    headers: &Headers,
+) {
     out.extend_from_slice(&status.to_le_bytes());
+    put_optional(out, reason);
     out.push(u8::from(length.is_some()));
     if let Some(length) = length {
         out.extend_from_slice(&length.to_le_bytes());
@@ -24,10 +32,11 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer, Malformed> {
     let read = || {
         let mut from = Reader::new(bytes);
         let status = from.u16()?;
+        let reason = if from.flag()? { Some(from.bytes()?.into()) } else { None };
         let length = if from.flag()? { Some(from.u64()?) } else { None };
         let headers = from.fields()?;
         from.end()?;
-        Ok(Answer { status, length, headers })
+        Ok(Answer { status, reason, length, headers })
     };
     read().map_err(|Unreadable| Malformed::Payload)
 }
@@ -171,8 +180,9 @@ mod tests {
         headers.append("set-cookie", "a=1");
         for length in [None, Some(0), Some(u64::MAX)] {
             let mut out = Vec::new();
-            write_answer(&mut out, 201, length, &headers);
+            write_answer(&mut out, 201, Some(b"Made"), length, &headers);
             let answer = read_answer(&out).unwrap();
+            assert_eq!(answer.reason.as_deref(), Some(&b"Made"[..]));
             assert_eq!((answer.status, answer.length, answer.headers.len()), (201, length, 1));
             out.push(0);
             assert!(read_answer(&out).is_err());

@@ -39,7 +39,7 @@ impl Inform for Interim {
         let mut asides = self.asides.borrow_mut();
         // One that has no room in a frame is not sent: nobody needs it (RFC 9110 15.2).
         let _ = frames::plain(&mut asides, Kind::Inform, self.number, |out| {
-            write_answer(out, status, None, headers);
+            write_answer(out, status, None, None, headers);
         });
     }
 }
@@ -132,7 +132,7 @@ impl Exchange {
         response: Response,
         outbox: &mut Outbox,
     ) -> Result<bool, Fault> {
-        let Response { status, headers, body, .. } = response;
+        let Response { status, headers, body, reason, .. } = response;
         let length = body.length();
         let inline = match body.owned() {
             Body::Empty => Ok(Bytes::new()),
@@ -140,7 +140,8 @@ impl Exchange {
             longer => Err(longer),
         };
         let whole = inline.as_ref().map_or(0, Bytes::len);
-        let write = |out: &mut Vec<u8>| write_answer(out, status, length, &headers);
+        let write =
+            |out: &mut Vec<u8>| write_answer(out, status, reason.as_deref(), length, &headers);
         let end = inline.is_ok();
         frames::headed(outbox.frames(), Kind::Response, number, end, whole, write)
             .map_err(|_| Fault::internal("the head of the answer has no room"))?;

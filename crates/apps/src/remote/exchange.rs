@@ -126,9 +126,11 @@ impl Exchange {
         end: bool,
     ) -> Result<Step, Malformed> {
         let head = read_answer(head)?;
-        let Answer::Waited(answering) = std::mem::replace(&mut self.answer, Answer::Given) else {
+        let Answer::Waited(mut answering) = std::mem::replace(&mut self.answer, Answer::Given)
+        else {
             return Err(Malformed::Stream);
         };
+        answering.set_reason(head.reason);
         if end {
             answering.whole(head.status, head.headers, Bytes::copy_from_slice(body));
             return Ok(Step::Over);

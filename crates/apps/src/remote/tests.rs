@@ -65,7 +65,9 @@ fn requests_and_answers_go_there_and_back() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
-        assert_eq!(text(ask(&remote, "/echo", "hello").await).await, "hello");
+        let answered = ask(&remote, "/echo", "hello").await.unwrap();
+        assert_eq!(answered.reason.as_deref(), Some(&b"Fine"[..]));
+        assert_eq!(text(Ok(answered)).await, "hello");
         assert_eq!(text(ask(&remote, "/echo", Body::Empty).await).await, "");
         let answered = ask(&remote, "/stream", "hello").await.unwrap();
         assert_eq!((answered.status, answered.body.length()), (200, None));

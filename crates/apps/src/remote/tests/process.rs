@@ -159,6 +159,7 @@ fn one(path: &str, mut handed: HandedOver, says: &UnboundedSender<&'static str>)
     match path {
         "/echo" => {
             let body = read(&mut handed);
+            handed.answer.set_reason(Some(b"Fine".as_slice().into()));
             handed.answer.whole(200, headers, body);
         }
         "/strict" => {
