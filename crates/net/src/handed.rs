@@ -39,7 +39,7 @@ fn refuse(descriptor: RawFd, name: &str, why: &str) -> InheritError {
     InheritError::new(format!("descriptor {descriptor} ({name}) {why}"))
 }
 
-fn check(descriptor: RawFd, name: &str) -> Result<(), InheritError> {
+pub(crate) fn check(descriptor: RawFd, name: &str) -> Result<(), InheritError> {
     // SAFETY: asks for flags; a number that is no open descriptor makes the call fail.
     let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFD) };
     if descriptor <= LAST_STANDARD || flags < 0 {

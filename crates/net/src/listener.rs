@@ -206,6 +206,11 @@ impl Listener {
         }
     }
 
+    /// Ready when there may be a connection. Another process that shares the socket may take it.
+    pub fn poll_pending(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.source.poll_ready(Side::Read, cx)
+    }
+
     pub async fn accept(&self) -> io::Result<Accepted> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }

@@ -10,13 +10,13 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, pin_to_core,
-    process_descriptor, receive, send, send_file, send_message, socket, unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, keep_to_us, pin_to_core,
+    process_descriptor, receive, send, send_file, send_message, shared_memory, socket, unconfirmed,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, pin_to_core,
-    process_descriptor, receive, send, send_file, send_message, socket, unconfirmed,
+    MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, keep_to_us, pin_to_core,
+    process_descriptor, receive, send, send_file, send_message, shared_memory, socket, unconfirmed,
 };
 
 #[cfg(test)]
@@ -50,6 +50,9 @@ mod tests {
     fn the_end_of_a_process_is_told_or_not() {
         let own = std::process::id();
         assert!(linux::process_descriptor(own).is_ok());
+        let memory = linux::shared_memory(64).unwrap();
+        assert!(linux::keep_to_us(&memory).is_ok());
+        assert!(portable::shared_memory(64).is_err() && portable::keep_to_us(&memory).is_err());
         assert!(
             portable::process_descriptor(own).is_err() && portable::end_with_parent(own).is_ok()
         );

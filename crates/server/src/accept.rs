@@ -16,6 +16,7 @@ use net::{Accepted, Bind, Listener, is_exhausted};
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
 
+use crate::balance::Balance;
 use crate::seats::{Seat, Seats};
 
 /// Pause after accepting failed for want of descriptors or memory.
@@ -56,6 +57,8 @@ pub(crate) struct Door {
     pub(crate) seats: [Arc<Seats>; 2],
     pub(crate) reserve: Option<Reserve>,
     pub(crate) stop: Rc<Stop>,
+    /// With other processes that accept on the same socket.
+    pub(crate) balance: Option<Arc<Balance>>,
 }
 
 /// What a connection holds: in the reserve it is one seat.
@@ -72,6 +75,10 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
     let local = Rc::new(listener.local().clone());
     let refusals = Rc::new(Cell::new(0));
     loop {
+        if let Some(balance) = &door.balance {
+            pending(&listener, &door).await;
+            balance.turn(door.seats[1].taken()).await;
+        }
         let accepted = poll_fn(|cx| {
             if door.stop.is_stopped(cx.waker()) {
                 return Poll::Ready(None);
@@ -113,6 +120,18 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
             );
         }
     }
+}
+
+/// Returns when there may be a connection, or there shall be no more.
+async fn pending(listener: &Listener, door: &Door) {
+    poll_fn(|cx| {
+        if door.stop.is_stopped(cx.waker()) {
+            return Poll::Ready(());
+        }
+        // An error is found by who accepts.
+        listener.poll_pending(cx).map(|_| ())
+    })
+    .await;
 }
 
 impl Door {

@@ -24,6 +24,7 @@ use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
 use crate::apps::{Apps, Words};
+use crate::balance::Balance;
 use crate::caches::Upkeep;
 use crate::changes::{changes, waiting};
 use crate::fleet::Fleet;
@@ -55,13 +56,20 @@ pub(crate) struct Surroundings {
     /// Whether it is one of several processes that a supervisor looks after: then that one has the
     /// admin API.
     pub(crate) is_worker_process: bool,
+    /// With other processes that accept on the same sockets.
+    pub(crate) balance: Option<Arc<Balance>>,
 }
 
 impl Surroundings {
     /// Of a process of its own.
     pub(crate) fn own() -> Result<Surroundings, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
-        Ok(Surroundings { shared: Arc::default(), inherited, is_worker_process: false })
+        Ok(Surroundings {
+            shared: Arc::default(),
+            inherited,
+            is_worker_process: false,
+            balance: None,
+        })
     }
 }
 
@@ -135,14 +143,15 @@ impl Control {
         options: &Options,
         surroundings: Surroundings,
     ) -> Result<Rc<Control>, Failure> {
-        let Surroundings { shared, inherited, is_worker_process } = surroundings;
+        let Surroundings { shared, inherited, is_worker_process, balance } = surroundings;
         let apps = Apps::new(shared.clone(), telemetry.clone());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
             Workers::Auto => net::worker::allowed_cores().len().max(1),
             Workers::Count(count) => usize::from(count),
         };
-        let fleet = Fleet::start(count, options.cpu_affinity, &telemetry, &shared)
+        let affinity = options.cpu_affinity;
+        let fleet = Fleet::start(count, affinity, &telemetry, &shared, balance.as_ref())
             .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
         let watched = RefCell::new(watched(&*source, loaded.files));
         let read_last = RefCell::new(Print::of_plan(&plan));

@@ -10,6 +10,7 @@ use exchange::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::balance::Balance;
 use crate::listeners::{Fresh, Listeners, Opened};
 use crate::logs::Logs;
 use crate::seats::Seats;
@@ -40,6 +41,7 @@ impl Fleet {
         affinity: bool,
         telemetry: &Arc<Telemetry>,
         shared: &Arc<Shared>,
+        balance: Option<&Arc<Balance>>,
     ) -> std::io::Result<Fleet> {
         let cores = if affinity { net::worker::allowed_cores() } else { Vec::new() };
         let mut workers = Vec::with_capacity(count);
@@ -49,10 +51,11 @@ impl Fleet {
             let version = Arc::new(Mutex::new(String::new()));
             let served = version.clone();
             let (telemetry, shared) = (telemetry.clone(), shared.clone());
+            let balance = balance.cloned();
             let thread = net::worker::spawn(format!("worker-{index}"), core, move || {
                 let local = Rc::new(Local::default());
                 let context = WorkerContext { index, workers: count, telemetry, shared, local };
-                Worker::new(context, served).run(received)
+                Worker::new(context, served, balance).run(received)
             })?;
             workers.push(Member { orders, thread, core, version });
         }

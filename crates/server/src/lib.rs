@@ -14,6 +14,7 @@ mod admin_sockets;
 mod api;
 mod application;
 mod apps;
+mod balance;
 mod caches;
 mod changes;
 mod control;

@@ -136,6 +136,7 @@ impl Reception {
             seats: [Seats::new(CONNECTIONS_MAX), Seats::new(CONNECTIONS_MAX)],
             reserve: Some(Reserve { service: reserve.clone(), seats: Seats::new(RESERVE_MAX) }),
             stop: stop.clone(),
+            balance: None,
         };
         net::task::spawn_local(accept(listener, door));
         Ok((local, Open { service, reserve, stop }))

@@ -55,6 +55,8 @@ pub struct WorkerSpec {
     /// The control socket.
     pub control: i32,
     pub listen: Vec<Handed>,
+    /// The connections of all processes that share these sockets, a place for each.
+    pub counts: Option<i32>,
     /// The socket of the store that all processes share.
     pub store: Option<PathBuf>,
     /// Words of `telemetry::log`, for roles that have no configuration.
@@ -91,6 +93,7 @@ impl WorkerSpec {
             "config": self.config,
             "control_fd": self.control,
             "listen": listen,
+            "counts_fd": self.counts,
             "store": self.store.as_ref().map(|path| path.to_string_lossy()),
             "log": { "level": self.log_level, "format": self.log_format },
             "embedded": self.embedded,
@@ -126,6 +129,7 @@ impl WorkerSpec {
             config: whole["config"].as_str().map(str::to_owned),
             control: fields.descriptor("control_fd")?,
             listen: handed.collect::<Result<_, String>>()?,
+            counts: whole["counts_fd"].as_i64().and_then(|number| i32::try_from(number).ok()),
             store: whole["store"].as_str().map(PathBuf::from),
             log_level: log.text("level")?.to_owned(),
             log_format: log.text("format")?.to_owned(),
@@ -177,6 +181,7 @@ pub(crate) fn example() -> WorkerSpec {
         config: Some("routes: []".to_owned()),
         control: 7,
         listen: vec![Handed { name: "web".to_owned(), descriptor: 8 }],
+        counts: Some(9),
         store: Some(PathBuf::from("/run/store.sock")),
         log_level: "info".to_owned(),
         log_format: "text".to_owned(),

@@ -13,7 +13,7 @@ mod verdict;
 
 pub(crate) use dev_watch::DevWatch;
 pub(crate) use group::{Doors, Group, GroupSettings};
-pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN};
+pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN, WORKERS_MAX};
 pub(crate) use link::{Link, Order, Word};
 pub use policy::{DevReload, Policy};
 pub(crate) use running::Running;

@@ -18,6 +18,7 @@ use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::accept::{Door, Stop, accept};
+use crate::balance::Balance;
 use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
@@ -70,6 +71,7 @@ pub(crate) struct Worker {
     lua: Option<Rc<lua::Generation>>,
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
+    balance: Option<Arc<Balance>>,
 }
 
 /// Nothing else is told to a worker that drains.
@@ -82,7 +84,11 @@ async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Order>) {
 }
 
 impl Worker {
-    pub(crate) fn new(context: WorkerContext, version: Arc<Mutex<String>>) -> Worker {
+    pub(crate) fn new(
+        context: WorkerContext,
+        version: Arc<Mutex<String>>,
+        balance: Option<Arc<Balance>>,
+    ) -> Worker {
         let metrics = context.telemetry.worker(context.index);
         Worker {
             context,
@@ -93,6 +99,7 @@ impl Worker {
             programs: Programs::default(),
             lua: None,
             version,
+            balance,
         }
     }
 
@@ -185,6 +192,7 @@ impl Worker {
             seats,
             reserve: None,
             stop: stop.clone(),
+            balance: self.balance.clone(),
         };
         net::task::spawn_local(accept(listener, door));
         self.doors.insert(key, Open { name, service, stop });

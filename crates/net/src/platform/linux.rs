@@ -159,3 +159,31 @@ pub(crate) fn end_with_parent(parent: u32) -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Memory that processes share: a file without a name, of this length and no other (memfd_create(2)).
+pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a constant that ends with NUL.
+    let descriptor = unsafe { libc::memfd_create(c"tidegate".as_ptr(), flags) };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has just given it to us.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    file.set_len(bytes as u64)?;
+    let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: the descriptor is open, and the command takes a number.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(file.into())
+}
+
+/// Lets no child inherit it from now on.
+pub(crate) fn keep_to_us(descriptor: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes numbers; the descriptor is open.
+    match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -106,3 +106,13 @@ pub(crate) fn process_descriptor(_process: u32) -> io::Result<OwnedFd> {
 pub(crate) fn end_with_parent(_parent: u32) -> io::Result<()> {
     Ok(())
 }
+
+/// There is none: processes count for themselves.
+pub(crate) fn shared_memory(_bytes: usize) -> io::Result<OwnedFd> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Lets no child inherit it from now on.
+pub(crate) fn keep_to_us(_descriptor: &OwnedFd) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -2,23 +2,28 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::ServerState;
 use apps::Here;
 use config::TextSource;
 use exchange::Shared;
 use exchange::handover::Desk;
-use net::Inherited;
+use net::{Inherited, SharedCounts};
 use telemetry::Telemetry;
 
 use super::orders::Leave;
 use super::watchdog::tell_draining;
 use super::{Announced, Process};
+use crate::balance::Balance;
 use crate::control::{Control, Surroundings, load};
 use crate::logs::Events;
 use crate::options::{Failure, Options};
 use crate::spec::WorkerSpec;
 use crate::supervise::Word;
+
+/// Between two looks at how many connections there are, for the other processes.
+const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
 /// Serves until the process is to leave and its connections have ended.
 pub(super) async fn serve(
@@ -37,8 +42,19 @@ pub(super) async fn serve(
     // Held as long as the process serves: the shared state keeps it only for its holders.
     let here = Here::of(&shared, &spec.app);
     here.set(desk);
-    let surroundings =
-        Surroundings { shared, inherited: inherited(spec)?, is_worker_process: true };
+    let balance = match spec.counts {
+        None => None,
+        Some(number) => {
+            let counts = SharedCounts::handed(number).map_err(|error| error.to_string())?;
+            Some(Arc::new(Balance::new(counts, spec.slot)))
+        }
+    };
+    let surroundings = Surroundings {
+        shared,
+        inherited: inherited(spec)?,
+        is_worker_process: true,
+        balance: balance.clone(),
+    };
     let options = Options { workers: Some(config::Workers::Count(1)), ..Options::default() };
     let started =
         Control::start(Arc::new(source), loaded, telemetry.clone(), &options, surroundings).await;
@@ -51,6 +67,7 @@ pub(super) async fn serve(
         Ok(()) => tokio::select! {
             leave = process.until_leaving(announced) => leave,
             () = reopen_logs(process, &control) => Leave::Now,
+            () = publish(balance.as_deref(), &control) => Leave::Now,
         },
         Err(_) => Leave::Now,
     };
@@ -67,6 +84,15 @@ pub(super) async fn serve(
     events.flush();
     drop(here);
     Ok(())
+}
+
+/// Says how many connections there are, also when they end.
+async fn publish(balance: Option<&Balance>, control: &Control) {
+    let Some(balance) = balance else { return std::future::pending().await };
+    loop {
+        balance.publish(control.all_seats.taken());
+        net::timer::sleep(PUBLISH_EVERY).await;
+    }
 }
 
 /// Opens log files again whenever that is asked for.

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use net::task::JoinHandle;
-use net::{Bind, Launch, ListenOptions, Listening};
+use net::{Bind, Launch, ListenOptions, Listening, SharedCounts};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
@@ -21,6 +21,7 @@ use super::policy::Policy;
 use super::running::{Phase, Running};
 use super::slot::{Slot, keep};
 use super::verdict::Reason;
+use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
 use crate::spec::{Handed, Role, WorkerSpec};
 
@@ -72,6 +73,8 @@ pub(crate) struct Group {
     pub(crate) name: String,
     settings: RefCell<Rc<GroupSettings>>,
     doors: Doors,
+    /// The connections of those that share sockets.
+    counts: Option<SharedCounts>,
     slots: RefCell<Vec<(Rc<Slot>, JoinHandle<()>)>>,
     /// Held by who replaces a process.
     turn: Mutex<()>,
@@ -91,7 +94,13 @@ impl Group {
         workers: usize,
         on_change: impl Fn(&Group) + 'static,
     ) -> Rc<Group> {
+        let counts = match doors {
+            // Without it they share as the kernel lets them.
+            Doors::Shared(_) => SharedCounts::new(ABSENT).ok(),
+            Doors::Own(_) => None,
+        };
         let group = Rc::new(Group {
+            counts,
             name: name.to_owned(),
             settings: RefCell::new(Rc::new(settings)),
             doors,
@@ -172,6 +181,11 @@ impl Group {
 
     /// Others are at work than before.
     pub(super) fn changed(&self) {
+        for slot in self.slots() {
+            if let (Some(counts), None) = (&self.counts, &*slot.current.borrow()) {
+                counts.set(slot.index, ABSENT);
+            }
+        }
         if self.ready() > 0 {
             self.first.send_if_modified(|first| {
                 let is_news = *first != First::Ready;
@@ -254,7 +268,9 @@ impl Group {
             .collect();
         let spec =
             |control| self.spec(&settings, slot, generation, control, &descriptors).to_json();
-        let passed: Vec<BorrowedFd<'_>> = descriptors.iter().map(|(_, one)| *one).collect();
+        let counts = self.counts.as_ref().map(SharedCounts::descriptor);
+        let passed: Vec<BorrowedFd<'_>> =
+            descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
         let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
         let program = settings.launch.program.display().to_string();
         Running::start(settings.clone(), generation, &passed, file, spec)
@@ -313,6 +329,7 @@ impl Group {
             config: settings.config.clone(),
             control,
             listen: descriptors.iter().map(handed).collect(),
+            counts: self.counts.as_ref().map(|counts| counts.descriptor().as_raw_fd()),
             store: settings.store.clone(),
             log_level: settings.log_level.clone(),
             log_format: settings.log_format.clone(),
@@ -329,6 +346,9 @@ impl Group {
         net::task::spawn_local(async move {
             let graceful = group.settings().policy.graceful;
             running.leave(graceful, SHUT_DOWN_WITHIN).await;
+            if slot.is_given_up() {
+                group.counts.iter().for_each(|counts| counts.set(slot.index, ABSENT));
+            }
             slot.remember(&running);
             group.leaving.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &running));
             group.left.notify_waiters();

@@ -1,0 +1,73 @@
+//! Processes that accept on the same socket take turns: who has more connections than another lets
+//! that one go first.
+//!
+//! Without it whoever runs already takes all that come at the same moment, and the processor of
+//! another stays idle. Promises that a connection waits for another process once, for [`HOLD`], and
+//! is then taken here.
+
+use std::time::Duration;
+
+use net::SharedCounts;
+
+use crate::supervise::WORKERS_MAX;
+
+/// How long another process is given. A tick of the worker's own wheel is longer than a burst.
+const HOLD: Duration = Duration::from_millis(1);
+/// In the place of a process that accepts nothing.
+pub(crate) const ABSENT: u32 = u32::MAX;
+/// So many connections more than another has are no reason to wait.
+const SLACK: u32 = 2;
+
+/// One process's part in it.
+#[derive(Debug)]
+pub(crate) struct Balance {
+    counts: SharedCounts,
+    place: usize,
+}
+
+impl Balance {
+    pub(crate) fn new(counts: SharedCounts, place: usize) -> Balance {
+        Balance { counts, place }
+    }
+
+    /// Says how many connections this process has.
+    pub(crate) fn publish(&self, connections: usize) {
+        let connections = u32::try_from(connections).unwrap_or(ABSENT - 1);
+        self.counts.set(self.place, connections.min(ABSENT - 1));
+    }
+
+    /// Lets others go first, where that is fair.
+    pub(crate) async fn turn(&self, connections: usize) {
+        self.publish(connections);
+        if self.has_more() {
+            // The wheel's ticks are too long for this, and it is not done for every connection.
+            tokio::time::sleep(HOLD).await;
+        }
+    }
+
+    fn has_more(&self) -> bool {
+        let others = (0..WORKERS_MAX).filter(|place| *place != self.place);
+        let least = others.map(|place| self.counts.get(place)).min().unwrap_or(ABSENT);
+        least != ABSENT && self.counts.get(self.place) > least + SLACK + least / 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_more_waits_and_who_is_alone_does_not() {
+        let balance = Balance::new(SharedCounts::new(ABSENT).unwrap(), 1);
+        balance.publish(1000);
+        assert!(!balance.has_more(), "alone");
+        balance.counts.set(4, 900);
+        assert!(!balance.has_more(), "nearly as many");
+        balance.counts.set(2, 0);
+        assert!(balance.has_more());
+        balance.publish(2);
+        assert!(!balance.has_more());
+        balance.publish(usize::MAX);
+        assert!(balance.has_more(), "more than can be said");
+    }
+}
