@@ -160,7 +160,7 @@ pub(crate) fn end_with_parent(parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Memory that processes share: a file without a name, of this length and no other (memfd_create(2)).
+/// Memory that processes share: a file without a name, of this length for ever (memfd_create(2)).
 pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a constant that ends with NUL.
