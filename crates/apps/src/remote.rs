@@ -23,6 +23,8 @@ use net::Timer;
 use net::clock::{self, Moment};
 use net::task::{self, JoinHandle};
 
+use telemetry::{SharedCounter, Telemetry, families};
+
 use crate::limits::{REMOTE_WAIT, REMOTE_WAITING};
 use crate::place::{Place, Refused};
 use crate::slots::{Slot, Slots};
@@ -36,12 +38,28 @@ pub struct Remote {
     keeper: OnceCell<JoinHandle<()>>,
 }
 
+/// Connections that ended as they should not have.
+#[derive(Clone)]
+struct Broken {
+    /// With exchanges under way.
+    gone: Arc<SharedCounter>,
+    malformed: Arc<SharedCounter>,
+}
+
+impl Broken {
+    fn new(telemetry: &Telemetry, app: &str) -> Broken {
+        let counter = |reason| telemetry.counter(&families::APP_BROKEN, &[app, reason]);
+        Broken { gone: counter("gone"), malformed: counter("malformed") }
+    }
+}
+
 /// The processes, as one worker reaches them.
 struct Fleet {
     seats: RefCell<Vec<Seat>>,
     waiting: RefCell<VecDeque<Waiting>>,
     /// Where the next search begins: processes that are equally busy take turns.
     turn: Cell<usize>,
+    broken: Broken,
     /// Up at the end of the oldest one's patience.
     timer: Timer,
 }
@@ -52,11 +70,12 @@ struct Waiting {
 }
 
 impl Remote {
-    pub fn new(slots: Arc<Slots>) -> Remote {
+    fn new(slots: Arc<Slots>, broken: Broken) -> Remote {
         let fleet = Rc::new(Fleet {
             seats: RefCell::default(),
             waiting: RefCell::default(),
             turn: Cell::new(0),
+            broken,
             timer: Timer::new(),
         });
         Remote { fleet, slots, keeper: OnceCell::new() }
@@ -64,7 +83,10 @@ impl Remote {
 
     /// That of this worker for an application, which all its routes share.
     pub fn of(worker: &WorkerContext, app: &str) -> Rc<Remote> {
-        worker.local.get(app, || Remote::new(Slots::of(&worker.shared, app)))
+        worker.local.get(app, || {
+            let broken = Broken::new(&worker.telemetry, app);
+            Remote::new(Slots::of(&worker.shared, app), broken)
+        })
     }
 
     fn begin(&self) -> JoinHandle<()> {
@@ -121,7 +143,7 @@ impl Fleet {
                     fleet.give_out();
                 }
             };
-            seats.push(Seat::new(slot.clone(), Rc::new(opened)));
+            seats.push(Seat::new(slot.clone(), Rc::new(opened), self.broken.clone()));
         }
         drop(seats);
         drop::<Vec<Seat>>(gone);

@@ -240,6 +240,8 @@ families! {
         "Processes of an application that take requests.";
     APP_RESTARTS = "tidegate_app_restarts_total", Counter, Number, ["app", "worker", "reason"],
         "Processes of an application that took the place of another, by reason.";
+    APP_BROKEN = "tidegate_app_connections_broken_total", Counter, Number, ["app", "reason"],
+        "Connections to an application's processes that ended with requests under way, by reason.";
 
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations put into use since the start.";

@@ -56,7 +56,7 @@ pub(crate) fn read_trailers(bytes: &[u8]) -> Result<Headers, Malformed> {
 
 /// Words that counters and logs know: a word of the other process that is none of these becomes
 /// the last one.
-const SLUGS: [&str; 16] = [
+const SLUGS: [&str; 15] = [
     "client_gone",
     "body_too_large",
     "body_timeout",
@@ -64,14 +64,13 @@ const SLUGS: [&str; 16] = [
     "handover_full",
     "handover_closed",
     "handover_timeout",
+    "head_too_large",
     "app_full",
     "app_absent",
-    "app_raised",
-    "app_incomplete",
+    "deadline",
     "websocket_refused",
-    "not_found",
+    "websocket_subprotocol",
     "internal_error",
-    "app_stopped",
     "app_failed",
 ];
 

@@ -83,8 +83,8 @@ impl Link {
         }
     }
 
-    /// Drives the connection to its end.
-    pub(super) async fn run(&self, stream: Stream) -> Ended {
+    /// Drives the connection to its end; what it was, and how many exchanges it cost.
+    pub(super) async fn run(&self, stream: Stream) -> (Ended, usize) {
         let ended = poll_fn(|cx| {
             let mut state = self.state.borrow_mut();
             if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -106,10 +106,11 @@ impl Link {
         state.leaving = true;
         let streams = state.conduit.streams.drain();
         drop(state);
+        let lost = streams.len();
         for mut carried in streams {
             carried.fail(broken(&ended));
         }
-        ended
+        (ended, lost)
     }
 }
 

@@ -11,6 +11,7 @@ use telemetry::event;
 use telemetry::log::Level;
 use tokio::sync::Notify;
 
+use super::Broken;
 use super::link::Link;
 use crate::conduit::Ended;
 use crate::limits::{REMOTE_CONNECT, REMOTE_PAUSE_MAX, REMOTE_PAUSE_MIN};
@@ -25,9 +26,9 @@ pub(super) struct Seat {
 
 impl Seat {
     /// `opened` is called whenever there is a connection that takes exchanges.
-    pub(super) fn new(slot: Slot, opened: Rc<dyn Fn()>) -> Seat {
+    pub(super) fn new(slot: Slot, opened: Rc<dyn Fn()>, broken: Broken) -> Seat {
         let link = Rc::default();
-        let keeper = task::spawn_local(keep(slot.clone(), Rc::clone(&link), opened));
+        let keeper = task::spawn_local(keep(slot.clone(), Rc::clone(&link), opened, broken));
         Seat { slot, link, keeper }
     }
 
@@ -49,14 +50,19 @@ impl Drop for Seat {
     }
 }
 
-async fn keep(slot: Slot, place: Rc<RefCell<Option<Rc<Link>>>>, opened: Rc<dyn Fn()>) {
+async fn keep(
+    slot: Slot,
+    place: Rc<RefCell<Option<Rc<Link>>>>,
+    opened: Rc<dyn Fn()>,
+    broken: Broken,
+) {
     let mut pause = REMOTE_PAUSE_MIN;
     loop {
         match connect(&slot.path).await {
             Ok(stream) => {
                 let mut was_open = false;
                 let changed = Rc::new(Notify::new());
-                let link = start(stream, changed.clone(), slot.clone());
+                let link = start(stream, changed.clone(), slot.slot, broken.clone());
                 *place.borrow_mut() = Some(link.clone());
                 while !link.is_leaving() {
                     if link.is_open() {
@@ -86,17 +92,21 @@ async fn connect(path: &Path) -> std::io::Result<Stream> {
 }
 
 /// A connection that lives by itself: whoever drops it lets it finish.
-fn start(stream: Stream, changed: Rc<Notify>, slot: Slot) -> Rc<Link> {
+fn start(stream: Stream, changed: Rc<Notify>, slot: u32, broken: Broken) -> Rc<Link> {
     let told = changed.clone();
     let link = Link::new(Rc::new(move || told.notify_one()));
     let running = link.clone();
     task::spawn_local(async move {
-        let slot = slot.slot;
-        match running.run(stream).await {
-            ended @ Ended::Malformed(_) => {
+        let (ended, lost) = running.run(stream).await;
+        match ended {
+            Ended::Malformed(_) => {
+                broken.malformed.inc();
                 event!(Level::Error, "a process breaks the frames", slot = slot, why = ended);
             }
-            ended => {
+            _ => {
+                if lost > 0 {
+                    broken.gone.inc();
+                }
                 event!(Level::Debug, "a process's connection ended", slot = slot, why = ended);
             }
         }

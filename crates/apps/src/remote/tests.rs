@@ -14,9 +14,10 @@ use ::exchange::handover::{Arrival, Limits, Local, leave};
 use ::exchange::{Body, Fault, Headers, Inform, Request, Response, Target};
 use bytes::Bytes;
 use net::worker::block_on_local;
+use telemetry::Telemetry;
 use wire::Method;
 
-use super::Remote;
+use super::{Broken, Remote};
 use crate::place::{Place, Refused};
 use crate::slots::{Slot, Slots};
 use process::Process;
@@ -43,7 +44,7 @@ fn slots(processes: &[&Process]) -> Arc<Slots> {
 }
 
 fn remote(slots: Arc<Slots>) -> Rc<Remote> {
-    Rc::new(Remote::new(slots))
+    Rc::new(Remote::new(slots, Broken::new(&Telemetry::new(), "app")))
 }
 
 fn offer(remote: &Rc<Remote>, mut request: Request) -> Result<Local, Refused> {

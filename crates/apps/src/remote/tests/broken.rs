@@ -39,6 +39,7 @@ fn a_process_that_dies_fails_what_it_had_and_the_next_takes_over() {
         assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
         let fault = streaming.body.collect(u64::MAX).await.unwrap_err();
         assert_eq!(fault.slug, "connection_terminated");
+        assert_eq!(remote.fleet.broken.gone.get(), 1);
         // What comes now waits for the next one.
         let waiting = offer(&remote, request("/echo", "two".into())).unwrap();
         live.set(vec![next.slot()]);
@@ -137,6 +138,7 @@ fn a_process_of_another_version_is_given_nothing() {
         let live = slots(&[]);
         live.set(vec![stranger.slot.clone()]);
         let remote = super::remote(live);
+        let malformed = remote.fleet.broken.malformed.clone();
         let waiting = spawn_local(async move { ask(&remote, "/echo", "x").await.err() });
         let stream = stranger.accept().await;
         send(&stream, hello("0.0.0-other")).await;
@@ -167,6 +169,7 @@ fn a_process_of_another_version_is_given_nothing() {
         read_to_end(&stream).await;
         let fault = waiting.await.unwrap().unwrap();
         assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
+        assert_eq!(malformed.get(), 2);
     });
 }
 
