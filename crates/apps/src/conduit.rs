@@ -26,6 +26,8 @@ pub(crate) use messages::{
 };
 pub(crate) use outbox::Outbox;
 pub(crate) use pump::{Credit, Pump, Pumped};
+#[cfg(test)]
+pub(crate) use streams::STREAMS_MAX;
 pub(crate) use streams::Streams;
 pub(crate) use talk::{Hearing, Saying, close, closed};
 

@@ -35,14 +35,22 @@ struct State {
     /// Its task.
     waker: Option<Waker>,
     changed: Cell<bool>,
+    /// Something was turned away because there are as many streams as may be.
+    full: bool,
 }
 
 impl Link {
     pub(super) fn new(changed: Rc<dyn Fn()>) -> Rc<Link> {
         let mut conduit = Conduit::new();
         frames::hello(conduit.outbox.frames(), FRAMES_WINDOW, PROGRAM);
-        let state =
-            State { conduit, window: None, leaving: false, waker: None, changed: Cell::new(false) };
+        let state = State {
+            conduit,
+            window: None,
+            leaving: false,
+            waker: None,
+            changed: Cell::new(false),
+            full: false,
+        };
         Rc::new(Link { state: RefCell::new(state), changed })
     }
 
@@ -66,7 +74,10 @@ impl Link {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         let Some(window) = state.window.filter(|_| !state.leaving) else { return Err(arrival) };
-        let Some((number, waker)) = state.conduit.streams.number() else { return Err(arrival) };
+        let Some((number, waker)) = state.conduit.streams.number() else {
+            state.full = true;
+            return Err(arrival);
+        };
         state.begin(arrival, number, window, &waker);
         if let Some(waker) = &state.waker {
             waker.wake_by_ref();
@@ -151,6 +162,13 @@ impl State {
         frames::bare(self.conduit.outbox.frames(), Kind::GoAway, 0);
     }
 
+    fn close(&mut self, number: u32) {
+        drop(self.conduit.streams.close(number));
+        if std::mem::take(&mut self.full) {
+            self.changed.set(true);
+        }
+    }
+
     /// Has a stream act on a frame. One that is over hears of nothing.
     fn with(
         &mut self,
@@ -161,7 +179,7 @@ impl State {
         match act(carried)? {
             Step::Waits => {}
             Step::Again => conduit::step(self, number),
-            Step::Over => drop(self.conduit.streams.close(number)),
+            Step::Over => self.close(number),
         }
         Ok(())
     }
@@ -217,7 +235,7 @@ impl End for State {
         let Some((carried, waker)) = streams.get(number) else { return Step::Over };
         let step = carried.step(number, outbox, waker);
         if step == Step::Over {
-            drop(streams.close(number));
+            self.close(number);
         }
         step
     }

@@ -18,6 +18,7 @@ use telemetry::Telemetry;
 use wire::Method;
 
 use super::{Broken, Remote};
+use crate::conduit::STREAMS_MAX;
 use crate::place::{Place, Refused};
 use crate::slots::{Slot, Slots};
 use process::Process;
@@ -174,6 +175,22 @@ fn two_hundred_at_a_time_are_not_mixed_up() {
         for (number, local) in asked.into_iter().enumerate() {
             let expected = format!("{number} {}", "x".repeat(number * 100));
             assert_eq!(text(local.await).await, expected);
+        }
+    });
+}
+
+#[test]
+fn more_than_a_connection_carries_wait_their_turn() {
+    let process = Process::start();
+    block_on_local(async {
+        let remote = remote(slots(&[&process]));
+        // So that it is connected: what waits for that is bounded.
+        assert_eq!(text(ask(&remote, "/echo", "a").await).await, "a");
+        let asked: Vec<_> = (0..STREAMS_MAX + 500)
+            .map(|_| offer(&remote, request("/gather/1", Body::Empty)).unwrap())
+            .collect();
+        for local in asked {
+            assert_eq!(local.await.unwrap().status, 200);
         }
     });
 }
