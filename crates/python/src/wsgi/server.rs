@@ -70,12 +70,17 @@ impl Bench {
         Ok(Bench { reply: reply.unbind(), start_response })
     }
 
+    /// Cuts the ring of references between the reply and `write`.
+    fn part(&self) {
+        let write = self.reply.get().write.take();
+        drop(write);
+    }
+
     /// Whether nobody else holds any of it: the application may have kept `start_response`.
-    fn is_ours(&self, py: Python<'_>) -> bool {
+    fn is_ours(&self) -> bool {
         let write = self.reply.get().write.get().as_ref().map(|write| write.as_ptr());
         // SAFETY: the objects are alive.
         let references = |object: *mut ffi::PyObject| unsafe { ffi::Py_REFCNT(object) };
-        let _ = py;
         references(self.start_response.as_ptr()) == 1
             && write.is_none_or(|write| references(write) == 1)
             && references(self.reply.as_ptr()) == 2 + isize::from(write.is_some())
@@ -204,6 +209,7 @@ impl Hosted {
             }
         }
         held::release();
+        bench.part();
         Ok(())
     }
 
@@ -266,10 +272,9 @@ impl Hosted {
         if let Err(error) = reply.end(py, failed) {
             self.report(py, &error);
         }
-        if !bench.is_ours(py) {
-            // Late calls find a reply that is done; the ring of references is cut.
-            let write = bench.reply.get().write.take();
-            drop(write);
+        if !bench.is_ours() {
+            // Late calls find a reply that is done.
+            bench.part();
             *bench = Bench::new(py, self)?;
         }
         Ok(())
