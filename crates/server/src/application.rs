@@ -194,9 +194,21 @@ impl Program {
 
 impl Begun {
     /// Waits for the first worker; where clients come in.
-    pub(crate) async fn first(&self) -> Result<Vec<Bound>, Failure> {
-        self.group.first().await.map_err(Failure::Start)?;
-        Ok(self.bound.clone())
+    pub(crate) async fn first(&mut self) -> Result<Vec<Bound>, Failure> {
+        let Some(watch) = &mut self.watch else {
+            self.group.first().await.map_err(Failure::Start)?;
+            return Ok(self.bound.clone());
+        };
+        // While something is developed a mistake is mended: it is in the log, and not the end.
+        loop {
+            tokio::select! {
+                () = self.group.until_ready() => return Ok(self.bound.clone()),
+                _ = watch.changed() => {
+                    let group = self.group.clone();
+                    net::task::spawn_local(async move { group.reload().await });
+                }
+            }
+        }
     }
 
     /// Returns when files have changed that are worth new processes.

@@ -437,12 +437,15 @@ impl Control {
             Ok(applied) => {
                 self.telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
                 self.show_last(true);
-                event!(
-                    Level::Info,
-                    "configuration in use",
-                    version = applied.version,
-                    changes = applied.changes.len()
-                );
+                // Where an application is run, the configuration is ours and says nothing new.
+                if self.apps.running().is_none() {
+                    event!(
+                        Level::Info,
+                        "configuration in use",
+                        version = applied.version,
+                        changes = applied.changes.len()
+                    );
+                }
                 Vec::new()
             }
             Err(Refusal::Busy | Refusal::Stale { .. }) => return,

@@ -169,6 +169,13 @@ impl Group {
         }
     }
 
+    /// Returns when the first process is ready, however many could not be.
+    pub(crate) async fn until_ready(&self) {
+        let mut first = self.first.subscribe();
+        // The other end is ours.
+        let _ = first.wait_for(|first| *first == First::Ready).await;
+    }
+
     pub(super) fn first_failed(&self, why: &str) {
         self.first.send_if_modified(|first| {
             let is_first = *first == First::Coming;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::serving::{CONFIG, converse};
 use super::{patient, run, settings};
-use crate::{APPLICATION, Bound, Door, Failure, RunSpec, run_application};
+use crate::{APPLICATION, Bound, DevReload, Door, Failure, RunSpec, run_application};
 
 fn spec(behaviour: &str) -> RunSpec {
     let launch = settings(behaviour, patient()).launch;
@@ -84,6 +84,45 @@ fn an_application_is_run_looked_at_reloaded_and_drained() {
         let after = apps().await;
         assert!(processes(&after).iter().all(|one| !processes(&app).contains(one)), "{after}");
         assert_eq!(after["workers"][0]["restarts"]["reload"], 1);
+        assert_eq!(converse(&control, "POST", "/v1/drain").await.0, 202);
+    });
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn while_it_is_developed_a_mistake_is_mended() {
+    let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("app.py");
+    std::fs::write(&file, "failed").unwrap();
+    let (ready, listens) = channel::<Vec<Bound>>();
+    let watched = folder.path().to_owned();
+    let behaviour = file.to_str().unwrap().to_owned();
+    let server = std::thread::spawn(move || {
+        let mut spec = spec(&behaviour);
+        let include = vec!["*.py".to_owned()];
+        spec.reload = Some(DevReload { folders: vec![watched], include, exclude: Vec::new() });
+        spec.on_ready = Some(Box::new(move |bound| ready.send(bound.to_vec()).unwrap()));
+        run_application(spec)
+    });
+    let socket = crate::admin_socket_dir().join(format!("{}.sock", std::process::id()));
+    let control = Bind::Unix(socket.clone());
+    run(async {
+        while net::Stream::connect_unix(&socket).await.is_err() {
+            net::timer::sleep(std::time::Duration::from_millis(4)).await;
+        }
+        while !converse(&control, "GET", "/v1/apps").await.1.contains("no module named") {
+            net::timer::sleep(std::time::Duration::from_millis(4)).await;
+        }
+        assert_eq!(converse(&control, "GET", "/readyz").await.0, 503);
+    });
+    // In one step: a process that is being started reads the one or the other.
+    std::fs::write(folder.path().join("next"), "serves").unwrap();
+    std::fs::rename(folder.path().join("next"), &file).unwrap();
+    let bound = listens.recv().unwrap();
+    let web = bound.iter().find(|one| one.name == "web").unwrap().address.clone();
+    run(async {
+        assert_eq!(converse(&web, "GET", "/any").await.0, 200);
         assert_eq!(converse(&control, "POST", "/v1/drain").await.0, 202);
     });
     server.join().unwrap().unwrap();

@@ -14,7 +14,11 @@ fn worker() {
     let mut spec = spec.expect("a spec of ours");
     // Of a configuration only the name of the application is told: `serves:app`.
     let target = spec.python["target"].as_str().and_then(|target| target.split(':').next());
-    let behaviour = spec.python["behaviour"].as_str().or(target).expect("a behaviour").to_owned();
+    let mut behaviour =
+        spec.python["behaviour"].as_str().or(target).expect("a behaviour").to_owned();
+    if behaviour.starts_with('/') {
+        behaviour = std::fs::read_to_string(behaviour).expect("a file with the behaviour");
+    }
     let code = match behaviour.as_str() {
         "exits" => 3,
         "serves" => super::serving::serve(&spec),
