@@ -237,7 +237,8 @@ def test_less_than_the_content_length_is_seen_as_cut(server, short):
         client.send(request("GET", f"/wrong_length?10,{short}"))
         answer = client.answer()
         assert answer.status >= 500 or not answer.complete, "it must not seem to be whole"
-        assert client.ended()
+        # An error is whole, and its connection may go on.
+        assert answer.status >= 500 or client.ended()
 
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn")

@@ -11,6 +11,8 @@ use std::task::{Context, Poll, ready};
 use exchange::handover::{Arrival, Limits, Local, leave};
 use exchange::{Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Request, Takeover};
 
+use wire::Known;
+
 use crate::place::{Place, Refused};
 use crate::websocket::{self, WebSocketSettings};
 
@@ -116,6 +118,8 @@ impl Future for Waiting {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let mut outcome = ready!(Pin::new(&mut self.local).poll(cx));
         if let (Ok(response), Some(seat)) = (&mut outcome, self.seat.take()) {
+            // An application's way to end the connection, which uvicorn's and gunicorn's know.
+            response.close = response.headers.lists_token(Known::Connection, "close");
             response.body = match std::mem::take(&mut response.body) {
                 Body::Stream(stream) => Body::stream(Seated { stream, _seat: seat }),
                 whole => whole,

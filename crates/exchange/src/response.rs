@@ -17,6 +17,8 @@ pub struct Response {
     /// What an HTTP/1.1 client is told with the status instead of the registered phrase. It means
     /// nothing (RFC 9112 4), and some applications say it all the same.
     pub reason: Option<Box<[u8]>>,
+    /// The connection ends with it (RFC 9112 9.6): who answers may ask for that.
+    pub close: bool,
 }
 
 impl Response {

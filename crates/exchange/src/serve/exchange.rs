@@ -240,7 +240,11 @@ impl Exchange {
         let unread = !settle::may_continue(wire, bounds.body);
         let persistence = if takeover.is_some() {
             Persistence::Upgrade
-        } else if !self.keep_alive || close.is_some() || unread || connection.service.is_draining()
+        } else if !self.keep_alive
+            || response.close
+            || close.is_some()
+            || unread
+            || connection.service.is_draining()
         {
             Persistence::Close
         } else if request.version == Version::Http10 {

@@ -69,7 +69,7 @@ impl Scopes {
     }
 
     pub(super) fn http<'py>(&self, py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyDict>> {
-        let scope = self.http.bind(py).copy()?;
+        let scope = copied(self.http.bind(py))?;
         let method = match &head.method {
             Method::Get => self.get.bind(py).clone(),
             other => PyString::new(py, other.as_str()),
@@ -87,7 +87,7 @@ impl Scopes {
         py: Python<'py>,
         head: &Head,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let scope = self.websocket.bind(py).copy()?;
+        let scope = copied(self.websocket.bind(py))?;
         let scheme = match head.scheme {
             Scheme::Http => intern!(py, "ws"),
             Scheme::Https => intern!(py, "wss"),
@@ -186,6 +186,18 @@ impl Scopes {
             }
         }
     }
+}
+
+/// A copy that the application may scribble on, and on what lies in it.
+fn copied<'py>(template: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
+    let py = template.py();
+    let scope = template.copy()?;
+    for name in [intern!(py, "asgi"), intern!(py, "extensions")] {
+        if let Some(inner) = scope.get_item(name)? {
+            scope.set_item(name, inner.cast::<PyDict>()?.copy()?)?;
+        }
+    }
+    Ok(scope)
 }
 
 /// What is the same for every request of a kind.
