@@ -21,13 +21,18 @@ impl Apps {
         groups.iter().map(status).collect()
     }
 
-    /// Applications that nobody answers for, a sentence each.
+    /// What is wrong with applications, a sentence each.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let mut troubles = Vec::new();
-        for group in self.all().iter().filter(|group| group.ready() == 0) {
+        for group in self.all() {
             let failure = group.slots().iter().find_map(|slot| slot.last_failure.borrow().clone());
-            let why = failure.unwrap_or_else(|| "it is being started".to_owned());
-            troubles.push(format!("no process of app {} is ready: {why}", group.name));
+            let (name, is_ready) = (&group.name, group.ready() > 0);
+            troubles.extend(match failure {
+                Some(why) if is_ready => Some(format!("a process of app {name} failed: {why}")),
+                Some(why) => Some(format!("no process of app {name} is ready: {why}")),
+                None if is_ready => None,
+                None => Some(format!("app {name} is being started")),
+            });
         }
         troubles
     }

@@ -279,9 +279,8 @@ impl Group {
         let passed: Vec<BorrowedFd<'_>> =
             descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
         let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
-        let program = settings.launch.program.display().to_string();
         Running::start(settings.clone(), generation, &passed, file, spec)
-            .map_err(|error| format!("{program} cannot be started: {error}"))
+            .map_err(|error| unable(&settings.launch, &error))
     }
 
     /// Why a process ended that said nothing, where it is for want of ourselves.
@@ -388,6 +387,19 @@ impl Group {
             }
         }
         self.leaving().iter().for_each(|running| running.kill_now());
+    }
+}
+
+/// Why a program was not started.
+fn unable(launch: &Launch, error: &std::io::Error) -> String {
+    let program = launch.program.display();
+    match &launch.folder {
+        // The system says the same of both.
+        Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
+        _ if error.kind() == std::io::ErrorKind::NotFound => format!(
+            "there is no {program}; `python3 -m venv` makes an environment, whose folder is `venv`"
+        ),
+        _ => format!("{program} cannot be started: {error}"),
     }
 }
 

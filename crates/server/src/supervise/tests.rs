@@ -190,7 +190,7 @@ fn a_python_without_tidegate_is_told_what_to_install() {
         stage
             .until("missed", |group| {
                 let failure = group.slots()[0].last_failure.borrow().clone().unwrap_or_default();
-                failure.contains("none cannot be started")
+                failure.contains("none; `python3 -m venv` makes")
             })
             .await;
         stage.end().await;
