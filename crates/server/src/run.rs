@@ -43,8 +43,8 @@ pub(crate) fn run_with(
     let served = runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
-        let signals =
-            Signals::new().map_err(|error| Failure::Start(format!("signals: {error}")))?;
+        let signals = Signals::new(program.is_some())
+            .map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let surroundings = Surroundings::own()?;
         let control = Control::start(source, loaded, telemetry, &options, surroundings).await?;
         let program = program.map(|program| program.begin(&control.apps)).transpose()?;

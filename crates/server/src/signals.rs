@@ -27,19 +27,25 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
     user: Signal,
-    more: Signal,
-    fewer: Signal,
+    /// Only where there are processes to be more or fewer: a job in the background of a terminal
+    /// gets them from there as well.
+    of_processes: Option<[Signal; 2]>,
 }
 
 impl Signals {
-    pub(crate) fn new() -> io::Result<Signals> {
+    pub(crate) fn new(has_processes: bool) -> io::Result<Signals> {
+        let of_processes = match has_processes {
+            true => {
+                Some([signal(SignalKind::from_raw(TTIN))?, signal(SignalKind::from_raw(TTOU))?])
+            }
+            false => None,
+        };
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
-            more: signal(SignalKind::from_raw(TTIN))?,
-            fewer: signal(SignalKind::from_raw(TTOU))?,
+            of_processes,
         })
     }
 
@@ -49,8 +55,15 @@ impl Signals {
             _ = self.interrupt.recv() => Asked::Interrupt,
             _ = self.hangup.recv() => Asked::Reload,
             _ = self.user.recv() => Asked::ReopenLogs,
-            _ = self.more.recv() => Asked::More,
-            _ = self.fewer.recv() => Asked::Fewer,
+            asked = of_processes(self.of_processes.as_mut()) => asked,
         }
+    }
+}
+
+async fn of_processes(signals: Option<&mut [Signal; 2]>) -> Asked {
+    let Some([more, fewer]) = signals else { return std::future::pending().await };
+    tokio::select! {
+        _ = more.recv() => Asked::More,
+        _ = fewer.recv() => Asked::Fewer,
     }
 }
