@@ -18,8 +18,9 @@ from tidegate import broadcast, cache
 PAGE = """<!doctype html><title>Chat</title><pre id=said></pre>
 <form><input name=text autofocus autocomplete=off></form>
 <script>
-const base = location.pathname.replace(/\\/$/, ""), name = "guest" + Math.floor(Math.random() * 1e4)
-const socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}${base}/rooms/lobby?name=${name}`)
+const base = location.host + location.pathname.replace(/\\/$/, "")
+const name = "guest" + Math.floor(Math.random() * 1e4)
+const socket = new WebSocket(`ws://${base}/rooms/lobby?name=${name}`)
 socket.onmessage = event => said.textContent += JSON.parse(event.data).said + "\\n"
 document.forms[0].onsubmit = event => {
   event.preventDefault(); socket.send(event.target.text.value); event.target.reset()
