@@ -192,6 +192,16 @@ def test_a_client_that_goes_in_its_upload_is_a_disconnect(server, farewell, fram
     assert size <= 100
 
 
+@pytest.mark.parametrize("after", [b"no length\r\n", b"5\r\nabcdeXX"])
+def test_a_chunk_that_is_none_is_no_end_of_the_body(server, after):
+    with server.connect() as client:
+        head = request("POST", "/upload", {"transfer-encoding": "chunked"})
+        # In one piece, so that the fault is known before the application reads what is before it.
+        client.send(head + chunk(b"x" * 100) + after)
+        kind, _ = server.note("uploaded")
+        assert kind == "http.disconnect", "the body must not seem to be complete"
+
+
 @app.part
 async def slowly(scope, receive, send):
     note("slow")

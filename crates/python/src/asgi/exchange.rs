@@ -34,6 +34,8 @@ pub(super) struct State {
     is_read: bool,
     /// A piece that was read to see whether it is the last.
     peeked: Option<Bytes>,
+    /// That read met a fault: after the piece before it, the body has no end.
+    is_broken: bool,
     pub(super) answer: Answer,
     pub(super) is_head: bool,
     /// The wait of a `receive` that is under way.
@@ -68,6 +70,7 @@ impl Exchange {
             body: Some(body),
             is_read: false,
             peeked: None,
+            is_broken: false,
             answer: Answer::Open(answer),
             is_head: head.method == wire::Method::Head,
             receiving: None,
@@ -93,7 +96,7 @@ impl Exchange {
         if matches!(state.answer, Answer::Done) {
             return Poll::Ready(Received::Disconnect);
         }
-        let State { body: Some(incoming), peeked, is_read, .. } = &mut *state else {
+        let State { body: Some(incoming), peeked, is_read, is_broken, .. } = &mut *state else {
             return Poll::Ready(Received::Disconnect);
         };
         if *is_read {
@@ -101,6 +104,10 @@ impl Exchange {
         }
         let data = match peeked.take() {
             Some(data) => data,
+            None if *is_broken => {
+                *is_read = true;
+                return Poll::Ready(Received::Disconnect);
+            }
             None if incoming.length() == Some(0) => Bytes::new(),
             None => match incoming.poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
@@ -125,6 +132,10 @@ impl Exchange {
                     true
                 }
                 Poll::Ready(None | Some(Ok(Frame::Trailers(_)))) => false,
+                Poll::Ready(Some(Err(_))) => {
+                    *is_broken = true;
+                    true
+                }
                 _ => true,
             },
         };
