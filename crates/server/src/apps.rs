@@ -79,8 +79,29 @@ impl Apps {
         groups.values().find(|app| app.settings.is_none()).map(|app| app.group.clone())
     }
 
-    /// Brings the groups in line with a Plan. What is changed is replaced in the background.
+    /// Starts what a Plan names, before it is served. What is changed is replaced in the background.
     pub(crate) fn follow(&self, plan: &[(String, Arc<AppSettings>)], folder: &Path, words: &Words) {
+        if self.running().is_some() {
+            return;
+        }
+        let mut groups = self.groups.borrow_mut();
+        for (name, settings) in plan {
+            match groups.get_mut(name) {
+                Some(app) => adjust(app, settings, folder, words),
+                None => match self.start(name, settings, folder, words) {
+                    Ok(app) => {
+                        groups.insert(name.clone(), app);
+                    }
+                    Err(why) => {
+                        event!(Level::Error, "an app cannot be started", app = name, because = why);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Ends the groups that a Plan does not name, once nobody serves another one.
+    pub(crate) fn let_go(&self, plan: &[(String, Arc<AppSettings>)]) {
         if self.running().is_some() {
             return;
         }
@@ -94,19 +115,6 @@ impl Apps {
                     // What they share, they share to the end.
                     drop(app.store);
                 });
-            }
-        }
-        for (name, settings) in plan {
-            match groups.get_mut(name) {
-                Some(app) => adjust(app, settings, folder, words),
-                None => match self.start(name, settings, folder, words) {
-                    Ok(app) => {
-                        groups.insert(name.clone(), app);
-                    }
-                    Err(why) => {
-                        event!(Level::Error, "an app cannot be started", app = name, because = why);
-                    }
-                },
             }
         }
     }

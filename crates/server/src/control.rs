@@ -410,6 +410,7 @@ impl Control {
         self.listeners.replace(listeners);
         self.logs.replace(logs);
         served?;
+        self.apps.let_go(&plan.apps);
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
         Ok(())

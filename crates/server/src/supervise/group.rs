@@ -82,6 +82,8 @@ pub(crate) struct Group {
     left: Notify,
     first: watch::Sender<First>,
     on_change: Box<dyn Fn(&Group)>,
+    /// Nobody is told of changes any more: another group may have the name.
+    is_over: Cell<bool>,
     dice: Cell<u64>,
 }
 
@@ -110,6 +112,7 @@ impl Group {
             left: Notify::new(),
             first: watch::Sender::new(First::Coming),
             on_change: Box::new(on_change),
+            is_over: Cell::new(false),
             dice: Cell::new(u64::from(std::process::id()) << 32 | 0x9e37_79b9),
         });
         group.set_workers(workers);
@@ -200,7 +203,9 @@ impl Group {
                 is_news
             });
         }
-        (self.on_change)(self);
+        if !self.is_over.get() {
+            (self.on_change)(self);
+        }
     }
 
     pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
@@ -364,6 +369,8 @@ impl Group {
     /// Ends the group: what is under way is finished, what does not end in time is killed.
     pub(crate) async fn stop(&self) {
         let slots = self.slots.take();
+        self.changed();
+        self.is_over.set(true);
         slots.iter().for_each(|(slot, _)| slot.give_up());
         for (_, task) in slots {
             // One that panicked has ended as well.

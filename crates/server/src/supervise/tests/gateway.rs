@@ -109,6 +109,18 @@ async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
     assert_eq!(reloaded.0, 200, "{}", reloaded.1);
     assert_eq!(converse(&gateway.control, "POST", "/v1/apps/none/reload").await.0, 404);
     let last = processes(&gateway.app().await);
+    // An application that is not named any more is let go, and may come back.
+    let without: String =
+        changed.lines().filter(|line| !line.contains("shop")).collect::<Vec<_>>().join("\n");
+    std::fs::write(folder.join("tidegate.yaml"), without).unwrap();
+    assert_eq!(reload().await.0, 200);
+    assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 404);
+    std::fs::write(folder.join("tidegate.yaml"), &changed).unwrap();
+    assert_eq!(reload().await.0, 200);
+    assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 200);
+    gateway.until("gone", |_| !last.iter().any(|process| exists(*process))).await;
+    assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 200);
+    let last = processes(&gateway.app().await);
     assert_eq!(converse(&gateway.control, "POST", "/v1/drain").await.0, 202);
     last
 }
