@@ -16,6 +16,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ::exchange::WorkerContext;
 use ::exchange::handover::Arrival;
@@ -60,6 +61,8 @@ struct Fleet {
     /// Where the next search begins: processes that are equally busy take turns.
     turn: Cell<usize>,
     broken: Broken,
+    /// How long an exchange waits for somebody to take it.
+    patience: Duration,
     /// Up at the end of the oldest one's patience.
     timer: Timer,
 }
@@ -70,12 +73,13 @@ struct Waiting {
 }
 
 impl Remote {
-    fn new(slots: Arc<Slots>, broken: Broken) -> Remote {
+    fn new(slots: Arc<Slots>, broken: Broken, patience: Duration) -> Remote {
         let fleet = Rc::new(Fleet {
             seats: RefCell::default(),
             waiting: RefCell::default(),
             turn: Cell::new(0),
             broken,
+            patience,
             timer: Timer::new(),
         });
         Remote { fleet, slots, keeper: OnceCell::new() }
@@ -85,7 +89,7 @@ impl Remote {
     pub fn of(worker: &WorkerContext, app: &str) -> Rc<Remote> {
         worker.local.get(app, || {
             let broken = Broken::new(&worker.telemetry, app);
-            Remote::new(Slots::of(&worker.shared, app), broken)
+            Remote::new(Slots::of(&worker.shared, app), broken, REMOTE_WAIT)
         })
     }
 
@@ -181,7 +185,7 @@ impl Fleet {
         if waiting.len() >= REMOTE_WAITING {
             return Err(Refused::Full);
         }
-        let until = clock::now().after(REMOTE_WAIT);
+        let until = clock::now().after(self.patience);
         if waiting.is_empty() {
             self.timer.set_at(until);
         }

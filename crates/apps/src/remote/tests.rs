@@ -45,7 +45,9 @@ fn slots(processes: &[&Process]) -> Arc<Slots> {
 }
 
 fn remote(slots: Arc<Slots>) -> Rc<Remote> {
-    Rc::new(Remote::new(slots, Broken::new(&Telemetry::new(), "app")))
+    // A machine that is busy with other tests is not an application that does not come.
+    let patience = Duration::from_secs(60);
+    Rc::new(Remote::new(slots, Broken::new(&Telemetry::new(), "app"), patience))
 }
 
 fn offer(remote: &Rc<Remote>, mut request: Request) -> Result<Local, Refused> {
@@ -175,6 +177,21 @@ fn two_hundred_at_a_time_are_not_mixed_up() {
         for (number, local) in asked.into_iter().enumerate() {
             let expected = format!("{number} {}", "x".repeat(number * 100));
             assert_eq!(text(local.await).await, expected);
+        }
+    });
+}
+
+#[test]
+fn nobody_waits_longer_than_may_be() {
+    block_on_local(async {
+        let path = std::path::PathBuf::from("/nonexistent/app.sock");
+        let live = slots(&[]);
+        live.set(vec![Slot { slot: 0, generation: 1, path }]);
+        let broken = Broken::new(&Telemetry::new(), "app");
+        let remote = Rc::new(Remote::new(live, broken, Duration::from_millis(20)));
+        for _ in 0..2 {
+            let fault = ask(&remote, "/echo", "").await.err().unwrap();
+            assert_eq!((fault.status, fault.slug), (503, "app_absent"));
         }
     });
 }
