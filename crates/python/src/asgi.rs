@@ -22,6 +22,7 @@ mod server;
 mod slot;
 mod talk;
 mod wait;
+mod waits;
 mod websocket;
 
 pub use send::ClientDisconnected;

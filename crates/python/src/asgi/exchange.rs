@@ -16,6 +16,7 @@ use super::awaitable::{nothing, ready};
 use super::messages::{Start, disconnect, request};
 use super::server::Server;
 use super::wait::{What, read, wait};
+use super::waits::Waits;
 use crate::gil::GilCell;
 
 /// What a failed application is called in logs and metrics.
@@ -38,8 +39,9 @@ pub(super) struct State {
     is_broken: bool,
     pub(super) answer: Answer,
     pub(super) is_head: bool,
-    /// The wait of a `receive` that is under way.
-    pub(super) receiving: Option<u64>,
+    /// Whether the client takes trailers (RFC 9110 section 10.1.4).
+    pub(super) takes_trailers: bool,
+    pub(super) waits: Waits,
     taken_us: u64,
     counted: bool,
 }
@@ -73,7 +75,8 @@ impl Exchange {
             is_broken: false,
             answer: Answer::Open(answer),
             is_head: head.method == wire::Method::Head,
-            receiving: None,
+            takes_trailers: head.headers.lists_token(wire::Known::Te, "trailers"),
+            waits: Waits::default(),
             taken_us: server.get().taken_us(),
             counted: false,
         };
@@ -156,22 +159,23 @@ impl Exchange {
             Answer::Done => {}
             Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault()),
             Answer::Streaming(streaming) => streaming.sending.fail(fault()),
+            Answer::Trailing(sending, _) if failed => sending.fail(fault()),
             Answer::Trailing(sending, trailers) => sending.finish(Some(trailers)),
         }
         self.complete(py);
     }
 
-    /// The response is complete: a `receive` that waits hears of it.
+    /// The response is complete: whoever waits hears of it.
     pub(super) fn complete(&self, py: Python<'_>) {
         let mut state = self.state.get();
         (state.body, state.peeked) = (None, None);
-        let receiving = state.receiving.take();
+        let waits = state.waits.end();
         let (counted, taken_us) = (std::mem::replace(&mut state.counted, true), state.taken_us);
         drop(state);
         if !counted {
             self.server.get().counted(taken_us);
         }
-        if let Some(number) = receiving {
+        for number in waits {
             self.server.get().end_wait(py, number);
         }
     }

@@ -81,9 +81,7 @@ pub(super) fn fields(
 fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64>) -> PyResult<()> {
     let (name, value) = match pair.cast::<PyTuple>() {
         Ok(pair) if pair.len() == 2 => (pair.get_item(0)?, pair.get_item(1)?),
-        _ => pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>().map_err(|_| {
-            PyTypeError::new_err("a header must be a pair of bytes, its name and its value")
-        })?,
+        _ => two(pair)?,
     };
     match (name.cast::<PyBytes>(), value.cast::<PyBytes>()) {
         (Ok(name), Ok(value)) => append(name.as_bytes(), value.as_bytes(), headers, length),
@@ -92,6 +90,18 @@ fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64
                 append(name, value, headers, length)
             })
         })??,
+    }
+}
+
+/// The two items of a pair that is no tuple: a list, for one.
+fn two<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+    let mut items = pair.try_iter().into_iter().flatten();
+    match (items.next(), items.next(), items.next()) {
+        (Some(name), Some(value), None) => Ok((name?, value?)),
+        _ => {
+            let why = "a header must be a pair of bytes, its name and its value";
+            Err(PyTypeError::new_err(why))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use exchange::handover::{Answering, Gone};
 use exchange::{Frame, Headers};
 use net::FileRange;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
@@ -60,6 +60,10 @@ impl Exchange {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let (message, kind) = message(given)?;
+        if slf.get().is_over() {
+            // "any further messages on the channel will be ignored"
+            return Exchange::sent(py);
+        }
         if kind.is(intern!(py, "http.response.body")) {
             return Self::body(slf, message, &kind);
         }
@@ -68,10 +72,15 @@ impl Exchange {
             "http.response.body" => return Self::body(slf, message, &kind),
             "http.response.pathsend" => slf.get().path(py, message, &kind)?,
             "http.response.trailers" => slf.get().trailers(py, message, &kind)?,
-            "http.response.early_hint" => slf.get().early_hint(message, &kind)?,
+            "http.response.early_hint" => slf.get().early_hint(message)?,
             _ => return Err(unexpected(&kind, "it is no message of a response")),
         }
         Exchange::sent(py)
+    }
+
+    /// Whether the response is complete, or has become impossible.
+    fn is_over(&self) -> bool {
+        matches!(self.state.get().answer, Answer::Done)
     }
 
     fn start(&self, message: &Bound<'_, PyDict>, kind: &Bound<'_, PyString>) -> PyResult<()> {
@@ -116,7 +125,6 @@ impl Exchange {
             Answer::Streaming(streaming) => streaming,
             other => {
                 let why = match &other {
-                    Answer::Done => "the response is complete",
                     Answer::Trailing(..) => "its trailers are due",
                     _ => "http.response.start comes first",
                 };
@@ -144,6 +152,10 @@ impl Exchange {
             .get_item(intern!(py, "path"))?
             .ok_or_else(|| PyTypeError::new_err("pathsend needs a \"path\""))?;
         let path: std::path::PathBuf = path.extract()?;
+        if !path.is_absolute() {
+            let why = format!("{} is no absolute path", path.display());
+            return Err(PyValueError::new_err(why));
+        }
         let file = File::open(&path)?;
         let about = file.metadata()?;
         if !about.is_file() {
@@ -192,7 +204,8 @@ impl Exchange {
                     state.answer = Answer::Trailing(sending, trailers);
                     return Ok(());
                 }
-                sending.finish(Some(trailers));
+                // "only ... in case the client has sent TE: trailers"
+                sending.finish(state.takes_trailers.then_some(trailers));
             }
             other => {
                 state.answer = other;
@@ -205,7 +218,7 @@ impl Exchange {
     }
 
     /// Extension `http.response.early_hint` (RFC 8297).
-    fn early_hint(&self, message: &Bound<'_, PyDict>, kind: &Bound<'_, PyString>) -> PyResult<()> {
+    fn early_hint(&self, message: &Bound<'_, PyDict>) -> PyResult<()> {
         let py = message.py();
         let mut headers = Headers::new();
         if let Some(links) = message.get_item(intern!(py, "links"))? {
@@ -213,13 +226,11 @@ impl Exchange {
                 with_bytes(&link?, "a link", |link| headers.append(Known::Link, link))?;
             }
         }
-        match &self.state.get().answer {
-            Answer::Open(answering) => {
-                answering.inform(103, headers);
-                Ok(())
-            }
-            _ => Err(unexpected(kind, "the response has begun already")),
+        // Behind the head it is too late; the text allows it all the same.
+        if let Answer::Open(answering) | Answer::Headed(answering, _) = &self.state.get().answer {
+            answering.inform(103, headers);
         }
+        Ok(())
     }
 }
 

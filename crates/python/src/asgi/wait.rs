@@ -80,29 +80,20 @@ impl Owner {
 
     fn began(&self, what: What, number: u64) {
         match self {
-            Owner::Exchange(exchange) if what == What::Receive => {
-                exchange.get().state.get().receiving = Some(number);
-            }
-            Owner::Exchange(_) => {}
-            Owner::WebSocket(socket) => socket.get().wait_began(what, number),
+            Owner::Exchange(exchange) => exchange.get().state.get().waits.began(what, number),
+            Owner::WebSocket(socket) => socket.get().state.get().waits.began(what, number),
         }
     }
 
     fn ended(&self, py: Python<'_>, what: What, number: u64) {
         let server = self.server().get();
         server.forget_wait(py, number);
-        match self {
-            Owner::Exchange(exchange) => {
-                let mut state = exchange.get().state.get();
-                if state.receiving == Some(number) {
-                    state.receiving = None;
-                }
-            }
-            Owner::WebSocket(socket) => {
-                for other in socket.get().wait_ended(what, number) {
-                    server.end_wait(py, other);
-                }
-            }
+        let others = match self {
+            Owner::Exchange(exchange) => exchange.get().state.get().waits.ended(what, number),
+            Owner::WebSocket(socket) => socket.get().state.get().waits.ended(what, number),
+        };
+        for other in others {
+            server.end_wait(py, other);
         }
     }
 }

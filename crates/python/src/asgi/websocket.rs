@@ -21,6 +21,7 @@ use super::awaitable::ready;
 use super::exchange::{Answer, FAILED};
 use super::server::Server;
 use super::wait::{What, wait};
+use super::waits::Waits;
 use crate::gil::GilCell;
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
@@ -39,9 +40,7 @@ pub(super) struct State {
     connected: bool,
     /// The Task of the application: the loop alone would not keep it.
     task: Option<Py<PyAny>>,
-    waits: Vec<(What, u64)>,
-    /// Which wait the session wakes, of those for an event and of those for room.
-    woken: [Option<u64>; 2],
+    pub(super) waits: Waits,
     taken_us: u64,
     counted: bool,
 }
@@ -72,8 +71,7 @@ impl WebSocket {
             stage: Stage::Connecting,
             connected: false,
             task: None,
-            waits: Vec::new(),
-            woken: [None; 2],
+            waits: Waits::default(),
             taken_us: server.get().taken_us(),
             counted: false,
         };
@@ -189,27 +187,6 @@ impl WebSocket {
     /// It is no session any more.
     pub(super) fn left(&self) {
         self.server.get().numbers().websockets.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    // Several Tasks may wait at a time, for an event or, where many send, for room. The session
-    // knows one of them, which tells the others to look.
-
-    pub(super) fn wait_began(&self, what: What, number: u64) {
-        let mut state = self.state.get();
-        state.waits.push((what, number));
-        state.woken[what as usize] = Some(number);
-    }
-
-    /// A wait has ended, or nobody waits any more; those that are to look in its stead.
-    pub(super) fn wait_ended(&self, what: What, number: u64) -> Vec<u64> {
-        let mut state = self.state.get();
-        state.waits.retain(|(_, known)| *known != number);
-        if state.woken[what as usize] != Some(number) {
-            return Vec::new();
-        }
-        state.woken[what as usize] = None;
-        let others = state.waits.iter().filter(|(known, _)| *known == what);
-        others.map(|(_, number)| *number).collect()
     }
 }
 

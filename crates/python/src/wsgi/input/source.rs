@@ -19,6 +19,8 @@ pub(in crate::wsgi) struct Source {
     data: Bytes,
     file: Option<FileRange>,
     coming: Option<Incoming>,
+    /// Why no more comes: every read that needs more fails with it.
+    fault: Option<Fault>,
 }
 
 impl Source {
@@ -36,8 +38,8 @@ impl Source {
                 return source;
             }
             Poll::Ready(Some(Ok(Frame::Trailers(_))) | None) => return source,
-            // Said again to whoever reads.
-            Poll::Ready(Some(Err(_))) | Poll::Pending => {}
+            Poll::Ready(Some(Err(fault))) => source.fault = Some(fault),
+            Poll::Pending => {}
         }
         if body.length() != Some(0) {
             source.coming = Some(body);
@@ -128,6 +130,9 @@ impl Source {
 
     /// Waits for more; none at the end, or where the rest is in a file.
     fn come(&mut self, py: Python<'_>) -> PyResult<Option<Bytes>> {
+        if let Some(fault) = &self.fault {
+            return Err(broken(fault));
+        }
         let Some(body) = &mut self.coming else { return Ok(None) };
         held::flush();
         let frame = py.detach(|| wait(body.frame()));
@@ -138,7 +143,11 @@ impl Source {
             Some(Ok(Frame::Data(data))) => return Ok(Some(data)),
             Some(Ok(Frame::File(range))) => self.file = Some(range),
             Some(Ok(Frame::Trailers(_))) | None => {}
-            Some(Err(fault)) => return Err(broken(&fault)),
+            Some(Err(fault)) => {
+                let error = broken(&fault);
+                self.fault = Some(fault);
+                return Err(error);
+            }
         }
         self.coming = None;
         Ok(None)
