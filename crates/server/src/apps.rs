@@ -79,7 +79,7 @@ impl Apps {
         groups.values().find(|app| app.settings.is_none()).map(|app| app.group.clone())
     }
 
-    /// Starts what a Plan names, before it is served. What has changed is replaced in the background.
+    /// Starts what a Plan names, before it is served; replaces what has changed in the background.
     pub(crate) fn follow(&self, plan: &[(String, Arc<AppSettings>)], folder: &Path, words: &Words) {
         if self.running().is_some() {
             return;
