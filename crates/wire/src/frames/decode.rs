@@ -150,12 +150,14 @@ impl Decoder {
     pub fn is_long_piece(&self, input: &[u8], bytes: usize) -> bool {
         let (left, there) = match &self.state {
             State::Data(rest) => (rest.left, input.len()),
-            State::Head if self.kept.is_empty() => match input.first_chunk().map(FrameHead::parse) {
-                Some(Ok(head)) if head.kind == Kind::Data => {
-                    (head.length, input.len() - FRAME_HEAD_BYTES)
+            State::Head if self.kept.is_empty() => {
+                match input.first_chunk().map(FrameHead::parse) {
+                    Some(Ok(head)) if head.kind == Kind::Data => {
+                        (head.length, input.len() - FRAME_HEAD_BYTES)
+                    }
+                    _ => return false,
                 }
-                _ => return false,
-            },
+            }
             _ => return false,
         };
         left.min(there) >= bytes
