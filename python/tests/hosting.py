@@ -28,7 +28,7 @@ COMMAND = COMMAND or [sys.executable, "-m", "tidegate", "run"]
 PEERS = ("uvicorn", "granian", "gunicorn", "hypercorn")
 KIND = next((kind for kind in PEERS if any(kind in word for word in COMMAND)), "tidegate")
 # What ours is late for is slow; what a peer is late for, it does not do.
-PATIENCE_S = 60 if KIND == "tidegate" else 8
+PATIENCE_S = float(os.environ.get("TIDEGATE_PATIENCE_S", 60 if KIND == "tidegate" else 8))
 LISTENING = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)")
 NOTE = re.compile(r"^@note (\S+) (.*)$")
 

@@ -229,3 +229,13 @@ def test_a_client_that_goes_in_its_upload_is_never_a_whole_body(server, framing,
     assert server.ask("POST", "/echo", body=b"others live").body == b"others live"
     for told in server.notes("read"):
         assert isinstance(told, list) and "OSError" in told or KIND != "tidegate"
+
+
+@pytest.mark.skipif(KIND != "tidegate", reason="elsewhere the application may be asked first")
+@pytest.mark.parametrize("before", [b"", chunk(b"x" * 100)])
+def test_a_chunk_that_is_none_is_no_end_of_the_body(server, before):
+    with server.connect() as client:
+        head = request("POST", "/echo", {"transfer-encoding": "chunked"})
+        # In one piece, so that the fault is known before a thread is taken.
+        client.send(head + before + b"no length\r\n")
+        assert client.answer().status == 400
