@@ -261,11 +261,11 @@ impl Link {
         taken
     }
 
-    /// Whether all of the body is here that is still to be read.
+    /// Whether all of the body is here that is still to be read; one that broke is never whole.
     pub(super) fn is_inward_whole(&self, left: Option<u64>) -> bool {
         let State { inward, .. } = &*self.state();
         let is_file = matches!(inward.frames.front(), Some(Frame::File(_)));
-        is_file || !inward.is_open() || left.is_some_and(|left| inward.bytes >= left)
+        is_file || matches!(inward.end, End::Whole) || left.is_some_and(|left| inward.bytes >= left)
     }
 
     /// Nobody reads the body any more.
