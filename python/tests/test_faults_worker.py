@@ -231,7 +231,7 @@ def test_a_request_that_is_cut_off_is_cancelled_first(start_server):
 
 
 def test_workers_do_not_outlive_their_supervisor(start_server):
-    server = start_server("test_faults_worker:app", workers=2)
+    server = start_server("test_faults_worker:app", workers=2, graceful_timeout=1)
     wait_for_workers(server, 2)
     with server.connect() as client:
         client.send(request("GET", "/never_ends"))
