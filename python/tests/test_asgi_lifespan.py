@@ -239,3 +239,61 @@ def test_lifespan_can_be_demanded(start_server):
     server = start_server("test_asgi_lifespan:raises_on_startup", ready=False, lifespan="on")
     assert server.wait() != 0
     assert "startup is unknown here" in server.log()
+
+
+async def state_later(scope, receive, send):
+    """Puts into the state while it runs what was not there at startup."""
+    if scope["type"] == "lifespan":
+        await receive()
+        app_state.append(scope["state"])
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        return await send({"type": "lifespan.shutdown.complete"})
+    if scope["path"] == "/later":
+        app_state[0]["later"] = True
+    await reply(send, dict(scope["state"]))
+
+
+app_state = []
+
+
+@pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
+def test_the_state_may_be_filled_later(start_server):
+    server = start_server("test_asgi_lifespan:state_later")
+    assert json.loads(server.get("/").body) == {}
+    server.get("/later")
+    assert json.loads(server.get("/").body) == {"later": True}
+
+
+async def with_a_task(scope, receive, send):
+    """Ends what it has begun by itself, in its shutdown."""
+    if scope["type"] != "lifespan":
+        app_state.append(asyncio.ensure_future(work("of-a-request", 0.5)))
+        return await reply(send, b"ok")
+    await receive()
+    own = asyncio.ensure_future(work("of-startup", 3600))
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    own.cancel()
+    note("own", [await outcome_of(own)] + [await outcome_of(task) for task in app_state])
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def work(name, seconds):
+    await asyncio.sleep(seconds)
+    return name
+
+
+async def outcome_of(task):
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return "cancelled"
+
+
+@pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
+def test_tasks_of_the_application_live_until_its_shutdown_is_over(start_server):
+    server = start_server("test_asgi_lifespan:with_a_task")
+    assert server.get("/").body == b"ok"
+    server.signal(signal.SIGTERM)
+    assert server.note("own") == ["cancelled", "of-a-request"]

@@ -11,7 +11,8 @@ class Failed(Exception):
 
 
 class Lifespan:
-    """One application's start and end. ``state`` is what it put there for its requests."""
+    """One application's start and end. ``state`` is what it puts there for its requests, now or
+    later, if ``is_supported``."""
 
     def __init__(self, application, mode: str) -> None:
         self.application = application
@@ -22,7 +23,7 @@ class Lifespan:
         self._started = asyncio.Event()
         self._stopped = asyncio.Event()
         self._failure: str | None = None
-        self._is_supported = False
+        self.is_supported = False
 
     async def startup(self) -> None:
         """Returns when the application has started; raises ``Failed`` when it cannot."""
@@ -36,7 +37,7 @@ class Lifespan:
 
     async def shutdown(self) -> None:
         """Returns when the application has shut down."""
-        if not self._is_supported or self.task is None or self.task.done():
+        if not self.is_supported or self.task is None or self.task.done():
             return
         await self._events.put({"type": "lifespan.shutdown"})
         await self._stopped.wait()
@@ -68,7 +69,7 @@ class Lifespan:
     async def _send(self, message: dict) -> None:
         kind = message["type"]
         if kind == "lifespan.startup.complete":
-            self._is_supported = True
+            self.is_supported = True
             self._started.set()
         elif kind == "lifespan.startup.failed":
             said = message.get("message") or "it does not say why"

@@ -66,7 +66,7 @@ async def serving(
         application,
         loop,
         root_path=root_path,
-        state=events.state or None,
+        state=events.state if events.is_supported else None,
         report=report or _report,
         on_stop=stopped.set,
     )

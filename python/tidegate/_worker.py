@@ -13,6 +13,7 @@ import logging.config
 import os
 import signal
 import sys
+from collections.abc import Iterable
 
 from tidegate import _lifespan, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
@@ -156,7 +157,7 @@ def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
         application,
         loop,
         root_path=settings.get("root_path") or "",
-        state=lifespan.state or None,
+        state=lifespan.state if lifespan.is_supported else None,
         report=report,
         on_stop=loop.stop,
     )
@@ -167,17 +168,24 @@ def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
         loop.run_forever()
     finally:
         loop.remove_reader(server.fileno())
-        loop.run_until_complete(cancel_all(lifespan))
+        # Requests that have outlived their time; what the application has begun beside them is its
+        # own until its shutdown is over.
+        loop.run_until_complete(cancel(filter(is_request, asyncio.all_tasks(loop))))
         loop.run_until_complete(lifespan.shutdown())
+        loop.run_until_complete(cancel(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
 
-async def cancel_all(lifespan: "_lifespan.Lifespan") -> None:
-    """Cancels what still runs, but for the lifespan and ourselves."""
-    spared = {asyncio.current_task(), lifespan.task}
-    tasks = [task for task in asyncio.all_tasks() if task not in spared]
+def is_request(task: asyncio.Task) -> bool:
+    """Whether requests or sessions run in it: its coroutine is one of ours."""
+    return type(task.get_coro()).__module__ == _tidegate.__name__
+
+
+async def cancel(tasks: Iterable[asyncio.Task]) -> None:
+    """Cancels tasks, and waits until they have ended."""
+    tasks = list(tasks)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
