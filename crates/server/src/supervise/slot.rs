@@ -343,6 +343,9 @@ async fn serve(
 }
 
 fn tell_kept(group: &Group, slot: &Slot, reason: Reason, why: &str) {
+    if slot.is_given_up() {
+        return; // nobody wants a replacement: the process ends as well
+    }
     event!(
         Level::Error,
         "a worker process could not be replaced, the one before goes on",

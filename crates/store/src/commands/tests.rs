@@ -286,7 +286,7 @@ fn whatever_is_said_the_answer_is_whole_and_memory_is_bounded() {
     let mut typed = false;
     for _ in 0..50_000 {
         let mut bytes = names[next(&mut state) % names.len()].as_bytes().to_vec();
-        let mut places = vec![0..bytes.len()];
+        let mut places = std::iter::once(0..bytes.len()).collect::<Vec<_>>();
         for _ in 0..next(&mut state) % 6 {
             let word = words[next(&mut state) % words.len()];
             // Some are long, to push others out.

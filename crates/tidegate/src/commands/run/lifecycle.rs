@@ -27,13 +27,8 @@ pub(super) struct LifecycleOptions {
     )]
     pub(super) graceful_timeout: Option<Duration>,
 
-    /// Replace a worker after so many requests
-    #[arg(
-        long,
-        value_name = "N",
-        alias = "limit-max-requests",
-        value_parser = clap::value_parser!(u64).range(1..)
-    )]
+    /// Replace a worker after so many requests; 0 for never
+    #[arg(long, value_name = "N", alias = "limit-max-requests")]
     pub(super) max_requests: Option<u64>,
 
     /// Add up to so many to --max-requests, so that not all workers are replaced at once
@@ -83,7 +78,7 @@ impl LifecycleOptions {
                 Some(timeout) => Some(timeout.get()).filter(|timeout| !timeout.is_zero()),
                 None => default.stuck_after,
             },
-            max_requests: self.max_requests,
+            max_requests: self.max_requests.filter(|requests| *requests > 0),
             max_requests_jitter: self.max_requests_jitter.unwrap_or_default(),
             max_rss_bytes: self.max_rss.map(Size::bytes),
             lifetime: self.lifetime.map(Duration::get),
