@@ -91,7 +91,7 @@ bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connec
 	$(RELEASE_BINARY) bench $(ROWS) --out bench-results/rows
 
 .PHONY: soak
-soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten minutes each: no error, no growth (SOAK="…" for tests/perf/soak)
+soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten minutes each, a million requests to Python: no error, no growth (SOAK="…" for tests/perf/soak)
 	cargo build --release --package tidegate
 	tests/perf/soak --tidegate $(RELEASE_BINARY) $(SOAK)
 	TIDEGATE_BINARY=$(RELEASE_BINARY) LUA_SOAK_SECONDS=600 \
@@ -99,6 +99,7 @@ soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten mi
 	TIDEGATE_BINARY=$(RELEASE_BINARY) CACHE_SOAK_SECONDS=600 \
 	  cargo test --package scenarios --test scenarios cache_soak -- --nocapture
 	CACHE_OBJECTS=1000000 cargo test --package cache --test memory -- --nocapture
+	TIDEGATE_SOAK_REQUESTS=1000000 PYTEST="test_faults_clients.py -k memory -s" tests/doors/python test
 
 .PHONY: fuzz
 fuzz: prepare-test ## run every fuzz target for five minutes
