@@ -318,7 +318,8 @@ impl Hosted {
 
     /// An exception of the application goes to the log.
     fn report(&self, py: Python<'_>, error: &PyErr) {
-        if let Err(failed) = self.report.bind(py).call1((error.value(py),)) {
+        // Before 3.12 its traceback lies beside it, and `into_value` puts it inside.
+        if let Err(failed) = self.report.bind(py).call1((error.clone_ref(py).into_value(py),)) {
             failed.write_unraisable(py, None);
         }
     }
