@@ -291,7 +291,8 @@ impl Server {
         if super::send::is_of_gone(py, error) {
             return Ok(()); // what clients do is no error of the application
         }
-        self.report.bind(py).call1((error.value(py),)).map(drop)
+        // Before 3.12 its traceback lies beside it, and `into_value` puts it inside.
+        self.report.bind(py).call1((error.clone_ref(py).into_value(py),)).map(drop)
     }
 
     pub(super) fn numbers(&self) -> &Numbers {
