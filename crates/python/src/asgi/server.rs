@@ -30,8 +30,6 @@ const DRAINED_MAX: u32 = 64;
 const DRAIN_US: u64 = 500;
 /// Tasks that wait for requests.
 const IDLE_MAX: usize = 64;
-/// For how long answers are held while a drain goes on with other exchanges.
-const HELD_US: u64 = 200;
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Server {
@@ -46,8 +44,10 @@ pub struct Server {
     task: Py<PyAny>,
     ensure_future: Py<PyAny>,
     current_task: Py<PyAny>,
-    /// Whether Tasks can begin at once (CPython 3.12.5).
-    eager: bool,
+    /// How one begins: on our loop and, where it can (CPython 3.12.5), at once.
+    task_options: Py<PyDict>,
+    /// Whether the loop's next turn begins with a drain.
+    goes_on: GilFlag<bool>,
     /// Called with an exception that an application raised.
     report: Py<PyAny>,
     idle: GilCell<Vec<Py<Parked>>>,
@@ -60,8 +60,6 @@ pub struct Server {
     left: GilFlag<u32>,
     until_us: GilFlag<u64>,
     taken_us: GilFlag<u64>,
-    /// When the worker was woken last in this drain.
-    flushed_us: GilFlag<u64>,
     flush_is_due: GilFlag<bool>,
 }
 
@@ -85,6 +83,11 @@ impl Server {
         let asyncio = PyModule::import(py, "asyncio")?;
         // SAFETY: takes nothing; gives a new reference or null with an error set.
         let context = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }?;
+        let task_options = PyDict::new(py);
+        task_options.set_item("loop", &event_loop)?;
+        if py.version_info() >= (3, 12, 5) {
+            task_options.set_item("eager_start", true)?;
+        }
         held::hold();
         Ok(Server {
             life,
@@ -96,7 +99,6 @@ impl Server {
             task: asyncio.getattr("Task")?.unbind(),
             ensure_future: asyncio.getattr("ensure_future")?.unbind(),
             current_task: asyncio.getattr("current_task")?.unbind(),
-            eager: py.version_info() >= (3, 12, 5),
             report,
             idle: GilCell::default(),
             waits: GilCell::default(),
@@ -106,7 +108,8 @@ impl Server {
             left: GilFlag::new(0),
             until_us: GilFlag::new(0),
             taken_us: GilFlag::new(0),
-            flushed_us: GilFlag::new(0),
+            goes_on: GilFlag::new(false),
+            task_options: task_options.unbind(),
             flush_is_due: GilFlag::new(false),
         })
     }
@@ -166,10 +169,6 @@ impl Server {
         }
         let left = self.left.get();
         let now_us = net::clock::precise_us();
-        if now_us.saturating_sub(self.flushed_us.get()) >= HELD_US {
-            self.flushed_us.set(now_us);
-            held::flush();
-        }
         if left == 0 || now_us >= self.until_us.get() {
             self.left.set(0);
             return None;
@@ -239,12 +238,7 @@ impl Server {
     fn begin_task(&self, slf: &Bound<'_, Self>, first: Option<Box<HandedOver>>) -> PyResult<()> {
         let py = slf.py();
         let slot = Bound::new(py, Slot::new(py, slf.as_unbound(), first)?)?;
-        let options = PyDict::new(py);
-        options.set_item(intern!(py, "loop"), &self.event_loop)?;
-        if self.eager {
-            options.set_item(intern!(py, "eager_start"), true)?;
-        }
-        self.task.bind(py).call((slot,), Some(&options)).map(drop)
+        self.task.bind(py).call((slot,), Some(self.task_options.bind(py))).map(drop)
     }
 
     /// A session of WebSocket: a Task of its own.
@@ -352,13 +346,16 @@ impl Server {
     /// Answers what has arrived, for as long as a drain may take.
     fn drain(slf: &Bound<'_, Self>) -> PyResult<()> {
         let this = slf.get();
-        this.life.bell().hear();
+        // A drain that goes on was not rung for; who rings meanwhile is heard in its own turn.
+        if !this.goes_on.get() {
+            this.life.bell().hear();
+        }
+        this.goes_on.set(false);
         this.desk().awake();
         this.draining.set(true);
         this.left.set(DRAINED_MAX);
         let now_us = net::clock::precise_us();
         this.until_us.set(now_us + DRAIN_US);
-        this.flushed_us.set(now_us);
         // What blocks does so here, where the bell has been heard already.
         this.life.set_oldest_call_us(now_us);
         let outcome = Server::drain_desk(slf);
@@ -406,6 +403,7 @@ impl Server {
             }
             if this.left.get() == 0 || net::clock::precise_us() >= this.until_us.get() {
                 // The loop's other work has its turn; nobody has to ring meanwhile.
+                this.goes_on.set(true);
                 let drain = slf.getattr(intern!(py, "drain"))?;
                 let event_loop = this.event_loop.bind(py);
                 event_loop.call_method1(intern!(py, "call_soon"), (drain,))?;

@@ -25,7 +25,8 @@ use crate::gil::{GilCell, GilFlag};
 #[pyclass(frozen, weakref, module = "tidegate._tidegate")]
 pub(super) struct Slot {
     server: Py<Server>,
-    parked: Py<Parked>,
+    /// Made when there is nothing to do for the first time.
+    parked: GilCell<Option<Py<Parked>>>,
     running: GilCell<Option<Running>>,
     /// Given before the Task had its first step.
     first: GilCell<Option<Box<HandedOver>>>,
@@ -60,7 +61,7 @@ impl Slot {
     ) -> PyResult<Slot> {
         Ok(Slot {
             server: server.clone_ref(py),
-            parked: Py::new(py, Parked::new(server.clone_ref(py)))?,
+            parked: GilCell::default(),
             running: GilCell::default(),
             first: GilCell::new(first),
             task: GilFlag::new(0),
@@ -146,7 +147,7 @@ impl Slot {
             let Some(running) =
                 this.running.take().map_or_else(|| this.begin(py), |it| Ok(Some(it)))?
             else {
-                return Ok(this.park(slf));
+                return this.park(slf);
             };
             let step = match first.take() {
                 Some(first) => first(py, &running),
@@ -240,14 +241,23 @@ impl Slot {
     }
 
     /// Nothing has arrived: the Task waits until a drain goes on with it.
-    fn park(&self, slf: &Bound<'_, Self>) -> Option<Py<PyAny>> {
+    fn park(&self, slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
         if !self.server.get().has_room_to_park() {
             self.ended.set(true);
-            return None;
+            return Ok(None);
         }
-        let parked = self.parked.bind(slf.py());
+        let py = slf.py();
+        let known = self.parked.get().as_ref().map(|parked| parked.clone_ref(py));
+        let parked = match known {
+            Some(parked) => parked,
+            None => {
+                let made = Py::new(py, Parked::new(self.server.clone_ref(py)))?;
+                *self.parked.get() = Some(made.clone_ref(py));
+                made
+            }
+        };
         parked.get().wait_for(slf.clone().unbind());
-        Some(parked.clone().into_any().unbind())
+        Ok(Some(parked.into_any()))
     }
 }
 
