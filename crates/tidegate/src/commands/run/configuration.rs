@@ -66,12 +66,17 @@ pub(super) fn configuration(
     Ok(configuration)
 }
 
+/// The longest pause in an answer, unless it is said.
+const PAUSE: &str = "1h";
+
 /// What counts between the server and the application; how it is run, the supervisor knows.
 fn app(target: &str, options: &ReceptionOptions) -> Value {
     let (mut limits, mut timeouts, mut websocket) = (json!({}), json!({}), json!({}));
     set(&mut limits, "in_flight", options.limit_concurrency);
     set(&mut timeouts, "answer", options.response_timeout);
-    set(&mut timeouts, "pause", options.pause_timeout);
+    // A stream of events may be silent for long; servers of Python wait for ever.
+    let pause = options.pause_timeout.map_or_else(|| PAUSE.to_owned(), |pause| pause.to_string());
+    timeouts["pause"] = json!(pause);
     set(&mut websocket, "message_size", options.ws_max_size);
     set(&mut websocket, "queue", options.ws_max_queue);
     set(&mut websocket, "ping_every", options.ws_ping_interval);

@@ -96,7 +96,7 @@ pub(super) struct ReceptionOptions {
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) response_timeout: Option<Duration>,
 
-    /// Longest pause in the body of an answer; then it is cut [default: 60s]
+    /// Longest pause in the body of an answer; then it is cut [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) pause_timeout: Option<Duration>,
 
