@@ -5,17 +5,20 @@ the address out of what a server prints. Promises that nothing which it started 
 Never waits for time to pass: it waits for lines of the log.
 
 `TIDEGATE_SERVER_COMMAND` names another server (`python -m uvicorn`, `granian`, `gunicorn`); the
-tests that it is known to fail are marked with `fails_on`.
+tests that it is known to fail are marked with `fails_on`. `TIDEGATE_TESTS_BEHIND=gateway` puts the
+applications behind `tidegate up`.
 """
 
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,7 +32,11 @@ PEERS = ("uvicorn", "granian", "gunicorn", "hypercorn")
 KIND = next((kind for kind in PEERS if any(kind in word for word in COMMAND)), "tidegate")
 # What ours is late for is slow; what a peer is late for, it does not do.
 PATIENCE_S = float(os.environ.get("TIDEGATE_PATIENCE_S", 60 if KIND == "tidegate" else 8))
-LISTENING = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)")
+# The same applications behind `tidegate up`, in processes that are reached by frames.
+IS_BEHIND_GATEWAY = KIND == "tidegate" and os.environ.get("TIDEGATE_TESTS_BEHIND") == "gateway"
+LISTENING = re.compile(
+    r"name=web address=127\.0\.0\.1:(\d+)" if IS_BEHIND_GATEWAY
+    else r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)")
 NOTE = re.compile(r"^@note (\S+) (.*)$")
 
 
@@ -71,8 +78,33 @@ def command(target, interface, port, options):
     return [*COMMAND, *place, *chosen, target]
 
 
+def gateway(target, interface, options):
+    """The command line of a gateway with one application; options are those of `run`."""
+    app = {"python": target, "interface": interface, "dir": str(options.get("app_dir", HERE))}
+    names = ("workers", "root_path", "lifespan", "threads", "factory")
+    app.update((name, options[name]) for name in names if name in options)
+    limits = ("max_requests", "max_requests_jitter", "max_rss")
+    app["limits"] = {name: options[name] for name in limits if name in options}
+    times = {"timeout": "stuck", "graceful_timeout": "graceful"}
+    app["timeouts"] = {times[n]: f"{v}s" for n, v in options.items() if n in times}
+    folder = tempfile.mkdtemp(prefix="gateway-")
+    config = {
+        "listeners": {"web": {"bind": "127.0.0.1:0"}},
+        "apps": {"main": app},
+        "routes": [{"name": "all", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}],
+    }
+    file = Path(folder, "tidegate.yaml")
+    file.write_text(json.dumps(config))
+    return [*COMMAND[:-1], "up", str(file)], folder
+
+
 def serve(target, interface="asgi", environment=None, **options):
     """A server that serves `target`, of this folder unless told otherwise."""
+    if IS_BEHIND_GATEWAY:
+        arguments, folder = gateway(target, interface, options)
+        found = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        surroundings = {"PATH": found, "XDG_RUNTIME_DIR": folder, **(environment or {})}
+        return Server(arguments, surroundings, folder)
     asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
     return Server(command(target, interface, asked, options), environment)
 
@@ -80,8 +112,9 @@ def serve(target, interface="asgi", environment=None, **options):
 class Server:
     """One server process, and what that has started."""
 
-    def __init__(self, arguments, environment=None):
+    def __init__(self, arguments, environment=None, folder=None):
         self.port = None
+        self._folder = folder
         self._lines = []
         self._noted = {}
         self._changed = threading.Condition()
@@ -203,6 +236,8 @@ class Server:
         self.process.wait()
         self._reader.join(PATIENCE_S)
         self.process.stdout.close()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self):
         return self
