@@ -2,7 +2,7 @@
 
 import pytest
 
-from hosting import KIND, serve
+from hosting import KIND, Server, serve
 
 
 def pytest_configure(config):
@@ -14,6 +14,19 @@ def pytest_collection_modifyitems(items):
         for mark in item.iter_markers("fails_on"):
             if KIND in mark.args:
                 item.add_marker(pytest.mark.xfail(reason=f"{KIND} does not do that"))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """What failed comes with the logs of the servers that it talked with."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            for running in getattr(value, "started", [value]):
+                if isinstance(running, Server):
+                    lines = running.log().splitlines()[-60:]
+                    report.sections.append((f"log of {name}", "\n".join(lines)))
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +49,7 @@ def start_server():
         started.append(running)
         return running.ready() if ready else running
 
+    start.started = started
     yield start
     for running in started:
         running.stop()

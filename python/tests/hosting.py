@@ -23,6 +23,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from client import Client, request
 
 HERE = Path(__file__).parent
@@ -87,6 +89,8 @@ def gateway(target, interface, options):
     app["limits"] = {name: options[name] for name in limits if name in options}
     times = {"timeout": "stuck", "graceful_timeout": "graceful"}
     app["timeouts"] = {times[n]: f"{v}s" for n, v in options.items() if n in times}
+    if unknown := set(options) - {*names, *limits, *times, "app_dir"}:
+        pytest.skip(f"a gateway has no {', '.join(unknown)} here")
     folder = tempfile.mkdtemp(prefix="gateway-")
     config = {
         "listeners": {"web": {"bind": "127.0.0.1:0"}},

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from hosting import KIND
+from hosting import IS_BEHIND_GATEWAY, KIND
 from stage import note, outcome, reply
 
 
@@ -112,6 +112,7 @@ async def startup_fails(scope, receive, send):
     await send({"type": "lifespan.startup.failed", "message": "the database is on holiday"})
 
 
+@pytest.mark.skipif(IS_BEHIND_GATEWAY, reason="a gateway does not end with an application")
 @pytest.mark.fails_on("granian", "gunicorn")
 def test_a_startup_that_failed_ends_the_server_with_its_message(start_server):
     server = start_server("test_asgi_lifespan:startup_fails", ready=False)
@@ -234,6 +235,7 @@ def test_lifespan_can_be_off(start_server):
     assert "startup is unknown here" not in server.log()
 
 
+@pytest.mark.skipif(IS_BEHIND_GATEWAY, reason="a gateway does not end with an application")
 @pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
 def test_lifespan_can_be_demanded(start_server):
     server = start_server("test_asgi_lifespan:raises_on_startup", ready=False, lifespan="on")
