@@ -1,5 +1,6 @@
 //! What applications send, read from their dictionaries, and what they are given.
 
+use bytes::Bytes;
 use exchange::Headers;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -103,6 +104,16 @@ fn two<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py,
             Err(PyTypeError::new_err(why))
         }
     }
+}
+
+/// `http.response.body` or `websocket.http.response.body`: a piece, and whether more follow.
+pub(super) fn body(message: &Bound<'_, PyDict>) -> PyResult<(Bytes, bool)> {
+    let py = message.py();
+    let data = match message.get_item(intern!(py, "body"))? {
+        Some(body) => with_bytes(&body, "the body of a response", Bytes::copy_from_slice)?,
+        None => Bytes::new(),
+    };
+    Ok((data, flag(message, intern!(py, "more_body"))?))
 }
 
 /// A field that is true or false, false where it is missing.

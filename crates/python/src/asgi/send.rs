@@ -105,11 +105,7 @@ impl Exchange {
         kind: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let data = match message.get_item(intern!(py, "body"))? {
-            Some(body) => with_bytes(&body, "the body of a response", Bytes::copy_from_slice)?,
-            None => Bytes::new(),
-        };
-        let more = flag(message, intern!(py, "more_body"))?;
+        let (data, more) = super::messages::body(message)?;
         let this = slf.get();
         let mut state = this.state.get();
         let is_head = state.is_head;

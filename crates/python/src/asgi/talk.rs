@@ -13,7 +13,7 @@ use wire::Known;
 
 use super::awaitable::nothing;
 use super::exchange::Answer;
-use super::messages::{fields, flag, message, start, unexpected};
+use super::messages::{fields, message, start, unexpected};
 use super::send::{begin, gone, push, whole};
 use super::wait::{What, wait};
 use super::websocket::{Stage, State, WebSocket};
@@ -170,11 +170,7 @@ impl WebSocket {
         kind: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let data = match message.get_item(intern!(py, "body"))? {
-            Some(body) => with_bytes(&body, "the body of a response", Bytes::copy_from_slice)?,
-            None => Bytes::new(),
-        };
-        let more = flag(message, intern!(py, "more_body"))?;
+        let (data, more) = super::messages::body(message)?;
         let mut state = slf.get().state.get();
         let streaming = match std::mem::replace(&mut state.stage, Stage::Over) {
             Stage::Denying(Answer::Headed(answering, start)) if !more => {
