@@ -201,14 +201,18 @@ def test_the_scope_is_a_dict_of_its_own(server):
 async def scribble(scope, receive, send):
     fresh = "stale" if "scribbled" in scope else "fresh"
     scope["scribbled"] = scope["path"] = "/scribbled"
+    scope["asgi"]["scribbled"] = scope.get("extensions", {})["scribbled"] = True
     if isinstance(scope["headers"], list):
         scope["headers"].append((b"scribbled", b"1"))
     await reply(send, [fresh, type(scope).__name__])
 
 
-def test_the_headers_are_nobody_elses(server):
+def test_what_is_in_a_scope_is_nobody_elses(server):
     assert server.get("/scribble").status == 200
-    assert all(name != b"scribbled" for name, _ in headers_of(told(server)))
+    scope = told(server)
+    assert all(name != b"scribbled" for name, _ in headers_of(scope))
+    assert "scribbled" not in plain(scope["asgi"])
+    assert "scribbled" not in plain(scope.get("extensions", ["dict", {}]))
 
 
 def test_the_absolute_form_of_a_target_has_its_path_taken(server):

@@ -168,6 +168,21 @@ def test_transfer_encoding_of_the_application_is_ignored(server):
     assert (answer.body, answer.header("kept")) == (b"plain", "1")
 
 
+@app.part
+async def connection_field(scope, receive, send):
+    await reply(send, b"last", headers=[(b"connection", b"close")])
+
+
+@pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
+def test_connection_close_of_the_application_closes(server):
+    """Not in the specification; frameworks and users of uvicorn rely on it."""
+    with server.connect() as client:
+        client.send(request("GET", "/connection_field"))
+        answer = client.answer()
+        assert answer.header("connection") == "close"
+        assert client.ended()
+
+
 def test_head_has_the_fields_and_no_body(server):
     with server.connect() as client:
         client.send(request("HEAD", "/status?200") + request("GET", "/status?200"))
