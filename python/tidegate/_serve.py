@@ -67,7 +67,7 @@ async def serving(
         loop,
         root_path=root_path,
         state=events.state if events.is_supported else None,
-        report=report or _report,
+        report=report or log,
         on_stop=stopped.set,
     )
     loop.add_reader(server.fileno(), server.drain)
@@ -90,7 +90,8 @@ async def serving(
         await events.shutdown()
 
 
-def _report(error: BaseException) -> None:
+def log(error: BaseException) -> None:
+    """Logs what an application raised."""
     logger.error("Exception in ASGI application", exc_info=error)
 
 

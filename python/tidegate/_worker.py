@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from tidegate import _lifespan, _store, _tidegate, _wsgi
+from tidegate import _lifespan, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 
 logger = logging.getLogger("tidegate.error")
@@ -139,11 +139,6 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-def report(error: BaseException) -> None:
-    """Logs what an application raised."""
-    logger.error("Exception in ASGI application", exc_info=error)
-
-
 def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
     """Runs an ASGI application until the process is to end."""
     loop = new_loop(settings.get("loop") or "auto")
@@ -158,7 +153,7 @@ def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
         loop,
         root_path=settings.get("root_path") or "",
         state=lifespan.state if lifespan.is_supported else None,
-        report=report,
+        report=_serve.log,
         on_stop=loop.stop,
     )
     loop.add_reader(server.fileno(), server.drain)
