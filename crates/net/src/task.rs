@@ -19,6 +19,7 @@ use std::task::{Context, Poll};
 use tokio::task::coop;
 
 mod abroad;
+mod deferred;
 pub(crate) mod hive;
 mod join;
 mod key;
@@ -28,6 +29,7 @@ mod tests;
 use hive::Hive;
 use join::Joined;
 
+pub use deferred::{Sender, defer, may_defer, send_deferred};
 pub use join::{AbortHandle, Ended, JoinHandle};
 
 /// Long steps a task may make before the others have their turn; tokio's own budget.

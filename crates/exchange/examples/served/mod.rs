@@ -11,7 +11,7 @@ use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
 use exchange::{
     Bounds, ConnectionFacts, Dispatch, Fault, Handler, Protocol, Request, Route, RouteBounds, Stage,
 };
-use net::{Bind, BoundSocket, ListenOptions, Listening};
+use net::{Accepted, Bind, BoundSocket, ListenOptions, Listening};
 use telemetry::Telemetry;
 
 struct One(Rc<Route>);
@@ -40,6 +40,17 @@ pub(crate) async fn serve_route(
     stages: Vec<Stage>,
     handler: Rc<dyn Handler>,
 ) -> io::Result<()> {
+    let service = service(stages, handler);
+    let local = Rc::new(Bind::Tcp(address));
+    let listener = socket.adopt()?;
+    loop {
+        let accepted = listener.accept().await?;
+        net::task::spawn_local(serve_one(accepted, service.clone(), local.clone()));
+    }
+}
+
+/// One route for every request.
+pub(crate) fn service(stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Rc<Service> {
     let telemetry = Telemetry::new();
     let route = Route {
         name: Rc::from("one"),
@@ -48,20 +59,19 @@ pub(crate) async fn serve_route(
         bounds: RouteBounds::default(),
         metrics: telemetry.route(0, "one"),
     };
-    let service = Service::new(Rc::new(edge(route)), telemetry.worker(0));
-    let local = Rc::new(Bind::Tcp(address));
-    let listener = socket.adopt()?;
-    loop {
-        let accepted = listener.accept().await?;
-        let facts = ConnectionFacts {
-            peer: accepted.peer.clone(),
-            local: local.clone(),
-            listener: Rc::from("web"),
-            protocol: Protocol::Http1,
-            tls: None,
-        };
-        net::task::spawn_local(serve(accepted, service.clone(), facts));
-    }
+    Service::new(Rc::new(edge(route)), telemetry.worker(0))
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: Rc<Bind>) {
+    let facts = ConnectionFacts {
+        peer: accepted.peer.clone(),
+        local,
+        listener: Rc::from("web"),
+        protocol: Protocol::Http1,
+        tls: None,
+    };
+    serve(accepted, service, facts).await;
 }
 
 fn edge(route: Route) -> Edge {

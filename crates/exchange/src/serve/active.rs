@@ -151,6 +151,7 @@ async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
         write_pause: edge.bounds.write_pause,
         half_close: true,
         at_once: true,
+        deferrable: false,
     };
     // A rendered fault is no stream: it is queued whole.
     respond::queue(wire, response, &plan);

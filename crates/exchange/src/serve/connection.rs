@@ -20,8 +20,9 @@ use bytes::Bytes;
 use net::{Accepted, Stream};
 use telemetry::{CloseReason, LimitHit};
 
-use super::active::{self, Step};
+use super::active::{self, Rest, Step};
 use super::edge::{Presence, Service};
+use super::respond;
 use super::wire::Wire;
 use crate::facts::ConnectionFacts;
 
@@ -75,10 +76,20 @@ impl Connection {
             if let Some(reason) = self.idle(patience, fresh).await {
                 return reason;
             }
-            let after = match active::at_once(&self) {
+            let step = if self.wire.out.borrow().is_empty() {
+                active::at_once(&self)
+            } else {
+                Step::Waits(Rest::Flush)
+            };
+            let after = match step {
                 Step::Ended(after) => after,
                 Step::Waits(rest) => Box::pin(active::go_on(&self, rest)).await,
             };
+            if !matches!(after, After::Idle) && self.wire.send_deferred() {
+                let pause = self.service.edge().bounds.write_pause;
+                // What breaks off here breaks off a connection that ends anyway.
+                let _ = Box::pin(respond::flush(&self.wire, pause)).await;
+            }
             match after {
                 // A new socket counts as readable until it has been read once.
                 After::Idle if fresh && !self.wire.answering.get() => {}
@@ -110,6 +121,10 @@ impl Connection {
         let reason = poll_fn(|cx| {
             if let Poll::Ready(ready) = wire.stream.poll_readable(cx) {
                 return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
+            }
+            if !wire.out.borrow().is_empty() {
+                // Of a deferred answer, which the socket did not take.
+                return Poll::Ready(None);
             }
             if self.service.is_draining() {
                 let until = since.after(DRAIN_GRACE);

@@ -38,6 +38,8 @@ pub(super) struct Exchange {
     /// What came of it before any filter saw it: no route, `OPTIONS *`, a body above the limit.
     early: Option<Box<Outcome>>,
     progress: Progress,
+    /// The route does hardly anything.
+    instant: bool,
     keep_alive: bool,
     answer: Option<Answer>,
 }
@@ -68,8 +70,15 @@ impl Exchange {
         wire.answering.set(false);
         wire.metrics.requests_in_flight.add(1);
         let progress = Progress::default();
-        let mut exchange =
-            Exchange { edge, request, early: None, progress, keep_alive, answer: None };
+        let mut exchange = Exchange {
+            edge,
+            request,
+            early: None,
+            progress,
+            instant: false,
+            keep_alive,
+            answer: None,
+        };
         exchange.early = exchange
             .dispatch(connection, framing, expects)
             .map_or_else(|fault| Some(Box::new(Err(fault))), |early| early.map(Ok).map(Box::new));
@@ -121,10 +130,17 @@ impl Exchange {
             Some(outcome) => *outcome,
             None => match self.request.route.clone() {
                 None => Err(Fault::internal("a request without a route went on")),
-                Some(route) => match route.advance(&mut self.request, &mut self.progress) {
-                    Stand::Done(outcome) => outcome,
-                    Stand::Waits => return None,
-                },
+                Some(route) => {
+                    self.instant = route.is_instant();
+                    if !self.instant {
+                        // Answers to others must not wait for what may take its time.
+                        net::task::send_deferred();
+                    }
+                    match route.advance(&mut self.request, &mut self.progress) {
+                        Stand::Done(outcome) => outcome,
+                        Stand::Waits => return None,
+                    }
+                }
             },
         };
         let wire = &connection.wire;
@@ -259,6 +275,7 @@ impl Exchange {
             write_pause: bounds.write_pause,
             half_close: self.edge.half_close,
             at_once: takeover.is_none() && wire.input.borrow().is_empty(),
+            deferrable: self.instant,
         };
         wire.answering.set(true);
         let status = response.status;
@@ -358,9 +375,11 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let instant = self.progress.is_instant()
-            || self.request.route.as_ref().is_some_and(|route| route.is_instant());
-        let now_us = if instant { net::clock::recent_us() } else { net::clock::precise_us() };
+        let now_us = if self.instant || self.progress.is_instant() {
+            net::clock::recent_us()
+        } else {
+            net::clock::precise_us()
+        };
         let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {
             route.metrics.in_flight.add(-1);

@@ -6,11 +6,12 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use net::FileRange;
+use net::{FileRange, task};
 use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
@@ -33,6 +34,8 @@ pub(super) struct Plan {
     pub(super) half_close: bool,
     /// Nothing else is there to be answered first: no reason to gather.
     pub(super) at_once: bool,
+    /// The answer took no time, so it may leave together with those of other connections.
+    pub(super) deferrable: bool,
 }
 
 /// A response in the queue.
@@ -86,7 +89,7 @@ impl Broken {
 }
 
 /// Queues a response: its head, and its body unless that arrives over time.
-pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
+pub(super) fn queue(wire: &Rc<Wire>, response: Response, plan: &Plan) -> Queued {
     let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
     let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let copied: &[u8] = match &response.body {
@@ -94,16 +97,21 @@ pub(super) fn queue(wire: &Wire, response: Response, plan: &Plan) -> Queued {
         Body::Kept(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
-    let mut out = wire.out.borrow_mut();
     // Where nothing waits and nothing follows, it leaves from where it was written.
     let whole = !with_body || response.body.is_empty() || !copied.is_empty();
-    let at_once = plan.at_once && whole && out.is_empty();
+    let at_once = plan.at_once && whole && wire.out.borrow().is_empty();
+    let room_min = 1024 + copied.len();
     let write = |room: &mut BytesMut| {
         head::write(room, &response, framing, persistence);
         room.put_slice(copied);
     };
+    if at_once && plan.deferrable && persistence != Persistence::Close && task::may_defer() {
+        wire.defer(room_min, write);
+        return Queued { persistence, body_bytes: copied.len() as u64, stream: None };
+    }
+    let mut out = wire.out.borrow_mut();
     let send = |bytes: &[u8]| if at_once { wire.send_now(bytes) } else { 0 };
-    out.push(head::compose_and_send(1024 + copied.len(), write, send));
+    out.push(head::compose_and_send(room_min, write, send));
     let mut body_bytes = copied.len() as u64;
     let mut stream = None;
     if with_body && body_bytes == 0 {

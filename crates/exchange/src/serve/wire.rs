@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use net::{Outgoing, Stream, Timer};
 use telemetry::{LimitHit, WorkerMetrics};
 
@@ -30,6 +30,8 @@ pub(crate) struct Wire {
     /// The socket was read empty in this active period: asking it again would find nothing.
     pub(crate) drained: Cell<bool>,
     pub(crate) out: RefCell<Outgoing>,
+    /// An answer leaves at the end of the worker's turn: ahead of what is in `out`.
+    deferred: Cell<bool>,
     /// Bytes the kernel has taken since the connection began.
     pub(crate) sent: Cell<u64>,
     /// Idle, head and body time-outs.
@@ -50,6 +52,7 @@ impl Wire {
             input: RefCell::new(Bytes::new()),
             drained: Cell::new(false),
             out: RefCell::new(Outgoing::default()),
+            deferred: Cell::new(false),
             sent: Cell::new(0),
             read_timer: Timer::new(),
             write_timer: Timer::new(),
@@ -83,8 +86,25 @@ impl Wire {
         *self.input.borrow_mut() = rest;
     }
 
+    /// Has what `write` writes sent at the end of the worker's turn; nothing waits ahead of it.
+    pub(crate) fn defer(self: &Rc<Wire>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
+        self.deferred.set(true);
+        net::task::defer(self.clone(), room_min, write);
+    }
+
+    /// Sends what was deferred, so that what follows does not overtake it; whether the socket did
+    /// not take all of it.
+    pub(crate) fn send_deferred(&self) -> bool {
+        let was_deferred = self.deferred.get();
+        if was_deferred {
+            net::task::send_deferred();
+        }
+        was_deferred && !self.out.borrow().is_empty()
+    }
+
     /// Sends what waits; ready once there is nothing left.
     pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.send_deferred();
         let mut out = self.out.borrow_mut();
         while !out.is_empty() {
             let sent = ready!(self.stream.poll_send(cx, &mut out))?;
@@ -95,6 +115,7 @@ impl Wire {
 
     /// Sends what the socket takes now, whatever comes of it: a failure shows at the next flush.
     pub(crate) fn push_out(&self) {
+        self.send_deferred();
         if let Ok(sent) = self.stream.try_send(&mut self.out.borrow_mut()) {
             self.note_sent(sent as u64);
         }
@@ -165,5 +186,15 @@ impl Inform for Wire {
         }
         self.out.borrow_mut().push(head::interim(status, headers));
         self.push_out();
+    }
+}
+
+impl net::task::Sender for Wire {
+    fn send(&self, bytes: &[u8]) -> bool {
+        self.deferred.set(false);
+        let mut out = self.out.borrow_mut();
+        let sent = if out.is_empty() { self.send_now(bytes) } else { 0 };
+        out.push(Bytes::copy_from_slice(&bytes[sent..]));
+        out.is_empty()
     }
 }

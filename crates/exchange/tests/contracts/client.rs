@@ -49,7 +49,12 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Client {
-        Client { stream: Stream::connect_tcp(address).await.unwrap(), received: Vec::new() }
+        Client::of(Stream::connect_tcp(address).await.unwrap())
+    }
+
+    /// A client of this end.
+    pub(crate) fn of(stream: Stream) -> Client {
+        Client { stream, received: Vec::new() }
     }
 
     pub(crate) async fn send(&self, bytes: impl AsRef<[u8]>) {

@@ -5,6 +5,7 @@
 
 mod client;
 mod coalesce;
+mod deferred;
 mod duplex;
 mod elsewhere;
 mod filters;

@@ -14,10 +14,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
 use slab::Slab;
 use tokio::task::coop;
 
 use super::abroad::{Inbox, Received};
+use super::deferred::{Deferred, Sender};
 use super::join::{AbortHandle, forget_safely};
 use super::key::{Key, TASKS_MAX};
 use super::{FOREIGN, STEPS, STEPS_PER_POLL};
@@ -44,6 +46,8 @@ struct Task {
     queued: bool,
     /// Its future is dropped at its next turn.
     aborted: bool,
+    /// Whether it deferred bytes when it ran last.
+    defers: bool,
     /// Away while it runs.
     future: Option<LocalFuture>,
 }
@@ -55,6 +59,12 @@ pub(crate) struct Hive {
     ready: RefCell<VecDeque<Key>>,
     inbox: Arc<Inbox>,
     pub(crate) watch: Watch,
+    /// The task that runs, or ran last.
+    running: Cell<Key>,
+    deferred: RefCell<Deferred>,
+    /// Whether anything is deferred, and whether the running task has deferred anything.
+    is_deferred: Cell<bool>,
+    defers: Cell<bool>,
     /// The tokio task that runs this.
     owner: RefCell<Option<Waker>>,
     /// Whether the owner runs, or was woken and will: then nobody has to wake it.
@@ -92,6 +102,10 @@ impl Hive {
             ready: RefCell::default(),
             inbox,
             watch: Watch::default(),
+            running: Cell::new(Key::new(number, 0, 0)),
+            deferred: RefCell::default(),
+            is_deferred: Cell::new(false),
+            defers: Cell::new(false),
             owner: RefCell::default(),
             awake: Cell::new(true), // tokio polls what it is given
             cut: Cell::new(false),
@@ -114,7 +128,8 @@ impl Hive {
             drop(future); // its handle says that it was cancelled
             return AbortHandle { key, serial };
         }
-        let task = Task { serial, key, queued: true, aborted: false, future: Some(future) };
+        let task =
+            Task { serial, key, queued: true, aborted: false, defers: false, future: Some(future) };
         entry.insert(task);
         drop(tasks);
         self.ready.borrow_mut().push_back(key);
@@ -179,6 +194,7 @@ impl Hive {
                 self.run(key);
                 polls -= 1;
                 if polls == 0 || !coop::has_budget_remaining() {
+                    self.send_deferred();
                     STEPS.set(FOREIGN);
                     self.cut.set(true);
                     // Comes back after tokio has looked at what is its own.
@@ -202,9 +218,15 @@ impl Hive {
         self.awake.set(false);
     }
 
+    /// The next task that is ready. Once there is none, what was deferred leaves, which may wake
+    /// whose bytes do not.
     #[inline]
     fn next(&self) -> Option<Key> {
-        self.ready.borrow_mut().pop_front()
+        let ready = || self.ready.borrow_mut().pop_front();
+        ready().or_else(|| {
+            self.send_deferred();
+            ready()
+        })
     }
 
     fn receive(&self) {
@@ -215,7 +237,7 @@ impl Hive {
     }
 
     fn run(&self, key: Key) {
-        let mut future = {
+        let (mut future, defers) = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(key.slot()).filter(|task| task.key == key) else {
                 return; // it ended after it was woken
@@ -227,8 +249,14 @@ impl Hive {
                 drop(tasks);
                 return bury(future);
             }
-            future
+            (future, task.defers)
         };
+        if !defers {
+            // It may take its time.
+            self.send_deferred();
+        }
+        self.running.set(key);
+        self.defers.set(false);
         STEPS.set(STEPS_PER_POLL);
         let waker = key.waker();
         // A panic ends in the future itself, which is a `Joined`.
@@ -240,6 +268,42 @@ impl Hive {
             bury(future);
         } else if let Some(task) = tasks.get_mut(key.slot()) {
             task.future = Some(future);
+            task.defers = self.defers.get();
+        }
+    }
+
+    #[inline]
+    pub(super) fn defer(
+        &self,
+        sender: Rc<dyn Sender>,
+        room_min: usize,
+        write: impl FnOnce(&mut BytesMut),
+    ) {
+        self.defers.set(true);
+        self.is_deferred.set(true);
+        let task = self.running.get();
+        let is_enough = self.deferred.borrow_mut().push(sender, task, room_min, write);
+        if is_enough {
+            self.send_deferred();
+        }
+    }
+
+    #[inline]
+    pub(super) fn send_deferred(&self) {
+        if self.is_deferred.get() {
+            self.send_all_deferred();
+        }
+    }
+
+    #[inline(never)]
+    fn send_all_deferred(&self) {
+        self.is_deferred.set(false);
+        let mut deferred = self.deferred.take();
+        deferred.send(|task| self.wake(task));
+        // Its room is used again.
+        let mut newer = self.deferred.borrow_mut();
+        if newer.is_empty() {
+            *newer = deferred;
         }
     }
 
