@@ -171,6 +171,38 @@ pub struct Route {
     pub handler: Rc<dyn Handler>,
     pub bounds: RouteBounds,
     pub metrics: std::sync::Arc<telemetry::RouteMetrics>,
+    pub pace: Pace,
+}
+
+/// How long the exchanges of a route took of late that needed no waiting: what its next one may be
+/// expected to take, where nobody knows.
+#[derive(Default)]
+pub struct Pace {
+    /// How many in a row were brief, up to [`BRIEF_RUN`].
+    brief: Cell<u8>,
+}
+
+const BRIEF_US: u64 = 30;
+const BRIEF_RUN: u8 = 16;
+
+impl Pace {
+    #[inline]
+    pub(crate) fn is_brief(&self) -> bool {
+        self.brief.get() == BRIEF_RUN
+    }
+
+    /// One took so long.
+    #[inline]
+    pub(crate) fn took(&self, us: u64) {
+        let brief = if us <= BRIEF_US { self.brief.get() + 1 } else { 0 };
+        self.brief.set(brief.min(BRIEF_RUN));
+    }
+
+    /// One had to wait: what it did before that nobody has measured.
+    #[inline]
+    pub(crate) fn waited(&self) {
+        self.brief.set(0);
+    }
 }
 
 /// How far a request has come on its route.

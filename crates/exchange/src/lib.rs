@@ -41,7 +41,8 @@ pub use ant::{ANT_CHARS, Ant};
 pub use apart::{APART_MAX, Apart, ApartSeat, Canceller};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
-    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Route, RouteBounds, Stage, Step, Surround,
+    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Pace, Route, RouteBounds, Stage, Step,
+    Surround,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use content::{Content, WINDOW_BYTES};

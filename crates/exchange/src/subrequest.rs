@@ -128,6 +128,7 @@ mod tests {
             handler: Rc::new(Again(inside.clone())),
             bounds: RouteBounds { body: Some(3), ..RouteBounds::default() },
             metrics: Default::default(),
+            pace: crate::Pace::default(),
         };
         let one: Rc<dyn Dispatch> = Rc::new(One(Rc::new(route)));
         inside.route_through(Rc::downgrade(&one), Arc::default());

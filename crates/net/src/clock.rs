@@ -44,6 +44,8 @@ impl Moment {
 struct Reading {
     ms: Cell<u64>,
     us: Cell<u64>,
+    /// When the clock was read last.
+    lap_us: Cell<u64>,
     wall_secs: Cell<u64>,
     /// How often it may still be given out at all; zero before the first reading.
     left: Cell<u8>,
@@ -63,6 +65,7 @@ thread_local! {
         Reading {
             ms: Cell::new(0),
             us: Cell::new(0),
+            lap_us: Cell::new(0),
             wall_secs: Cell::new(0),
             left: Cell::new(0),
             left_as_end: Cell::new(0),
@@ -89,6 +92,7 @@ impl Reading {
     fn renew_time(&self) {
         let us = precise_us();
         self.us.set(us);
+        self.lap_us.set(us);
         self.ms.set(us / 1000);
         // A thread without a worker loop (a test) has no one to renew it: its readings are good for
         // one answer.
@@ -130,6 +134,14 @@ pub fn now_us() -> u64 {
 /// Microseconds since the process began, read now: where a request's latency ends.
 pub fn precise_us() -> u64 {
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// [`precise_us`], and how long before that this thread has read the clock last: so long took what
+/// has just ended, at the most.
+#[inline]
+pub fn lap_us() -> (u64, u64) {
+    let now = precise_us();
+    READING.with(|reading| (now, now.saturating_sub(reading.lap_us.replace(now))))
 }
 
 /// [`precise_us`], at most as old as the turn, or as the sixteen that were asked for before: for

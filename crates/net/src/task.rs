@@ -29,7 +29,7 @@ mod tests;
 use hive::Hive;
 use join::Joined;
 
-pub use deferred::{Sender, defer, may_defer, send_deferred};
+pub use deferred::{Sender, defer, defer_less, may_defer, send_deferred};
 pub use join::{AbortHandle, Ended, JoinHandle};
 
 /// Long steps a task may make before the others have their turn; tokio's own budget.

@@ -100,6 +100,7 @@ fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
         handler: route.handler.build(worker),
         bounds: route.bounds(),
         metrics: worker.telemetry.route(worker.index, &route.name),
+        pace: exchange::Pace::default(),
     }
 }
 

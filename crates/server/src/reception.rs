@@ -154,6 +154,7 @@ impl Reception {
             handler: Rc::new(Admin::new(access, control)),
             bounds: RouteBounds::default(),
             metrics: Arc::new(RouteMetrics::new()),
+            pace: exchange::Pace::default(),
         });
         Edges([PATIENCE, HURRY].map(|most| Rc::new(edge(plan, route.clone(), most))))
     }

@@ -68,6 +68,7 @@ pub(crate) fn start(
         handler: Rc::new(Sessions { settings, serve: Arc::new(serve) }),
         bounds: RouteBounds::default(),
         metrics: telemetry.route(0, "one"),
+        pace: exchange::Pace::default(),
     };
     let service = Service::new(Rc::new(edge(route)), telemetry.worker(0));
     net::task::spawn_local(accept(socket, address, service.clone()));

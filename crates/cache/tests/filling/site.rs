@@ -104,6 +104,7 @@ impl Site {
             handler: Rc::new(handler),
             bounds: RouteBounds::default(),
             metrics: self.telemetry.route(index, "one"),
+            pace: exchange::Pace::default(),
         })
     }
 

@@ -58,6 +58,7 @@ pub(crate) fn service(stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Rc<Servic
         handler,
         bounds: RouteBounds::default(),
         metrics: telemetry.route(0, "one"),
+        pace: exchange::Pace::default(),
     };
     Service::new(Rc::new(edge(route)), telemetry.worker(0))
 }

@@ -49,6 +49,7 @@ fn route(stages: Vec<Rc<dyn Filter>>, handler: Rc<dyn Handler>) -> Route {
         handler,
         bounds: RouteBounds::default(),
         metrics: Default::default(),
+        pace: crate::Pace::default(),
     }
 }
 
@@ -143,4 +144,22 @@ fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
     let (one, two) = (|| Rc::new(Named("one")), || Rc::new(Named("two")));
     assert_eq!(passed(vec![one(), two()]), ["two", "one"]);
     assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
+}
+
+#[test]
+fn a_route_is_expected_to_be_brief_after_a_run_of_brief_exchanges() {
+    let pace = Pace::default();
+    let run = || (0..BRIEF_RUN).for_each(|_| pace.took(BRIEF_US));
+    assert!(!pace.is_brief());
+    (1..BRIEF_RUN).for_each(|_| pace.took(0));
+    assert!(!pace.is_brief());
+    pace.took(0);
+    assert!(pace.is_brief());
+    run();
+    assert!(pace.is_brief());
+    pace.took(BRIEF_US + 1);
+    assert!(!pace.is_brief());
+    run();
+    pace.waited();
+    assert!(!pace.is_brief());
 }

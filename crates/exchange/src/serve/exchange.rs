@@ -40,6 +40,10 @@ pub(super) struct Exchange {
     progress: Progress,
     /// The route does hardly anything.
     instant: bool,
+    /// Or it is not known to do more: its answer may wait a little for those of others.
+    brief: bool,
+    /// It came to its end without waiting.
+    unwaited: bool,
     keep_alive: bool,
     answer: Option<Answer>,
 }
@@ -76,6 +80,8 @@ impl Exchange {
             early: None,
             progress,
             instant: false,
+            brief: false,
+            unwaited: false,
             keep_alive,
             answer: None,
         };
@@ -132,13 +138,17 @@ impl Exchange {
                 None => Err(Fault::internal("a request without a route went on")),
                 Some(route) => {
                     self.instant = route.is_instant();
-                    if !self.instant {
+                    self.brief = self.instant || route.pace.is_brief();
+                    if !self.brief {
                         // Answers to others must not wait for what may take its time.
                         net::task::send_deferred();
                     }
                     match route.advance(&mut self.request, &mut self.progress) {
                         Stand::Done(outcome) => outcome,
-                        Stand::Waits => return None,
+                        Stand::Waits => {
+                            route.pace.waited();
+                            return None;
+                        }
                     }
                 }
             },
@@ -159,6 +169,7 @@ impl Exchange {
                 return None;
             }
         }
+        self.unwaited = true;
         self.conclude(connection, Ok(()))
     }
 
@@ -275,7 +286,7 @@ impl Exchange {
             write_pause: bounds.write_pause,
             half_close: self.edge.half_close,
             at_once: takeover.is_none() && wire.input.borrow().is_empty(),
-            deferrable: self.instant,
+            deferrable: self.brief,
         };
         wire.answering.set(true);
         let status = response.status;
@@ -375,15 +386,19 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let now_us = if self.instant || self.progress.is_instant() {
-            net::clock::recent_us()
+        let (now_us, took_us) = if self.instant || self.progress.is_instant() {
+            (net::clock::recent_us(), 0)
         } else {
-            net::clock::precise_us()
+            net::clock::lap_us()
         };
         let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {
             route.metrics.in_flight.add(-1);
             route.metrics.finished(status, duration_us);
+            if self.unwaited && !self.instant {
+                route.pace.took(took_us);
+                net::task::defer_less(took_us);
+            }
         }
         if let Some(access) = &self.edge.access {
             access.answered(&self.request, status, body_bytes, duration_us);

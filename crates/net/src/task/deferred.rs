@@ -5,8 +5,8 @@
 //! requests in a row and the kernel's sending for all of them after it, and both stay in the cache
 //! (docs/design/deferred-sends.md). Owns those bytes and who sends them. Promises that they leave
 //! in order: at the end of the turn, once there are [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes,
-//! and before a task runs that did not defer anything when it ran last. So they wait for tasks of
-//! their own kind and for nobody else.
+//! after [`SPENT_MAX_US`] of what such tasks say to have taken, and before a task runs that did not
+//! defer anything when it ran last. So they wait for tasks of their own kind, and not for long.
 
 use std::rc::Rc;
 
@@ -18,6 +18,8 @@ use super::{FOREIGN, STEPS};
 
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: usize = 32 * 1024;
+/// What tasks that defer may take together before it leaves.
+pub(super) const SPENT_MAX_US: u64 = 200;
 
 /// Who sends what was deferred.
 pub trait Sender {
@@ -88,6 +90,14 @@ pub fn may_defer() -> bool {
 #[inline]
 pub fn defer(sender: Rc<dyn Sender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
     Hive::current(|hive| hive.defer(sender, room_min, write));
+}
+
+/// Says that the running task has taken so long: what is deferred will not wait for much more.
+#[inline]
+pub fn defer_less(spent_us: u64) {
+    if may_defer() && spent_us > 0 {
+        Hive::current(|hive| hive.defer_less(spent_us));
+    }
 }
 
 /// Sends what was deferred: before something that may take its time.

@@ -19,7 +19,7 @@ use slab::Slab;
 use tokio::task::coop;
 
 use super::abroad::{Inbox, Received};
-use super::deferred::{Deferred, Sender};
+use super::deferred::{Deferred, SPENT_MAX_US, Sender};
 use super::join::{AbortHandle, forget_safely};
 use super::key::{Key, TASKS_MAX};
 use super::{FOREIGN, STEPS, STEPS_PER_POLL};
@@ -65,6 +65,8 @@ pub(crate) struct Hive {
     /// Whether anything is deferred, and whether the running task has deferred anything.
     is_deferred: Cell<bool>,
     defers: Cell<bool>,
+    /// What tasks have taken while it waits, as far as they say.
+    spent_us: Cell<u64>,
     /// The tokio task that runs this.
     owner: RefCell<Option<Waker>>,
     /// Whether the owner runs, or was woken and will: then nobody has to wake it.
@@ -106,6 +108,7 @@ impl Hive {
             deferred: RefCell::default(),
             is_deferred: Cell::new(false),
             defers: Cell::new(false),
+            spent_us: Cell::new(0),
             owner: RefCell::default(),
             awake: Cell::new(true), // tokio polls what it is given
             cut: Cell::new(false),
@@ -289,6 +292,17 @@ impl Hive {
     }
 
     #[inline]
+    pub(super) fn defer_less(&self, spent_us: u64) {
+        if self.is_deferred.get() {
+            let spent = self.spent_us.get() + spent_us;
+            self.spent_us.set(spent);
+            if spent > SPENT_MAX_US {
+                self.send_all_deferred();
+            }
+        }
+    }
+
+    #[inline]
     pub(super) fn send_deferred(&self) {
         if self.is_deferred.get() {
             self.send_all_deferred();
@@ -298,6 +312,7 @@ impl Hive {
     #[inline(never)]
     fn send_all_deferred(&self) {
         self.is_deferred.set(false);
+        self.spent_us.set(0);
         let mut deferred = self.deferred.take();
         deferred.send(|task| self.wake(task));
         // Its room is used again.
@@ -305,6 +320,8 @@ impl Hive {
         if newer.is_empty() {
             *newer = deferred;
         }
+        // Nobody is to blame for the time that took.
+        clock::lap_us();
     }
 
     /// Ends every task; none begins any more.

@@ -480,7 +480,7 @@ fn what_is_deferred_leaves_in_order_when_the_others_have_run() {
 }
 
 #[test]
-fn only_so_many_pieces_and_bytes_wait() {
+fn only_so_many_pieces_and_bytes_wait_and_not_for_long() {
     block_on_local(async {
         let sent = Rc::new(RefCell::new(Vec::new()));
         let seen = sent.clone();
@@ -498,6 +498,12 @@ fn only_so_many_pieces_and_bytes_wait() {
             defer(sink.clone(), 1, |room| room.extend_from_slice(b"y"));
             send_deferred();
             assert_eq!(seen.take(), ["y"]);
+            for spent_us in [100, 50, 50, 50] {
+                assert_eq!(seen.borrow().len(), 0);
+                defer(sink.clone(), 1, |room| room.extend_from_slice(b"z"));
+                defer_less(spent_us);
+            }
+            assert_eq!(seen.take().len(), 4);
         });
         assert_eq!(task.await, Ok(()));
         assert!(!may_defer(), "the main future is no task of the worker");

@@ -118,6 +118,7 @@ fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> Edg
         handler: Rc::new(handler),
         bounds: RouteBounds::default(),
         metrics: observed.route.clone(),
+        pace: exchange::Pace::default(),
     };
     Edge {
         dispatch: Rc::new(Everything(Rc::new(route))),
