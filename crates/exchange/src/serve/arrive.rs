@@ -184,13 +184,28 @@ fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
 }
 
 /// What the proxy that the client came to says of how it came. Each that adds to the field says so
-/// behind what the one before it said; one that replaces it speaks for all before it.
+/// behind what the one before it said; one that replaces it speaks for all before it. Forwarded is
+/// asked where neither of the older fields is there, as for the client ([`forwarders`]).
 fn believed_scheme(headers: &Headers, hops: usize) -> Option<Scheme> {
-    let listed = || headers.get_all(Known::XForwardedProto).flat_map(token::list);
-    let named = listed().nth(listed().count().saturating_sub(hops + 1))?;
-    if named.eq_ignore_ascii_case(b"https") {
+    let of_hop = |listed: usize| listed.saturating_sub(hops + 1);
+    if headers.contains(Known::XForwardedProto) {
+        let listed = || headers.get_all(Known::XForwardedProto).flat_map(token::list);
+        return scheme_named(listed().nth(of_hop(listed().count()))?);
+    }
+    if headers.contains(Known::XForwardedFor) {
+        return None;
+    }
+    let mut elements = Vec::new();
+    for value in headers.get_all(Known::Forwarded) {
+        elements.extend(parse_forwarded(value)?);
+    }
+    scheme_named(elements.get(of_hop(elements.len()))?.proto.as_deref()?)
+}
+
+fn scheme_named(name: &[u8]) -> Option<Scheme> {
+    if name.eq_ignore_ascii_case(b"https") {
         Some(Scheme::Https)
-    } else if named.eq_ignore_ascii_case(b"http") {
+    } else if name.eq_ignore_ascii_case(b"http") {
         Some(Scheme::Http)
     } else {
         None
@@ -217,5 +232,38 @@ mod tests {
         assert!(!some.contains("x-a") && some.contains("x-b"));
         let fault = drop_named_by_connection(&mut headers(NAMED_MAX + 1)).unwrap_err();
         assert_eq!((fault.status, fault.close), (431, true));
+    }
+
+    #[test]
+    fn forwarded_says_the_scheme_where_the_older_fields_do_not() {
+        // (fields, hops, what is believed)
+        let table = [
+            (vec![("forwarded", "for=1.2.3.4;proto=https")], 0, Some(Scheme::Https)),
+            (vec![("forwarded", "for=1.2.3.4;proto=HTTP")], 0, Some(Scheme::Http)),
+            (vec![("forwarded", "for=1.2.3.4;proto=gopher")], 0, None),
+            (vec![("forwarded", "for=1.2.3.4")], 0, None),
+            (vec![("forwarded", "proto=https, for=1.1.1.1;proto=http")], 0, Some(Scheme::Http)),
+            (vec![("forwarded", "proto=https, for=1.1.1.1;proto=http")], 1, Some(Scheme::Https)),
+            (
+                vec![("forwarded", "proto=https"), ("forwarded", "proto=http")],
+                1,
+                Some(Scheme::Https),
+            ),
+            (vec![("forwarded", "proto=\"")], 0, None),
+            // Hearsay beside the older fields.
+            (
+                vec![("forwarded", "proto=https"), ("x-forwarded-proto", "http")],
+                0,
+                Some(Scheme::Http),
+            ),
+            (vec![("forwarded", "proto=https"), ("x-forwarded-for", "1.1.1.1")], 0, None),
+        ];
+        for (fields, hops, believed) in table {
+            let mut headers = Headers::new();
+            for (name, value) in &fields {
+                headers.append(*name, value);
+            }
+            assert_eq!(believed_scheme(&headers, hops), believed, "{fields:?}");
+        }
     }
 }
