@@ -3,7 +3,9 @@
 use settings::node;
 use wire::Known;
 
-use super::KIND;
+use sha2::{Digest as _, Sha256};
+
+use super::{Hash, KIND, digest};
 use crate::testing::{filter, get, mistakes, passed, plan, rendered};
 
 /// SHA-256 of "abc" (FIPS 180-2, appendix B.1).
@@ -163,4 +165,14 @@ fn digests_that_differ_anywhere_are_not_the_same() {
         other[at] ^= 0x80;
         assert!(!super::is_same(&hash, &other), "byte {at}");
     }
+}
+
+#[test]
+fn keys_of_every_length_have_the_digest_of_the_standard() {
+    let key: Vec<u8> = (0..200).map(|number| number as u8 ^ 0xa5).collect();
+    for length in 0..=key.len() {
+        assert_eq!(digest(&key[..length]), Hash::from(Sha256::digest(&key[..length])), "{length}");
+    }
+    // FIPS 180-4's example, by NIST: "abc".
+    assert_eq!(digest(b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
 }
