@@ -198,7 +198,7 @@ impl Pace {
         self.brief.set(brief.min(BRIEF_RUN));
     }
 
-    /// One had to wait: what it did before that nobody has measured.
+    /// One had to wait, for its answer or for its client: that is not brief.
     #[inline]
     pub(crate) fn waited(&self) {
         self.brief.set(0);

@@ -44,7 +44,7 @@ impl Moment {
 struct Reading {
     ms: Cell<u64>,
     us: Cell<u64>,
-    /// When the clock was read last.
+    /// Where the next lap begins.
     lap_us: Cell<u64>,
     wall_secs: Cell<u64>,
     /// How often it may still be given out at all; zero before the first reading.
@@ -136,8 +136,8 @@ pub fn precise_us() -> u64 {
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// [`precise_us`], and how long before that this thread has read the clock last: so long took what
-/// has just ended, at the most.
+/// [`precise_us`], and the time since the last lap or the last reading of the turn, whichever came
+/// later: about what has just ended has taken, or a little more, as it may have begun later.
 #[inline]
 pub fn lap_us() -> (u64, u64) {
     let now = precise_us();

@@ -46,6 +46,10 @@ pub(super) fn at_once(connection: &Connection) -> Step {
     let wire = &connection.wire;
     wire.drained.set(false);
     for _ in 0..REQUESTS_AT_ONCE {
+        // Nothing may overtake an answer, nor end its connection, before it has left.
+        if wire.send_deferred() {
+            return Step::Waits(Rest::Flush);
+        }
         let edge = connection.service.edge();
         match read::take(wire, &edge) {
             Taken::Nothing if wire.out.borrow().is_empty() => return Step::Ended(After::Idle),

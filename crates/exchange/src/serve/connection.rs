@@ -22,7 +22,6 @@ use telemetry::{CloseReason, LimitHit};
 
 use super::active::{self, Rest, Step};
 use super::edge::{Presence, Service};
-use super::respond;
 use super::wire::Wire;
 use crate::facts::ConnectionFacts;
 
@@ -85,11 +84,6 @@ impl Connection {
                 Step::Ended(after) => after,
                 Step::Waits(rest) => Box::pin(active::go_on(&self, rest)).await,
             };
-            if !matches!(after, After::Idle) && self.wire.send_deferred() {
-                let pause = self.service.edge().bounds.write_pause;
-                // What breaks off here breaks off a connection that ends anyway.
-                let _ = Box::pin(respond::flush(&self.wire, pause)).await;
-            }
             match after {
                 // A new socket counts as readable until it has been read once.
                 After::Idle if fresh && !self.wire.answering.get() => {}

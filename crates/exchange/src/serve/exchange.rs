@@ -25,7 +25,7 @@ use super::respond::{self, Broken, Streaming};
 use super::settle;
 use super::tell;
 use super::tunnel::ClientDuplex;
-use crate::chain::{Bounds, Progress, RouteBounds, Stand};
+use crate::chain::{Bounds, Progress, Route, RouteBounds, Stand};
 use crate::{Body, Ending, Fault, Outcome, Request, Response, Takeover, problem};
 
 /// Answers that may gather for a client that sends its requests in one go before they are sent.
@@ -40,10 +40,10 @@ pub(super) struct Exchange {
     progress: Progress,
     /// The route does hardly anything.
     instant: bool,
-    /// Or it is not known to do more: its answer may wait a little for those of others.
+    /// Or it was brief of late: the answer may wait a little for those of others.
     brief: bool,
-    /// It came to its end without waiting.
-    unwaited: bool,
+    /// When the answer was there, if somebody looked at the clock.
+    answered_us: Option<u64>,
     keep_alive: bool,
     answer: Option<Answer>,
 }
@@ -81,7 +81,7 @@ impl Exchange {
             progress,
             instant: false,
             brief: false,
-            unwaited: false,
+            answered_us: None,
             keep_alive,
             answer: None,
         };
@@ -132,25 +132,22 @@ impl Exchange {
 
     /// Goes as far as is possible without waiting; `None` where it has to.
     pub(super) fn at_once(&mut self, connection: &Connection) -> Option<After> {
+        let after = self.try_at_once(connection);
+        if after.is_none() {
+            self.brief = false;
+            if let Some(route) = &self.request.route {
+                route.pace.waited();
+            }
+        }
+        after
+    }
+
+    fn try_at_once(&mut self, connection: &Connection) -> Option<After> {
         let outcome = match self.early.take() {
             Some(outcome) => *outcome,
             None => match self.request.route.clone() {
                 None => Err(Fault::internal("a request without a route went on")),
-                Some(route) => {
-                    self.instant = route.is_instant();
-                    self.brief = self.instant || route.pace.is_brief();
-                    if !self.brief {
-                        // Answers to others must not wait for what may take its time.
-                        net::task::send_deferred();
-                    }
-                    match route.advance(&mut self.request, &mut self.progress) {
-                        Stand::Done(outcome) => outcome,
-                        Stand::Waits => {
-                            route.pace.waited();
-                            return None;
-                        }
-                    }
-                }
+                Some(route) => self.advance(&route)?,
             },
         };
         let wire = &connection.wire;
@@ -164,13 +161,38 @@ impl Exchange {
         }
         let waits = || !wire.out.borrow().is_empty();
         if waits() && (closes || must_flush(connection)) {
+            // It may be long.
+            net::task::send_deferred();
             wire.push_out();
             if waits() {
                 return None;
             }
         }
-        self.unwaited = true;
         self.conclude(connection, Ok(()))
+    }
+
+    /// Runs the request on its route; `None` where that has to wait.
+    fn advance(&mut self, route: &Rc<Route>) -> Option<Outcome> {
+        self.instant = route.is_instant();
+        self.brief = self.instant || route.pace.is_brief();
+        if !self.brief {
+            // Answers to others must not wait for what may take its time.
+            net::task::send_deferred();
+        }
+        let Stand::Done(outcome) = route.advance(&mut self.request, &mut self.progress) else {
+            // Nor for what may happen before this one does.
+            net::task::send_deferred();
+            return None;
+        };
+        if self.progress.is_instant() {
+            route.pace.took(0);
+        } else if !self.instant {
+            let (now_us, took_us) = net::clock::lap_us();
+            route.pace.took(took_us);
+            net::task::defer_less(took_us);
+            self.answered_us = Some(now_us);
+        }
+        Some(outcome)
     }
 
     /// Goes on from where [`Exchange::at_once`] had to wait, to the end.
@@ -386,19 +408,15 @@ impl Exchange {
         let metrics = &connection.wire.metrics;
         metrics.requests_in_flight.add(-1);
         metrics.answered(status);
-        let (now_us, took_us) = if self.instant || self.progress.is_instant() {
-            (net::clock::recent_us(), 0)
-        } else {
-            net::clock::lap_us()
+        let now_us = match self.answered_us {
+            Some(answered_us) if self.brief => answered_us,
+            None if self.instant || self.progress.is_instant() => net::clock::recent_us(),
+            _ => net::clock::precise_us(),
         };
         let duration_us = now_us.saturating_sub(self.request.began_us);
         if let Some(route) = &self.request.route {
             route.metrics.in_flight.add(-1);
             route.metrics.finished(status, duration_us);
-            if self.unwaited && !self.instant {
-                route.pace.took(took_us);
-                net::task::defer_less(took_us);
-            }
         }
         if let Some(access) = &self.edge.access {
             access.answered(&self.request, status, body_bytes, duration_us);

@@ -34,7 +34,7 @@ pub(super) struct Plan {
     pub(super) half_close: bool,
     /// Nothing else is there to be answered first: no reason to gather.
     pub(super) at_once: bool,
-    /// The answer took no time, so it may leave together with those of other connections.
+    /// The next answers are expected in no time, so it may leave together with them.
     pub(super) deferrable: bool,
 }
 

@@ -30,7 +30,8 @@ pub(crate) struct Wire {
     /// The socket was read empty in this active period: asking it again would find nothing.
     pub(crate) drained: Cell<bool>,
     pub(crate) out: RefCell<Outgoing>,
-    /// An answer leaves at the end of the worker's turn: ahead of what is in `out`.
+    /// An answer leaves at the end of the worker's turn. Whoever sends anything else has to have it
+    /// sent first.
     deferred: Cell<bool>,
     /// Bytes the kernel has taken since the connection began.
     pub(crate) sent: Cell<u64>,
@@ -124,6 +125,7 @@ impl Wire {
     /// Sends what the socket takes now of bytes ahead of which nothing waits; how many it took. A
     /// failure shows at the next flush.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> usize {
+        debug_assert!(!self.deferred.get(), "an answer would be overtaken");
         let sent = self.stream.try_send_slice(bytes).unwrap_or(0);
         self.note_sent(sent as u64);
         sent

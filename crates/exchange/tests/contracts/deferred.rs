@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use exchange::{Handler, LocalFuture, Outcome, Request, Response};
@@ -63,6 +63,14 @@ fn each_of_many_clients_gets_its_own_answer() {
     });
 }
 
+/// Serves this end of a connection.
+fn serve_stream(stream: Stream, handler: Rc<dyn Handler>) {
+    let accepted = Accepted { stream, peer: Peer::Unix };
+    let service = served::service(Vec::new(), handler);
+    let local = Rc::new(Bind::Unix("/nowhere".into()));
+    net::task::spawn_local(served::serve_one(accepted, service, local));
+}
+
 /// A served connection into which nothing more can be sent, its client, and what the client has to
 /// read first.
 fn full() -> (Client, usize) {
@@ -71,11 +79,7 @@ fn full() -> (Client, usize) {
     while let Ok(sent) = ours.try_send_slice(&[b'-'; 10_000]) {
         filled += sent;
     }
-    let accepted = Accepted { stream: ours, peer: Peer::Unix };
-    let handler = Instant { answered: Rc::default() };
-    let service = served::service(Vec::new(), Rc::new(handler));
-    let local = Rc::new(Bind::Unix("/nowhere".into()));
-    net::task::spawn_local(served::serve_one(accepted, service, local));
+    serve_stream(ours, Rc::new(Instant { answered: Rc::default() }));
     (Client::of(theirs), filled)
 }
 
@@ -109,30 +113,47 @@ fn an_answer_leaves_before_its_connection_ends() {
     });
 }
 
-/// Instant until it has answered `/a`. What follows looks whether that answer has reached its
-/// client.
-struct Slow {
-    has_answered: Cell<bool>,
-    client: Rc<RefCell<Option<TcpStream>>>,
-    seen: Rc<RefCell<Vec<u8>>>,
+/// The first read takes as much as one may, so the next request is taken in the same turn.
+#[test]
+fn no_answer_overtakes_one_that_was_deferred() {
+    block_on_local(async {
+        let (ours, theirs) = Stream::pair().unwrap();
+        serve_stream(ours, Rc::new(Instant { answered: Rc::default() }));
+        let client = Client::of(theirs);
+        let (begin, end) = ("GET /first HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n");
+        let filling = "x".repeat(32 * 1024 - begin.len() - end.len());
+        let last = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        client.send(format!("{begin}{filling}{end}{last}")).await;
+        let answers = client.rest().await;
+        let (first, last) = (answers.find("/first"), answers.find("/last"));
+        assert!(first.is_some() && first < last, "{answers}");
+    });
 }
 
-impl Handler for Slow {
+/// Instant until it is told otherwise. Its answer to `/look` has looked at what the other client
+/// has received.
+struct Looking {
+    is_instant: Rc<Cell<bool>>,
+    other: RefCell<UnixStream>,
+    seen: Rc<RefCell<Option<String>>>,
+}
+
+impl Handler for Looking {
     fn name(&self) -> &'static str {
-        "slow"
+        "looking"
     }
 
     fn is_instant(&self) -> bool {
-        !self.has_answered.get()
+        self.is_instant.get()
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
         match request.target.path() {
-            "/a" => self.has_answered.set(true),
-            "/b" => {
+            "/slow-from-now" => self.is_instant.set(false),
+            "/look" => {
                 let mut room = [0; 1000];
-                let read = self.client.borrow_mut().as_mut().unwrap().read(&mut room).unwrap_or(0);
-                self.seen.borrow_mut().extend_from_slice(&room[..read]);
+                let read = self.other.borrow_mut().read(&mut room).unwrap_or(0);
+                self.seen.replace(Some(String::from_utf8_lossy(&room[..read]).into_owned()));
             }
             _ => {}
         }
@@ -145,29 +166,42 @@ impl Handler for Slow {
 }
 
 #[test]
-fn answers_do_not_wait_for_what_may_take_its_time() -> io::Result<()> {
+fn answers_wait_for_others_that_take_no_time_and_for_nobody_else() -> io::Result<()> {
     block_on_local(async {
-        let (reads, seen) = (Rc::new(RefCell::new(None)), Rc::new(RefCell::new(Vec::new())));
-        let handler =
-            Slow { has_answered: Cell::new(false), client: reads.clone(), seen: seen.clone() };
-        let address = serve(Vec::new(), handler);
-        let mut first = TcpStream::connect(address)?;
+        let (ours, theirs) = Stream::pair_for_child()?;
+        let mut first = UnixStream::from(theirs);
         first.set_nonblocking(true)?;
-        let mut second = Client::connect(address).await;
-        // Both connections are known to defer from now on.
-        first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
-        second.get("/").await;
-        second.head().await;
-        second.read(4).await;
-        let mut answer = [0; 1000];
-        while first.read(&mut answer).is_err() {
-            yield_now().await;
-        }
-        *reads.borrow_mut() = Some(first.try_clone()?);
-        first.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")?;
-        second.get("/b").await;
-        second.head().await;
-        let seen = String::from_utf8_lossy(&seen.borrow()).into_owned();
+        let (is_instant, seen) = (Rc::new(Cell::new(true)), Rc::default());
+        let handler = Rc::new(Looking {
+            is_instant: is_instant.clone(),
+            other: RefCell::new(first.try_clone()?),
+            seen: Rc::clone(&seen),
+        });
+        serve_stream(ours, handler.clone());
+        let (ours, theirs) = Stream::pair()?;
+        serve_stream(ours, handler);
+        let mut second = Client::of(theirs);
+        let mut ask = async |path: &str| -> io::Result<String> {
+            // What is left of the last time (there is room to send again) is seen before.
+            for _ in 0..5 {
+                yield_now().await;
+            }
+            // Both in one turn, in this order: nobody waits between the two.
+            first.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+            second.get("/look").await;
+            second.head().await;
+            second.read(4).await;
+            // Where it was not seen, it is there by now.
+            let seen = seen.take().unwrap_or_default();
+            let unseen = seen.is_empty().then(|| first.read(&mut [0; 1000])).transpose()?;
+            assert_ne!(unseen, Some(0));
+            Ok(seen)
+        };
+        // From then on both connections are known to defer.
+        ask("/").await?;
+        assert_eq!(ask("/").await?, "");
+        assert!(is_instant.get());
+        let seen = ask("/slow-from-now").await?;
         assert!(seen.starts_with("HTTP/1.1 200 OK\r\n") && seen.ends_with("done"), "{seen:?}");
         Ok(())
     })

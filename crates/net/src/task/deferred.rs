@@ -6,7 +6,8 @@
 //! (docs/design/deferred-sends.md). Owns those bytes and who sends them. Promises that they leave
 //! in order: at the end of the turn, once there are [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes,
 //! after [`SPENT_MAX_US`] of what such tasks say to have taken, and before a task runs that did not
-//! defer anything when it ran last. So they wait for tasks of their own kind, and not for long.
+//! defer anything when it ran last. So they wait for tasks of their own kind, and not for long
+//! unless one of these takes longer than it ever did.
 
 use std::rc::Rc;
 
@@ -86,9 +87,10 @@ pub fn may_defer() -> bool {
 }
 
 /// Defers what `write` writes: at most about `room_min` bytes. For a running task that
-/// [`may_defer`] and that is done in no time.
+/// [`may_defer`] and that is done in no time; nobody would send what others defer.
 #[inline]
 pub fn defer(sender: Rc<dyn Sender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
+    debug_assert!(may_defer(), "only a task of the worker may defer");
     Hive::current(|hive| hive.defer(sender, room_min, write));
 }
 

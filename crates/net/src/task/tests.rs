@@ -446,7 +446,7 @@ fn what_is_deferred_leaves_in_order_when_the_others_have_run() {
         let wakers: Vec<_> = ["a", "b"].map(|name| spawn_deferring(name, &sent)).into();
         let before = Rc::new(Cell::new(usize::MAX));
         let (noted, seen, kept) = (before.clone(), sent.clone(), wakers[1].clone());
-        // Defers nothing itself when it runs for the first time, and something from then on.
+        // Defers something when it runs for the first time, and nothing from then on.
         let mut first = true;
         let (sink, last) =
             (Rc::new(Sink { sent: sent.clone(), takes: true }), Rc::new(RefCell::new(None)));
