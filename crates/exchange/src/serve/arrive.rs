@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::rc::Rc;
 
-use wire::forwarded::{Node, parse_forwarded, x_forwarded_for};
+use wire::forwarded::{Element, Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
 use wire::{Known, Method, token};
 
@@ -174,13 +174,18 @@ fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
         let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
         return values.into_iter().rev().flat_map(x_forwarded_for).collect();
     }
-    let mut nodes = Vec::new();
+    let elements = forwarded(headers).unwrap_or_default();
+    let nodes = elements.iter().rev().map(|element| element.for_node.as_ref().and_then(Node::ip));
+    nodes.collect()
+}
+
+/// The elements of Forwarded, in order; `None` where it cannot be read.
+fn forwarded(headers: &Headers) -> Option<Vec<Element>> {
+    let mut elements = Vec::new();
     for value in headers.get_all(Known::Forwarded) {
-        let Some(elements) = parse_forwarded(value) else { return Vec::new() };
-        nodes.extend(elements.iter().map(|element| element.for_node.as_ref().and_then(Node::ip)));
+        elements.extend(parse_forwarded(value)?);
     }
-    nodes.reverse();
-    nodes
+    Some(elements)
 }
 
 /// What the proxy that the client came to says of how it came. Each that adds to the field says so
@@ -195,10 +200,7 @@ fn believed_scheme(headers: &Headers, hops: usize) -> Option<Scheme> {
     if headers.contains(Known::XForwardedFor) {
         return None;
     }
-    let mut elements = Vec::new();
-    for value in headers.get_all(Known::Forwarded) {
-        elements.extend(parse_forwarded(value)?);
-    }
+    let elements = forwarded(headers)?;
     scheme_named(elements.get(of_hop(elements.len()))?.proto.as_deref()?)
 }
 
