@@ -301,7 +301,7 @@ fn a_changed_file_is_used_and_requests_under_way_end_as_they_began() {
     assert_eq!(waiting.answer().text(), "1");
     // One that is no Lua is refused whole.
     server.write("x.lua", "return function(");
-    server.wait_for_log("configuration refused");
+    server.wait_for_log("configuration rejected");
     assert_eq!(get(&server, "/x").text(), "2");
 }
 

@@ -218,7 +218,7 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
     assert_eq!(detail.status, 200, "the configuration before it serves");
     assert!(detail.text().contains("tidegate.yaml:8:"), "{}", detail.text());
     assert!(detail.text().contains("\"ap\""), "{}", detail.text());
-    let line = server.wait_for_log("configuration refused");
+    let line = server.wait_for_log("configuration rejected");
     assert!(line.contains("tidegate.yaml:8:"), "{line}");
     client.send(get("/up"));
     assert_eq!(client.answer().text(), "ok");
@@ -296,7 +296,7 @@ fn an_address_that_is_taken_refuses_the_whole_change() {
     let next = config(2, &upstream, "");
     server.rewrite_config(&next.replace("{ web: { bind: \"127.0.0.1:0\" } }", &listeners));
     server.wait_for_metric("tidegate_config_reload_failures_total", &[], 1.0);
-    let line = server.wait_for_log("configuration refused");
+    let line = server.wait_for_log("configuration rejected");
     assert!(line.contains(&taken.to_string()) && line.contains("in use"), "{line}");
     let ours = server.address("web").port();
     server.rewrite_config(&next.replace("127.0.0.1:0\" } }", &format!(":{ours}\" }} }}")));

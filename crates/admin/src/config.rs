@@ -98,11 +98,11 @@ pub(crate) fn mistakes(report: &Report) -> Problem {
         })
         .collect();
     let detail = match report.len() {
-        1 => "the configuration has a mistake; the one before still serves".to_owned(),
-        n => format!("the configuration has {n} mistakes; the one before still serves"),
+        1 => "the configuration has an error; the previous one stays in use".to_owned(),
+        n => format!("the configuration has {n} errors; the previous one stays in use"),
     };
     Problem::new(422, detail)
-        .member("mistakes", Json::Array(rows))
+        .member("errors", Json::Array(rows))
         .member("text", json!(report.render()))
 }
 

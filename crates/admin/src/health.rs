@@ -20,7 +20,7 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
     let accept = request.headers.get(Known::Accept);
     if wire::negotiate::choose_media_type(accept, &["text/plain", "application/json"]) == Some(1) {
         let refused =
-            failed.map(|reload| json!({ "at": time(reload.at_ms), "mistakes": reload.mistakes }));
+            failed.map(|reload| json!({ "at": time(reload.at_ms), "errors": reload.mistakes }));
         let ready = code == 200;
         let body = json!({
             "ready": ready,

@@ -19,7 +19,7 @@ pub(crate) fn status(status: &Status) -> Response {
         json!({
             "at": time(reload.at_ms),
             "ok": reload.mistakes.is_empty(),
-            "mistakes": reload.mistakes,
+            "errors": reload.mistakes,
         })
     });
     let body = json!({

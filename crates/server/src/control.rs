@@ -456,8 +456,8 @@ impl Control {
                 let mistakes = refusal.mistakes();
                 event!(
                     Level::Error,
-                    "configuration refused, the one before still serves",
-                    mistakes = mistakes.join("; ")
+                    "configuration rejected, keeping the previous one",
+                    errors = mistakes.join("; ")
                 );
                 mistakes
             }

@@ -50,7 +50,7 @@ impl Report {
     }
 
     fn show(&self, mistake: &Mistake, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mistake: {}", mistake.message)?;
+        writeln!(f, "error: {}", mistake.message)?;
         let gutter = mistake.span.line.to_string().len();
         if let Some(place) = self.place(mistake.span) {
             writeln!(f, "{:gutter$}--> {place}", "")?;
@@ -127,14 +127,14 @@ mod tests {
         report.unknown(span(file, 2, 3, 10), "key", "tiemout", ["timeout", "bind"]);
         report.mistake(span(file, 1, 6, 7), "expected a word").help("write one");
         let expected = "\
-mistake: expected a word
+error: expected a word
  --> a.yaml:1:6
   |
 1 | one: 1
   |      ^
   = help: write one
 
-mistake: unknown key \"tiemout\", did you mean \"timeout\"?
+error: unknown key \"tiemout\", did you mean \"timeout\"?
  --> a.yaml:2:3
   |
 2 |   tiemout: 5s

@@ -197,13 +197,13 @@ fn refusals_say_why_and_change_nothing() {
     let wrong = put("wrong: 1\n");
     assert_eq!((wrong.status, wrong.field(Known::ContentType)), (422, "application/problem+json"));
     let problem = wrong.json();
-    assert!(problem["detail"].as_str().unwrap().contains("2 mistakes"));
-    let placed = problem["mistakes"].as_array().unwrap().iter().find(|m| m["line"] == 1).unwrap();
+    assert!(problem["detail"].as_str().unwrap().contains("2 errors"));
+    let placed = problem["errors"].as_array().unwrap().iter().find(|m| m["line"] == 1).unwrap();
     assert_eq!(placed["file"], "tidegate.yaml");
     assert_eq!(placed["column"], 1);
     assert_eq!(placed["message"], "unknown key \"wrong\"");
     assert_eq!(placed["help"], "leave it out");
-    let placeless = problem["mistakes"].as_array().unwrap().iter().find(|m| m["file"].is_null());
+    let placeless = problem["errors"].as_array().unwrap().iter().find(|m| m["file"].is_null());
     assert!(placeless.unwrap()["line"].is_null());
     assert!(problem["text"].as_str().unwrap().contains("--> tidegate.yaml:1:1"));
 

@@ -152,7 +152,7 @@ fn mistakes_are_named_and_show_no_key() {
         let report = mistakes(&KIND, &settings);
         assert!(report.contains(why), "{report}\nwanted {why}");
         assert!(!report.contains("topsecret"), "{report}");
-        assert_eq!(report.matches("mistake: ").count(), 1, "{report}");
+        assert_eq!(report.matches("error: ").count(), 1, "{report}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::serving::{ServingOptions, serve};
 
 const EXAMPLES: &str = "\
 The file is watched: a change that is right goes into use without losing a request, one that is
-wrong is refused and the mistakes are logged. SIGHUP reloads at once, SIGTERM finishes what is under
+wrong is rejected and its errors are logged. SIGHUP reloads at once, SIGTERM finishes what is under
 way and ends, a second SIGINT ends at once.
 
 Examples:
@@ -36,7 +36,7 @@ impl Up {
     }
 }
 
-/// A configuration that is not there is no mistake in one: whoever starts needs another advice.
+/// A configuration that is not there is not an error in one: it needs other advice.
 pub(crate) fn exists(file: &Path) -> Result<(), Failure> {
     if file.try_exists().unwrap_or(true) {
         return Ok(());

@@ -251,8 +251,8 @@ mod tests {
             Failure::Failed(why) => why,
             other => panic!("{other:?}"),
         };
-        let mistakes = said(422, r#"{"detail": "2 mistakes", "text": "mistake: a\n"}"#);
-        assert_eq!(mistakes, "2 mistakes\n\nmistake: a\n");
+        let mistakes = said(422, r#"{"detail": "2 errors", "text": "error: a\n"}"#);
+        assert_eq!(mistakes, "2 errors\n\nerror: a\n");
         let token = said(401, r#"{"detail": "no", "advice": "do"}"#);
         assert!(token.starts_with("no\ndo\n") && token.contains("TIDEGATE_TOKEN"), "{token}");
         assert_eq!(said(502, "<html>"), "the server answered 502");

@@ -38,7 +38,7 @@ pub(super) fn heads<const N: usize>(heads: [&str; N]) -> Vec<[String; N]> {
 
 fn reload(status: &Value) -> String {
     let last = &status["last_reload"];
-    match (last["ok"].as_bool(), last["mistakes"].as_array()) {
+    match (last["ok"].as_bool(), last["errors"].as_array()) {
         (Some(true), _) => format!(", reloaded at {}", text(last, "at")),
         (Some(false), Some(mistakes)) => {
             let lines = mistakes.iter().filter_map(Value::as_str);
@@ -156,7 +156,7 @@ mod tests {
         let status = json!({
             "state": "serving", "build": "0.1.0", "pid": 7, "uptime_s": 61, "config_version": "ab",
             "listeners": [{ "name": "web", "address": "127.0.0.1:8080" }],
-            "last_reload": { "ok": false, "at": "now", "mistakes": ["a.yaml:1:2: odd"] },
+            "last_reload": { "ok": false, "at": "now", "errors": ["a.yaml:1:2: odd"] },
         });
         let workers = json!({ "workers": [{
             "index": 0, "cpu": null, "in_flight": 1, "connections": { "active": 3, "idle": 2 },

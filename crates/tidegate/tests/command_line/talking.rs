@@ -79,7 +79,7 @@ fn reload_waits_for_what_comes_of_it() {
 
     write(&CONFIG.replace("handler", "hanlder"));
     let why = reload().failed(1);
-    assert!(why.contains("did you mean \"handler\"?") && why.contains("still serves"), "{why}");
+    assert!(why.contains("did you mean \"handler\"?") && why.contains("stays in use"), "{why}");
     let status = run_in(folder.path(), &["ctl", "status"]).said();
     assert!(status.contains("was refused:\n  tidegate.yaml:"), "{status}");
 
