@@ -31,6 +31,7 @@ mod lua_soak;
 mod lua_subrequests;
 mod many_idle;
 mod no_body_statuses;
+mod paths;
 mod pipelining;
 mod reading;
 mod refusals;

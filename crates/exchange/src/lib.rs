@@ -66,7 +66,7 @@ pub use ranges::ranged;
 pub use request::{Inform, Notes, Request};
 pub use response::Response;
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};
-pub use target::{BadPath, Target};
+pub use target::Target;
 
 /// Chooses the way of a request; implemented by `server` over the router of the current Plan.
 pub trait Dispatch {

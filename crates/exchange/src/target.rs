@@ -1,10 +1,12 @@
-//! The target of a request: as it came, and as the house reads it.
+//! The target of a request: its path in canonical form, and its query as it was received.
 //!
-//! Two texts are kept: the *raw* path and query, which is what an upstream is sent, and the *path*,
-//! in the normal form of `wire::target` (decoded, no dot segments), which is what routes, filters
-//! and files look at. Most paths are the same in both, and then there is only one.
+//! The *raw path* is the canonical form of `wire::target`: it is forwarded, keyed and handed to
+//! applications. The *path* is the normal form of the same text, decoded, which routes, filters and
+//! files look at. Most paths are the same in both, and then there is only one. What the client
+//! wrote is kept where it differs, for the log and `explain`.
 
 use bytes::Bytes;
+use wire::target::PathFault;
 
 /// Longest raw target that is kept in place.
 const SHORT_MAX: usize = 79;
@@ -28,11 +30,11 @@ enum Raw {
 
 #[derive(Clone, Debug, Default)]
 struct Other {
-    /// The decoded, normalised path where it differs from the raw one.
+    /// The normal form of a path that has escapes.
     path: Option<Box<str>>,
     /// The first path, where another one has replaced it: parameters of the route are parts of it.
     routed: Option<Box<str>>,
-    /// The first raw path, where another one has replaced it: what the log names.
+    /// The path as it was received, where it was not canonical or another one has replaced it.
     received: Option<Box<[u8]>>,
 }
 
@@ -44,10 +46,6 @@ pub(crate) struct TargetParts<'a> {
     pub(crate) routed: Option<&'a str>,
     pub(crate) received: Option<&'a [u8]>,
 }
-
-/// The path cannot be read: an encoded NUL, or percent-encoding that is broken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadPath;
 
 impl Raw {
     #[inline]
@@ -75,8 +73,8 @@ impl Raw {
 }
 
 impl Target {
-    /// From a raw origin-form target.
-    pub fn new(raw: Bytes) -> Result<Target, BadPath> {
+    /// From an origin-form target in any spelling.
+    pub fn new(raw: Bytes) -> Result<Target, PathFault> {
         let path_length = raw.iter().position(|byte| *byte == b'?').unwrap_or(raw.len());
         Target::split_at(&raw, path_length)
     }
@@ -101,31 +99,39 @@ impl Target {
         self.other.is_none() && self.raw.get() == b"*"
     }
 
-    /// From a raw target whose path is known to end at `path_length`.
-    pub fn split_at(raw: &[u8], path_length: usize) -> Result<Target, BadPath> {
+    /// From a target whose path is known to end at `path_length`.
+    pub fn split_at(raw: &[u8], path_length: usize) -> Result<Target, PathFault> {
         let mut target = Target::asterisk();
         target.assign(raw, path_length)?;
         Ok(target)
     }
 
     /// [`Target::split_at`] in place.
-    pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), BadPath> {
-        let path = &raw[..path_length];
-        self.other = match wire::target::is_plain(path) {
-            true => None,
-            // A path need not be UTF-8. Routes and files see U+FFFD for what is not; an upstream is
-            // sent the raw path.
-            false => match wire::target::normalize(path).map_err(|_| BadPath)? {
-                same if *same == *path && same.is_ascii() => None,
-                normal => {
-                    let path = Some(String::from_utf8_lossy(&normal).into());
-                    Some(Box::new(Other { path, ..Other::default() }))
-                }
-            },
-        };
+    #[inline]
+    pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), PathFault> {
+        if !wire::target::is_plain(&raw[..path_length]) {
+            return self.assign_unusual(raw, path_length);
+        }
+        self.other = None;
         self.raw.assign(raw);
         // A request line is far shorter than 4 GiB.
         self.path_length = path_length as u32;
+        Ok(())
+    }
+
+    #[cold]
+    fn assign_unusual(&mut self, raw: &[u8], path_length: usize) -> Result<(), PathFault> {
+        let (received, query) = raw.split_at(path_length);
+        let canonical = wire::target::canonical(received)?;
+        let normal = wire::target::normal_form(&canonical)?;
+        // A path need not be UTF-8. Routes and files see U+FFFD for what is not.
+        let escapes = canonical.contains(&b'%');
+        let path = escapes.then(|| String::from_utf8_lossy(&normal).into());
+        let received = (*canonical != *received).then(|| received.into());
+        let unusual = path.is_some() || received.is_some();
+        self.other = unusual.then(|| Box::new(Other { path, received, routed: None }));
+        self.path_length = canonical.len() as u32;
+        self.raw.assign(&[&canonical, query].concat());
         Ok(())
     }
 
@@ -139,7 +145,7 @@ impl Target {
     pub fn path(&self) -> &str {
         match self.other.as_ref().and_then(|other| other.path.as_ref()) {
             Some(path) => path,
-            // Checked when the target was made: a raw path that needs no normalising is ASCII.
+            // A canonical path is ASCII.
             None => std::str::from_utf8(self.raw_path()).unwrap_or("/"),
         }
     }
@@ -150,7 +156,8 @@ impl Target {
         routed.unwrap_or_else(|| self.path())
     }
 
-    /// The path as it is sent on: as the client wrote it, unless a filter has replaced it.
+    /// The canonical path, which is forwarded: of what the client wrote, or of what a filter has
+    /// put in its place.
     pub fn raw_path(&self) -> &[u8] {
         &self.raw.get()[..self.path_length as usize]
     }
@@ -166,21 +173,21 @@ impl Target {
         self.raw.get().get(self.path_length as usize + 1..)
     }
 
-    /// Path and query as they are sent on.
+    /// Path and query as they are forwarded.
     pub fn raw(&self) -> &[u8] {
         self.raw.get()
     }
 
-    /// Replaces path and query by another raw target.
-    pub fn replace(&mut self, raw: impl Into<Bytes>) -> Result<(), BadPath> {
+    /// Replaces path and query by another target, in any spelling.
+    pub fn replace(&mut self, raw: impl Into<Bytes>) -> Result<(), PathFault> {
         self.become_target(Target::new(raw.into())?);
         Ok(())
     }
 
-    /// Replaces the raw path and keeps the query.
-    pub fn replace_path(&mut self, raw_path: &[u8]) -> Result<(), BadPath> {
-        let rest = &self.raw()[self.path_length as usize..];
-        let raw = [raw_path, rest].concat();
+    /// Replaces the path and keeps the query.
+    pub fn replace_path(&mut self, raw_path: &[u8]) -> Result<(), PathFault> {
+        let query = &self.raw()[self.path_length as usize..];
+        let raw = [raw_path, query].concat();
         self.become_target(Target::split_at(&raw, raw_path.len())?);
         Ok(())
     }
@@ -194,17 +201,21 @@ impl Target {
         target
     }
 
-    /// Whether the path holds a slash that is none: `%2F` (RFC 3986 2.2).
+    /// Whether the path was received with `%2F`, which RFC 3986 2.2 tells apart from a slash.
+    #[inline]
     pub fn has_encoded_slash(&self) -> bool {
-        let mut escapes = memchr::memchr_iter(b'%', self.raw_path());
-        escapes.any(|at| is_encoded_slash(&self.raw_path()[at..]))
+        self.other.is_some() && {
+            let received = self.received_path();
+            let mut escapes = memchr::memchr_iter(b'%', received);
+            escapes.any(|at| is_encoded_slash(&received[at..]))
+        }
     }
 
-    /// Reads the path as if every `%2F` had been written as a slash. What was received is kept for
-    /// the log.
-    pub fn decode_slashes(&mut self) -> Result<(), BadPath> {
+    /// Reads the received path as if every `%2F` had been written as a slash.
+    pub fn decode_slashes(&mut self) -> Result<(), PathFault> {
+        let received = self.received_path().to_vec();
         let mut raw = Vec::with_capacity(self.raw().len());
-        let mut rest = self.raw_path();
+        let mut rest = &received[..];
         while let Some((&first, more)) = rest.split_first() {
             let slash = is_encoded_slash(rest);
             raw.push(if slash { b'/' } else { first });
@@ -212,11 +223,8 @@ impl Target {
         }
         let path_length = raw.len();
         raw.extend_from_slice(&self.raw()[self.path_length as usize..]);
-        let read = Target::split_at(&raw, path_length)?;
-        let received = self.other.take().and_then(|first| first.received);
-        let received = received.unwrap_or_else(|| self.raw_path().into());
-        *self = read;
-        self.other.get_or_insert_default().received = Some(received);
+        self.assign(&raw, path_length)?;
+        self.other.get_or_insert_default().received = Some(received.into());
         Ok(())
     }
 
@@ -277,17 +285,32 @@ mod tests {
     }
 
     #[test]
-    fn routes_see_the_decoded_path_and_upstreams_the_raw_one() {
-        let mut target = Target::new(Bytes::from_static(b"/a%20b/../c%2e?q")).unwrap();
-        assert_eq!(target.path(), "/c.");
-        assert_eq!(target.raw(), b"/a%20b/../c%2e?q");
-        let received = &b"/a%20b/../c%2e"[..];
+    fn routes_and_upstreams_see_one_path() {
+        let mut target = Target::new(Bytes::from_static(b"/a%20b/../c%2e%20?q=/../%2e")).unwrap();
+        assert_eq!(target.path(), "/c. ");
+        assert_eq!(target.raw(), b"/c.%20?q=/../%2e");
+        let received = &b"/a%20b/../c%2e%20"[..];
+        assert_eq!(target.received_path(), received);
         target.replace_path(b"/new").unwrap();
-        assert_eq!(target.raw(), b"/new?q");
+        assert_eq!(target.raw(), b"/new?q=/../%2e");
         assert_eq!(target.path(), "/new");
-        target.replace(Bytes::from_static(b"/newer")).unwrap();
+        target.replace(Bytes::from_static(b"//x/../newer")).unwrap();
         assert_eq!((target.raw_path(), target.received_path()), (&b"/newer"[..], received));
-        assert_eq!((target.path(), target.routed_path()), ("/newer", "/c."));
+        assert_eq!((target.path(), target.routed_path()), ("/newer", "/c. "));
+        assert_eq!(target.replace_path(b"/a\\b"), Err(PathFault::Backslash));
+    }
+
+    #[test]
+    fn a_target_in_use_is_assigned_whole() {
+        let mut target = Target::new(Bytes::from_static(b"/%20//x?y")).unwrap();
+        target.assign(b"/plain?q", 6).unwrap();
+        assert!(target.other.is_none());
+        assert_eq!((target.raw(), target.path()), (&b"/plain?q"[..], "/plain"));
+        target.assign(b"//h/.well-known", 15).unwrap();
+        assert_eq!((target.raw(), target.path()), (&b"/h/.well-known"[..], "/h/.well-known"));
+        assert_eq!(target.received_path(), b"//h/.well-known");
+        target.assign(b"/.well-known", 12).unwrap();
+        assert!(target.other.is_none());
     }
 
     #[test]
@@ -302,10 +325,13 @@ mod tests {
         let mut target = Target::new(Bytes::from_static(raw)).unwrap();
         assert!(target.has_encoded_slash());
         target.decode_slashes().unwrap();
-        assert_eq!(target.raw(), b"/a/b/../c%252Fd?e%2Ff");
+        assert_eq!(target.raw(), b"/a/c%252Fd?e%2Ff");
         assert_eq!((target.path(), target.routed_path()), ("/a/c%252Fd", "/a/c%252Fd"));
         assert_eq!(target.received_path(), &raw[..raw.len() - 6]);
-        assert!(!target.has_encoded_slash());
+        let mut target = Target::new(Bytes::from_static(b"/x/a%2Fb/../c")).unwrap();
+        assert!(target.has_encoded_slash() && target.path() == "/x/c");
+        target.decode_slashes().unwrap();
+        assert_eq!(target.raw(), b"/x/a/c");
         for plain in ["/", "/a%20b%2", "/%252F", "/a?%2F"] {
             let target = Target::new(Bytes::from_static(plain.as_bytes()));
             assert!(target.is_err() || !target.unwrap().has_encoded_slash(), "{plain}");

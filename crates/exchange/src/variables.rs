@@ -151,10 +151,15 @@ pub fn append(template: &Template, request: &Request, out: &mut Vec<u8>) {
 
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
 /// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query.
-/// Slashes and escapes of paths and path parameters stay (see `wire::target`).
+/// Slashes and escapes of paths and path parameters stay (see `wire::target`), and the path itself is
+/// the one that is forwarded.
 pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
     let mut out = Vec::new();
     append_with(template, &mut out, |variable, out| {
+        let raw_path = request.target.raw_path();
+        if *variable == Variable::Path && raw_path.starts_with(b"/") && !out.contains(&b'?') {
+            return out.extend_from_slice(raw_path);
+        }
         let text = value(variable, request);
         let kept: &[u8] = match variable {
             Variable::Path | Variable::PathParam(_) if !out.contains(&b'?') => b"/%!$&'()*+,;=:@",
@@ -257,7 +262,7 @@ mod tests {
     fn a_value_cannot_leave_its_place_in_a_url() {
         let mut request = request();
         request.headers.set("x-user", "a/b?c#d%\r\n&e");
-        request.target = Target::new(Bytes::from_static(b"/a%20b&/c%2f")).unwrap();
+        request.target = Target::new(Bytes::from_static(b"/a%20b&/c%2f%2B+%e9")).unwrap();
         let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
         request.params = Params::new(names, &[(1, 5)]);
         let template: Template =
@@ -265,6 +270,6 @@ mod tests {
         let url = String::from_utf8(fill_url(&template, &request)).unwrap();
         let user = "a%2Fb%3Fc%23d%25%20%20%26e";
         let query = format!("u={user}&i=a%20b%26");
-        assert_eq!(url, format!("https://shop.example.com/a%20b&/c%2F/a%20b&?{query}"));
+        assert_eq!(url, format!("https://shop.example.com/a%20b&/c%2F%2B+%E9/a%20b&?{query}"));
     }
 }

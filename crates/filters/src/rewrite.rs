@@ -1,9 +1,10 @@
 //! `rewrite`: another path for what comes behind this filter.
 //!
-//! Works on the normal form of the path (`wire::target`), so that no spelling of a path escapes a
-//! rewrite, and puts the result into normal form again before anybody sees it: what an upstream is
-//! sent has no dot segment, wherever its parts came from. The query stays. Route parameters keep
-//! the text they matched.
+//! Prefixes and expressions are compared with the normal form of the path (`wire::target`), so that
+//! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
+//! the program sees it: it has no dot segment, wherever its parts came from. What is not replaced
+//! keeps the escapes of the client, and the query stays. Route parameters keep the text they
+//! matched.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -13,7 +14,7 @@ use exchange::{
     Fault, Filter, FilterKind, FilterPlan, Request, Stage, Step, WorkerContext, variables,
 };
 use settings::{Node, Part, Reader, Regex, Setting, Template};
-use wire::target::{encode_path, normalize};
+use wire::target::{PathFault, encode_path, normal_form, normalize};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrite::schema, read };
 
@@ -64,7 +65,7 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
     }
     for (key, prefix) in [("strip_prefix", strip_prefix), ("add_prefix", add_prefix)] {
         let Some(prefix) = prefix else { continue };
-        let is_normal = matches!(normalize(prefix.as_bytes()), Ok(Cow::Borrowed(_)));
+        let is_normal = normalize(prefix.as_bytes()).is_ok_and(|same| same == prefix.as_bytes());
         if !prefix.starts_with('/') || prefix.contains(['?', '#']) || !is_normal {
             let why =
                 "is no prefix: it begins with / and is decoded, without dot segments and query";
@@ -115,27 +116,28 @@ impl Filter for Life {
     }
 
     fn on_request(&self, request: &mut Request) -> Step {
-        if request.target.is_asterisk() {
+        // The target of OPTIONS may be `*`, which is no path.
+        if !request.target.raw_path().starts_with(b"/") {
             return Step::Continue;
         }
-        match self.rewritten(request) {
-            Ok(None) => Step::Continue,
-            Ok(Some(raw)) => match request.target.replace(raw) {
-                Ok(()) => Step::Continue,
-                Err(_) => Step::Fail(bad_path()),
-            },
-            Err(fault) => Step::Fail(fault),
+        let Some(raw) = self.rewritten(request) else { return Step::Continue };
+        let replaced = match raw.len() > TARGET_BYTES_MAX {
+            true => Err("the target is too long"),
+            false => request.target.replace(raw).map_err(PathFault::as_str),
+        };
+        match replaced {
+            Ok(()) => Step::Continue,
+            Err(why) => {
+                let detail = format!("the result of a rewrite is no path: {why}");
+                Step::Fail(Fault::client(400, "invalid_target", detail))
+            }
         }
     }
 }
 
-fn bad_path() -> Fault {
-    Fault::client(400, "invalid_target", "the rewritten path is none")
-}
-
 impl Life {
     /// The new target; `None` where nothing changes.
-    fn rewritten(&self, request: &Request) -> Result<Option<Vec<u8>>, Fault> {
+    fn rewritten(&self, request: &Request) -> Option<Vec<u8>> {
         let (path, own_query) = match &self.0.template {
             Some(template) => {
                 let mut url = variables::fill_url(template, request);
@@ -145,58 +147,47 @@ impl Life {
                 });
                 (url, query)
             }
-            None => match self.changed(request) {
-                Some(path) => (path, None),
-                None => return Ok(None),
-            },
+            None => (self.changed(request.target.raw_path())?, None),
         };
         let mut raw = Vec::with_capacity(path.len() + 16);
-        match normalize(&path) {
-            Ok(path) if path.starts_with(b"/") => encode_path(&path, &mut raw),
-            _ => return Err(bad_path()),
-        }
+        encode_path(&path, &mut raw);
         for query in [own_query.as_deref(), request.target.query()].into_iter().flatten() {
             raw.push(if raw.contains(&b'?') { b'&' } else { b'?' });
             raw.extend_from_slice(query);
         }
-        if raw.len() > TARGET_BYTES_MAX { Err(bad_path()) } else { Ok(Some(raw)) }
+        Some(raw)
     }
 
-    /// The path, encoded, after prefixes and expression; `None` where none of them applies.
-    fn changed(&self, request: &Request) -> Option<Vec<u8>> {
+    /// The raw path after prefixes and expression; `None` where none of them applies.
+    fn changed(&self, before: &[u8]) -> Option<Vec<u8>> {
         let Rewrite { strip_prefix, add_prefix, regex, .. } = &*self.0;
-        // It was normalised when it was received, so this cannot fail.
-        let before = normalize(request.target.raw_path()).ok()?;
-        let mut path = before.clone();
-        if let Some(rest) = strip_prefix.as_ref().and_then(|prefix| stripped(&path, prefix)) {
-            path = Cow::Owned(rest);
+        let mut raw = Cow::Borrowed(before);
+        if let Some(rest) = strip_prefix.as_ref().and_then(|prefix| stripped(before, prefix)) {
+            raw = Cow::Borrowed(if rest.is_empty() { b"/" } else { rest });
         }
         if let Some(Replacement { pattern, replace }) = regex
+            && let Ok(path) = normal_form(&raw)
             && let Ok(text) = std::str::from_utf8(&path)
             && let Cow::Owned(replaced) = pattern.replace(text, replace.as_str())
         {
-            path = Cow::Owned(replaced.into_bytes());
+            let mut encoded = Vec::with_capacity(replaced.len());
+            encode_path(replaced.as_bytes(), &mut encoded);
+            raw = Cow::Owned(encoded);
         }
         if let Some(prefix) = add_prefix {
-            path = Cow::Owned([prefix.trim_end_matches('/').as_bytes(), &path].concat());
+            raw = Cow::Owned([prefix.trim_end_matches('/').as_bytes(), &raw].concat());
         }
-        if path == before {
-            return None;
-        }
-        let mut encoded = Vec::with_capacity(path.len());
-        encode_path(&path, &mut encoded);
-        Some(encoded)
+        (raw != before).then(|| raw.into_owned())
     }
 }
 
-/// The path without its prefix, where it begins with those segments.
-fn stripped(path: &[u8], prefix: &str) -> Option<Vec<u8>> {
-    let rest = path.strip_prefix(prefix.trim_end_matches('/').as_bytes())?;
-    match rest.first() {
-        None => Some(b"/".to_vec()),
-        Some(b'/') => Some(rest.to_vec()),
-        Some(_) => None,
-    }
+/// The rest of a canonical path after the segments of a prefix, where it begins with them.
+fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
+    let prefix = prefix.trim_end_matches('/').as_bytes();
+    let segments = prefix.iter().filter(|byte| **byte == b'/').count();
+    let mut slashes = raw.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    let (head, rest) = raw.split_at(slashes.nth(segments).map_or(raw.len(), |(at, _)| at));
+    normal_form(head).is_ok_and(|head| *head == *prefix).then_some(rest)
 }
 
 #[cfg(test)]
@@ -237,6 +228,8 @@ mod tests {
                 ("/api/a%20b%2Fc%25", "/a%20b%2Fc%25"),
                 ("/api/%E9", "/%E9"),
                 ("/api//evil", "/evil"),
+                ("/%61pi/a%2Bb+c%2c;d", "/a%2Bb+c%2C;d"),
+                ("/api/x//../y", "/x/y"),
             ] {
                 assert_eq!(rewritten(&settings, before).as_deref(), Ok(after), "{before}");
             }
@@ -249,6 +242,7 @@ mod tests {
             let settings = node!({ "add_prefix": prefix });
             assert_eq!(rewritten(&settings, "/x?q").as_deref(), Ok("/v2/x?q"));
             assert_eq!(rewritten(&settings, "/").as_deref(), Ok("/v2/"));
+            assert_eq!(rewritten(&settings, "/%2Bx/%E9").as_deref(), Ok("/v2/%2Bx/%E9"));
         }
         let both = node!({ "strip_prefix": "/api", "add_prefix": "/v2" });
         assert_eq!(rewritten(&both, "/api/x").as_deref(), Ok("/v2/x"));
@@ -272,6 +266,10 @@ mod tests {
         }
         let away = node!({ "regex": { "pattern": "^/+", "replace": "" } });
         assert_eq!(rewritten(&away, "/x"), Err(400), "no path");
+        let star = node!({ "regex": { "pattern": "^/x$", "replace": "*" } });
+        assert_eq!(rewritten(&star, "/x"), Err(400), "no path either");
+        let back = node!({ "regex": { "pattern": "^/x", "replace": "/.." } });
+        assert_eq!(rewritten(&back, "/x/y").as_deref(), Ok("/y"));
         let query = node!({ "regex": { "pattern": "x", "replace": "y?z" } });
         assert_eq!(rewritten(&query, "/x?q").as_deref(), Ok("/y%3Fz?q"));
     }

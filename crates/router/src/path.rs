@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use exchange::{Ant, PARAMS_MAX};
 use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value, quote};
+use wire::target::PathFault;
 
 use crate::limits::{PATTERN_BYTES, SEGMENTS_MAX};
 
@@ -207,9 +208,10 @@ fn literal(text: &str) -> Result<Segment, String> {
         return Err("has a dot segment: those are resolved before routing".to_owned());
     }
     let whole = format!("/{text}");
-    let Ok(normal) = wire::target::normalize(whole.as_bytes()) else {
-        return Err("has a % without two digits: a percent sign itself is %25".to_owned());
-    };
+    let normal = wire::target::normalize(whole.as_bytes()).map_err(|fault| match fault {
+        PathFault::BadEscape => "has a % without two digits: a percent sign itself is %25".into(),
+        other => format!("matches no request: {other}, and such requests are answered 400"),
+    })?;
     let normal = String::from_utf8_lossy(&normal[1..]);
     if normal != text {
         return Err(format!("is compared decoded: write {} instead", quote(&normal)));

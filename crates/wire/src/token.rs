@@ -7,6 +7,8 @@ const TCHAR: u8 = 1;
 const VALUE: u8 = 2;
 const TARGET: u8 = 4;
 const HOST: u8 = 8;
+const UNRESERVED: u8 = 16;
+const PATH: u8 = 32;
 
 static CLASS: [u8; 256] = classes();
 
@@ -26,6 +28,17 @@ const fn classes() -> [u8; 256] {
         }
         if byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-' {
             table[b] |= HOST;
+        }
+        // RFC 3986 2.3 and 3.3.
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            table[b] |= UNRESERVED | PATH;
+        }
+        if matches!(
+            byte,
+            b'/' | b':' | b'@' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b','
+        ) || matches!(byte, b';' | b'=')
+        {
+            table[b] |= PATH;
         }
         if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) {
             table[b] |= VALUE;
@@ -66,6 +79,18 @@ pub fn is_field_value(value: &[u8]) -> bool {
 #[inline]
 pub(crate) fn is_target_byte(byte: u8) -> bool {
     CLASS[byte as usize] & TARGET != 0
+}
+
+/// A character that need never be escaped (RFC 3986 2.3).
+#[inline]
+pub(crate) fn is_unreserved(byte: u8) -> bool {
+    CLASS[byte as usize] & UNRESERVED != 0
+}
+
+/// A byte that may stand in a path unescaped: `/` or one of pchar (RFC 3986 3.3).
+#[inline]
+pub(crate) fn is_path_byte(byte: u8) -> bool {
+    CLASS[byte as usize] & PATH != 0
 }
 
 /// A byte of a plain host: a name of letters, digits and hyphens, or an IPv4 address.

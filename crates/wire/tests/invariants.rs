@@ -328,27 +328,49 @@ pub fn reply(data: &[u8]) {
     }
 }
 
-/// A path: any bytes that a target may have. Its normal form is normal, stays below the root and
-/// can be sent again.
+/// A path: any bytes at all. Its canonical form is stable, stays below the root, and whoever
+/// decodes it once reads its normal form, in which no other separator, dot segment or control
+/// character appears.
 pub fn path(data: &[u8]) {
-    let mut rooted = [b"/", data].concat();
-    rooted.retain(|&b| b.is_ascii_graphic() && b != b'#');
-    let Ok(normal) = target::normalize(&rooted) else {
+    let rooted = [b"/", data].concat();
+    let Ok(raw) = target::canonical(&rooted) else {
+        assert!(!target::is_plain(&rooted));
         return;
     };
-    assert_eq!(normal[0], b'/');
+    assert_eq!(raw[0], b'/');
+    assert_eq!(target::canonical(&raw).as_deref(), Ok(&*raw), "canonical forms are stable");
+    assert!(raw.iter().all(|b| b.is_ascii_graphic() && !b"?#\\\"<>^`{|}[]".contains(b)));
+    let normal = target::normal_form(&raw).expect("canonical escapes are escapes");
     assert_eq!(target::normalize(&normal).as_deref(), Ok(&*normal), "normal forms are normal");
-    let mut segments = normal.split(|&b| b == b'/');
-    assert!(segments.all(|segment| segment != b"." && segment != b".."));
-    assert!(!normal.windows(2).any(|pair| pair == b"//"));
-    let mut sent = Vec::new();
-    target::encode_path(&normal, &mut sent);
-    assert!(sent.iter().all(|b| b.is_ascii_graphic() && !b"?#\\\"<>".contains(b)));
-    if let Ok(decoded) = target::decode_for_files(&normal) {
-        assert!(!decoded.contains(&0));
-        let slashes = |text: &[u8]| text.iter().filter(|&&b| b == b'/').count();
-        assert_eq!(slashes(&decoded), slashes(&normal), "an escape became a separator");
+    for text in [&raw, &normal] {
+        let mut segments = text.split(|&b| b == b'/');
+        assert!(segments.all(|segment| segment != b"." && segment != b".."));
+        assert!(!text.windows(2).any(|pair| pair == b"//"));
+        assert!(!text.iter().any(|&b| b == b'\\' || b.is_ascii_control()));
     }
+    let decoded = decoded(&raw);
+    assert_eq!(decoded, self::decoded(&normal), "decoded once more it is the same");
+    assert!(!decoded.iter().any(|&b| b == b'\\' || b.is_ascii_control()));
+    let slashes = |text: &[u8]| text.iter().filter(|&&b| b == b'/').count();
+    match target::decode_for_files(&normal) {
+        Ok(names) => {
+            assert_eq!(names, decoded);
+            assert_eq!(slashes(&names), slashes(&raw), "an escape became a separator");
+        }
+        Err(_) => assert!(slashes(&decoded) > slashes(&raw)),
+    }
+}
+
+/// Percent-decoding as any receiver does it.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let mut parts = text.split(|&b| b == b'%');
+    let mut out = parts.next().unwrap_or_default().to_vec();
+    for part in parts {
+        let digits = std::str::from_utf8(&part[..2]).expect("two digits");
+        out.push(u8::from_str_radix(digits, 16).expect("two digits"));
+        out.extend_from_slice(&part[2..]);
+    }
+    out
 }
 
 #[cfg(test)]

@@ -68,7 +68,7 @@ fn a_part_that_is_missing_is_not_an_empty_one_and_every_value_counts() {
 #[test]
 fn requests_that_cannot_be_told_apart_safely_have_no_key() {
     let refused = |rules: &KeyRules, target: &str| text(rules, &request(target, &[])).unwrap_err();
-    assert_eq!(refused(&rules(&[]), "/a/%2e%2e/b"), Refusal::AmbiguousPath);
+    assert_eq!(refused(&rules(&[]), "/a%2Fb"), Refusal::AmbiguousPath);
     assert_eq!(refused(&rules(&[]), &"/x".repeat(KEY_BYTES_MAX)), Refusal::TooLong);
     let within = format!("/{}", "x".repeat(KEY_BYTES_MAX - 1));
     assert_eq!(refused(&rules(&[]), &within), Refusal::TooLong);
@@ -81,11 +81,9 @@ fn requests_that_cannot_be_told_apart_safely_have_no_key() {
 /// The serving loop lets none in; a filter may have written one.
 #[test]
 fn a_control_character_in_a_target_is_refused() {
-    for (target, why) in
-        [("/a\0b", Refusal::AmbiguousPath), ("/a?b\0shop", Refusal::ControlCharacter)]
-    {
-        assert_eq!(text(&rules(&[]), &request(target, &[])).unwrap_err(), why);
-    }
+    assert!(Target::new(Bytes::from_static(b"/a\0b")).is_err());
+    let found = text(&rules(&[]), &request("/a?b\0shop", &[]));
+    assert_eq!(found.unwrap_err(), Refusal::ControlCharacter);
 }
 
 #[test]
@@ -162,8 +160,8 @@ fn no_two_requests_share_a_key() {
                         refused += 1;
                         continue;
                     };
-                    // The one equivalence there is among these.
-                    let same = path.replace("%61", "a").replace("%3f", "%3F");
+                    // The spellings of one path that there are among these.
+                    let same = path.replace("%61", "a").replace("%3f", "%3F").replace("//", "/");
                     let cookie = cookie.map(|value| value.replace('"', ""));
                     let who =
                         (format!("{host} {same} {query:?}"), format!("{header:?} {cookie:?}"));

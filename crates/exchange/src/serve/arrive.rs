@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use wire::forwarded::{Element, Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
+use wire::target::PathFault;
 use wire::{Known, Method, token};
 
 use super::body::{BodyBounds, Decoder, RequestBody};
@@ -36,9 +37,8 @@ pub(super) fn request(
     edge: &Edge,
 ) -> Result<Box<Request>, Fault> {
     let mut request = Request::blank();
-    target(headers.text(), &head, &mut request.target).map_err(|_| {
-        Fault::client(400, "invalid_target", "the path cannot be decoded").closing()
-    })?;
+    target(headers.text(), &head, &mut request.target)
+        .map_err(|fault| Fault::client(400, "invalid_target", fault.as_str()).closing())?;
     let authority = match head.form {
         TargetForm::Absolute => head.authority.map(|span| span.of(headers.text()).to_vec()),
         _ => None,
@@ -105,7 +105,7 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     Ok(())
 }
 
-fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), crate::BadPath> {
+fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), PathFault> {
     match head.form {
         TargetForm::Origin => target.assign(head.target.of(bytes), head.path.len as usize),
         TargetForm::Asterisk => {

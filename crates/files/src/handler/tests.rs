@@ -190,7 +190,7 @@ fn folders_have_an_index_and_a_slash() {
             ("/docs", "./docs/"),
             ("/docs?a=b&c", "./docs/?a=b&c"),
             ("/x/../a:b", "./a:b/"),
-            ("/%64ocs", "./%64ocs/"),
+            ("/%64ocs", "./docs/"),
         ] {
             let redirect = get(&life, target, &[]).await;
             assert_eq!((redirect.status, redirect.field("location")), (301, location), "{target}");
@@ -277,8 +277,6 @@ fn there_is_no_way_out() {
             "/sub%2f..%2f..%2fsecret",
             "/.%2e/secret",
             "//secret",
-            "/..\\secret",
-            "/%5c..%5csecret",
             "/up",
             "/absolute",
             "/etc/passwd",
@@ -288,7 +286,9 @@ fn there_is_no_way_out() {
             let answered = get(&life, target, &[]).await;
             assert_eq!(answered.status, 404, "{target}: {}", answered.text());
         }
-        assert!(Target::new(Bytes::from_static(b"/a.txt%00.png")).is_err());
+        for refused in [&b"/a.txt%00.png"[..], b"/..\\secret", b"/%5c..%5csecret"] {
+            assert!(Target::new(Bytes::from_static(refused)).is_err());
+        }
         assert_eq!(get(&life, "/link", &[]).await.text(), "inside");
         let strict = node!({ "root": (root.to_str().unwrap()), "symlinks": "never" });
         assert_eq!(get(&super::tests::life(&strict), "/link", &[]).await.status, 404);

@@ -15,7 +15,7 @@ pub(super) struct Changes {
     method: Option<Method>,
     /// Path and query as they are sent.
     target: Option<Target>,
-    /// The raw path alone.
+    /// The path alone, encoded.
     path: Option<Vec<u8>>,
     /// The raw query alone; none if it is empty.
     query: Option<Vec<u8>>,
@@ -39,15 +39,17 @@ impl Changes {
         let target = match text("target")? {
             None => None,
             Some(raw) if raw.first() == Some(&b'/') && raw.iter().all(is_visible) => {
-                Some(Target::new(raw.into()).map_err(|_| wrong("target: a bad path"))?)
+                let target = Target::new(raw.into());
+                Some(target.map_err(|fault| wrong(&format!("target: {fault}")))?)
             }
             Some(_) => return Err(wrong("target: a path from / on, without spaces, expected")),
         };
         let path = match text("path")? {
             None => None,
-            Some(path) if path.first() == Some(&b'/') && !path.contains(&0) => {
+            Some(path) if path.first() == Some(&b'/') => {
                 let mut raw = Vec::with_capacity(path.len());
                 wire::target::encode_path(&path, &mut raw);
+                wire::target::canonical(&raw).map_err(|fault| wrong(&format!("path: {fault}")))?;
                 Some(raw)
             }
             Some(_) => return Err(wrong("path: a path from / on expected")),
@@ -91,7 +93,7 @@ impl Changes {
                 raw.push(b'?');
                 raw.extend_from_slice(&query);
             }
-            // The path was encoded here or has been one before.
+            // The path was checked when it was read, or has been one before.
             if let Ok(target) = Target::new(raw.into()) {
                 request.target = target;
             }
