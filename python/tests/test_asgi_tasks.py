@@ -6,6 +6,9 @@ A server may run a coroutine without a task of asyncio's making as long as nobod
 import asyncio
 import contextvars
 import json
+import sys
+import time
+import weakref
 
 import pytest
 
@@ -317,3 +320,162 @@ def test_many_requests_on_many_connections_keep_apart(server, count):
             assert json.loads(client.answer().body)[1] == f"{at}.{number}"
     for client in clients:
         client.close()
+
+
+@app.part
+async def cancels_itself(scope, receive, send):
+    """Asks for its own cancellation, and ends before it could be delivered."""
+    await reply(send, b"cancelled")
+    asyncio.current_task().cancel()
+
+
+@app.part
+async def cancels_itself_and_takes_it_back(scope, receive, send):
+    asyncio.current_task().cancel()
+    asyncio.current_task().uncancel()
+    await reply(send, b"taken back")
+
+
+@app.part
+async def suspends(scope, receive, send):
+    cancelling = asyncio.current_task().cancelling()
+    await asyncio.sleep(0)
+    await reply(send, [cancelling])
+
+
+@app.part
+async def blocks_the_loop(scope, receive, send):
+    """Meanwhile other requests arrive, which the server then begins one after the other."""
+    note("blocks")
+    time.sleep(0.05)
+    await reply(send, b"")
+
+
+@pytest.mark.parametrize("before", ["cancels_itself", "cancels_itself_and_takes_it_back"])
+def test_a_cancellation_reaches_no_other_request(server, before):
+    clients = [server.connect() for _ in range(10)]
+    with server.connect() as blocking:
+        for _ in range(60):
+            blocking.send(request("GET", "/blocks_the_loop"))
+            server.note("blocks")
+            for at, client in enumerate(clients):
+                client.send(request("GET", "/suspends" if at % 2 else f"/{before}"))
+            for at, client in enumerate(clients):
+                answer = client.answer()
+                assert answer.status == 200, at
+                assert at % 2 == 0 or answer.body == b"[0]"
+            assert blocking.answer().status == 200
+    for client in clients:
+        client.close()
+
+
+TASKS = weakref.WeakKeyDictionary()
+NAMES = {}
+
+
+def leave_name(current):
+    current.set_name("somebody")
+
+
+def leave_name_in_a_dictionary(current):
+    NAMES[current.get_name()] = True
+
+
+def leave_attribute(current):
+    current.user = "somebody"
+
+
+def leave_weak_key(current):
+    TASKS[current] = "somebody"
+
+
+def leave_weak_reference(current):
+    NAMES["weak"] = weakref.ref(current)
+
+
+def leave_callback(current):
+    current.add_done_callback(lambda task: NAMES.update(done=task is current))
+
+
+def leave_reference(current):
+    NAMES["task"] = current
+
+
+def leave_context(current):
+    if sys.version_info >= (3, 12):
+        current.get_context().run(VARIABLE.set, "somebody")
+
+
+LEAVES = {name: function for name, function in globals().items() if name.startswith("leave_")}
+
+
+@app.part
+async def leaves(scope, receive, send):
+    current = asyncio.current_task()
+    try:
+        LEAVES[scope["query_string"].decode()](current)
+    except RuntimeError:
+        pass  # A task of its own is inside of its context.
+    await reply(send, b"")
+
+
+@app.part
+async def finds(scope, receive, send):
+    """What there is to find of another request."""
+    current = asyncio.current_task()
+    found = []
+    if not current.get_name().startswith("Task-"):
+        found.append("name")
+    if NAMES.get(current.get_name()):
+        found.append("name in a dictionary")
+    if hasattr(current, "user"):
+        found.append("attribute")
+    if current in TASKS:
+        found.append("weak key")
+    if "weak" in NAMES and NAMES["weak"]() is current:
+        found.append("weak reference")
+    if NAMES.get("task") is current:
+        found.append("reference")
+    if sys.version_info >= (3, 12) and current.get_context().get(VARIABLE) == "somebody":
+        found.append("context")
+    NAMES.clear()
+    await reply(send, found)
+
+
+@pytest.mark.parametrize("trace", LEAVES)
+def test_a_request_finds_nothing_of_the_one_before_it_in_its_task(server, trace):
+    with server.connect() as client:
+        for _ in range(8):
+            client.send(request("GET", f"/leaves?{trace}"))
+            assert client.answer().status == 200
+            client.send(request("GET", "/finds"))
+            assert json.loads(client.answer().body) == []
+
+
+@app.part
+async def done_callback_ran(scope, receive, send):
+    await reply(send, NAMES.pop("done", False))
+
+
+def test_a_done_callback_runs_when_the_request_has_ended(server):
+    with server.connect() as client:
+        client.send(request("GET", "/leaves?leave_callback"))
+        assert client.answer().status == 200
+        client.send(request("GET", "/done_callback_ran"))
+        assert json.loads(client.answer().body) is True
+
+
+@app.part
+async def task_name(scope, receive, send):
+    await reply(send, asyncio.current_task().get_name())
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+def test_requests_that_leave_no_trace_share_tasks(server):
+    """This is what makes them cheap: the checks above must not reject every task."""
+    with server.connect() as client:
+        names = set()
+        for _ in range(40):
+            client.send(request("GET", "/task_name"))
+            names.add(client.answer().body)
+    assert len(names) <= 8

@@ -21,6 +21,7 @@ mod send;
 mod server;
 mod slot;
 mod talk;
+mod traces;
 mod wait;
 mod waits;
 mod websocket;

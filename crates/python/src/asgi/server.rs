@@ -44,6 +44,7 @@ pub struct Server {
     task: Py<PyAny>,
     ensure_future: Py<PyAny>,
     current_task: Py<PyAny>,
+    count_weak_references: Py<PyAny>,
     /// How one begins: on our loop and, where it can (CPython 3.12.5), at once.
     task_options: Py<PyDict>,
     /// Whether the loop's next turn begins with a drain.
@@ -53,7 +54,7 @@ pub struct Server {
     idle: GilCell<Vec<Py<Parked>>>,
     waits: GilCell<HashMap<u64, Py<PyAny>>>,
     next_wait: GilFlag<u64>,
-    /// What is to be run by the slot that goes on next.
+    /// What the slot that continues next is to run, or a session that a slot has come across.
     next: GilCell<Option<Arrival>>,
     draining: GilFlag<bool>,
     /// Exchanges that this drain may still begin, and when it has to end.
@@ -81,6 +82,7 @@ impl Server {
     pub fn new(py: Python<'_>, life: Arc<Life>, hosted: Hosted) -> PyResult<Server> {
         let Hosted { application, event_loop, root_path, state, report, on_stop } = hosted;
         let asyncio = PyModule::import(py, "asyncio")?;
+        let weakref = PyModule::import(py, "weakref")?;
         // SAFETY: takes nothing; gives a new reference or null with an error set.
         let context = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyContext_CopyCurrent()) }?;
         let task_options = PyDict::new(py);
@@ -99,6 +101,7 @@ impl Server {
             task: asyncio.getattr("Task")?.unbind(),
             ensure_future: asyncio.getattr("ensure_future")?.unbind(),
             current_task: asyncio.getattr("current_task")?.unbind(),
+            count_weak_references: weakref.getattr("getweakrefcount")?.unbind(),
             report,
             idle: GilCell::default(),
             waits: GilCell::default(),
@@ -134,6 +137,16 @@ impl Server {
         copy.map(Bound::unbind)
     }
 
+    /// Whether a context has the variables that every request begins with.
+    pub(super) fn is_base_context(&self, context: &Bound<'_, PyAny>) -> PyResult<bool> {
+        context.eq(&self.context)
+    }
+
+    /// How many weak references to an object there are.
+    pub(super) fn weak_references(&self, object: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.count_weak_references.bind(object.py()).call1((object,))?.extract()
+    }
+
     /// Calls the application; what it gives can be stepped.
     pub(super) fn call(&self, exchange: &Bound<'_, Exchange>, head: &Head) -> PyResult<Py<PyAny>> {
         let py = exchange.py();
@@ -160,10 +173,19 @@ impl Server {
     // Slots.
 
     /// The next exchange for a slot that runs, as long as the drain may go on.
-    pub(super) fn next_arrival(&self) -> Option<Arrival> {
-        if let Some(next) = self.next.take() {
-            return Some(next);
+    pub(super) fn next_exchange(&self) -> Option<Box<HandedOver>> {
+        let next = self.next.take().or_else(|| self.next_arrival());
+        match next {
+            Some(Arrival::Exchange(handed)) => Some(handed),
+            // A session begins outside of the slot's Task, which is none of its own.
+            session => {
+                *self.next.get() = session;
+                None
+            }
         }
+    }
+
+    fn next_arrival(&self) -> Option<Arrival> {
         if !self.draining.get() {
             return None;
         }
@@ -219,19 +241,23 @@ impl Server {
         self.idle.get().retain(|idle| !idle.is(parked));
     }
 
-    /// Has the arrival answered by a slot: one that waits, or a new one.
+    /// Has the arrival answered: a request by a slot, one that waits or a new one.
     fn run(slf: &Bound<'_, Self>, arrival: Arrival) -> PyResult<()> {
-        let py = slf.py();
         let this = slf.get();
+        let handed = match arrival {
+            Arrival::Exchange(handed) => handed,
+            session => return Server::begin_session(slf, session),
+        };
         let idle = this.idle.get().pop();
-        if let Some(idle) = idle {
-            *this.next.get() = Some(arrival);
-            return Parked::go_on(idle.bind(py));
+        match idle {
+            Some(idle) => {
+                *this.next.get() = Some(Arrival::Exchange(handed));
+                Parked::go_on(idle.bind(slf.py()))?;
+            }
+            None => this.begin_task(slf, Some(handed))?,
         }
-        match arrival {
-            Arrival::Exchange(handed) => this.begin_task(slf, Some(handed)),
-            other => Server::begin_session(slf, other),
-        }
+        let session = this.next.take();
+        session.map_or(Ok(()), |session| Server::begin_session(slf, session))
     }
 
     /// A Task with a slot. Where Tasks cannot begin at once it begins in the loop's next turn.
@@ -242,7 +268,7 @@ impl Server {
     }
 
     /// A session of WebSocket: a Task of its own.
-    pub(super) fn begin_session(slf: &Bound<'_, Self>, arrival: Arrival) -> PyResult<()> {
+    fn begin_session(slf: &Bound<'_, Self>, arrival: Arrival) -> PyResult<()> {
         let Arrival::Session(handed) = arrival else { return Ok(()) };
         let (py, this) = (slf.py(), slf.get());
         let HandedSession { head, session } = *handed;

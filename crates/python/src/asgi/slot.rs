@@ -4,12 +4,11 @@
 //! one Task in which application coroutines run one after another, each in a context of its own: a
 //! coroutine that never suspends is begun and ended within a step, and the slot takes the next
 //! arrival in the same step. One that suspends keeps its Task for itself, and with its end the Task
-//! ends, as everybody expects of it. So does a Task that somebody has taken hold of (as a key, with
-//! a callback): identities are not shared. Promises that `current_task()` is right from the first
-//! instruction of the application, and that contexts and exceptions do not pass from one request to
-//! another.
+//! ends, as everybody expects of it. So does a Task on which a request has left any trace (see
+//! [`Traces`]). Promises that `current_task()` is right from the first instruction of the
+//! application, and that a request finds nothing of the one before it in its Task or context.
 
-use exchange::handover::{Arrival, HandedOver};
+use exchange::handover::HandedOver;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::ffi;
@@ -20,6 +19,7 @@ use pyo3::types::PyTuple;
 use super::exchange::Exchange;
 use super::parked::Parked;
 use super::server::Server;
+use super::traces::Traces;
 use crate::gil::{GilCell, GilFlag};
 
 #[pyclass(frozen, weakref, module = "tidegate._tidegate")]
@@ -32,6 +32,8 @@ pub(super) struct Slot {
     first: GilCell<Option<Box<HandedOver>>>,
     /// The Task; borrowed, because it owns this coroutine.
     task: GilFlag<usize>,
+    /// Of the Task; made when it may serve a second request.
+    traces: GilCell<Option<Traces>>,
     ended: GilFlag<bool>,
 }
 
@@ -65,6 +67,7 @@ impl Slot {
             running: GilCell::default(),
             first: GilCell::new(first),
             task: GilFlag::new(0),
+            traces: GilCell::default(),
             ended: GilFlag::new(false),
         })
     }
@@ -144,14 +147,18 @@ impl Slot {
         }
         let mut first = Some(first);
         loop {
-            let Some(running) =
-                this.running.take().map_or_else(|| this.begin(py), |it| Ok(Some(it)))?
-            else {
-                return this.park(slf);
+            let running = this.running.take();
+            let (running, called) = match running {
+                Some(running) => (running, Ok(())),
+                None => match this.begin(py)? {
+                    Some(begun) => begun,
+                    None => return this.park(slf),
+                },
             };
-            let step = match first.take() {
-                Some(first) => first(py, &running),
-                None => running.step(py),
+            let step = match (called, first.take()) {
+                (Err(error), _) => Step::Failed(error),
+                (Ok(()), Some(first)) => first(py, &running),
+                (Ok(()), None) => running.step(py),
             };
             match step {
                 Step::Yielded(yielded) => {
@@ -161,55 +168,31 @@ impl Slot {
                 Step::Ended => running.exchange.get().end(py, false),
                 Step::Failed(error) => this.failed(py, &running, error)?,
             }
-            if !this.may_go_on(py, &running)? {
+            if !this.may_go_on(py, running)? {
                 this.ended.set(true);
                 return Ok(None);
             }
         }
     }
 
-    /// Begins with the next arrival, if there is one.
-    fn begin(&self, py: Python<'_>) -> PyResult<Option<Running>> {
+    /// Calls the application for the next request, if there is one; with what came of the call.
+    fn begin(&self, py: Python<'_>) -> PyResult<Option<(Running, PyResult<()>)>> {
         let server = self.server.get();
-        loop {
-            let handed = match self.first.take() {
-                Some(handed) => handed,
-                None => match server.next_arrival() {
-                    Some(Arrival::Exchange(handed)) => handed,
-                    Some(other) => {
-                        Server::begin_session(self.server.bind(py), other)?;
-                        continue;
-                    }
-                    None => return Ok(None),
-                },
-            };
-            let (exchange, head) = Exchange::new(self.server.clone_ref(py), *handed);
-            let exchange = Bound::new(py, exchange)?;
-            match self.call(py, &exchange, &head) {
-                Ok(running) => return Ok(Some(running)),
-                Err(error) => server.failed(py, &exchange, &error)?,
-            }
-        }
-    }
-
-    /// Calls the application, which gives the coroutine.
-    fn call(
-        &self,
-        py: Python<'_>,
-        exchange: &Bound<'_, Exchange>,
-        head: &exchange::handover::Head,
-    ) -> PyResult<Running> {
-        let server = self.server.get();
-        let context = server.context(py)?;
+        let Some(handed) = self.first.take().or_else(|| server.next_exchange()) else {
+            return Ok(None);
+        };
+        let (exchange, head) = Exchange::new(self.server.clone_ref(py), *handed);
+        let exchange = Bound::new(py, exchange)?;
         let mut running = Running {
             coroutine: py.None(),
-            context,
+            context: server.context(py)?,
             exchange: exchange.clone().unbind(),
             references: self.references(),
             suspended: false,
         };
-        running.coroutine = running.inside(py, || server.call(exchange, head))?;
-        Ok(running)
+        let called = running.inside(py, || server.call(&exchange, &head));
+        let called = called.map(|coroutine| running.coroutine = coroutine);
+        Ok(Some((running, called)))
     }
 
     /// The application raised: the client is answered, the error is logged, and the Task goes on
@@ -224,14 +207,26 @@ impl Slot {
         self.server.get().failed(py, running.exchange.bind(py), &error)
     }
 
-    /// Whether the Task may serve another request: it never waited, and nobody holds it.
-    fn may_go_on(&self, py: Python<'_>, running: &Running) -> PyResult<bool> {
-        if running.suspended || self.references() != running.references {
+    /// Whether the Task may serve another request: this one never waited, and left no trace.
+    fn may_go_on(&self, py: Python<'_>, running: Running) -> PyResult<bool> {
+        let Running { suspended, references, .. } = running;
+        // What the coroutine held, it holds no longer.
+        drop(running);
+        if suspended || self.references() != references {
             return Ok(false);
         }
         // SAFETY: the Task runs this step, so it is alive.
         let task = unsafe { Bound::from_borrowed_ptr(py, self.task.get() as *mut ffi::PyObject) };
-        Ok(task.getattr(intern!(py, "_callbacks"))?.is_none())
+        let server = self.server.get();
+        let known = self.traces.take();
+        let traces = match known {
+            Some(traces) => Some(traces),
+            None => Traces::of(server, &task)?,
+        };
+        let Some(traces) = traces else { return Ok(false) };
+        let is_clean = traces.are_none(server, &task)?;
+        *self.traces.get() = Some(traces);
+        Ok(is_clean)
     }
 
     /// References to the Task.
