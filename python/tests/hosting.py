@@ -37,8 +37,7 @@ PATIENCE_S = float(os.environ.get("TIDEGATE_PATIENCE_S", 60 if KIND == "tidegate
 # The same applications behind `tidegate up`, in processes that are reached by frames.
 IS_BEHIND_GATEWAY = KIND == "tidegate" and os.environ.get("TIDEGATE_TESTS_BEHIND") == "gateway"
 LISTENING = re.compile(
-    r"name=web address=127\.0\.0\.1:(\d+)" if IS_BEHIND_GATEWAY
-    else r"https?://(?:127\.0\.0\.1|localhost|\[::1\]):(\d+)")
+    r"(?:name=web address=127\.0\.0\.1|https?://(?:127\.0\.0\.1|localhost|\[::1\])):(\d+)")
 NOTE = re.compile(r"^@note (\S+) (.*)$")
 
 
@@ -89,13 +88,14 @@ def gateway(target, interface, options):
     app["limits"] = {name: options[name] for name in limits if name in options}
     times = {"timeout": "stuck", "graceful_timeout": "graceful"}
     app["timeouts"] = {times[n]: f"{v}s" for n, v in options.items() if n in times}
-    if unknown := set(options) - {*names, *limits, *times, "app_dir"}:
+    if unknown := set(options) - {*names, *limits, *times, "app_dir", "configuration"}:
         pytest.skip(f"a gateway has no {', '.join(unknown)} here")
     folder = tempfile.mkdtemp(prefix="gateway-")
     config = {
         "listeners": {"web": {"bind": "127.0.0.1:0"}},
         "apps": {"main": app},
         "routes": [{"name": "all", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}],
+        **options.get("configuration", {}),
     }
     file = Path(folder, "tidegate.yaml")
     file.write_text(json.dumps(config))
@@ -105,12 +105,31 @@ def gateway(target, interface, options):
 def serve(target, interface="asgi", environment=None, **options):
     """A server that serves `target`, of this folder unless told otherwise."""
     if IS_BEHIND_GATEWAY:
-        arguments, folder = gateway(target, interface, options)
-        found = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        surroundings = {"PATH": found, "XDG_RUNTIME_DIR": folder, **(environment or {})}
-        return Server(arguments, surroundings, folder)
+        return serve_behind_gateway(target, interface, environment, **options)
     asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
     return Server(command(target, interface, asked, options), environment)
+
+
+def serve_behind_gateway(target, interface="asgi", environment=None, **options):
+    """A gateway that serves `target`; `configuration` is added to its own."""
+    arguments, folder = gateway(target, interface, options)
+    found = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    surroundings = {"PATH": found, "XDG_RUNTIME_DIR": folder, **(environment or {})}
+    return Server(arguments, surroundings, folder)
+
+
+def serve_embedded(target, **options):
+    """A program that serves `target` itself; options are those of `tidegate.serving`."""
+    module, _, name = target.partition(":")
+    program = f"""
+import asyncio, {module}, tidegate
+async def main():
+    async with tidegate.serving({module}.{name}, port=0, **{options!r}) as server:
+        print(server.url, flush=True)
+        await asyncio.Event().wait()
+asyncio.run(main())
+"""
+    return Server([sys.executable, "-c", program])
 
 
 class Server:

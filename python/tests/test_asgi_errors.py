@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from client import request
+from hosting import KIND, serve, serve_behind_gateway, serve_embedded
 from stage import Stage, events, more, note, outcome, reply, start
 
 app = Stage()
@@ -220,3 +221,91 @@ def test_an_error_costs_nobody_else_anything(server):
             assert server.get("/raises_before").status == 500
             other.send(request("GET", "/fine"))
             assert other.answer().body == b"fine"
+
+
+class ClientDisconnect(Exception):
+    """As Starlette's."""
+
+
+@app.part
+async def upload(scope, receive, send):
+    """What frameworks do: an exception for http.disconnect, which becomes a 500 at the outside."""
+    async def inside():
+        async for message in events(receive):
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect()
+        await reply(send, b"received")
+
+    query = scope["query_string"]
+    if query == b"streams":
+        await start(send)
+        await more(send, b"begun")
+        return await inside()
+    if query == b"returns":
+        return [message async for message in events(receive)]
+    try:
+        await inside()
+    except Exception:
+        if query == b"answers":
+            await reply(send, b"Internal Server Error", status=500)
+        note("raises", query.decode())
+        raise
+
+
+BODIES = {
+    "malformed": (400, b"no length\r\n"),
+    "malformed_later": (400, b"5\r\nabcdeXX"),
+    "oversized": (413, b"20000\r\n" + b"x" * 0x20000 + b"\r\n"),
+    "late": (408, b"5\r\nabc"),
+}
+
+
+STRICT = {"limits": {"body": "64KiB"}, "timeouts": {"body": "300ms"}}
+
+
+@pytest.fixture(scope="module", params=["run", "embedded", "gateway"])
+def strict_server(request):
+    if KIND != "tidegate" and request.param != "run":
+        pytest.skip("there is no such thing")
+    target = "test_asgi_errors:app"
+    if request.param == "gateway":
+        running = serve_behind_gateway(target, configuration=STRICT)
+    elif request.param == "embedded":
+        running = serve_embedded(target, configuration=STRICT)
+    else:
+        running = serve(target, limit_body="64KiB")
+    with running:
+        running.kind = request.param
+        yield running.ready()
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize("then", ["raises", "answers", "returns"])
+def test_a_request_whose_body_fails_is_answered_by_what_failed(strict_server, kind, then):
+    if kind == "late" and strict_server.kind == "run":
+        pytest.skip("its time-out takes 30 s")
+    status, body = BODIES[kind]
+    head = request("POST", f"/upload?{then}", {"transfer-encoding": "chunked"})
+    with strict_server.connect() as client:
+        client.send(head)
+        client.send(body)
+        assert client.answer().status == status
+    if then == "raises":
+        strict_server.note("raises")
+        if strict_server.kind != "embedded":  # which logs warnings only
+            strict_server.line(rf"INFO the body of a request failed .*status={status} .*Disconnect")
+    log = strict_server.log()
+    assert "Traceback" not in log and "Exception in ASGI" not in log
+    assert "ERROR" not in log
+
+
+def test_a_body_that_fails_while_the_response_streams_is_no_traceback(strict_server):
+    with strict_server.connect() as client:
+        client.send(request("POST", "/upload?streams", {"transfer-encoding": "chunked"}))
+        assert client.head().status == 200
+        assert client.chunk() == b"begun"
+        client.send(b"no length\r\n")
+        assert client.chunk() is None, "the response is cut"
+    log = strict_server.log()
+    assert "Traceback" not in log and "Exception in ASGI" not in log

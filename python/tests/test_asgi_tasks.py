@@ -442,14 +442,25 @@ async def finds(scope, receive, send):
     await reply(send, found)
 
 
-@pytest.mark.parametrize("trace", LEAVES)
-def test_a_request_finds_nothing_of_the_one_before_it_in_its_task(server, trace):
+def leave_and_look(server, trace, before):
     with server.connect() as client:
         for _ in range(8):
-            client.send(request("GET", f"/leaves?{trace}"))
-            assert client.answer().status == 200
+            for path in [*before, f"/leaves?{trace}"]:
+                client.send(request("GET", path))
+                assert client.answer().status == 200
             client.send(request("GET", "/finds"))
             assert json.loads(client.answer().body) == []
+
+
+@pytest.mark.parametrize("trace", LEAVES)
+def test_a_request_finds_nothing_of_the_one_before_it_in_its_task(server, trace):
+    leave_and_look(server, trace, ["/task_name"] * 3)
+
+
+@pytest.mark.parametrize("trace", ["leave_weak_key", "leave_name"])
+def test_a_request_finds_nothing_of_the_first_one_of_its_task(start_server, trace):
+    """A new server has tasks that have run nothing yet."""
+    leave_and_look(start_server("test_asgi_tasks:app"), trace, [])
 
 
 @app.part

@@ -3,7 +3,9 @@
 //! Owns both ends of a hand-over: the request's body, and the right to answer. Promises the order
 //! of events of the ASGI text ("HTTP"): a head is sent with the first piece of its body; `receive`
 //! gives `http.disconnect` once the response is complete or the client has gone; `send` fails with
-//! an `OSError` when nobody is left to send to.
+//! an `OSError` when nobody is left to send to. A request whose body fails (malformed, too long,
+//! too slow, broken off) is answered at once by what failed, unless the response has begun: the
+//! application is told as of a client that has gone.
 
 use std::task::{Context, Poll, Waker};
 
@@ -36,7 +38,9 @@ pub(super) struct State {
     /// A piece that was read to see whether it is the last.
     peeked: Option<Bytes>,
     /// That read met a fault: after the piece before it, the body has no end.
-    is_broken: bool,
+    broken: Option<Fault>,
+    /// Why the body failed, once the application has been told that nobody takes a response.
+    failure: Option<Fault>,
     pub(super) answer: Answer,
     pub(super) is_head: bool,
     /// Whether the client takes trailers (RFC 9110 section 10.1.4).
@@ -72,7 +76,8 @@ impl Exchange {
             body: Some(body),
             is_read: false,
             peeked: None,
-            is_broken: false,
+            broken: None,
+            failure: None,
             answer: Answer::Open(answer),
             is_head: head.method == wire::Method::Head,
             takes_trailers: head.headers.lists_token(wire::Known::Te, "trailers"),
@@ -99,31 +104,31 @@ impl Exchange {
         if matches!(state.answer, Answer::Done) {
             return Poll::Ready(Received::Disconnect);
         }
-        let State { body: Some(incoming), peeked, is_read, is_broken, .. } = &mut *state else {
+        let State { body: Some(incoming), peeked, is_read, broken, .. } = &mut *state else {
             return Poll::Ready(Received::Disconnect);
         };
         if *is_read {
             return incoming.poll_unwanted(cx).map(|()| Received::Disconnect);
         }
-        let data = match peeked.take() {
-            Some(data) => data,
-            None if *is_broken => {
-                *is_read = true;
-                return Poll::Ready(Received::Disconnect);
+        let data = match (peeked.take(), broken.take()) {
+            (Some(data), fault) => {
+                *broken = fault;
+                data
             }
-            None if incoming.length() == Some(0) => Bytes::new(),
-            None => match incoming.poll_frame(cx) {
+            (None, Some(fault)) => return Poll::Ready(state.body_failed(fault)),
+            (None, None) if incoming.length() == Some(0) => Bytes::new(),
+            (None, None) => match incoming.poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Data(data)))) => data,
                 Poll::Ready(Some(Ok(Frame::File(range)))) => match read(&range) {
                     Ok(data) => data,
-                    Err(_) => return Poll::Ready(Received::Disconnect),
+                    Err(error) => {
+                        let detail = format!("a body in a file cannot be read: {error}");
+                        return Poll::Ready(state.body_failed(Fault::internal(detail)));
+                    }
                 },
                 Poll::Ready(None | Some(Ok(Frame::Trailers(_)))) => Bytes::new(),
-                Poll::Ready(Some(Err(_))) => {
-                    *is_read = true;
-                    return Poll::Ready(Received::Disconnect);
-                }
+                Poll::Ready(Some(Err(fault))) => return Poll::Ready(state.body_failed(fault)),
             },
         };
         // The last piece says that it is: nobody has to ask for an empty one behind it.
@@ -135,8 +140,8 @@ impl Exchange {
                     true
                 }
                 Poll::Ready(None | Some(Ok(Frame::Trailers(_)))) => false,
-                Poll::Ready(Some(Err(_))) => {
-                    *is_broken = true;
+                Poll::Ready(Some(Err(fault))) => {
+                    *broken = Some(fault);
                     true
                 }
                 _ => true,
@@ -144,6 +149,11 @@ impl Exchange {
         };
         *is_read = !more;
         Poll::Ready(Received::Body(data, more))
+    }
+
+    /// Why the request's body failed, if the application was told.
+    pub(super) fn failure(&self) -> Option<Fault> {
+        self.state.get().failure.clone()
     }
 
     /// The application has returned, or failed with `error`: what it owes is made good.
@@ -154,7 +164,8 @@ impl Exchange {
             (Answer::Open(_), _) => "the application ended without a response",
             _ => "the application ended without completing its response",
         };
-        let fault = || Fault::new(Side::Us, 500, FAILED, detail);
+        let failure = self.failure().filter(|_| failed);
+        let fault = || failure.unwrap_or_else(|| Fault::new(Side::Us, 500, FAILED, detail));
         match answer {
             Answer::Done => {}
             Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault()),
@@ -191,6 +202,20 @@ impl Exchange {
     /// What `send` returns when there is nothing to wait for.
     pub(super) fn sent(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         nothing(py)
+    }
+}
+
+impl State {
+    /// The body has no end. Where no response has begun, the fault is the response: the application
+    /// is told that the client has gone, and what it sends afterwards reaches nobody.
+    fn body_failed(&mut self, fault: Fault) -> Received {
+        self.is_read = true;
+        match std::mem::replace(&mut self.answer, Answer::Done) {
+            Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault.clone()),
+            begun => self.answer = begun,
+        }
+        self.failure = Some(fault);
+        Received::Disconnect
     }
 }
 

@@ -62,7 +62,8 @@ impl Exchange {
         let (message, kind) = message(given)?;
         if slf.get().is_over() {
             // "any further messages on the channel will be ignored"
-            return Exchange::sent(py);
+            let failed = slf.get().failure().is_some();
+            return if failed { Err(gone()) } else { Exchange::sent(py) };
         }
         if kind.is(intern!(py, "http.response.body")) {
             return Self::body(slf, message, &kind);

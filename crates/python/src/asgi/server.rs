@@ -15,6 +15,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{ffi, intern};
+use telemetry::event_limited;
+use telemetry::log::Level;
 
 use super::exchange::Exchange;
 use super::guard::Guard;
@@ -28,6 +30,8 @@ use crate::life::{Life, Numbers};
 /// Exchanges a drain begins before the event loop has its turn, and how long it may take.
 const DRAINED_MAX: u32 = 64;
 const DRAIN_US: u64 = 500;
+/// Events of one kind in a second; the next one says how many were held back.
+const LINES_PER_SECOND: u32 = 10;
 /// Tasks that wait for requests.
 const IDLE_MAX: usize = 64;
 
@@ -167,7 +171,18 @@ impl Server {
         let this = exchange.get();
         // What fails after the response is complete is of no consequence to the client.
         this.end(py, true);
-        self.report(py, error)
+        let Some(fault) = this.failure() else { return self.report(py, error) };
+        // It failed because its request did: a line on that, and no traceback.
+        event_limited!(
+            LINES_PER_SECOND,
+            Level::Info,
+            "the body of a request failed while the application received it",
+            status = fault.status,
+            fault = fault.slug,
+            reason = fault.detail,
+            raised = error
+        );
+        Ok(())
     }
 
     // Slots.
@@ -256,8 +271,13 @@ impl Server {
             }
             None => this.begin_task(slf, Some(handed))?,
         }
-        let session = this.next.take();
-        session.map_or(Ok(()), |session| Server::begin_session(slf, session))
+        let left = this.next.take();
+        match left {
+            None => Ok(()),
+            // Its slot was cancelled.
+            Some(Arrival::Exchange(handed)) => this.begin_task(slf, Some(handed)),
+            Some(session) => Server::begin_session(slf, session),
+        }
     }
 
     /// A Task with a slot. Where Tasks cannot begin at once it begins in the loop's next turn.

@@ -34,6 +34,11 @@ pub(super) struct Slot {
     task: GilFlag<usize>,
     /// Of the Task; made when it may serve a second request.
     traces: GilCell<Option<Traces>>,
+    /// Weak references to the Task before its requests, those of asyncio's registers; known from
+    /// the begin of a request on.
+    weak_references: GilFlag<Option<usize>>,
+    /// The Task has waited once, so asyncio has registered it.
+    registered: GilFlag<bool>,
     ended: GilFlag<bool>,
 }
 
@@ -68,6 +73,8 @@ impl Slot {
             first: GilCell::new(first),
             task: GilFlag::new(0),
             traces: GilCell::default(),
+            weak_references: GilFlag::new(None),
+            registered: GilFlag::new(false),
             ended: GilFlag::new(false),
         })
     }
@@ -181,6 +188,9 @@ impl Slot {
         let Some(handed) = self.first.take().or_else(|| server.next_exchange()) else {
             return Ok(None);
         };
+        if self.weak_references.get().is_none() {
+            self.weak_references.set(Some(server.weak_references(&self.task(py))?));
+        }
         let (exchange, head) = Exchange::new(self.server.clone_ref(py), *handed);
         let exchange = Bound::new(py, exchange)?;
         let mut running = Running {
@@ -215,18 +225,23 @@ impl Slot {
         if suspended || self.references() != references {
             return Ok(false);
         }
-        // SAFETY: the Task runs this step, so it is alive.
-        let task = unsafe { Bound::from_borrowed_ptr(py, self.task.get() as *mut ffi::PyObject) };
-        let server = self.server.get();
+        let (server, task) = (self.server.get(), self.task(py));
         let known = self.traces.take();
         let traces = match known {
             Some(traces) => Some(traces),
-            None => Traces::of(server, &task)?,
+            None => Traces::of(&task)?,
         };
         let Some(traces) = traces else { return Ok(false) };
-        let is_clean = traces.are_none(server, &task)?;
+        let weak_before = self.weak_references.get().unwrap_or_default();
+        let is_clean = traces.are_none(server, &task, weak_before)?;
         *self.traces.get() = Some(traces);
         Ok(is_clean)
+    }
+
+    /// The Task, from inside of its step.
+    fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        // SAFETY: the Task runs this step, so it is alive.
+        unsafe { Bound::from_borrowed_ptr(py, self.task.get() as *mut ffi::PyObject) }
     }
 
     /// References to the Task.
@@ -240,6 +255,10 @@ impl Slot {
         if !self.server.get().has_room_to_park() {
             self.ended.set(true);
             return Ok(None);
+        }
+        if !self.registered.get() {
+            self.registered.set(true);
+            self.weak_references.set(None);
         }
         let py = slf.py();
         let known = self.parked.get().as_ref().map(|parked| parked.clone_ref(py));

@@ -2,8 +2,8 @@
 //!
 //! A Task serves another request only if that request cannot find anything of the one before it:
 //! not a cancellation, a done callback, a reference (strong or weak), a name, an attribute or a
-//! changed context. What would be needed to see this is collected when a request has ended without
-//! suspending for the first time, so that a Task which serves one request pays nothing.
+//! changed context. What is needed to see this is collected when a request has ended without
+//! suspending for the first time, so that a Task which serves one request pays next to nothing.
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -21,13 +21,11 @@ pub(super) struct Traces {
     /// The Task's context, which has the variables of [`Server::context`]. CPython 3.11 does not
     /// show it to anyone.
     context: Option<Py<PyAny>>,
-    /// Weak references to the Task: those of asyncio's own registers.
-    weak_references: usize,
 }
 
 impl Traces {
     /// Looks at a Task that has run its first request; `None` if that left a trace already.
-    pub(super) fn of(server: &Server, task: &Bound<'_, PyAny>) -> PyResult<Option<Traces>> {
+    pub(super) fn of(task: &Bound<'_, PyAny>) -> PyResult<Option<Traces>> {
         let py = task.py();
         let name = task.call_method0(intern!(py, "get_name"))?;
         let Ok(name) = name.cast_into::<PyString>() else { return Ok(None) };
@@ -45,13 +43,17 @@ impl Traces {
             name: name.unbind(),
             attributes: attributes.cast_into::<PyDict>()?.unbind(),
             context,
-            weak_references: server.weak_references(task)?,
         }))
     }
 
     /// Whether the next request would find the Task as the first one did. Strong references are
-    /// compared by the slot, which knows how many there were when the request began.
-    pub(super) fn are_none(&self, server: &Server, task: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// compared by the slot, before this.
+    pub(super) fn are_none(
+        &self,
+        server: &Server,
+        task: &Bound<'_, PyAny>,
+        weak_before: usize,
+    ) -> PyResult<bool> {
         let py = task.py();
         // SAFETY: the object is alive.
         let name_is_ours = unsafe { ffi::Py_REFCNT(self.name.as_ptr()) } == 2;
@@ -62,7 +64,7 @@ impl Traces {
         // `cancelling()` says, this is set. CPython 3.11 and 3.12 leave it set after `uncancel()`.
         if task.getattr(intern!(py, "_must_cancel"))?.is_truthy()?
             || !task.getattr(intern!(py, "_callbacks"))?.is_none()
-            || server.weak_references(task)? > self.weak_references
+            || server.weak_references(task)? > weak_before
         {
             return Ok(false);
         }
