@@ -3,14 +3,15 @@
 import asyncio
 import os
 import signal
+import socket
 import time
 
 import pytest
 
-from client import request
+from client import chunk, request
 from hosting import KIND
 from load import Load
-from stage import Stage, WsgiStage, more, note, reply, start
+from stage import Stage, WsgiStage, more, note, reply, start, whole_body
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="processes and options of ours")
 app = Stage()
@@ -197,6 +198,98 @@ def test_a_stream_is_finished_by_the_worker_that_began_it(start_server, number):
         assert server.wait() == 0
     else:
         assert server.get("/pid").status == 200
+
+
+def begin_upload(client):
+    """A request that is under way until its body has ended."""
+    client.send(request("POST", "/waits_for_data", {"transfer-encoding": "chunked"}))
+    assert client.head().status == 200
+    assert client.chunk() == b"begun,"
+
+
+def wait_until_refused(port):
+    """Connect until nobody listens there any more."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 5).close()
+        except ConnectionError:
+            return
+        time.sleep(0.01)
+    raise AssertionError("it listens although it drains")
+
+
+def test_nobody_connects_to_a_server_that_drains(start_server):
+    """A connection that nobody will accept would hang, and be reset at the end."""
+    server = start_server("test_faults_worker:app", workers=2, graceful_timeout=20)
+    with server.connect() as client, server.connect() as idle:
+        begin_upload(client)
+        idle.send(request("GET", "/pid"))
+        assert idle.answer().status == 200
+        time.sleep(0.3)  # Workers report their connections ten times a second.
+        server.signal(signal.SIGTERM)
+        assert server.line(r"INFO draining connections=(\d+) within=20s")[1] == "2"
+        wait_until_refused(server.port)
+        assert server.process.poll() is None, "it finishes what is under way"
+        client.send(chunk(b""))
+        assert client.chunk() == b"ended"
+        assert client.chunk() == b""
+    assert server.wait() == 0
+    assert int(server.line(r"INFO drained took_ms=(\d+)")[1]) < 20_000
+
+
+def test_connections_that_are_cut_off_are_counted(start_server):
+    server = start_server("test_faults_worker:app", workers=2, graceful_timeout=1)
+    clients = [server.connect() for _ in range(3)]
+    for client in clients:
+        begin_upload(client)
+    server.signal(signal.SIGTERM)
+    server.wait()
+    match = server.line(r"WARN connections were cut off connections=(\d+) took_ms=(\d+)")
+    assert match[1] == "3"
+    assert int(match[2]) >= 1000
+    assert "INFO drained" not in server.log()
+
+
+def test_nobody_connects_to_an_embedded_server_that_drains():
+    import tidegate
+
+    async def main():
+        go_on, begun = asyncio.Event(), asyncio.Event()
+
+        async def waits(scope, receive, send):
+            begun.set()
+            await go_on.wait()
+            await reply(send, b"waited")
+
+        async def serves(started, leave):
+            async with tidegate.serving(waits, port=0, lifespan="off") as server:
+                started.set_result(server.url)
+                await leave.wait()
+
+        started, leave = asyncio.get_running_loop().create_future(), asyncio.Event()
+        serving = asyncio.create_task(serves(started, leave))
+        port = int((await started).rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("GET", "/"))
+        await begun.wait()
+        leave.set()
+        await asyncio.to_thread(wait_until_refused, port)
+        assert not serving.done(), "it finishes what is under way"
+        go_on.set()
+        assert b"waited" in await reader.read()
+        await serving
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@app.part
+async def waits_for_data(scope, receive, send):
+    """Ends when the client has sent something more."""
+    await start(send)
+    await more(send, b"begun,")
+    await whole_body(receive)
+    await more(send, b"ended", False)
 
 
 @app.part

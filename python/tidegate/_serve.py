@@ -79,14 +79,15 @@ async def serving(
     finally:
         heard.cancel()
         await asyncio.wait([heard])
+        # Who connects from now on is refused, and does not wait for a server that ends.
+        listener.close()
+        if uds is not None:
+            os.unlink(uds)
         # The end of the control socket is the order to drain.
         ours.close()
         await stopped.wait()
         loop.remove_reader(server.fileno())
         await loop.run_in_executor(None, worker.join)
-        listener.close()
-        if uds is not None:
-            os.unlink(uds)
         await events.shutdown()
 
 

@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::{TextSource, Workers};
 use net::{Bind, Launch, ListenOptions, Listening};
@@ -59,6 +60,9 @@ pub enum Door {
 
 /// The application's name in configurations, in logs and in metrics.
 pub const APPLICATION: &str = "main";
+
+/// The longest that `timeouts.drain` may be.
+const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Serves until it is told to stop. A first start that fails is a failure; later ones are tried
 /// again.
@@ -128,7 +132,9 @@ fn store_memory(configuration: &Value) -> Size {
 
 /// What the supervisor serves itself: the admin API.
 fn own_configuration(spec: &RunSpec) -> Value {
-    let mut own = json!({ "timeouts": { "drain_delay": "0s" } });
+    let drain = spec.policy.graceful.min(DRAIN_MAX);
+    let drain = format!("{}ms", drain.as_millis());
+    let mut own = json!({ "timeouts": { "drain_delay": "0s", "drain": drain } });
     if let Some(bind) = &spec.admin {
         own["admin"] = json!({ "bind": bind.to_string() });
     }
@@ -184,7 +190,7 @@ impl Program {
             address: listening.local().clone(),
         };
         let bound = self.listening.iter().map(bound).collect();
-        let doors = Doors::Shared(self.listening);
+        let doors = Doors::shared(self.listening);
         let group = Group::start(APPLICATION, self.settings, doors, self.workers, |_| {});
         apps.run(&self.target, group.clone(), store);
         let watch = self.reload.map(DevWatch::new);

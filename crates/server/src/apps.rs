@@ -182,19 +182,32 @@ impl Apps {
         group.reload().await
     }
 
-    /// Ends all processes, when what is under way in them has ended.
-    pub(crate) async fn stop(&self) {
+    /// Connections of clients that the processes have themselves.
+    pub(crate) fn connections(&self) -> u64 {
+        self.all().iter().map(|group| group.connections()).sum()
+    }
+
+    /// Closes the sockets on which the processes accept clients themselves.
+    pub(crate) fn stop_listening(&self) {
+        self.all().iter().for_each(|group| group.stop_listening());
+    }
+
+    /// Ends all processes, when what is under way in them has ended; how many connections were cut
+    /// off because that took too long.
+    pub(crate) async fn stop(&self) -> u64 {
         let stopping: Vec<_> = self
             .all()
             .into_iter()
             .map(|group| net::task::spawn_local(async move { group.stop().await }))
             .collect();
+        let mut cut_off = 0;
         for group in stopping {
             // One that panicked has ended as well.
-            let _ = group.await;
+            cut_off += group.await.unwrap_or_default();
         }
         self.groups.borrow_mut().clear();
         self.folder.take();
+        cut_off
     }
 
     /// Ends all processes at once.

@@ -147,7 +147,7 @@ async fn serve(
             follow(&reception, &options, &mut watch, control, &mut bound).await;
         }
     }
-    drain(control, &mut signals).await;
+    drain(control, &mut signals, program).await;
     control.upkeep.take();
     Ok(())
 }
@@ -195,35 +195,37 @@ async fn follow_files(watch: &mut Watch, control: &Control) {
     }
 }
 
-/// Lets the applications end: nobody sends them anything any more. Whether they all had their time.
-async fn stop_apps(control: &Control, signals: &mut Signals) -> bool {
+/// Lets the applications end: nobody sends them anything any more. How many connections were cut
+/// off, or `None` if a second interrupt ended the wait.
+async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
     let stopped = control.apps.stop();
     tokio::pin!(stopped);
     loop {
         tokio::select! {
-            () = &mut stopped => return true,
+            cut_off = &mut stopped => return Some(cut_off),
             asked = signals.next() => if asked == Asked::Interrupt {
-                return false;
+                return None;
             },
         }
     }
 }
 
-/// Lets connections end: what is under way is finished, idle connections are closed, and after
-/// `timeouts.drain` the rest is cut. A second interrupt cuts at once.
-async fn drain(control: &Rc<Control>, signals: &mut Signals) {
+/// Lets connections end: listening sockets are closed after `timeouts.drain_delay`, what is under
+/// way is finished, idle connections are closed, and after `timeouts.drain` the rest is cut off. A
+/// second interrupt cuts at once.
+async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<Begun>) {
     control.state.set(ServerState::Draining);
     let timeouts = control.plan().timeouts.clone();
-    event!(
-        Level::Info,
-        "draining",
-        connections = control.all_seats.taken(),
-        within = timeouts.drain
-    );
+    let began_ms = net::clock::now().as_ms();
+    let open = || control.all_seats.taken() as u64 + control.apps.connections();
+    event!(Level::Info, "draining", connections = open(), within = timeouts.drain);
     let finished = async {
         // Still accepting: load balancers need a moment to notice that /readyz has changed.
         net::timer::sleep(timeouts.drain_delay.get()).await;
         control.remove_socket_files();
+        // With the files of its sockets.
+        drop(program);
+        control.apps.stop_listening();
         net::timer::within(timeouts.drain.get(), control.fleet.drain()).await.is_some()
     };
     tokio::pin!(finished);
@@ -237,10 +239,15 @@ async fn drain(control: &Rc<Control>, signals: &mut Signals) {
             }
         }
     };
-    let whole = whole && stop_apps(control, signals).await;
-    if whole {
-        event!(Level::Info, "drained");
+    let cut_off = match whole {
+        true => stop_apps(control, signals).await.unwrap_or_else(open),
+        false => open(),
+    };
+    let took_ms = net::clock::now().as_ms().saturating_sub(began_ms);
+    if whole && cut_off == 0 {
+        event!(Level::Info, "drained", took_ms = took_ms);
     } else {
-        event!(Level::Warn, "connections were cut off", connections = control.all_seats.taken());
+        let message = "connections were cut off";
+        event!(Level::Warn, message, connections = cut_off, took_ms = took_ms);
     }
 }

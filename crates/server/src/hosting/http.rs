@@ -13,7 +13,7 @@ use net::{Inherited, SharedCounts};
 use telemetry::Telemetry;
 
 use super::orders::Leave;
-use super::watchdog::tell_draining;
+use super::watchdog::{tell_cut_off, tell_draining};
 use super::{Announced, Process};
 use crate::balance::Balance;
 use crate::control::{Control, Surroundings, load};
@@ -76,7 +76,9 @@ pub(super) async fn serve(
     process.application.drain();
     if let Leave::Within(within) = leave {
         tokio::select! {
-            _ = net::timer::within(within, control.fleet.drain()) => {}
+            drained = net::timer::within(within, control.fleet.drain()) => if drained.is_none() {
+                tell_cut_off(process, control.all_seats.taken()).await;
+            },
             () = process.orders.at_once() => {}
         }
     }

@@ -59,8 +59,20 @@ fn rss_bytes() -> Option<u64> {
     Some(pages * net::page_bytes())
 }
 
-/// Says how long a drain has to go.
-pub(super) async fn tell_draining(process: &Process, under_way: usize) {
-    event!(Level::Debug, "a worker process drains", under_way = under_way);
-    let _ = process.link.say(&Word::Draining(under_way as u64)).await;
+/// Says that the process takes nothing new, and what it still has to finish.
+pub(super) async fn tell_draining(process: &Process, open: usize) {
+    let stats = process.application.stats();
+    event!(
+        Level::Debug,
+        "a worker process drains",
+        open = open,
+        requests = stats.in_flight,
+        websockets = stats.websockets
+    );
+    let _ = process.link.say(&Word::Draining(stats.in_flight)).await;
+}
+
+/// Says how many connections are cut off because the time to drain is over.
+pub(super) async fn tell_cut_off(process: &Process, connections: usize) {
+    let _ = process.link.say(&Word::CutOff(connections as u64)).await;
 }

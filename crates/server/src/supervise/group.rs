@@ -47,13 +47,18 @@ pub(crate) struct GroupSettings {
 
 /// How requests come in.
 pub(crate) enum Doors {
-    /// Sockets that all processes share, by name: each serves HTTP.
-    Shared(Vec<(String, Listening)>),
+    /// Sockets that all processes share, by name: each serves HTTP. None once the server takes no
+    /// more connections.
+    Shared(RefCell<Option<Vec<(String, Listening)>>>),
     /// A Unix socket for each process, in this folder: each is sent frames.
     Own(PathBuf),
 }
 
 impl Doors {
+    pub(crate) fn shared(listening: Vec<(String, Listening)>) -> Doors {
+        Doors::Shared(RefCell::new(Some(listening)))
+    }
+
     /// The socket of one process: no other ever has it, so that nobody connects to one that drains.
     pub(crate) fn path(folder: &Path, slot: usize, generation: u64) -> PathBuf {
         folder.join(format!("{slot}.{generation}.sock"))
@@ -80,6 +85,8 @@ pub(crate) struct Group {
     turn: Mutex<()>,
     leaving: RefCell<Vec<(Rc<Slot>, Rc<Running>)>>,
     left: Notify,
+    /// Connections that processes cut off because they took too long to end.
+    cut_off: Cell<u64>,
     first: watch::Sender<First>,
     on_change: Box<dyn Fn(&Group)>,
     /// Nobody is told of changes any more: another group may have the name.
@@ -110,6 +117,7 @@ impl Group {
             turn: Mutex::new(()),
             leaving: RefCell::default(),
             left: Notify::new(),
+            cut_off: Cell::new(0),
             first: watch::Sender::new(First::Coming),
             on_change: Box::new(on_change),
             is_over: Cell::new(false),
@@ -130,6 +138,21 @@ impl Group {
     /// Processes that are leaving.
     pub(crate) fn leaving(&self) -> Vec<Rc<Running>> {
         self.leaving.borrow().iter().map(|(_, running)| running.clone()).collect()
+    }
+
+    /// Connections of clients that the processes have, as they last reported them.
+    pub(crate) fn connections(&self) -> u64 {
+        let Some(counts) = &self.counts else { return 0 };
+        let known = self.slots().into_iter().map(|slot| counts.get(slot.index));
+        known.filter(|count| *count != ABSENT).map(u64::from).sum()
+    }
+
+    /// Closes the sockets that the processes share, so that those which drain are the last to have
+    /// them, and nobody waits for a server that ends.
+    pub(crate) fn stop_listening(&self) {
+        if let Doors::Shared(shared) = &self.doors {
+            shared.take();
+        }
     }
 
     /// Processes that take requests.
@@ -263,16 +286,17 @@ impl Group {
     pub(super) fn spawn(&self, slot: &Slot) -> Result<Rc<Running>, String> {
         let settings = self.settings();
         let generation = slot.next_generation();
-        let own = match &self.doors {
-            Doors::Own(folder) => Some(open(Doors::path(folder, slot.index, generation))?),
-            Doors::Shared(_) => None,
+        let (own, shared) = match &self.doors {
+            Doors::Own(folder) => (Some(open(Doors::path(folder, slot.index, generation))?), None),
+            Doors::Shared(shared) => (None, Some(shared.borrow())),
         };
-        let named: Vec<(&str, &Listening)> = match (&self.doors, &own) {
-            (Doors::Shared(shared), _) => {
+        let named: Vec<(&str, &Listening)> = match (&own, shared.as_deref()) {
+            (Some((listening, _)), _) => vec![("frames", listening)],
+            (None, Some(Some(shared))) => {
                 shared.iter().map(|(name, listening)| (name.as_str(), listening)).collect()
             }
-            (Doors::Own(_), Some((listening, _))) => vec![("frames", listening)],
-            (Doors::Own(_), None) => Vec::new(),
+            // It would open sockets of its own.
+            (None, _) => return Err("the server takes no more connections".to_owned()),
         };
         let descriptors: Vec<(&str, BorrowedFd<'_>)> = named
             .into_iter()
@@ -357,6 +381,7 @@ impl Group {
         net::task::spawn_local(async move {
             let graceful = group.settings().policy.graceful;
             running.leave(graceful, SHUT_DOWN_WITHIN).await;
+            group.cut_off.set(group.cut_off.get() + running.cut_off.get());
             if slot.is_given_up() {
                 group.counts.iter().for_each(|counts| counts.set(slot.index, ABSENT));
             }
@@ -366,8 +391,9 @@ impl Group {
         });
     }
 
-    /// Ends the group: what is under way is finished, what does not end in time is killed.
-    pub(crate) async fn stop(&self) {
+    /// Ends the group: what is under way is finished, what does not end in time is killed. How many
+    /// connections its processes have cut off so far.
+    pub(crate) async fn stop(&self) -> u64 {
         let slots = self.slots.take();
         self.changed();
         self.is_over.set(true);
@@ -379,7 +405,7 @@ impl Group {
         loop {
             let left = self.left.notified();
             if self.leaving.borrow().is_empty() {
-                return;
+                return self.cut_off.get();
             }
             left.await;
         }

@@ -28,6 +28,8 @@ pub(crate) enum Word {
     Stalled(String),
     /// It takes nothing new; so many requests are under way.
     Draining(u64),
+    /// Its time to drain is over: so many connections are cut off.
+    CutOff(u64),
     /// Its metrics, in the Prometheus text format.
     Metrics(String),
 }
@@ -55,6 +57,7 @@ impl Word {
             Word::Stats(stats) => json!({ "stats": stats.to_json() }),
             Word::Stalled(stack) => json!({ "stalled": stack }),
             Word::Draining(requests) => json!({ "draining": requests }),
+            Word::CutOff(connections) => json!({ "cut_off": connections }),
             Word::Metrics(text) => json!({ "metrics": text }),
         }
     }
@@ -68,6 +71,7 @@ impl Word {
             "stats" => Word::Stats(Box::new(Stats::from_json(value)?)),
             "stalled" => Word::Stalled(text()?),
             "draining" => Word::Draining(value.as_u64()?),
+            "cut_off" => Word::CutOff(value.as_u64()?),
             "metrics" => Word::Metrics(text()?),
             _ => return None,
         })
@@ -206,6 +210,7 @@ mod tests {
                 Word::Stats(Box::new(stats)),
                 Word::Stalled("File \"app.py\", line 3\n".to_owned()),
                 Word::Draining(4),
+                Word::CutOff(2),
                 Word::Metrics("# HELP a b\na 1\n".to_owned()),
             ];
             for word in &words {

@@ -58,6 +58,8 @@ pub(crate) struct Running {
     /// Why it cannot begin, if it said so.
     failed: RefCell<Option<String>>,
     pub(crate) stats: RefCell<Stats>,
+    /// Connections that it cut off when its time to drain was over.
+    pub(crate) cut_off: Cell<u64>,
     /// Who asked for its metrics, in order.
     asked: RefCell<VecDeque<oneshot::Sender<String>>>,
     /// Who asked where it stands.
@@ -100,6 +102,7 @@ impl Running {
             phase: Cell::new(Phase::Starting),
             failed: RefCell::default(),
             stats: RefCell::default(),
+            cut_off: Cell::new(0),
             asked: RefCell::default(),
             stack: RefCell::default(),
             changed: Notify::new(),
@@ -246,6 +249,7 @@ impl Running {
                 }
             }
             Word::Draining(_) => self.phase.set(Phase::Draining),
+            Word::CutOff(connections) => self.cut_off.set(connections),
             Word::Metrics(text) => {
                 let asked = self.asked.borrow_mut().pop_front();
                 if let Some(asked) = asked {

@@ -127,7 +127,7 @@ fn group() -> (Rc<Group>, SocketAddr) {
     let Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
     let mut settings = settings("serves", patient());
     settings.config = Some(CONFIG.replace("127.0.0.1:0", &address.to_string()));
-    let doors = Doors::Shared(vec![("web".to_owned(), listening)]);
+    let doors = Doors::shared(vec![("web".to_owned(), listening)]);
     (Group::start("test", settings, doors, 2, |_| {}), address)
 }
 
