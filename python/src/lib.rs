@@ -22,7 +22,8 @@ fn main(py: Python<'_>, arguments: Vec<OsString>, command: Vec<OsString>) -> u8 
     py.detach(|| tidegate::run(arguments, &host))
 }
 
-#[pymodule]
+// Without the GIL the state of the crate `python` is guarded by nothing (`python::gil`).
+#[pymodule(gil_used = true)]
 mod _tidegate {
     use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult};
 

@@ -3,8 +3,16 @@
 The command `tidegate`, or `python -m tidegate`, is the way in; see `tidegate --help`.
 """
 
-from tidegate import broadcast, cache
-from tidegate._serve import serve, serving
-from tidegate._tidegate import __version__
+import sysconfig
+
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    raise ImportError(
+        "tidegate does not support free-threaded builds of CPython (such as python3.13t) yet; "
+        "use one that has the GIL, such as python3.13"
+    )
+
+from tidegate import broadcast, cache  # noqa: E402
+from tidegate._serve import serve, serving  # noqa: E402
+from tidegate._tidegate import __version__  # noqa: E402
 
 __all__ = ["__version__", "broadcast", "cache", "serve", "serving"]

@@ -58,6 +58,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("native-tls", &[]),
     ("openssl", &[]),
     ("pyo3", &["python", "wheel"]),
+    ("pyo3-build-config", &["wheel"]),
     ("rustls", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
