@@ -41,6 +41,10 @@ impl Application for Known {
         self.0.lag_ms()
     }
 
+    fn is_in_one_call(&self) -> bool {
+        self.0.is_in_one_call()
+    }
+
     fn oldest_call_ms(&self) -> u64 {
         self.0.oldest_call_ms()
     }
@@ -120,6 +124,12 @@ impl Worker {
     #[getter]
     fn name(&self) -> &str {
         &self.spec.app
+    }
+
+    /// How the server's own events are written: `text` or `json`.
+    #[getter]
+    fn log_format(&self) -> &str {
+        &self.spec.log_format
     }
 
     #[getter]

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Iterable
 
-from tidegate import _lifespan, _serve, _store, _tidegate, _wsgi
+from tidegate import _lifespan, _log, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 
 logger = logging.getLogger("tidegate.error")
@@ -36,7 +36,7 @@ def main() -> int:
     register_dump(worker)
     _store.connect(worker.store)
     try:
-        configure_logging(settings.get("log_config"))
+        configure_logging(worker, settings.get("log_config"))
         application = load(settings)
         interface = settings.get("interface") or "auto"
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
@@ -49,6 +49,7 @@ def main() -> int:
         logger.exception("the application ended with an error")
         worker.failed(f"{type(error).__name__}: {error}")
     code = worker.join()
+    _log.finish()
     logging.shutdown()
     if not ended:
         # A thread that still runs Python cannot be ended in an orderly way.
@@ -56,10 +57,10 @@ def main() -> int:
     return code
 
 
-def configure_logging(path: str | None) -> None:
-    """Python's logging goes to standard error unless a file says otherwise."""
+def configure_logging(worker: "_tidegate.Worker", path: str | None) -> None:
+    """Python's logging goes where the server's own events go, unless a file says otherwise."""
     if path is None:
-        logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+        _log.configure(worker.log_format, worker.name, worker.slot)
         return
     try:
         if path.endswith((".json", ".yaml", ".yml")):

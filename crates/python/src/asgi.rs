@@ -16,6 +16,7 @@ mod functions;
 mod guard;
 mod messages;
 mod parked;
+pub(crate) mod probe;
 mod scope;
 mod send;
 mod server;

@@ -2,7 +2,7 @@
 //!
 //! Objects of Python may be reached from any thread that holds the GIL. Nothing here is borrowed
 //! while Python code runs, so no two threads are ever inside at a time. Free-threaded builds have
-//! no GIL: the module does not load there.
+//! no GIL: the wheel is not built for them (python/build.rs), and the package does not load there.
 
 use std::cell::{Cell, RefCell, RefMut};
 
@@ -24,6 +24,13 @@ impl<T> GilCell<T> {
     /// The value; not to be held while Python code runs.
     pub fn get(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
+    }
+}
+
+impl<T> GilCell<Option<T>> {
+    /// Without a value, for a static.
+    pub(crate) const fn empty() -> GilCell<Option<T>> {
+        GilCell(RefCell::new(None))
     }
 }
 

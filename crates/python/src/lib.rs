@@ -13,6 +13,7 @@ mod gil;
 pub mod life;
 mod names;
 mod path;
+mod stack;
 pub mod store;
 pub mod wsgi;
 

@@ -68,6 +68,12 @@ impl Life {
         self.desk.unheard_us().max(since_us(&self.untaken_us)) / 1000
     }
 
+    /// Whether one call holds up what waits, and not many that come one after the other; looks at
+    /// it again. Threads of WSGI take what waits between any two calls.
+    pub fn is_in_one_call(&self) -> bool {
+        self.desk.serves_threads() || crate::asgi::probe::is_in_one_callback()
+    }
+
     /// For how many milliseconds the oldest call has not got on.
     pub fn oldest_call_ms(&self) -> u64 {
         since_us(&self.oldest_call_us) / 1000
@@ -121,7 +127,7 @@ impl Life {
         Ok(())
     }
 
-    /// Where the threads of Python stand. They are looked at from a signal handler, as they are:
+    /// Where the threads of Python stand, in a line. They are looked at from a signal handler, as they are:
     /// who is stuck cannot be asked.
     pub fn dump(&self) -> String {
         let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +142,7 @@ impl Life {
         let mut text = vec![0; DUMP_BYTES];
         let length = file.read_at(&mut text, 0).unwrap_or(0);
         text.truncate(length);
-        String::from_utf8_lossy(&text).into_owned()
+        crate::stack::readable(&String::from_utf8_lossy(&text), self.desk.serves_threads())
     }
 }
 

@@ -45,6 +45,12 @@ pub trait Application: Send + Sync {
     /// loop has not heard the bell, or none of its threads takes what waits.
     fn lag_ms(&self) -> u64;
 
+    /// Whether one call holds up what waits since the last time that this was asked, and not many
+    /// short ones.
+    fn is_in_one_call(&self) -> bool {
+        true
+    }
+
     /// For how long its oldest call that blocks a thread has not got on, in milliseconds; 0 where
     /// there is none.
     fn oldest_call_ms(&self) -> u64 {
@@ -58,7 +64,7 @@ pub trait Application: Send + Sync {
     /// All requests have ended, or may be cut off: shut down and let the process end.
     fn stop(&self);
 
-    /// Where its threads stand, as text for the log.
+    /// Where its threads stand, as one line for the log.
     fn dump(&self) -> String;
 }
 

@@ -397,6 +397,7 @@ impl Server {
             this.life.bell().hear();
         }
         this.goes_on.set(false);
+        super::probe::forget(slf.py());
         this.desk().awake();
         this.draining.set(true);
         this.left.set(DRAINED_MAX);

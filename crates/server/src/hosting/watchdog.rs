@@ -24,7 +24,8 @@ pub(super) async fn report(process: Rc<Process>) {
     }
 }
 
-/// Says once of each stall where the application stands.
+/// Logs each stall once, with the stack of the call that blocks. A loop that is merely busy, with
+/// many short calls, is none.
 pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_ms: u64) {
     if stall_ms == 0 {
         return;
@@ -34,17 +35,20 @@ pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_
     loop {
         net::timer::sleep(look).await;
         let lag_ms = process.application.lag_ms();
+        // Looks begin early, because it takes some to tell one call from many.
+        let is_one_call = lag_ms >= stall_ms / 4 && process.application.is_in_one_call();
         if lag_ms < stall_ms {
             is_told = false;
-        } else if !is_told {
+        } else if is_one_call && !is_told {
             is_told = true;
             process.stalls.set(process.stalls.get() + 1);
             event_limited!(
                 1,
                 Level::Warn,
-                "the application answers nobody: something in it blocks",
+                "a call in the application blocks and holds up requests",
                 app = app,
                 worker = slot,
+                process = std::process::id(),
                 lag_ms = lag_ms,
                 stack = process.application.dump()
             );

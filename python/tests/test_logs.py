@@ -1,0 +1,176 @@
+"""What an application logs and prints: once, with time and process, in the server's format."""
+
+import asyncio
+import json
+import logging
+import re
+import sys
+import time
+
+import pytest
+
+from client import request
+from hosting import KIND
+from stage import Stage, WsgiStage, note, reply
+
+pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the format of our logs")
+app = Stage()
+wsgi = WsgiStage()
+STAMP = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+@app.part
+async def logs(scope, receive, send):
+    logging.getLogger("shop").info("from a logger")
+    logging.warning("from the module")
+    print("from print")
+    print("with", "several", sep=" ", end=" ")
+    print("parts")
+    print(json.dumps({"from": "a JSON logger"}))
+    try:
+        raise ValueError("a reason")
+    except ValueError:
+        logging.getLogger("shop").exception("first line\nsecond line")
+    await reply(send, b"logged")
+
+
+def once(server, pattern):
+    """The one line that the pattern matches."""
+    found = server.line(pattern)
+    lines = [line for line in server.log().splitlines() if re.search(pattern, line)]
+    assert len(lines) == 1, lines
+    return found
+
+
+def test_lines_are_in_the_text_of_the_server(start_server):
+    server = start_server("test_logs:app")
+    assert server.get("/logs").status == 200
+    process = r"app=main worker=0 process=\d+"
+    once(server, rf"{STAMP} INFO from a logger {process} logger=shop$")
+    once(server, rf"{STAMP} WARN from the module {process} logger=root$")
+    once(server, rf"{STAMP} INFO from print {process} stream=stdout$")
+    once(server, rf"{STAMP} INFO with several parts {process} stream=stdout$")
+    once(server, r'^{"from": "a JSON logger"}$')
+    once(server, rf"{STAMP} ERROR first line {process} logger=shop$")
+    once(server, r"^  second line$")
+    once(server, r"^  ValueError: a reason$")
+
+
+def test_lines_are_in_the_json_of_the_server(start_server):
+    server = start_server("test_logs:app", log_format="json")
+    assert server.get("/logs").status == 200
+    server.line("ValueError: a reason")
+    events = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
+    named = {event["message"]: event for event in events if event.get("app") == "main"}
+    for message, level in [("from a logger", "info"), ("from the module", "warn"),
+                           ("from print", "info"), ("first line\nsecond line", "error")]:
+        event = named[message]
+        assert event["level"] == level
+        assert re.match(STAMP, event["time"])
+        assert event["process"] > 0
+        assert len([one for one in events if one.get("message") == message]) == 1
+    assert "ValueError: a reason" in named["first line\nsecond line"]["exception"]
+
+
+@app.part
+async def has_handlers(scope, receive, send):
+    """A logger with a handler, and one that leaves it to the root."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("OWN %(message)s"))
+    logging.getLogger("own").addHandler(handler)
+    logging.getLogger("own").info("by its handler")
+    logging.getLogger("other").info("by nobody's")
+    logging.basicConfig(format="BASIC %(message)s", level=logging.DEBUG)
+    logging.getLogger("other").debug("by the root's")
+    await reply(send, b"logged")
+
+
+def test_what_an_application_handles_itself_is_left_alone(start_server):
+    server = start_server("test_logs:app")
+    assert server.get("/has_handlers").status == 200
+    once(server, "by the root's")
+    once(server, r"^OWN by its handler$")
+    once(server, rf"{STAMP} INFO by nobody's .* logger=other$")
+    once(server, r"^BASIC by the root's$")
+
+
+STALL = r"WARN a call in the application blocks and holds up requests .*"
+
+
+def call_that(function):
+    """A frame between the loop and what blocks."""
+    return function()
+
+
+def compute():
+    end = time.monotonic() + 0.7
+    while time.monotonic() < end:
+        pass
+
+
+def sleep():
+    time.sleep(0.7)
+
+
+@app.part
+async def blocks(scope, receive, send):
+    note("blocks")
+    call_that({"compute": compute, "sleep": sleep}[scope["query_string"].decode()])
+    await reply(send, b"")
+
+
+@pytest.mark.parametrize("how", ["compute", "sleep"])
+def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, how):
+    server = start_server("test_logs:app")
+    with server.connect() as client, server.connect() as other:
+        client.send(request("GET", f"/blocks?{how}"))
+        server.note("blocks")
+        other.send(request("GET", "/logs"))
+        assert client.answer().status == 200
+        assert other.answer().status == 200
+    stack = server.line(STALL + r'stack="(.*)"')[1]
+    frames = rf"{how} \(\S*test_logs.py:\d+\) < call_that \(\S*test_logs.py:\d+\) < blocks \("
+    assert re.search(frames, stack), stack
+    assert "_worker.py" not in stack and "\\n" not in stack
+
+
+@app.part
+async def is_busy(scope, receive, send):
+    """Many short callbacks, which keep the loop from its sockets."""
+    def short():
+        time.sleep(0.001)
+
+    note("busy")
+    for _ in range(700):
+        asyncio.get_running_loop().call_soon(short)
+    await asyncio.sleep(0)
+    await reply(send, b"")
+
+
+def test_a_busy_loop_is_no_call_that_blocks(start_server):
+    server = start_server("test_logs:app")
+    with server.connect() as client, server.connect() as other:
+        client.send(request("GET", "/is_busy"))
+        server.note("busy")
+        other.send(request("GET", "/logs"))
+        assert client.answer().status == 200
+        assert other.answer().status == 200
+    server.line("ValueError: a reason")
+    assert not re.search(r"WARN .* stack=", server.log())
+
+
+@wsgi.part
+def wsgi_logs(environ, start_response):
+    print("from a thread")
+    logging.getLogger("shop").info("from a logger")
+    environ["wsgi.errors"].write("from wsgi.errors\n")
+    start_response("200 OK", [("content-length", "0")])
+    return []
+
+
+def test_lines_of_wsgi_are_in_the_text_of_the_server(start_server):
+    server = start_server("test_logs:wsgi", interface="wsgi")
+    assert server.get("/wsgi_logs").status == 200
+    once(server, rf"{STAMP} INFO from a thread .*process=\d+ stream=stdout$")
+    once(server, rf"{STAMP} INFO from a logger .*process=\d+ logger=shop$")
+    once(server, rf"{STAMP} ERROR from wsgi.errors .*process=\d+ logger=tidegate.error$")
