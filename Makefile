@@ -106,7 +106,8 @@ fuzz: prepare-test ## run every fuzz target for five minutes
 	tests/doors/fuzz $(FUZZ_SECONDS)
 
 .PHONY: generate
-generate: build-debug ## write the generated pages of docs/reference
+generate: build-debug ## write the generated pages of docs/reference, and the lock file of the fuzz targets
+	cargo update --quiet --workspace --manifest-path fuzz/Cargo.toml
 	mkdir -p $(REFERENCE)
 	$(DEBUG_BINARY) schema > $(REFERENCE)/schema.json
 	$(DEBUG_BINARY) schema --markdown > $(REFERENCE)/configuration.md
@@ -114,7 +115,9 @@ generate: build-debug ## write the generated pages of docs/reference
 	$(DEBUG_BINARY) schema --markdown=admin > $(REFERENCE)/admin.md
 
 .PHONY: check-generated
-check-generated: build-debug ## see that docs/reference is what `make generate` writes
+check-generated: build-debug ## see that these files are what `make generate` writes
+	@cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null \
+	  || { echo "fuzz/Cargo.lock is stale: make generate"; exit 1; }
 	@$(DEBUG_BINARY) schema | diff -u $(REFERENCE)/schema.json - \
 	  || { echo "$(REFERENCE)/schema.json is stale: make generate"; exit 1; }
 	@for page in configuration metrics admin; do \

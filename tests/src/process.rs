@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a process ended and what it said.
 #[derive(Debug)]
@@ -117,8 +117,13 @@ impl Process {
     }
 
     /// Waits for the end, which has to come in time.
-    pub fn wait(mut self) -> Exit {
-        let status = self.wait_in_time();
+    pub fn wait(self) -> Exit {
+        self.wait_within(PATIENCE)
+    }
+
+    /// [`Process::wait`] for a process that has more to do than one thing.
+    pub fn wait_within(mut self, limit: Duration) -> Exit {
+        let status = self.wait_in_time(limit);
         let stdout = self.stdout.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
         if let Some(thread) = self.stderr.take() {
             let _ = thread.join();
@@ -127,9 +132,9 @@ impl Process {
         Exit { code: status.code(), stdout, stderr }
     }
 
-    fn wait_in_time(&mut self) -> ExitStatus {
+    fn wait_in_time(&mut self, limit: Duration) -> ExitStatus {
         // std has no wait with a deadline, so the end is looked for every few milliseconds.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait().expect("our own child can be waited for") {
                 return status;
@@ -139,7 +144,7 @@ impl Process {
                 "still running; it said:\n{}",
                 self.log().join("\n")
             );
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }

@@ -109,11 +109,11 @@ fn write_all(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The URL at which a listener is reached from this machine.
+/// The URL at which a listener is reached from this machine; which others reach it as well.
 pub(crate) fn url(bound: &[Bound], name: &str) -> String {
     match bound.iter().find(|bound| bound.name == name).map(|bound| &bound.address) {
         Some(Bind::Tcp(address)) if address.ip().is_unspecified() => {
-            format!("http://localhost:{}", address.port())
+            format!("http://localhost:{} (on all addresses of this machine)", address.port())
         }
         Some(Bind::Tcp(address)) => format!("http://{address}"),
         Some(Bind::Unix(path)) => format!("unix:{}", path.display()),
@@ -136,7 +136,7 @@ mod tests {
             url(&[other, bound("web", Bind::Tcp(text.parse().unwrap()))], "web")
         };
         assert_eq!(at("127.0.0.1:8080"), "http://127.0.0.1:8080");
-        assert_eq!(at("[::]:80"), "http://localhost:80");
+        assert_eq!(at("[::]:80"), "http://localhost:80 (on all addresses of this machine)");
         assert_eq!(at("[::1]:80"), "http://[::1]:80");
     }
 }
