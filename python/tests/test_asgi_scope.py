@@ -4,10 +4,12 @@ The whole scope comes back as JSON, with the Python type of every value beside i
 """
 
 import json
+import re
 
 import pytest
 
 from client import request
+from hosting import KIND
 from stage import Stage, reply
 
 app = Stage()
@@ -94,8 +96,10 @@ def test_the_path_is_decoded_once(server, target, path):
 @pytest.mark.parametrize("target", [
     "/scope/caf%C3%A9", "/scope/caf%c3%a9", "/scope/a%2Fb", "/scope/a%20b", "/scope/%ff",
 ])
-def test_the_raw_path_is_what_came_without_the_query(server, target):
-    assert told(server, target + "?a=%20")["raw_path"] == ["bytes", target]
+def test_the_raw_path_is_the_one_that_was_routed_without_the_query(server, target):
+    """Ours has one spelling of percent-encoding, that of routing; another server's what came."""
+    raw = re.sub("%..", lambda match: match[0].upper(), target) if KIND == "tidegate" else target
+    assert told(server, target + "?a=%20")["raw_path"] == ["bytes", raw]
 
 
 def test_a_path_that_is_not_utf8_is_a_string_all_the_same(server):
