@@ -1,11 +1,12 @@
 //! The bars: how much a request may cost us beside another server, and whether it does.
 //!
 //! Owns the list of bars and the judgement. Promises that a bar counts as met or missed only when
-//! the whole interval of the ratio lies on one side of it, and says so when it does not.
+//! the whole interval of the ratio lies on one side of it and comes from enough undisturbed rounds,
+//! and says so when it does not.
 
 use crate::stats::{self, Interval};
 
-use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, OURS, Record, Round};
+use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, Record, Round};
 
 /// Where the bars hold that say nothing else.
 pub(crate) const CONNECTIONS: u32 = 100;
@@ -105,12 +106,22 @@ pub(crate) enum Outcome {
     Missed,
     /// The interval lies on both sides of the bar.
     Undecided,
+    /// The rounds are too few, or were disturbed.
+    NoVerdict(NoVerdict),
 }
 
 /// What `record` costs over what `reference` costs; `None` where either has no figure.
 pub(crate) fn ratio(record: &Record, reference: &Record) -> Option<Interval> {
-    stats::bootstrap_ratio(&record.cpu_of_rounds(), &reference.cpu_of_rounds(), SEED)
+    let figures = |record: &Record| -> Vec<f64> {
+        record.rounds_of_ratio().iter().map(|round| round.cpu_us_per_request).collect()
+    };
+    stats::bootstrap_ratio(&figures(record), &figures(reference), SEED)
         .filter(|interval| interval.ratio > 0.0)
+}
+
+/// Why nothing is concluded from the ratio of two measurements.
+pub(crate) fn no_verdict(record: &Record, reference: &Record) -> Option<NoVerdict> {
+    record.no_verdict().or_else(|| reference.no_verdict())
 }
 
 impl Bar {
@@ -161,15 +172,17 @@ impl Bar {
 
     /// The figure of every round; `None` where what has to be taken off was not measured.
     fn figures(&self, data: &Data, record: &Record) -> Option<Vec<f64>> {
-        let of = |figure: fn(&Round) -> f64| record.rounds.iter().map(figure).collect();
+        let rounds = record.rounds_of_ratio();
+        let of = |figure: fn(&Round) -> f64| rounds.iter().map(|round| figure(round)).collect();
+        let cpu = || -> Vec<f64> { of(|round| round.cpu_us_per_request) };
         Some(match self.figure {
-            Figure::Cpu => record.cpu_of_rounds(),
+            Figure::Cpu => cpu(),
             Figure::P99 => of(|round| round.p99_ms),
             Figure::Time => of(|round| 1e6 / round.requests_per_second),
             Figure::CpuWithout(scenario) => {
                 let alone = data.of_scenario(scenario).find(|it| it.server == BARE_LOOP)?;
                 let alone_us = alone.cpu_us_per_request;
-                record.cpu_of_rounds().iter().map(|us| us - alone_us).collect()
+                cpu().iter().map(|us| us - alone_us).collect()
             }
         })
     }
@@ -183,18 +196,27 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, Outcome)> {
     let beside = |record: &Record| {
         stats::bootstrap_ratio(&figures, &bar.figures(data, record)?, SEED)
             .filter(|interval| interval.ratio > 0.0)
+            .map(|interval| (interval, no_verdict(ours, record)))
     };
     let references = bar.records(data).filter(|record| bar.is_reference(&record.server));
     // The best of them, where there are several.
-    let interval = references.filter_map(beside).max_by(|a, b| a.ratio.total_cmp(&b.ratio))?;
-    let outcome = if ours.errors > 0 { Outcome::Missed } else { bar.outcome(&interval) };
+    let best = |a: &(Interval, _), b: &(Interval, _)| a.0.ratio.total_cmp(&b.0.ratio);
+    let (interval, doubt) = references.filter_map(beside).max_by(best)?;
+    let outcome = match doubt {
+        _ if ours.errors > 0 => Outcome::Missed,
+        Some(why) => Outcome::NoVerdict(why),
+        None => bar.outcome(&interval),
+    };
     Some((interval, outcome))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::sample;
-    use super::{BARE_LOOP, Bar, Figure, OURS, Outcome, Workers, app, bar, judge, page};
+    use super::{
+        BARE_LOOP, Bar, Figure, NoVerdict, OURS, Outcome, Record, Round, Workers, app, bar, judge,
+        page,
+    };
 
     fn outcome(at_most: f64) -> Option<Outcome> {
         judge(&sample::data(), &bar("hello", "nginx", at_most, 0.5)).map(|(_, outcome)| outcome)
@@ -221,6 +243,31 @@ mod tests {
         data.records.iter_mut().for_each(|record| record.errors = 1);
         let (interval, outcome) = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
         assert!(interval.high < 0.90 && outcome == Outcome::Missed);
+    }
+
+    #[test]
+    fn few_or_disturbed_rounds_give_no_verdict() {
+        let bar = bar("hello", "nginx", 0.90, 0.5);
+        let with = |server: &str, change: &dyn Fn(&mut Record)| {
+            let mut data = sample::data();
+            data.records.iter_mut().filter(|it| it.server == server).for_each(change);
+            judge(&data, &bar).unwrap().1
+        };
+        for server in [OURS, "nginx"] {
+            let few = with(server, &|record| record.rounds.truncate(3));
+            assert_eq!(few, Outcome::NoVerdict(NoVerdict::FewRounds));
+            let busy = |round: &mut Round| round.disturbed = Some("steal of 4 %".to_owned());
+            let disturbed = with(server, &|record| busy(&mut record.rounds[1]));
+            assert_eq!(disturbed, Outcome::NoVerdict(NoVerdict::Disturbed));
+            // With enough others, a disturbed round is passed over.
+            let enough = with(server, &|record| {
+                let mut slow = record.rounds[0].clone();
+                slow.cpu_us_per_request *= 100.0;
+                busy(&mut slow);
+                record.rounds.extend([slow.clone(), slow]);
+            });
+            assert_eq!(enough, Outcome::Met);
+        }
     }
 
     #[test]

@@ -10,12 +10,9 @@ use std::fmt::Write as _;
 use crate::stats::Interval;
 
 use super::bars;
-use super::data::{Data, OURS, Record};
+use super::data::{Data, NoVerdict, OURS, Record};
 use super::figures::{percent, ratio, us};
 use super::table::Table;
-
-/// With fewer rounds on either side nothing is said about the difference.
-const ROUNDS_MIN: usize = 4;
 
 /// What two runs say about each measurement that both made.
 #[derive(Debug)]
@@ -50,7 +47,9 @@ pub enum Verdict {
     BeyondBound,
     /// The second run had errors that the first had not.
     Errors,
-    /// Too few rounds, or no figure.
+    /// Too few rounds, or too few that were not disturbed.
+    No(NoVerdict),
+    /// One of the two has no figure.
     Unknown,
 }
 
@@ -68,15 +67,15 @@ pub fn compare<'a>(before: &'a Data, after: &'a Data, bound: f64) -> Comparison<
 impl<'a> Row<'a> {
     fn of(before: &'a Record, after: &'a Record, bound: f64) -> Self {
         let interval = bars::ratio(after, before);
-        let few = before.rounds.len().min(after.rounds.len()) < ROUNDS_MIN;
-        let verdict = match interval {
+        let doubt = bars::no_verdict(before, after);
+        let verdict = match (interval, doubt) {
             _ if after.errors > 0 && before.errors == 0 => Verdict::Errors,
-            None => Verdict::Unknown,
-            Some(_) if few => Verdict::Unknown,
-            Some(interval) if !interval.is_real() => Verdict::Same,
-            Some(interval) if interval.low > 1.0 + bound => Verdict::BeyondBound,
-            Some(interval) if interval.low > 1.0 => Verdict::Dearer,
-            Some(_) => Verdict::Cheaper,
+            (None, _) => Verdict::Unknown,
+            (Some(_), Some(why)) => Verdict::No(why),
+            (Some(interval), None) if !interval.is_real() => Verdict::Same,
+            (Some(interval), None) if interval.low > 1.0 + bound => Verdict::BeyondBound,
+            (Some(interval), None) if interval.low > 1.0 => Verdict::Dearer,
+            (Some(_), None) => Verdict::Cheaper,
         };
         Self { before, after, interval, verdict }
     }
@@ -170,7 +169,9 @@ impl Comparison<'_> {
             Verdict::Dearer => "dearer",
             Verdict::BeyondBound => "dearer, BEYOND THE BOUND",
             Verdict::Errors => "FAILS now",
-            Verdict::Unknown => "cannot be said",
+            Verdict::No(NoVerdict::FewRounds) => "no verdict: too few rounds",
+            Verdict::No(NoVerdict::Disturbed) => "no verdict: disturbed",
+            Verdict::Unknown => "no verdict: no figure",
         }
     }
 
@@ -195,9 +196,13 @@ impl Comparison<'_> {
         if cheaper > 0 {
             parts.push(format!("{cheaper} of {all} became cheaper"));
         }
+        for why in [NoVerdict::FewRounds, NoVerdict::Disturbed] {
+            if count(Verdict::No(why)) > 0 {
+                parts.push(format!("{} of {all} have {why} a side", count(Verdict::No(why))));
+            }
+        }
         if count(Verdict::Unknown) > 0 {
-            let few = count(Verdict::Unknown);
-            parts.push(format!("{few} of {all} have fewer than {ROUNDS_MIN} rounds a side"));
+            parts.push(format!("{} of {all} have no figure", count(Verdict::Unknown)));
         }
         match parts.is_empty() {
             true => "The change is not real: every interval holds 1.".to_owned(),
@@ -311,6 +316,19 @@ mod tests {
         let found = compare(&before, &after, 0.05);
         assert!(found.is_empty() && found.alone == before.records.len());
         assert!(found.render().ends_with("Nothing of tidegate was measured in both files.\n"));
+    }
+
+    #[test]
+    fn disturbed_rounds_are_no_verdict() {
+        let (before, mut after) = (sample::data(), scaled(OURS, 1.5));
+        for record in &mut after.records {
+            record.rounds[2].disturbed = Some("a busy neighbour".to_owned());
+        }
+        let found = compare(&before, &after, 0.05);
+        let text = found.render();
+        assert!(!found.is_worse() && text.contains("no verdict: disturbed"), "{text}");
+        assert!(text.ends_with("have fewer than 4 undisturbed rounds a side.\n"), "{text}");
+        assert!(!text.contains("did not change, but"), "{text}");
     }
 
     #[test]

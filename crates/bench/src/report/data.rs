@@ -161,6 +161,9 @@ pub struct Record {
     pub rounds: Vec<Round>,
     /// Why the figures are doubtful: steal, or a busy neighbour.
     pub disturbed: Option<String>,
+    /// Why nothing is concluded from these figures, as [`Record::no_verdict`] says it.
+    #[serde(default)]
+    pub no_verdict: Option<String>,
 }
 
 /// Milliseconds.
@@ -197,6 +200,27 @@ pub struct Round {
     pub p99_ms: f64,
     pub errors: u64,
     pub disturbed: Option<String>,
+}
+
+/// Fewer rounds without disturbance say nothing about a ratio.
+pub const ROUNDS_MIN: usize = 4;
+
+/// Why nothing is concluded from a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoVerdict {
+    /// Fewer than [`ROUNDS_MIN`] rounds.
+    FewRounds,
+    /// Fewer than [`ROUNDS_MIN`] rounds that nothing disturbed.
+    Disturbed,
+}
+
+impl fmt::Display for NoVerdict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoVerdict::FewRounds => write!(out, "fewer than {ROUNDS_MIN} rounds"),
+            NoVerdict::Disturbed => write!(out, "fewer than {ROUNDS_MIN} undisturbed rounds"),
+        }
+    }
 }
 
 /// Why a file could not be read.
@@ -308,6 +332,28 @@ impl Record {
             connections: self.connections,
             workers: self.workers,
             server: &self.server,
+        }
+    }
+
+    /// Why nothing can be concluded from a ratio of these figures; `None` if something can.
+    pub fn no_verdict(&self) -> Option<NoVerdict> {
+        match self.undisturbed().count() {
+            enough if enough >= ROUNDS_MIN => None,
+            _ if self.rounds.len() < ROUNDS_MIN => Some(NoVerdict::FewRounds),
+            _ => Some(NoVerdict::Disturbed),
+        }
+    }
+
+    fn undisturbed(&self) -> impl Iterator<Item = &Round> {
+        self.rounds.iter().filter(|round| round.disturbed.is_none())
+    }
+
+    /// The rounds that ratios are made of: those that were not disturbed. All of them if that leaves
+    /// too few: then the ratio is shown, and nothing is concluded from it.
+    pub fn rounds_of_ratio(&self) -> Vec<&Round> {
+        match self.no_verdict() {
+            None => self.undisturbed().collect(),
+            Some(_) => self.rounds.iter().collect(),
         }
     }
 

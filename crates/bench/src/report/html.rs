@@ -13,7 +13,7 @@ mod rankings;
 
 use std::fmt::Write as _;
 
-use super::bars::ratio as ratio_of;
+use super::bars::{no_verdict, ratio as ratio_of};
 use super::data::{Data, FLOOR, OURS, Record, Scenario};
 use super::figures::{ratio, span, us};
 use super::results::{self, Room};
@@ -186,7 +186,10 @@ fn tiles(out: &mut String, data: &Data) {
         for other in records().filter(|record| record.server != OURS) {
             if let Some(found) = ratio_of(ours, other) {
                 let server = escape(&other.server);
-                let _ = write!(out, "<li>{} × {server}</li>", ratio(found.ratio));
+                let doubt = no_verdict(ours, other)
+                    .map(|why| format!(" <span class=\"muted\">(no verdict: {why})</span>"));
+                let doubt = doubt.unwrap_or_default();
+                let _ = write!(out, "<li>{} × {server}{doubt}</li>", ratio(found.ratio));
             }
         }
         out.push_str("</ul></div>\n");

@@ -3,7 +3,7 @@
 use crate::stats::Interval;
 
 use super::bars::{self, BARS, IDLE_BYTES, Outcome};
-use super::data::{Data, FLOOR, Key, OURS, Record, TICKS};
+use super::data::{Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
@@ -108,8 +108,10 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
     for ours in data.records.iter().filter(|record| record.server == OURS) {
         let cells = others.iter().map(|server| {
             let other = data.find(&Key { server, ..ours.key() });
-            let found = other.and_then(|other| bars::ratio(ours, other));
-            found.map_or_else(|| "–".to_owned(), |found| beside(&found, room))
+            let found = other.and_then(|other| {
+                Some(beside(&bars::ratio(ours, other)?, bars::no_verdict(ours, other), room))
+            });
+            found.unwrap_or_else(|| "–".to_owned())
         });
         let cells: Vec<_> = cells.collect();
         if cells.iter().any(|cell| cell != "–") {
@@ -119,8 +121,12 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
     table
 }
 
-fn beside(found: &Interval, room: Room) -> String {
-    let mark = if found.is_real() { "" } else { " ~" };
+fn beside(found: &Interval, doubt: Option<NoVerdict>, room: Room) -> String {
+    let mark = match doubt {
+        Some(_) => " ?",
+        None if found.is_real() => "",
+        None => " ~",
+    };
     match room {
         Room::Terminal => format!("{}{mark}", ratio(found.ratio)),
         Room::Page => format!("{} ({:.3}–{:.3}){mark}", ratio(found.ratio), found.low, found.high),
@@ -152,7 +158,10 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
                 ratio(found.ratio),
                 format!("{:.3}–{:.3}", found.low, found.high),
                 verdict(outcome, found.ratio, bar.at_most),
-                moonshot(&found),
+                match outcome {
+                    Outcome::NoVerdict(_) => "–",
+                    _ => moonshot(&found),
+                },
             ),
         };
         table.row([
@@ -192,6 +201,7 @@ fn verdict(outcome: Outcome, value: f64, at_most: f64) -> String {
         Outcome::Met => "met".to_owned(),
         Outcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
         Outcome::Undecided => "undecided: the interval holds the bar".to_owned(),
+        Outcome::NoVerdict(why) => format!("no verdict: {why}"),
     }
 }
 
@@ -216,6 +226,7 @@ pub(crate) fn notes(data: &Data) -> Vec<String> {
         ));
     }
     notes.extend(disturbed(data));
+    notes.extend(no_verdict(data));
     notes.extend(unseen(data));
     notes.extend(rough(data));
     notes.extend(data.notes.iter().cloned());
@@ -244,6 +255,20 @@ fn rough(data: &Data) -> Option<String> {
              is rough, to 10 ms a process, and lacks those that nobody waited for.",
             places.join(", ")
         )
+    })
+}
+
+/// Measurements from which nothing is concluded.
+fn no_verdict(data: &Data) -> Option<String> {
+    let with = |why| data.records.iter().filter(move |it| it.no_verdict() == Some(why)).count();
+    let told = [NoVerdict::FewRounds, NoVerdict::Disturbed]
+        .map(|why| (with(why), why))
+        .into_iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, why)| format!("{} with {why}", count(number as u64, "measurement")))
+        .collect::<Vec<_>>();
+    (!told.is_empty()).then(|| {
+        format!("No verdict from {}: take more rounds, on a quiet machine.", told.join(" and "))
     })
 }
 
@@ -284,7 +309,7 @@ pub(crate) fn machine(data: &Data) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sample;
-    use super::{Room, machine, notes, of_bars, of_scenario};
+    use super::{Room, machine, notes, of_bars, of_scenario, ratios};
 
     #[test]
     fn columns_that_nobody_fills_are_left_out() {
@@ -331,6 +356,23 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(text.contains("varnishd: not installed: apt-get install varnish"), "{text}");
+    }
+
+    #[test]
+    fn few_rounds_are_no_verdict_anywhere() {
+        let mut data = sample::data();
+        data.records.iter_mut().for_each(|record| record.rounds.truncate(3));
+        let bars = of_bars(&data, Room::Terminal).text();
+        assert!(bars.contains("no verdict: fewer than 4 rounds"), "{bars}");
+        assert!(!bars.contains("  met ") && !bars.contains("missed"), "{bars}");
+        let ratios = ratios(&data, Room::Page);
+        let cells = ratios.rows().iter().flat_map(|row| &row[2..]).filter(|cell| *cell != "–");
+        assert!(cells.clone().count() > 4 && cells.clone().all(|cell| cell.ends_with(" ?")));
+        let notes = notes(&data).join("\n").replace('\u{a0}', " ");
+        assert!(
+            notes.contains("No verdict from 26 measurements with fewer than 4 rounds"),
+            "{notes}"
+        );
     }
 
     #[test]

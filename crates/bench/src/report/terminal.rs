@@ -20,7 +20,7 @@ pub fn render(data: &Data) -> String {
     if !ratios.is_empty() {
         let _ = write!(
             out,
-            "\nCPU of tidegate ÷ CPU of the other (~: no difference seen)\n{}",
+            "\nCPU of tidegate ÷ CPU of the other (~: no difference seen, ?: no verdict)\n{}",
             ratios.text()
         );
     }

@@ -110,6 +110,7 @@ impl Gathered {
             record.latency_ms = Latency { p50, p90, p99, p999: ms(99.9), max: ms(100.0) };
             record.latency_curve = CURVE.iter().map(|&at| (at, ms(at))).collect();
         }
+        record.no_verdict = record.no_verdict().map(|why| why.to_string());
         record
     }
 }

@@ -41,6 +41,7 @@ fn changed(folder: &Path, data: &Value, name: &str, factor: f64) -> PathBuf {
             // Rounds of their own, so that what is compared does not hang on this machine.
             let figure = (10.0 + at as f64 / 100.0) * factor;
             round["cpu_us_per_request"] = figure.into();
+            round["disturbed"] = serde_json::Value::Null;
         }
     }
     let path = folder.join(name);
@@ -82,6 +83,26 @@ fn a_run_writes_its_figures_and_two_are_compared() {
     let said = compare(&before, &dearer, &["--bound", "20%"]).said();
     assert!(said.contains("The change is real: 1 of 1 became dearer, 0 beyond"), "{said}");
     assert!(compare(&dearer, &before, &["--bound", "0"]).said().contains("became cheaper"));
+
+    // Nothing is concluded from few rounds, nor from disturbed ones.
+    for change in ["few", "disturbed"] {
+        let mut doubtful = read(&dearer);
+        for record in doubtful["records"].as_array_mut().unwrap() {
+            assert!(record.as_object().unwrap().contains_key("no_verdict"), "{record}");
+            let rounds = record["rounds"].as_array_mut().unwrap();
+            match change {
+                "few" => rounds.truncate(3),
+                _ => rounds[0]["disturbed"] = "steal of 4 %".into(),
+            }
+        }
+        std::fs::write(&dearer, doubtful.to_string()).unwrap();
+        let said = compare(&before, &dearer, &[]).said();
+        assert!(said.contains("no verdict") && !said.contains("BEYOND"), "{said}");
+        let report = ["bench", "report", "dearer.json", "--out", change];
+        let said = run_in(folder.path(), &report).said();
+        let page = std::fs::read_to_string(folder.path().join(change).join("report.html")).unwrap();
+        assert!(page.contains("No verdict from"), "{said}");
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, in surroundings of its own.
 pub(crate) fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let another = std::env::var_os("TIDEGATE_BINARY");
+    let mut command = Command::new(another.unwrap_or(env!("CARGO_BIN_EXE_tidegate").into()));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command.env_remove("TIDEGATE_ADMIN").env_remove("TIDEGATE_TOKEN");
     // Admin sockets of other tests would be found otherwise.
