@@ -1,20 +1,11 @@
 -- `adt.buffer`: bytes in, counted or delimited bytes out.
+--
+-- Pieces stay as they came, at `first` to `last`; `offset` bytes of the first are read, `bytes` are
+-- unread. A byte is copied once, when it is read, and looked at once for the delimiter of a read
+-- that finds nothing: such a read leaves where the next one continues.
 return function()
   local Buffer = {}
   Buffer.__index = Buffer
-
-  -- Pieces `first` to `last`; `offset` bytes of the first are read, `bytes` are unread.
-  local function whole(self)
-    if self.first == self.last and self.offset == 0 then return self[self.first] end
-    if self.offset > 0 then
-      self[self.first] = self[self.first]:sub(self.offset + 1)
-      self.offset = 0
-    end
-    local text = table.concat(self, "", self.first, self.last)
-    for at = self.first, self.last do self[at] = nil end
-    self.first, self.last, self[1] = 1, 1, text
-    return text
-  end
 
   --- `append(string)` → size
   function Buffer:append(data)
@@ -29,16 +20,59 @@ return function()
     return self.bytes
   end
 
+  -- Removes `count` bytes, which are there.
   local function take(self, count)
-    local text = whole(self)
-    local data = text:sub(1, count)
+    local first, offset = self.first, self.offset
+    local piece = self[first]
     self.bytes = self.bytes - count
-    if self.bytes == 0 then
-      self:clear()
-    else
-      self.offset = count
+    -- What was looked at counts from the new start; the end of what is gone is not kept.
+    self.scanned = self.scanned - count
+    if self.scanned < #self.tail then self.wanted = nil end
+    if offset + count < #piece then
+      self.offset = offset + count
+      return piece:sub(offset + 1, offset + count)
     end
+    if offset > 0 then self[first] = piece:sub(offset + 1) end
+    local at, length = first, #self[first]
+    while length < count do
+      at = at + 1
+      length = length + #self[at]
+    end
+    local last, over = self[at], length - count
+    if over > 0 then self[at] = last:sub(1, #last - over) end
+    local data = at == first and self[first] or table.concat(self, "", first, at)
+    for gone = first, at do self[gone] = nil end
+    if over > 0 then
+      self[at], self.first, self.offset = last, at, #last - over
+    else
+      self.first, self.offset = at + 1, 0
+    end
+    if self.bytes == 0 then self:clear() end
     return data
+  end
+
+  -- How many bytes reach to the end of the first `want`; nil if there is none.
+  local function find(self, want)
+    local overlap = #want - 1
+    if self.wanted ~= want then
+      self.wanted, self.next, self.scanned, self.tail = want, self.first, 0, ""
+    end
+    for at = self.next, self.last do
+      local piece, from = self[at], at == self.first and self.offset or 0
+      local scanned, tail = self.scanned, self.tail
+      -- It may begin in the pieces before.
+      if #tail > 0 then
+        local _, stop = (tail .. piece:sub(1, overlap)):find(want, 1, true)
+        if stop then return scanned - #tail + stop end
+      end
+      local _, stop = piece:find(want, from + 1, true)
+      if stop then return scanned + stop - from end
+      self.next, self.scanned = at + 1, scanned + #piece - from
+      if overlap > 0 then
+        local ending = piece:sub(math.max(from + 1, #piece - overlap + 1))
+        self.tail = #ending < overlap and (tail .. ending):sub(-overlap) or ending
+      end
+    end
   end
 
   --- `read(n | delimiter)` → string or nil, bytes left
@@ -51,10 +85,10 @@ return function()
     if type(want) ~= "string" or want == "" then
       error("bad argument #1 to 'read' (a count or a delimiter expected)", 2)
     end
-    if self.bytes == 0 then return nil, 0 end
-    local _, stop = whole(self):find(want, 1, true)
-    if not stop then return nil, self.bytes end
-    return take(self, stop), self.bytes
+    local count = find(self, want)
+    if not count then return nil, self.bytes end
+    self.wanted = nil
+    return take(self, count), self.bytes
   end
 
   --- `readall()` → string
@@ -68,16 +102,22 @@ return function()
   function Buffer:clear()
     for at = self.first, self.last do self[at] = nil end
     self.first, self.last, self.offset, self.bytes = 1, 0, 0, 0
+    self.wanted = nil
   end
 
   --- `dump()` → string: what is unread, which stays.
   function Buffer:dump()
     if self.bytes == 0 then return "" end
-    return whole(self)
+    local text = self:readall()
+    self:append(text)
+    return text
   end
 
   return {
     --- `new()` → buffer
-    new = function() return setmetatable({ first = 1, last = 0, offset = 0, bytes = 0 }, Buffer) end,
+    new = function()
+      local empty = { first = 1, last = 0, offset = 0, bytes = 0, scanned = 0, tail = "" }
+      return setmetatable(empty, Buffer)
+    end,
   }
 end

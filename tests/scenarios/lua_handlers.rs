@@ -220,6 +220,27 @@ fn a_handler_that_blocks_its_worker_is_told_of_while_it_does() {
 }
 
 #[test]
+fn errors_of_a_handler_are_logged_at_most_ten_times_a_second() {
+    let server = handler("return function(request, response) error('no luck') end");
+    let mut client = server.connect("web");
+    let began = Instant::now();
+    let failures = || {
+        let of_script = |line: &String| line.contains("a Lua coroutine failed");
+        server.log().into_iter().filter(of_script).collect::<Vec<_>>()
+    };
+    // One of the lines says how many were left out since the one before.
+    while !failures().iter().any(|line| line.contains("suppressed=")) {
+        for _ in 0..20 {
+            client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+            assert_eq!(client.answer().status, 500);
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{} lines", failures().len());
+    }
+    let seconds = began.elapsed().as_secs() as usize + 2;
+    assert!(failures().len() <= 10 * seconds, "{} lines in {seconds} s", failures().len());
+}
+
+#[test]
 fn a_vm_that_holds_too_much_is_replaced() {
     let script = "local held, count = {}, 0
       return function(request, response)

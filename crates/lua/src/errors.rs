@@ -8,10 +8,10 @@
 use std::ffi::{CStr, c_int};
 
 use mlua::{Error, Function, Result, Value, ffi};
-use telemetry::event;
+use telemetry::event_limited;
 use telemetry::log::Level;
 
-use crate::limits::TRACEBACK_BYTES;
+use crate::limits::{ERROR_LINES_PER_SECOND, TRACEBACK_BYTES};
 use crate::stack::{self, State};
 use crate::vm::Vm;
 
@@ -141,17 +141,28 @@ unsafe fn make_plain(state: State) {
 
 /// Logs an error that has no coroutine to be raised in.
 pub(crate) fn log(error: &Error) {
-    event!(Level::Error, "a Lua function could not be called", error = text(error));
+    event_limited!(
+        ERROR_LINES_PER_SECOND,
+        Level::Error,
+        "a Lua function could not be called",
+        error = text(error)
+    );
 }
 
-/// Logs the error a coroutine ended with, and returns its text.
+/// Logs the error a coroutine ended with, at most so many each second, and returns its text.
 pub(crate) fn report(vm: &Vm, thread: State) -> String {
     if vm.exit_code().is_some() {
         return String::new();
     }
     let text = describe(vm, thread);
     let (message, traceback) = text.split_once('\n').unwrap_or((&text, ""));
-    event!(Level::Error, "a Lua coroutine failed", error = message, traceback = traceback);
+    event_limited!(
+        ERROR_LINES_PER_SECOND,
+        Level::Error,
+        "a Lua coroutine failed",
+        error = message,
+        traceback = traceback
+    );
     message.to_owned()
 }
 

@@ -1,26 +1,21 @@
-//! What one turn may use: instructions, memory, and time that is only watched.
+//! What one turn may use: instructions and memory. Time is only watched.
 //!
 //! A hook on every coroutine counts instructions: `coroutine.create` hands it on, and in a server
 //! scripts cannot take it off. Promises that a coroutine over its budget yields and is never
 //! resumed (so no `pcall` keeps it alive), that where it cannot yield the error comes again, and
 //! that the other coroutines go on. A VM that was not armed counts nothing. Time inside one
-//! function of C is not bounded: a watchdog's thread logs it.
+//! function of C is not bounded: the [watchdog](crate::watchdog) logs it.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Once, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use mlua::{Function, Result, Table, ffi};
-use telemetry::event;
-use telemetry::log::Level;
 
-use crate::limits::{
-    HOOK_STEP, LONG_TURN_MS, METER_REFUSED_BYTES, STOPPED_PER_TURN, TURN_INSTRUCTIONS,
-};
+use crate::limits::{HOOK_STEP, METER_REFUSED_BYTES, STOPPED_PER_TURN, TURN_INSTRUCTIONS};
 use crate::stack::{self, State};
 use crate::vm::Vm;
+use crate::watchdog::{self, Pulse};
 
 /// Why a coroutine was ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,12 +42,6 @@ pub(crate) struct Guard {
     over: Cell<Option<Over>>,
     stopped: Cell<u32>,
     pulse: Cell<Option<Arc<Pulse>>>,
-}
-
-/// Changes with every beginning and end of a turn; odd while one runs.
-pub(crate) struct Pulse {
-    beats: AtomicU64,
-    name: String,
 }
 
 /// Its address is the key under which the registry has the VM.
@@ -85,12 +74,19 @@ impl Guard {
     }
 
     fn beat(&self) {
-        // SAFETY: the cell is only looked at here and set once; nothing in between runs other code.
-        let pulse = unsafe { &*self.pulse.as_ptr() };
-        if let Some(pulse) = pulse {
-            // Only this thread writes.
-            pulse.beats.store(pulse.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if let Some(pulse) = self.pulse() {
+            pulse.beat();
         }
+    }
+
+    /// What the watchdog looks at; none in a VM that is not watched.
+    pub(crate) fn pulse(&self) -> Option<&Pulse> {
+        // SAFETY: the cell is only looked at here and set once; nothing in between runs other code.
+        unsafe { &*self.pulse.as_ptr() }.as_deref()
+    }
+
+    pub(crate) fn set_pulse(&self, pulse: Arc<Pulse>) {
+        self.pulse.set(Some(pulse));
     }
 
     /// The budget of the turn that runs.
@@ -138,7 +134,7 @@ pub(crate) fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Resu
     let guard = &vm.guard;
     guard.default_budget.set(budget);
     vm.meter.set_limit(memory_bytes);
-    guard.pulse.set(Some(watch(name)));
+    guard.set_pulse(watchdog::watch(name, None));
     let pointer: *const Vm = vm;
     // SAFETY: the registry gets a pointer to the VM that owns the state.
     unsafe {
@@ -191,6 +187,9 @@ unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
             return;
         }
         let guard = &(*vm).guard;
+        if let Some(pulse) = guard.pulse() {
+            pulse.log_if_asked(state);
+        }
         let Some(over) = guard.look(&*vm, state) else {
             if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
                 ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
@@ -206,51 +205,5 @@ unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
         }
         stack::push(state, over.text().as_bytes());
         ffi::lua_error(state);
-    }
-}
-
-static PULSES: Mutex<Vec<Weak<Pulse>>> = Mutex::new(Vec::new());
-
-/// Has the watchdog look at a new pulse.
-fn watch(name: &str) -> Arc<Pulse> {
-    static STARTED: Once = Once::new();
-    let pulse = Arc::new(Pulse { beats: AtomicU64::new(0), name: name.to_owned() });
-    let mut pulses = PULSES.lock().unwrap_or_else(PoisonError::into_inner);
-    pulses.retain(|pulse| pulse.strong_count() > 0);
-    pulses.push(Arc::downgrade(&pulse));
-    drop(pulses);
-    STARTED.call_once(|| {
-        // Without a thread nothing is watched, which nobody has to be told.
-        let _ = std::thread::Builder::new().name("lua-watchdog".to_owned()).spawn(watchdog);
-    });
-    pulse
-}
-
-/// Looks several times a span; says once that a turn takes long.
-fn watchdog() {
-    const LOOKS: u64 = 4;
-    let mut seen: Vec<(Weak<Pulse>, u64, u64)> = Vec::new();
-    loop {
-        std::thread::sleep(Duration::from_millis(LONG_TURN_MS / LOOKS));
-        let now = PULSES.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        seen.retain(|(pulse, ..)| pulse.strong_count() > 0);
-        for weak in now {
-            let Some(pulse) = weak.upgrade() else { continue };
-            let beats = pulse.beats.load(Ordering::Relaxed);
-            match seen.iter_mut().find(|(known, ..)| known.ptr_eq(&weak)) {
-                None => seen.push((weak, beats, 0)),
-                Some((_, before, looks)) if *before == beats && beats % 2 == 1 => {
-                    *looks += 1;
-                    if *looks == LOOKS {
-                        event!(
-                            Level::Warn,
-                            "a turn of Lua has been running for more than a second",
-                            vm = pulse.name
-                        );
-                    }
-                }
-                Some((_, before, looks)) => (*before, *looks) = (beats, 0),
-            }
-        }
     }
 }

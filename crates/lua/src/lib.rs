@@ -28,6 +28,7 @@ mod testing;
 mod timers;
 mod vm;
 mod waits;
+mod watchdog;
 
 pub use drive::drive;
 pub use serving::{

@@ -5,6 +5,8 @@
 /// Ended coroutines kept for the next ones.
 pub(crate) const SPARE_COROUTINES: usize = 1024;
 
+/// Log lines each second about errors of scripts; the next line says how many were left out.
+pub(crate) const ERROR_LINES_PER_SECOND: u32 = 10;
 /// Bytes of a traceback that are logged; more says nothing more.
 pub(crate) const TRACEBACK_BYTES: usize = 8 * 1024;
 

@@ -89,6 +89,13 @@ impl Meter {
     }
 }
 
+impl Meter {
+    /// The coroutine that the VM resumed; null while none runs.
+    pub(crate) fn running(&self) -> State {
+        self.inner.running.get()
+    }
+}
+
 impl Inner {
     /// Whether Lua is to collect first: it asks again if this is an object's block.
     #[inline]

@@ -19,6 +19,7 @@ use crate::errors;
 use crate::limits::LAST_BYTES_MS;
 use crate::modules;
 use crate::vm::{Options, Vm};
+use crate::watchdog;
 
 pub mod arguments;
 pub(crate) mod shared;
@@ -123,11 +124,13 @@ fn options(arguments: &Arguments, place: Place) -> Options {
 
 /// One worker: its VM, from the program's first line to the last byte.
 async fn work(options: Options, text: &[u8], file: &Path) -> Ended {
+    let name = options.place.as_ref().map_or_else(String::new, |p| format!("lua-{}", p.index));
     let failed = |error: mlua::Error| Refusal::Failed(errors::text(&error));
     let vm = match Vm::new(options) {
         Ok(vm) => vm,
         Err(error) => return Ended::Refused(failed(error)),
     };
+    watchdog::watch_program(&vm, &name);
     if let Some(access) = vm.options().place.as_ref().and_then(|place| place.access.clone()) {
         let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));

@@ -37,6 +37,7 @@ use crate::stack::State;
 use crate::streams::Streams;
 use crate::tasks::{Ended, OnEnd, Status, Task, TaskId, Tasks};
 use crate::timers::Timers;
+use crate::watchdog;
 
 mod ending;
 mod hooks;
@@ -390,6 +391,7 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        watchdog::forget(self);
         self.meter.step_aside();
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -32,7 +33,11 @@ struct Socket {
     changed: Notify,
     /// The coroutine that waits for a datagram.
     reader: Cell<Option<TaskId>>,
-    /// Bytes on their way to the kernel.
+    /// Datagrams that the kernel had no room for, first in first out.
+    queue: RefCell<VecDeque<(Vec<u8>, SocketAddr)>>,
+    /// A task is sending the queue.
+    sending: Cell<bool>,
+    /// Bytes in the queue and in that task.
     unsent: Cell<usize>,
     closed: Cell<bool>,
 }
@@ -130,6 +135,8 @@ fn begin(lua: &Lua, own: SocketAddr, peer: Option<SocketAddr>) -> Result<(Value,
         waiting: RefCell::default(),
         changed: Notify::new(),
         reader: Cell::new(None),
+        queue: RefCell::default(),
+        sending: Cell::new(false),
         unsent: Cell::new(0),
         closed: Cell::new(false),
     });
@@ -193,26 +200,34 @@ impl Socket {
         }
     }
 
-    /// Sends now; while the kernel's queue is full, as soon as it is not, up to a bound.
-    fn send(self: &Rc<Socket>, data: &[u8], to: SocketAddr) -> std::io::Result<()> {
-        match self.datagram.try_send_to(data, to) {
-            Err(error)
-                if error.kind() == std::io::ErrorKind::WouldBlock
-                    && self.unsent.get() < DATAGRAM_BYTES =>
-            {
-                let (socket, data) = (self.clone(), data.to_vec());
-                // An empty one takes room too.
-                let takes = data.len() + DATAGRAM_TAKES;
-                self.unsent.set(self.unsent.get() + takes);
-                net::task::spawn_local(async move {
-                    // A datagram may be lost anywhere on its way, here too.
-                    let _ = socket.datagram.send_to(&data, to).await;
-                    socket.unsent.set(socket.unsent.get() - takes);
-                });
-                Ok(())
+    /// Sends now, or behind the datagrams that wait for room in the kernel, up to a bound.
+    fn send(self: &Rc<Socket>, data: &[u8], to: SocketAddr) -> io::Result<()> {
+        if !self.sending.get() {
+            match self.datagram.try_send_to(data, to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return sent,
             }
-            sent => sent,
         }
+        if self.unsent.get() >= DATAGRAM_BYTES {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.unsent.set(self.unsent.get() + takes(data));
+        self.queue.borrow_mut().push_back((data.to_vec(), to));
+        if !self.sending.replace(true) {
+            let socket = self.clone();
+            net::task::spawn_local(async move { socket.send_queue().await });
+        }
+        Ok(())
+    }
+
+    async fn send_queue(&self) {
+        loop {
+            let Some((data, to)) = self.queue.borrow_mut().pop_front() else { break };
+            // A datagram may be lost anywhere on its way, here too.
+            let _ = self.datagram.send_to(&data, to).await;
+            self.unsent.set(self.unsent.get() - takes(&data));
+        }
+        self.sending.set(false);
     }
 
     fn close(&self) -> bool {
@@ -221,6 +236,11 @@ impl Socket {
         self.changed.notify_one();
         first
     }
+}
+
+/// What a queued datagram counts for: an empty one takes room too.
+fn takes(data: &[u8]) -> usize {
+    data.len() + DATAGRAM_TAKES
 }
 
 /// `data, address` or `nil, err`.
@@ -307,6 +327,25 @@ mod tests {
             require "silly".exit()
         "#;
         assert_eq!(said(program), ["one", "two"]);
+    }
+
+    #[test]
+    fn datagrams_sent_right_after_bind_or_connect_keep_their_order() {
+        let program = r#"
+            local udp = require "silly.net.udp"
+            local server = assert(udp.bind("127.0.0.1:0"))
+            local client = assert(udp.connect(server.addr))
+            for i = 1, 9 do assert(client:sendto(tostring(i))) end
+            local got = {}
+            for i = 1, 9 do got[i] = server:recvfrom(5000) end
+            say(table.concat(got))
+            local other = assert(udp.bind("127.0.0.1:0"))
+            for i = 1, 9 do assert(other:sendto(tostring(i), server.addr)) end
+            for i = 1, 9 do got[i] = server:recvfrom(5000) end
+            say(table.concat(got), other:unsentbytes())
+            require "silly".exit()
+        "#;
+        assert_eq!(said(program), ["123456789", "123456789 0"]);
     }
 
     #[test]

@@ -107,6 +107,92 @@ fn groups_wait_and_flights_share() {
     assert_eq!(said, sorted);
 }
 
+/// Bytes that reading lines out of a buffer looks at or copies, for so many lines.
+fn bytes_touched(lines: usize, filled: &str) -> u64 {
+    let text = format!(
+        r#"
+        local touched = 0
+        local find, sub, concat = string.find, string.sub, table.concat
+        string.find = function(text, what, from, plain)
+            local start, stop = find(text, what, from, plain)
+            touched = touched + (stop or #text) - (from or 1) + 1
+            return start, stop
+        end
+        string.sub = function(text, from, to)
+            local part = sub(text, from, to)
+            touched = touched + #part
+            return part
+        end
+        table.concat = function(...)
+            local text = concat(...)
+            touched = touched + #text
+            return text
+        end
+        local buffer = require "silly.adt.buffer".new()
+        local lines = {lines}
+        {filled}
+        local count = 0
+        while buffer:read("\r\n") do count = count + 1 end
+        assert(count == lines, count)
+        say(touched)
+        "#
+    );
+    program(&text)[0].parse().unwrap()
+}
+
+#[test]
+fn reading_a_buffer_by_delimiter_is_linear() {
+    for filled in [
+        // All in one piece.
+        r#"buffer:append((("x"):rep(20) .. "\r\n"):rep(lines))"#,
+        // In pieces that hold no whole line, each followed by a look; the end comes last.
+        r#"for i = 1, lines do buffer:append(("x"):rep(30)) assert(not buffer:read("\r\n")) end
+           for i = 1, lines do buffer:append("\r") buffer:append("\n") end"#,
+    ] {
+        let (few, many) = (bytes_touched(200, filled), bytes_touched(800, filled));
+        assert!(many < few * 6, "four times the lines took {few} and {many} bytes: {filled}");
+    }
+}
+
+#[test]
+fn a_buffer_finds_delimiters_across_pieces() {
+    let text = r#"
+        local new = require "silly.adt.buffer".new
+        local buffer = new()
+        for _, piece in ipairs { "ab", "-", "-", "-c", "d--", "-", "--" } do buffer:append(piece) end
+        say(buffer:read("---"), buffer:read("---"))
+        say(buffer:read("---"), buffer:size())
+        buffer:append("-x--")
+        say(buffer:read("---"))
+        say(buffer:read(2), buffer:read("---"))
+        buffer:append("-")
+        say(buffer:read("---"), buffer:read("-"), buffer:dump(), buffer:readall())
+        -- Against a plain search, over every way to cut a text.
+        local whole = "a\r\nb\r\r\n\nc\r\n\r\nd"
+        for step = 1, #whole do
+            for skip = 0, 3 do
+                local cut, text = new(), whole:sub(skip + 1)
+                local got, from = {}, 1
+                for at = 1, #whole, step do
+                    cut:append(whole:sub(at, at + step - 1))
+                    if at == 1 and skip > 0 and cut:read(skip) == nil then goto next end
+                    repeat
+                        local line = cut:read("\r\n")
+                        got[#got + 1] = line
+                    until not line
+                end
+                local _, lines = text:gsub("\r\n", "")
+                assert(#got == lines, step .. " " .. skip)
+                assert(table.concat(got) .. cut:readall() == text, step .. " " .. skip)
+                ::next::
+            end
+        end
+        say("same")
+    "#;
+    let expected = ["ab--- cd--- 2", "nil 2", "--- 3", "x- nil 1", "nil - - -", "same"];
+    assert_eq!(program(text), expected);
+}
+
 #[test]
 fn containers() {
     let text = r#"

@@ -7,10 +7,11 @@
 use std::ffi::c_int;
 
 use mlua::ffi;
-use telemetry::event;
+use telemetry::event_limited;
 use telemetry::log::Level;
 
 use super::Vm;
+use crate::limits::ERROR_LINES_PER_SECOND;
 use crate::stack;
 use crate::tasks::Status;
 
@@ -79,7 +80,12 @@ impl Vm {
                 self.failures.set(self.failures.get() + 1);
                 let why = stack::bytes(self.main, -1).unwrap_or(b"an error that is no text");
                 let why = String::from_utf8_lossy(why);
-                event!(Level::Error, "a hook of tasks failed", error = why);
+                event_limited!(
+                    ERROR_LINES_PER_SECOND,
+                    Level::Error,
+                    "a hook of tasks failed",
+                    error = why
+                );
             }
             ffi::lua_settop(self.main, top);
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{run, run_in};
+use crate::process::{Running, run, run_in, tidegate};
 
 /// What workers would be told.
 #[track_caller]
@@ -208,4 +208,32 @@ fn what_workers_are_told_is_a_configuration() {
         let said = run_in(folder.path(), &["check"]).said();
         assert!(said.starts_with("ok: "), "{options:?}: {said}");
     }
+}
+
+#[test]
+fn a_long_turn_of_a_program_is_logged_with_its_stack() {
+    // It ends when the line was seen.
+    let folder = TempDir::new().unwrap();
+    let program = "
+local function count_for_ever()
+  while true do
+    for _ = 1, 100000 do end
+    local file = io.open('seen')
+    if file then return end
+  end
+end
+require 'silly.task'.fork(function() count_for_ever() require 'silly'.exit() end)
+";
+    std::fs::write(folder.path().join("busy.lua"), program).unwrap();
+    let mut running = Running::start(tidegate(folder.path(), &["run", "busy.lua"]));
+    let line = running.line(|line| {
+        line.contains("a turn of Lua has been running for more than a second")
+            .then(|| line.to_owned())
+    });
+    assert!(line.contains("vm=lua-0") && line.contains("busy.lua:"), "{line}");
+    assert!(line.contains("count_for_ever"), "{line}");
+    std::fs::write(folder.path().join("seen"), "").unwrap();
+    let (code, said) = running.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(said.matches("a turn of Lua has").count(), 1, "{said}");
 }
