@@ -46,7 +46,7 @@ pub(crate) fn compile(
     let apps = apps::compile(&settings);
     let (router, routes) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
-    if !reader.report().is_empty() {
+    if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
     }
     unused(&settings, &chains, &routes, &mentioned, reader);

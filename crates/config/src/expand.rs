@@ -67,7 +67,12 @@ fn expand_scalar(
                 report.mistake(span, format!("the text is longer than {EXPANDED_BYTES} bytes"));
                 return None;
             }
-            Err((why, help)) => {
+            Err(NoValue::Unset { .. }) if report.allow_unset(name) => broken = true,
+            Err(NoValue::Unset { why, help }) => {
+                report.mistake(span, why).help(help).rule("unset-variable");
+                broken = true;
+            }
+            Err(NoValue::BadName { why, help }) => {
                 report.mistake(span, why).help(help);
                 broken = true;
             }
@@ -82,12 +87,19 @@ fn expand_scalar(
     (!broken).then_some(())
 }
 
-fn value(name: &str, environment: &Environment<'_>) -> Result<String, (String, String)> {
+/// Why a variable has no value.
+enum NoValue {
+    BadName { why: String, help: String },
+    Unset { why: String, help: String },
+}
+
+fn value(name: &str, environment: &Environment<'_>) -> Result<String, NoValue> {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(valid) || name.starts_with(|c: char| c.is_ascii_digit())
     {
         let why = format!("{} is no name of an environment variable", quote(name));
-        return Err((why, "between ${ and } stands a name only, such as ${TOKEN}".to_owned()));
+        let help = "between ${ and } stands a name only, such as ${TOKEN}".to_owned();
+        return Err(NoValue::BadName { why, help });
     }
     environment(name).ok_or_else(|| {
         let why = format!("the environment variable {} is not set", quote(name));
@@ -98,7 +110,7 @@ fn value(name: &str, environment: &Environment<'_>) -> Result<String, (String, S
             }
             Err(_) => "set it where tidegate starts; for the text itself write $${".to_owned(),
         };
-        (why, help)
+        NoValue::Unset { why, help }
     })
 }
 

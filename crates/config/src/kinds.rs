@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use exchange::{FilterKind, FilterPlan, HandlerKind, HandlerPlan};
 use settings::{
-    ChoiceDef, Def, Node, Reader, Schema, SchemaBuilder, Setting, Spanned, Variant, tagged,
+    ChoiceDef, Def, Node, Reader, Schema, SchemaBuilder, Setting, Span, Spanned, Value, Variant,
+    nearest, tagged,
 };
 
 /// Filters that are promised and refused by this version.
@@ -49,14 +50,12 @@ impl Kinds {
         settings: &Node,
         reader: &mut Reader<'_>,
     ) -> Option<Arc<dyn FilterPlan>> {
-        match self.filters.iter().find(|kind| kind.name == name.value) {
-            Some(kind) => (kind.read)(settings, reader),
-            None => {
-                let known = self.filters.iter().map(|kind| kind.name).chain(["chain"]);
-                refuse("filter", name, known, FILTERS_LATER, reader);
-                None
-            }
-        }
+        let named = |name: &str| self.filters.iter().find(|kind| kind.name == name);
+        let kind = named(&name.value).or_else(|| {
+            let known = self.filters.iter().map(|kind| kind.name).chain(["chain"]);
+            named(refuse("filter", name, known, FILTERS_LATER, reader)?)
+        });
+        (kind?.read)(settings, reader)
     }
 
     pub(crate) fn handler(
@@ -64,29 +63,34 @@ impl Kinds {
         entry: &HandlerEntry,
         reader: &mut Reader<'_>,
     ) -> Option<Arc<dyn HandlerPlan>> {
-        match self.handlers.iter().find(|kind| kind.name == entry.name.value) {
-            Some(kind) => (kind.read)(&entry.settings, reader),
-            None => {
-                let known = self.handlers.iter().map(|kind| kind.name);
-                refuse("handler", &entry.name, known, HANDLERS_LATER, reader);
-                None
-            }
+        let named = |name: &str| self.handlers.iter().find(|kind| kind.name == name);
+        if entry.settings.value == Value::Broken {
+            return None;
         }
+        let kind = named(&entry.name).or_else(|| {
+            let known = self.handlers.iter().map(|kind| kind.name);
+            named(refuse("handler", &entry.name, known, HANDLERS_LATER, reader)?)
+        });
+        (kind?.read)(&entry.settings, reader)
     }
 }
 
+/// Reports an unknown kind and returns the one that was probably meant: what stands under it is
+/// read all the same, because it may have errors too.
 fn refuse<'k>(
     what: &str,
     name: &Spanned<String>,
     known: impl Iterator<Item = &'k str>,
     later: &[&str],
     reader: &mut Reader<'_>,
-) {
+) -> Option<&'k str> {
     if later.contains(&name.value.as_str()) {
         reader.report().comes_later(name.span, &name.value);
-    } else {
-        reader.report().unknown(name.span, what, &name.value, known);
+        return None;
     }
+    let known: Vec<&str> = known.collect();
+    reader.report().unknown(name.span, what, &name.value, known.iter().copied());
+    nearest(&name.value, known)
 }
 
 /// One entry of a list of filters, read further when the tables and the chains are at hand.
@@ -123,11 +127,19 @@ impl Setting for FilterEntry {
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        if let Some(word) = node.text() {
+            let help = match Kinds::all().filters.iter().any(|kind| kind.name == word) {
+                true => format!("write {{ {word}: {{ … }} }}"),
+                false => "a filter is { NAME: { … } }, a chain is { chain: NAME }".to_owned(),
+            };
+            reader.expected(node, "a map with one key").help(help);
+            return None;
+        }
         let (key, settings) = tagged(node, reader)?;
         if key.name == "chain" {
             return Spanned::read(settings, reader).map(FilterEntry::Chain);
         }
-        let name = Spanned { value: key.name.clone(), span: key.span };
+        let name = Spanned::new(key.name.clone(), key.span);
         Some(FilterEntry::Filter { name, settings: settings.clone() })
     }
 }
@@ -152,8 +164,13 @@ impl Setting for HandlerEntry {
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let (key, settings) = tagged(node, reader)?;
-        let name = Spanned { value: key.name.clone(), span: key.span };
+        let name = Spanned::new(key.name.clone(), key.span);
         Some(HandlerEntry { name, settings: settings.clone() })
+    }
+
+    fn placeholder() -> Option<Self> {
+        let name = Spanned::new(String::new(), Span::NOWHERE);
+        Some(HandlerEntry { name, settings: Node::made(Value::Broken) })
     }
 }
 

@@ -22,6 +22,14 @@ pub struct Loaded {
     pub files: Vec<PathBuf>,
 }
 
+/// A configuration without errors, some of whose environment variables may not be set.
+pub struct Incomplete {
+    /// `None` if a variable is not set.
+    pub plan: Option<Arc<Plan>>,
+    /// The names of the variables that are not set.
+    pub unset: Vec<String>,
+}
+
 /// Reads, checks and freezes a configuration. The error has every mistake, and the files whose
 /// change may mend them.
 pub fn load(
@@ -34,6 +42,22 @@ pub fn load(
         Some(loaded) if report.is_empty() => Ok(loaded),
         _ => Err(report),
     }
+}
+
+/// Checks a configuration where environment variables that it needs are not set: what depends on
+/// them is not checked. Without any such variable the result is the same as that of [`load`].
+pub fn load_with_unset_variables(
+    source: &dyn Source,
+    environment: &Environment<'_>,
+    kinds: &Kinds,
+) -> Result<Incomplete, Report> {
+    let mut report = Report::allowing_unset_variables();
+    let loaded = try_load(source, environment, kinds, &mut report);
+    if !report.is_empty() {
+        return Err(report);
+    }
+    let unset = report.unset_variables().into_iter().map(str::to_owned).collect();
+    Ok(Incomplete { plan: loaded.map(|loaded| loaded.plan), unset })
 }
 
 fn try_load(

@@ -2,15 +2,47 @@
 //!
 //! Promises that a note says what to write where it is not meant. Never refuses anything.
 
+use std::fs::OpenOptions;
+use std::io;
+use std::path::Path;
+
 use cache::CachePlan;
 use cache::rules::SetCookie;
 use settings::{Variable, quote};
 
 use crate::plan::{Plan, RoutePlan};
+use crate::records::LogTarget;
 
-/// What whoever checks this configuration should know, a sentence each.
+/// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &Plan) -> Vec<String> {
-    plan.routes.iter().flat_map(|route| caching(plan, route)).collect()
+    let of_routes = plan.routes.iter().flat_map(|route| caching(plan, route));
+    of_routes.chain(access_log(plan)).collect()
+}
+
+/// An access log that this process could not open. The server may run on another machine, or as
+/// another user.
+fn access_log(plan: &Plan) -> Option<String> {
+    let LogTarget::File(path) = &plan.log.access.as_ref()?.path else { return None };
+    let why = writable(path).err()?;
+    Some(format!(
+        "log.access.path: {} cannot be written here ({why}); a server that cannot write it does \
+         not start",
+        path.display()
+    ))
+}
+
+/// Tries without creating or changing anything.
+fn writable(path: &Path) -> io::Result<()> {
+    match path.metadata() {
+        Ok(about) if about.is_file() => OpenOptions::new().append(true).open(path).map(drop),
+        Ok(about) if about.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // Opening a pipe or a terminal waits, or does something.
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            net::unlinked_file(directory.unwrap_or(Path::new("."))).map(drop)
+        }
+    }
 }
 
 /// What a cache may give to those it was not meant for.

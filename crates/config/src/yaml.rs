@@ -5,12 +5,17 @@
 //! gives a tree or mistakes, never a panic or an exhausted machine. Never does: knowing what a key
 //! means, expanding `${NAME}`.
 
+mod unclosed;
+
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 use settings::{MapKey, Node, Report, Scalar, SourceId, Span, Value, quote};
 
 use crate::limits::{DEPTH, DOCUMENT_BYTES, NODES};
+
+/// The rule of what is not YAML.
+const SYNTAX: &str = "syntax";
 
 /// Reads one document. `None` when it has no content or a mistake was reported.
 pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report) -> Option<Node> {
@@ -99,7 +104,13 @@ fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Re
     let line = text.lines().nth(span.line.saturating_sub(1) as usize).unwrap_or("");
     let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
     if indent.contains('\t') {
-        report.mistake(span, "a tab cannot indent YAML").help("indent with spaces");
+        report.mistake(span, "a tab cannot indent YAML").help("indent with spaces").rule(SYNTAX);
+        return;
+    }
+    let braces = line.contains("${") || line.contains("{*");
+    let unclosed = unclosed::find(text, source).filter(|_| !braces);
+    if let Some((opener, message, help)) = unclosed.filter(|(opener, ..)| *opener <= span) {
+        report.mistake(opener, message).help(help).rule(SYNTAX);
         return;
     }
     let why = match error.info() {
@@ -116,13 +127,13 @@ fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Re
         }
         other => other,
     };
-    let help = match line.contains("${") || line.contains("{*") {
+    let help = match braces {
         true => "inside { } and [ ] a text with braces is quoted: \"${NAME}\", \"/{*rest}\"",
         false => {
             "indentation tells what belongs together; text with {}[],:#&*!|>'\"%@` may need quotes"
         }
     };
-    report.mistake(span, format!("this is not YAML: {why}")).help(help);
+    report.mistake(span, format!("this is not YAML: {why}")).help(help).rule(SYNTAX);
 }
 
 /// A map or list that is not closed yet.

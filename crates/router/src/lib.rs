@@ -40,6 +40,7 @@ mod host;
 mod limits;
 mod listing;
 mod matching;
+mod method_name;
 mod methods;
 mod order;
 mod path;
@@ -56,7 +57,8 @@ pub use host::HostPattern;
 pub use limits::{
     CANDIDATES_SHOWN, ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX, PATTERN_BYTES, SEGMENTS_MAX,
 };
-pub use matching::{Match, MethodName};
+pub use matching::Match;
+pub use method_name::MethodName;
 pub use order::Order;
 pub use path::{PathPattern, Segment, Segments};
 pub use table::{RouteId, RouteMistake, Router, Rule};

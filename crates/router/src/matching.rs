@@ -2,14 +2,10 @@
 //!
 //! Owns the declaration and the rules within one route; what concerns several routes is `table`'s.
 
-use std::fmt;
-use std::str::FromStr;
-
 use exchange::Condition;
-use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Setting, Spanned, quote};
-use wire::Method;
+use settings::{Node, OneOrMany, Reader, Spanned, quote};
 
-use crate::{HostPattern, PathPattern};
+use crate::{HostPattern, MethodName, PathPattern};
 
 settings::record! {
     /// Which requests a route takes: those that everything written here fits. What is left out fits
@@ -28,7 +24,8 @@ settings::record! {
         /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
         pub path: OneOrMany<PathPattern> = [] { example "/api/{*rest}" },
         /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the
-        /// answer is 405.
+        /// response is 405. A method that is neither registered nor widely used is written
+        /// `{ extension: NAME }`.
         pub methods: OneOrMany<MethodName> = [] { example ["GET", "POST"] },
         /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
         /// conditions fail is passed over.
@@ -73,42 +70,6 @@ fn check(written: &Match, node: &Node, reader: &mut Reader<'_>) {
     repeated("host", written.host.iter().map(ToString::to_string).collect());
     repeated("path", written.path.iter().map(ToString::to_string).collect());
     repeated("methods", written.methods.iter().map(ToString::to_string).collect());
-}
-
-/// A method as it is named in the configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MethodName(pub Method);
-
-impl FromStr for MethodName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let method = Method::parse(text.as_bytes()).ok_or("is no method")?;
-        // Methods are case-sensitive (RFC 9110 9.1), and nobody means `get`.
-        if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-            return Err(format!("is in lower case: write {}", text.to_ascii_uppercase()));
-        }
-        if method == Method::Connect {
-            return Err("is refused before routing".to_owned());
-        }
-        Ok(MethodName(method))
-    }
-}
-
-impl fmt::Display for MethodName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
-    }
-}
-
-impl Setting for MethodName {
-    fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::pattern("method", "^[!#$%&'*+.^_`|~0-9A-Z-]+$")
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.parse(node, "a method such as GET")
-    }
 }
 
 #[cfg(test)]

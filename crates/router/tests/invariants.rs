@@ -134,7 +134,7 @@ fn rule(at: usize, choices: &mut Choices<'_>) -> Rule {
     }
     if choices.one_in(4) {
         let value = choices.of(LISTENERS).to_owned();
-        matches.listener = OneOrMany(vec![Spanned { value, span: Span::NOWHERE }]);
+        matches.listener = OneOrMany(vec![Spanned::new(value, Span::NOWHERE)]);
     }
     matches.when = match choices.below(5) {
         0 => Some(condition(node!({ "header": "x-h", "equals": "1" }))),

@@ -1,5 +1,6 @@
 //! [`choice!`](crate::choice): one of several words or one-key maps, declared once.
 
+use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value};
 use crate::reader::Reader;
 
@@ -113,14 +114,16 @@ pub fn chosen<'n>(
     let Some((word, has_payload)) = words.iter().find(|(word, _)| *word == name) else {
         if later.contains(&name) {
             reader.report().comes_later(span, name);
-        } else {
-            let shown = match &node.value {
-                Value::Scalar(scalar) => scalar.shown(),
-                _ => name,
-            };
-            reader.report().unknown(span, "choice", shown, listed());
+            return None;
         }
-        return None;
+        let shown = match &node.value {
+            Value::Scalar(scalar) => scalar.shown(),
+            _ => name,
+        };
+        reader.report().unknown(span, "choice", shown, listed());
+        // What stands under a misspelt word is read all the same: it may have errors too.
+        let near = nearest(shown, listed())?;
+        return payload.filter(|_| words.contains(&(near, true))).map(|payload| (near, payload));
     };
     match (has_payload, payload) {
         (true, Some(payload)) => Some((name, payload)),

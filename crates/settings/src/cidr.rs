@@ -36,12 +36,25 @@ impl FromStr for Cidr {
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Ok(Cidr(IpNet::from(ip)));
         }
-        let net: IpNet = text.parse().map_err(|_| "is not a range of addresses".to_owned())?;
+        let net: IpNet = text.parse().map_err(|_| no_range(text))?;
         // `10.1.2.3/8` is a slip: which part was meant?
         if net.addr() != net.network() {
             return Err(format!("has bits set after its prefix: write {}", net.trunc()));
         }
         Ok(Cidr(net))
+    }
+}
+
+/// Why a text is no range.
+fn no_range(text: &str) -> String {
+    let parts =
+        text.split_once('/').and_then(|(ip, bits)| Some((ip.parse::<IpAddr>().ok()?, bits)));
+    match parts {
+        Some((ip, bits)) if !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) => {
+            let (version, most) = if ip.is_ipv4() { (4, 32) } else { (6, 128) };
+            format!("has a prefix length of {bits}: at most {most} for IPv{version}")
+        }
+        _ => "is not a range of addresses".to_owned(),
     }
 }
 
@@ -91,7 +104,10 @@ mod tests {
     fn refuses_with_a_reason() {
         for (text, why) in [
             ("10.1.2.3/8", "write 10.0.0.0/8"),
-            ("10.0.0.0/33", "is not a range"),
+            ("10.0.0.0/33", "\"10.0.0.0/33\" has a prefix length of 33: at most 32 for IPv4"),
+            ("::/129", "at most 128 for IPv6"),
+            ("10.0.0.0/", "is not a range"),
+            ("10.0.0.0/x", "is not a range"),
             ("localhost", "is not a range"),
             ("", "is not a range"),
         ] {

@@ -97,7 +97,7 @@ impl<T: Setting> Setting for Named<T> {
         };
         let mut named = Named::default();
         for (key, value) in entries {
-            let name = Spanned { value: key.name.clone(), span: key.span };
+            let name = Spanned::new(key.name.clone(), key.span);
             match T::read(value, reader) {
                 Some(value) => named.entries.push((name, value)),
                 None => named.broken.push(name.value),

@@ -46,6 +46,18 @@ impl<'a> Reader<'a> {
         self.report.mistake(node.span, format!("expected {what}, found {}", node.found()))
     }
 
+    /// Reads a value where it was probably meant. Without a value the guess is given up, and what
+    /// it reported is dropped.
+    pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        let (reported, variables) = (self.report.mark(), self.path_variables.len());
+        let value = read(self);
+        if value.is_none() {
+            self.report.rewind(reported);
+            self.path_variables.truncate(variables);
+        }
+        value
+    }
+
     /// The scalar at this node, or a mistake.
     pub fn scalar<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Scalar> {
         match &node.value {
@@ -127,7 +139,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn uses_path_variable(&mut self, name: &str, span: Span) {
-        self.path_variables.push(Spanned { value: name.to_owned(), span });
+        self.path_variables.push(Spanned::new(name.to_owned(), span));
     }
 
     /// The `{path.NAME}` variables read since the last call: whoever knows the route's path checks

@@ -171,8 +171,8 @@ pub struct Fields<'n> {
     entries: &'n [(MapKey, Node)],
     /// The value itself, where it stands for one of the fields.
     short: Option<&'static str>,
-    /// Keys that unknown ones were probably meant to be: they are not called missing too.
-    meant: Vec<&'static str>,
+    /// Keys that unknown ones were probably meant to be, with what stands under those.
+    meant: Vec<(&'static str, &'n Node)>,
 }
 
 impl<'n> Fields<'n> {
@@ -197,13 +197,14 @@ impl<'n> Fields<'n> {
             }
         };
         let mut meant = Vec::new();
-        for (written, _) in entries {
+        for (written, value) in entries {
             let name = written.name.as_str();
             if later.contains(&name) {
                 reader.report().comes_later(written.span, name);
             } else if !keys.iter().any(|k| key(k) == name) {
                 reader.report().unknown(written.span, "key", name, keys.iter().map(|k| key(k)));
-                meant.extend(nearest(name, keys.iter().map(|k| key(k))));
+                let near = nearest(name, keys.iter().map(|k| key(k)));
+                meant.extend(near.map(|near| (near, value)));
             }
         }
         Some(Fields { node, entries, short: None, meant })
@@ -216,9 +217,9 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
     }
 
-    /// The field as written, else its default, else what its type says of a missing one, else a
-    /// mistake. What was written and is wrong has been reported; going on with the default lets
-    /// other mistakes be found.
+    /// The field as written, else as written under a misspelt key, else its default, else what its
+    /// type says of a missing one, else an error and the type's placeholder. What was written and
+    /// is wrong has been reported; continuing with another value lets other errors be found.
     pub fn read<T: Setting>(
         &self,
         field: &'static str,
@@ -234,14 +235,23 @@ impl<'n> Fields<'n> {
             self.check_range(name, written, &value, range, reader);
             return Some(value);
         }
+        let misspelt = self.meant.iter().find(|(near, _)| *near == name).map(|(_, node)| *node);
+        if let (None, Some(node)) = (written, misspelt)
+            && let Some(value) = reader.attempt(|reader| T::read(node, reader))
+        {
+            self.check_range(name, node, &value, range, reader);
+            return Some(value);
+        }
         if let Some(default) = default {
             return T::read(&default, reader);
         }
         let value = T::missing();
-        if value.is_none() && written.is_none() && !self.meant.contains(&name) {
-            reader.mistake(self.node.span, format!("key {} is missing", quote(name)));
+        if value.is_none() && written.is_none() && misspelt.is_none() {
+            reader
+                .mistake(self.node.span, format!("key {} is missing", quote(name)))
+                .rule("missing-key");
         }
-        value
+        value.or_else(T::placeholder)
     }
 
     /// The bounds are read as if the user had typed them.

@@ -3,6 +3,7 @@
 //! Promises: one screen line per source line whatever it holds (no tabs, no control characters, cut
 //! when long), and masked places stay masked.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::node::Span;
@@ -25,7 +26,7 @@ impl fmt::Display for Report {
         if self.left_out() > 0 {
             writeln!(f, "\nand {} more", self.left_out())?;
         }
-        Ok(())
+        self.show_total(&mistakes, f)
     }
 }
 
@@ -42,6 +43,20 @@ impl Report {
             None => m.message.clone(),
         };
         self.mistakes().iter().map(line).collect()
+    }
+
+    /// `3 errors in tidegate.yaml`: the end of a long report is what a terminal shows.
+    fn show_total(&self, mistakes: &[&Mistake], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: BTreeSet<&str> = mistakes.iter().filter_map(|m| self.file(m.span)).collect();
+        let errors = match mistakes.len() + self.left_out() {
+            1 => "1 error".to_owned(),
+            many => format!("{many} errors"),
+        };
+        match (files.len(), files.first()) {
+            (_, None) => Ok(()),
+            (1, Some(file)) => writeln!(f, "\n{errors} in {file}"),
+            (many, _) => writeln!(f, "\n{errors} in {many} files"),
+        }
     }
 
     fn place(&self, span: Span) -> Option<String> {
@@ -139,6 +154,8 @@ error: unknown key \"tiemout\", did you mean \"timeout\"?
   |
 2 |   tiemout: 5s
   |   ^^^^^^^
+
+2 errors in a.yaml
 ";
         assert_eq!(report.render(), expected);
         assert_eq!(report.one_line_each()[0], "a.yaml:1:6: expected a word");

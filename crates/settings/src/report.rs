@@ -5,6 +5,7 @@
 //! and, where one is near, what was probably meant. Never shows the value of an environment
 //! variable or of an inline secret it knows of.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::nearest::nearest;
@@ -21,11 +22,21 @@ pub struct Mistake {
     pub message: String,
     /// What to do about it, where there is something to say.
     pub help: Option<String>,
+    /// The kind of error, for tools: a stable word such as `unknown-name`.
+    pub rule: &'static str,
 }
+
+/// The kind of an error that no other rule names.
+const INVALID_VALUE: &str = "invalid-value";
 
 impl Mistake {
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());
+        self
+    }
+
+    pub fn rule(&mut self, rule: &'static str) -> &mut Self {
+        self.rule = rule;
         self
     }
 }
@@ -38,14 +49,23 @@ pub(crate) struct Document {
     pub(crate) dir: Option<PathBuf>,
 }
 
+/// What is no error of its own. Apart, because reports travel as the errors of functions.
+#[derive(Clone, Debug, Default)]
+struct Unsaid {
+    /// What would have been said of a value that was reported already.
+    mistake: Mistake,
+    count: usize,
+    /// Names of environment variables that are not set, if that is no error.
+    unset: Option<BTreeSet<String>>,
+}
+
 /// The collector.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub(crate) documents: Vec<Document>,
     mistakes: Vec<Mistake>,
     left_out: usize,
-    /// Where what nobody has to read is written.
-    unsaid: Box<Mistake>,
+    unsaid: Box<Unsaid>,
     pub(crate) masked: Vec<Span>,
     files: Vec<PathBuf>,
 }
@@ -53,6 +73,24 @@ pub struct Report {
 impl Report {
     pub fn new() -> Self {
         Report::default()
+    }
+
+    /// A report to which an environment variable that is not set is no error: what depends on it
+    /// is not checked.
+    pub fn allowing_unset_variables() -> Self {
+        let mut report = Report::default();
+        report.unsaid.unset = Some(BTreeSet::new());
+        report
+    }
+
+    /// Notes that a variable is not set; false where that is an error.
+    pub fn allow_unset(&mut self, variable: &str) -> bool {
+        self.unsaid.unset.as_mut().map(|unset| unset.insert(variable.to_owned())).is_some()
+    }
+
+    /// The environment variables that are not set, where that is no error.
+    pub fn unset_variables(&self) -> Vec<&str> {
+        self.unsaid.unset.iter().flatten().map(String::as_str).collect()
     }
 
     /// Makes a document known: its name in messages, its text for excerpts, and the folder its
@@ -83,7 +121,12 @@ impl Report {
             self.mistakes.truncate(MISTAKES_KEPT - 1);
         }
         let at = self.mistakes.len();
-        self.mistakes.push(Mistake { span, message: message.into(), help: None });
+        self.mistakes.push(Mistake {
+            span,
+            message: message.into(),
+            help: None,
+            rule: INVALID_VALUE,
+        });
         &mut self.mistakes[at]
     }
 
@@ -96,11 +139,12 @@ impl Report {
         word: &str,
         valid: impl IntoIterator<Item = &'a str>,
     ) -> &mut Mistake {
-        self.with_nearest(span, format!("unknown {what} {}", quote(word)), word, valid)
+        let message = format!("unknown {what} {}", quote(word));
+        self.with_nearest(span, message, word, valid).rule("unknown-name")
     }
 
     /// A reference to a name that nothing declares: `there is no upstream "catalgo", did you mean
-    /// "catalog"?`.
+    /// "catalog"?`; without a near one, the help lists what is declared.
     pub fn dangling<'a>(
         &mut self,
         span: Span,
@@ -108,7 +152,14 @@ impl Report {
         name: &str,
         declared: impl IntoIterator<Item = &'a str>,
     ) -> &mut Mistake {
-        self.with_nearest(span, format!("there is no {what} {}", quote(name)), name, declared)
+        let declared: Vec<&str> = declared.into_iter().collect();
+        let none = declared.is_empty();
+        let message = format!("there is no {what} {}", quote(name));
+        let mistake = self.with_nearest(span, message, name, declared).rule("undeclared-name");
+        if none {
+            mistake.help(format!("no {what} is declared: add it under {what}s:"));
+        }
+        mistake
     }
 
     /// Any message about a word that is none of the valid ones, with the nearest of them.
@@ -137,12 +188,14 @@ impl Report {
     pub fn comes_later(&mut self, span: Span, name: &str) -> &mut Mistake {
         self.mistake(span, format!("`{name}` comes later"))
             .help("this version does not have it yet; leave it out")
+            .rule("not-supported-yet")
     }
 
     /// A declared name that nothing uses.
     pub fn unused(&mut self, span: Span, what: &str, name: &str) -> &mut Mistake {
         self.mistake(span, format!("{what} {} is never used", quote(name)))
             .help("use it or remove it")
+            .rule("unused-name")
     }
 
     /// Excerpts will not show this place: a secret was written there.
@@ -181,7 +234,24 @@ impl Report {
     }
 
     pub(crate) fn unsaid(&mut self) -> &mut Mistake {
-        &mut self.unsaid
+        self.unsaid.count += 1;
+        &mut self.unsaid.mistake
+    }
+
+    /// How much could not be read so far, whether an error or (unset variables) none.
+    pub(crate) fn failures(&self) -> usize {
+        self.len() + self.unsaid.count
+    }
+
+    /// Where [`rewind`](Self::rewind) goes back to.
+    pub(crate) fn mark(&self) -> (usize, usize) {
+        (self.mistakes.len(), self.left_out)
+    }
+
+    /// Drops what was reported since the mark.
+    pub(crate) fn rewind(&mut self, (kept, left_out): (usize, usize)) {
+        self.mistakes.truncate(kept);
+        self.left_out = left_out;
     }
 
     pub(crate) fn left_out(&self) -> usize {

@@ -21,6 +21,12 @@ pub trait Setting: Sized {
     fn missing() -> Option<Self> {
         None
     }
+
+    /// A stand-in for a required value that is missing or wrong, after this has been reported. With
+    /// one, the map around it is complete enough for what is read and checked in a second step.
+    fn placeholder() -> Option<Self> {
+        None
+    }
 }
 
 impl Setting for String {

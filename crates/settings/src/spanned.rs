@@ -10,6 +10,15 @@ use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Span};
 pub struct Spanned<T> {
     pub value: T,
     pub span: Span,
+    /// False when something in it was wrong, or an environment variable in it is not set: then the
+    /// value holds defaults that nobody wrote.
+    pub complete: bool,
+}
+
+impl<T> Spanned<T> {
+    pub fn new(value: T, span: Span) -> Self {
+        Spanned { value, span, complete: true }
+    }
 }
 
 impl<T> Deref for Spanned<T> {
@@ -40,6 +49,9 @@ impl<T: Setting> Setting for Spanned<T> {
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        Some(Spanned { value: T::read(node, reader)?, span: node.span })
+        let before = reader.report().failures();
+        let value = T::read(node, reader)?;
+        let complete = reader.report().failures() == before;
+        Some(Spanned { value, span: node.span, complete })
     }
 }

@@ -41,11 +41,14 @@ pub(super) fn compile(
         check_listeners(route, settings, reader.report());
         // A route without `match` is shown as a whole.
         let unwritten = route.r#match.span == Span::NOWHERE;
-        rules.push(Rule {
-            name: name.clone(),
-            span: if unwritten { route.span } else { route.r#match.span },
-            matches: route.r#match.value.clone(),
-        });
+        // What is wrong in a match has left defaults in it, which take more than was meant.
+        if route.r#match.complete {
+            rules.push(Rule {
+                name: name.clone(),
+                span: if unwritten { route.span } else { route.r#match.span },
+                matches: route.r#match.value.clone(),
+            });
+        }
         let Some(handler) = handler else { continue };
         if let Some(upstream) = handler.upstream()
             && !settings.upstreams.names().any(|declared| declared == upstream.value)

@@ -109,9 +109,9 @@ fn what_has_no_meaning_is_refused() {
 fn syntax_is_shown_where_it_breaks() {
     for (text, expected) in [
         ("a:\n\tb: 1\n", "a tab cannot indent YAML"),
-        ("a: {b: 1\n", "t.yaml:1:9"),
-        ("a: [1, 2\nb: 3\n", "t.yaml:2:"),
-        ("a: \"x\n", "this is not YAML"),
+        ("a: {b: 1\n", "t.yaml:1:4"),
+        ("a: [1, 2\nb: 3\n", "this [ is not closed"),
+        ("a: \"x\n", "this \" is not closed"),
         ("a: b: c\n", "t.yaml:1:5"),
         ("{ path: /{*rest} }\n", "is quoted: \"${NAME}\""),
         ("a: @x\n", "t.yaml:1:4"),

@@ -91,6 +91,7 @@ fn the_mistake_names_the_other_and_what_to_do() {
 fn bits_run_out_with_a_mistake() {
     let many: Vec<Node> = (0..64).map(|n| node!({ "listener": (format!("l{n}")) })).collect();
     assert_eq!(mistakes(&many)[0].message, "routes name more than 63 listeners");
-    let many: Vec<Node> = (0..55).map(|n| node!({ "methods": (format!("M{n}")) })).collect();
+    let many: Vec<Node> =
+        (0..55).map(|n| node!({ "methods": { "extension": (format!("M{n}")) } })).collect();
     assert_eq!(mistakes(&many)[0].message, "routes name more than 54 methods of their own");
 }

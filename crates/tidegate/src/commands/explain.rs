@@ -1,7 +1,7 @@
 //! `tidegate explain [FILE] METHOD URL`: which way a request would go.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use admin::Question;
 use config::FileSource;
@@ -58,6 +58,9 @@ pub(crate) struct Explain {
 
 impl Explain {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(advice) = misplaced(&self.words) {
+            return Err(Failure::Wrong(advice));
+        }
         let (file, method, url) = match <[String; 3]>::try_from(self.words) {
             Ok([file, method, url]) => (file, method, url),
             Err(words) => match <[String; 2]>::try_from(words) {
@@ -81,6 +84,58 @@ impl Explain {
             false => print(&format!("{}\n", explanation.text.trim_end())),
         }
     }
+}
+
+/// What an argument looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    File,
+    Method,
+    Url,
+}
+
+impl Word {
+    fn of(word: &str) -> Option<Word> {
+        let yaml = [".yaml", ".yml", ".json"].iter().any(|ending| word.ends_with(ending));
+        let url = ["http://", "https://"].iter().any(|scheme| word.starts_with(scheme));
+        // `/etc/a.yaml` may be the path of a request too.
+        if url || (word.starts_with('/') && !(yaml && Path::new(word).is_file())) {
+            return Some(Word::Url);
+        }
+        if yaml || word.contains('/') {
+            return Some(Word::File);
+        }
+        (!word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-'))
+            .then_some(Word::Method)
+    }
+}
+
+/// What to write instead, where the arguments are recognised and not in their order, or one of them
+/// is missing.
+fn misplaced(words: &[String]) -> Option<String> {
+    const ORDER: [Word; 3] = [Word::File, Word::Method, Word::Url];
+    let kinds = words.iter().map(|word| Word::of(word)).collect::<Option<Vec<_>>>()?;
+    let at = |kind| kinds.iter().position(|found| *found == kind);
+    let distinct = kinds.iter().all(|kind| kinds.iter().filter(|k| *k == kind).count() == 1);
+    let missing = match (at(Word::Method), at(Word::Url)) {
+        (Some(_), Some(_)) => None,
+        (None, Some(_)) => Some("the method is missing"),
+        (Some(_), None) => Some("the URL is missing"),
+        (None, None) => return None,
+    };
+    let rank = |kind: &Word| ORDER.iter().position(|known| known == kind);
+    if !distinct || (missing.is_none() && kinds.is_sorted_by_key(rank)) {
+        return None;
+    }
+    let written = ORDER.iter().filter_map(|kind| match (at(*kind), kind) {
+        (Some(place), _) => Some(words[place].as_str()),
+        (None, Word::Method) => Some("GET"),
+        (None, Word::Url) => Some("http://127.0.0.1:8080/"),
+        (None, Word::File) => None,
+    });
+    let written = written.collect::<Vec<_>>().join(" ");
+    let why = missing.unwrap_or("the arguments are in another order: a FILE, the METHOD, the URL");
+    Some(format!("{why}\n\nWrite: tidegate explain {written}"))
 }
 
 /// As curl has it: `name: value`, the space is not part of the value.

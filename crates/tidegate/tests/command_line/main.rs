@@ -5,6 +5,7 @@
 
 mod bench;
 mod caching;
+mod checking;
 mod demo;
 mod documents;
 mod examples;

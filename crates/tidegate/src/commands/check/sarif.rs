@@ -1,0 +1,94 @@
+//! Errors and notes of a configuration as SARIF 2.1.0 (OASIS), which editors and CI systems read.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+use settings::{Mistake, Report};
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+
+/// The rule of all notes.
+const NOTE: &str = "note";
+
+pub(super) fn of_errors(report: &Report) -> String {
+    let errors = report.mistakes();
+    let results = errors.iter().map(|error| result(report, error)).collect();
+    log(errors.iter().map(|error| error.rule).collect(), results)
+}
+
+pub(super) fn of_notes(notes: &[String]) -> String {
+    let result =
+        |note: &String| json!({ "ruleId": NOTE, "level": "note", "message": { "text": note } });
+    log(vec![NOTE; notes.len().min(1)], notes.iter().map(result).collect())
+}
+
+/// A log with one run, also if there is nothing to report: readers take it as the new state.
+fn log(mut rules: Vec<&str>, results: Vec<Value>) -> String {
+    rules.sort_unstable();
+    rules.dedup();
+    let rules: Vec<Value> = rules.into_iter().map(|rule| json!({ "id": rule })).collect();
+    let driver = json!({
+        "name": "tidegate",
+        "version": env!("CARGO_PKG_VERSION"),
+        "informationUri": env!("CARGO_PKG_REPOSITORY"),
+        "rules": rules,
+    });
+    let run = json!({
+        "tool": { "driver": driver },
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    });
+    format!("{:#}\n", json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }))
+}
+
+fn result(report: &Report, error: &Mistake) -> Value {
+    let text = match &error.help {
+        Some(help) => format!("{} (help: {help})", error.message),
+        None => error.message.clone(),
+    };
+    let mut result = json!({
+        "ruleId": error.rule,
+        "level": "error",
+        "message": { "text": text },
+    });
+    if let Some(file) = report.file(error.span) {
+        result["locations"] = json!([{
+            "physicalLocation": {
+                "artifactLocation": { "uri": uri(file) },
+                "region": {
+                    "startLine": error.span.line,
+                    "startColumn": error.span.column,
+                    "endLine": error.span.end_line,
+                    "endColumn": error.span.end_column,
+                },
+            },
+        }]);
+    }
+    result
+}
+
+/// The path of a file as a URI, relative as it was given (RFC 3986).
+fn uri(path: &str) -> String {
+    let mut uri = String::from(if path.starts_with('/') { "file://" } else { "" });
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(char::from(byte));
+            }
+            // Writing to a string cannot fail.
+            _ => drop(write!(uri, "%{byte:02X}")),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri;
+
+    #[test]
+    fn paths_are_uris() {
+        assert_eq!(uri("conf d/a:b.yaml"), "conf%20d/a%3Ab.yaml");
+        assert_eq!(uri("/etc/ü.yaml"), "file:///etc/%C3%BC.yaml");
+    }
+}
