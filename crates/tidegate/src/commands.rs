@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod files;
 mod import;
+mod other_servers;
 mod proxy;
 mod run;
 mod schema;
@@ -63,6 +64,11 @@ pub(crate) enum Command {
 impl Tidegate {
     /// Reads a command line, the program's name first.
     pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
+        let command = typed.get(1).and_then(|word| word.to_str());
+        Tidegate::parse_words(typed).map_err(|refused| other_servers::advise(refused, command))
+    }
+
+    fn parse_words(typed: &[OsString]) -> Result<Self, clap::Error> {
         let read = Tidegate::try_parse_from(typed)?;
         let Command::Run(run) = &read.command else { return Ok(read) };
         let [first, ..] = run.misplaced() else { return Ok(read) };

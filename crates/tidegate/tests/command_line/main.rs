@@ -10,6 +10,7 @@ mod demo;
 mod documents;
 mod examples;
 mod importing;
+mod other_servers;
 mod process;
 mod running;
 mod serving;

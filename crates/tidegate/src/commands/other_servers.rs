@@ -1,0 +1,387 @@
+//! Options and commands of other servers: what to write instead.
+//!
+//! Owns the words of uvicorn, gunicorn, granian, hypercorn, nginx, haproxy and caddy that this
+//! command line does not take. Promises that each has a text of its own: the nearest word by
+//! spelling would be another thing.
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Error};
+
+use super::Tidegate;
+
+/// Some spellings and what to do about them.
+type Row = (&'static [&'static str], &'static str);
+
+const TLS: &str = "TLS is not supported yet: put a server that terminates TLS in front, and name its \
+                   addresses with --forwarded-allow-ips or trusted_proxies";
+const HTTP2: &str = "HTTP/2 is not supported yet: leave it out, HTTP/1.1 is served";
+const SUPERVISED: &str = "the process stays in the foreground and does not change its user: systemd or \
+                          another supervisor does that (Type=exec, User=, Group=, UMask=)";
+const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it out, or \
+                    redirect it with 2>FILE";
+const STRICT: &str = "malformed requests are always rejected: leave it out";
+const THREADS: &str = "leave it out: each worker process has one thread for its connections and the \
+                       threads of --threads for WSGI";
+
+/// What all commands are asked for.
+const ANY: &[Row] = &[
+    (
+        &[
+            "--ssl-keyfile",
+            "--ssl-certfile",
+            "--ssl-keyfile-password",
+            "--ssl-version",
+            "--ssl-cert-reqs",
+            "--ssl-ca-certs",
+            "--ssl-ciphers",
+            "--ssl-certificate",
+            "--ssl-ca",
+            "--ssl-crl",
+            "--ssl-client-verify",
+            "--no-ssl-client-verify",
+            "--ssl-protocol-min",
+            "--keyfile",
+            "--keyfile-password",
+            "--certfile",
+            "--cert-reqs",
+            "--ca-certs",
+            "--ciphers",
+            "--verify-mode",
+            "--suppress-ragged-eofs",
+            "--do-handshake-on-connect",
+            "--tls",
+            "--cert",
+            "--key",
+            "--insecure-bind",
+            "--quic-bind",
+        ],
+        TLS,
+    ),
+    (
+        &[
+            "--http2",
+            "--http2-adaptive-window",
+            "--no-http2-adaptive-window",
+            "--http2-initial-connection-window-size",
+            "--http2-initial-stream-window-size",
+            "--http2-keep-alive-interval",
+            "--http2-keep-alive-timeout",
+            "--http2-max-concurrent-streams",
+            "--http2-max-frame-size",
+            "--http2-max-headers-size",
+            "--http2-max-send-buffer-size",
+            "--http3",
+        ],
+        HTTP2,
+    ),
+    (
+        &[
+            "--daemon",
+            "-D",
+            "--user",
+            "-u",
+            "--group",
+            "--umask",
+            "-m",
+            "--initgroups",
+            "--pid",
+            "--pid-file",
+            "--pidfile",
+        ],
+        SUPERVISED,
+    ),
+];
+
+/// What users of Python servers type after `tidegate run`.
+const RUN: &[Row] = &[
+    (
+        &["-k", "--worker-class"],
+        "there is one kind of worker: it runs ASGI and WSGI applications alike, and --interface \
+         chooses if needed. For gthread write --threads; gevent and eventlet are not supported",
+    ),
+    (
+        &["-c", "--config"],
+        "a gunicorn.conf.py is not read: write its settings as options (tidegate run --help), or \
+         write a tidegate.yaml with apps and start it with tidegate up",
+    ),
+    (
+        &["--preload", "--preload-app", "--no-preload-app"],
+        "preloading is not supported yet: each worker process imports the application itself",
+    ),
+    (
+        &["--http"],
+        "leave it out: HTTP/1.1 is served by a parser of its own, and HTTP/2 is not supported yet",
+    ),
+    (&["--ws", "--no-ws", "--websockets"], "leave it out: WebSocket is built in"),
+    (
+        &["--no-access-log", "--disable-access-log"],
+        "leave it out: there is no access log without --access-log FILE",
+    ),
+    (&["--access-logformat", "--access-log-fmt"], "write --access-log-format json or combined"),
+    (
+        &["--use-colors", "--no-use-colors", "--reload-delay", "--reload-tick", "--reload-engine"],
+        "leave it out: the log has no colours, and changed files are noticed without polling",
+    ),
+    (&["--reload-extra-file"], "write --reload-include PATTERN"),
+    (&["--reload-ignore-dirs", "--reload-ignore-paths"], "write --reload-exclude PATTERN"),
+    (&["--server-header", "--no-server-header"], "leave it out: no Server field is added"),
+    (&["--date-header", "--no-date-header"], "leave it out: responses always have a Date field"),
+    (
+        &["--header"],
+        "not supported by run: the filter headers adds fields, in a tidegate.yaml for tidegate up",
+    ),
+    (
+        &["--timeout-worker-healthcheck", "--worker-healthcheck-timeout"],
+        "write --timeout: a worker that stands still for so long is killed",
+    ),
+    (
+        &[
+            "--h11-max-incomplete-event-size",
+            "--limit-request-field_size",
+            "--h11-max-incomplete-size",
+        ],
+        "write --limit-headers SIZE, for all header lines together",
+    ),
+    (
+        &["--reset-contextvars"],
+        "not supported yet: set context variables in the application or in a middleware of it",
+    ),
+    (
+        &["--worker-connections", "--backpressure"],
+        "write --limit-concurrency N, for the requests in the application",
+    ),
+    (&["--spew"], "not supported: use a profiler or sys.settrace in the application"),
+    (&["--check-config"], "write --print-config"),
+    (
+        &["--no-sendfile", "--sendfile"],
+        "leave it out: files are sent with sendfile where the system can",
+    ),
+    (&["--reuse-port"], "leave it out: the workers share the listening sockets"),
+    (&["-e", "--env"], "write --env-file FILE, or set the variable before the command"),
+    (&["--worker-tmp-dir"], "leave it out: workers have no heartbeat files"),
+    (
+        &[
+            "--error-logfile",
+            "--log-file",
+            "--disable-redirect-access-to-syslog",
+            "--log-syslog",
+            "--log-syslog-to",
+            "--log-syslog-prefix",
+            "--log-syslog-facility",
+            "--error-log",
+        ],
+        LOGS,
+    ),
+    (
+        &["--capture-output", "-R", "--enable-stdio-inheritance"],
+        "leave it out: what the application writes to standard output and error goes there",
+    ),
+    (&["--logger-class", "--log-config-json"], "write --log-config FILE"),
+    (&["--log", "--no-log"], "write --log-level LEVEL"),
+    (
+        &[
+            "--statsd-host",
+            "--statsd-prefix",
+            "--dogstatsd-tags",
+            "--metrics",
+            "--no-metrics",
+            "--metrics-scrape-interval",
+            "--metrics-address",
+            "--metrics-port",
+        ],
+        "write --admin ADDRESS: /metrics there is for Prometheus; StatsD is not supported",
+    ),
+    (
+        &["-n", "--name", "--process-name"],
+        "not supported: processes are named tidegate; find them by the application in their \
+         arguments",
+    ),
+    (&["--pythonpath", "--working-dir"], "write --app-dir DIR, or set PYTHONPATH"),
+    (&["--paste", "--paster", "--paste-global"], "Paste Deploy is not supported: write MODULE:APP"),
+    (
+        &["--proxy-protocol", "--proxy-allow-from", "--proxy-mode"],
+        "the PROXY protocol is not supported yet: let the proxy send X-Forwarded-For, and name its \
+         addresses with --forwarded-allow-ips",
+    ),
+    (
+        &[
+            "--permit-obsolete-folding",
+            "--strip-header-spaces",
+            "--casefold-http-method",
+            "--permit-unconventional-http-method",
+            "--permit-unconventional-http-version",
+            "--forwarder-headers",
+            "--header-map",
+        ],
+        STRICT,
+    ),
+    (
+        &["--protocol", "--uwsgi-allow-from"],
+        "the uwsgi protocol is not supported: let the proxy send HTTP",
+    ),
+    (
+        &[
+            "--runtime-mode",
+            "--runtime-threads",
+            "--runtime-blocking-threads",
+            "--task-impl",
+            "--blocking-threads-idle-timeout",
+            "--opt",
+            "--no-opt",
+        ],
+        THREADS,
+    ),
+    (
+        &[
+            "--http1-buffer-size",
+            "--http1-header-read-timeout",
+            "--http1-keep-alive",
+            "--no-http1-keep-alive",
+            "--http1-pipeline-flush",
+            "--no-http1-pipeline-flush",
+        ],
+        "leave it out: connections are kept for --keep-alive TIME, within fixed bounds",
+    ),
+    (
+        &["--static-path-mount", "--static-path-route", "--static-path-expires"],
+        "write --static PREFIX=DIR",
+    ),
+    (
+        &[
+            "--respawn-failed-workers",
+            "--no-respawn-failed-workers",
+            "--respawn-interval",
+            "--rss-sample-interval",
+            "--rss-samples",
+        ],
+        "leave it out: workers that end are always replaced, later if they end again and again",
+    ),
+    (&["--workers-max-rss"], "write --max-rss SIZE"),
+    (&["-g"], SUPERVISED),
+    (&["-p"], "write --port PORT; the process id is written by a supervisor, not by the server"),
+    (&["-v"], "write tidegate version"),
+];
+
+/// What users of nginx, haproxy and caddy type.
+const GATEWAYS: &[Row] = &[
+    (&["-t", "-T"], "write tidegate check FILE"),
+    (
+        &["-s", "--signal"],
+        "write tidegate ctl reload (also SIGHUP) or tidegate ctl drain (also SIGTERM)",
+    ),
+    (
+        &["-c", "--config", "-f"],
+        "the configuration is an argument without an option: tidegate up FILE, tidegate check FILE",
+    ),
+    (&["-g"], "settings are written in the configuration: tidegate schema lists them"),
+    (
+        &["-p", "--prefix"],
+        "leave it out: relative paths start at the directory of the configuration",
+    ),
+    (&["-q", "--quiet"], "write --log-level warn where a server is started"),
+    (&["-v"], "write tidegate version"),
+    (&["--adapter"], "leave it out: tidegate import converts configurations of other servers"),
+    (&["--watch"], "leave it out: the configuration is watched, and applied when it changes"),
+    (&["--environ", "--envfile"], "set the variables before the command: ${NAME} is replaced"),
+    (&["--resume"], "leave it out: the configuration file is what the server starts with"),
+    (&["--listen", "--from"], "write --bind ADDRESS for files; proxy takes it as an argument"),
+    (&["--to"], "the upstream is an argument without an option: tidegate proxy FROM TO"),
+    (&["--root"], "the directory is an argument without an option: tidegate files DIR"),
+    (&["--browse"], "write --listing"),
+];
+
+/// Commands of other servers.
+const COMMANDS: &[Row] = &[
+    (&["validate", "test", "configtest"], "write tidegate check FILE"),
+    (&["start", "serve", "server"], "write tidegate up FILE"),
+    (&["stop", "quit"], "write tidegate ctl drain, or send SIGTERM"),
+    (&["reload"], "write tidegate ctl reload, or send SIGHUP"),
+    (&["status"], "write tidegate ctl status"),
+    (&["file-server"], "write tidegate files DIR"),
+    (&["reverse-proxy"], "write tidegate proxy FROM TO"),
+    (&["adapt"], "write tidegate import"),
+];
+
+/// Puts the text of the table in place of clap's, where the refused word has one.
+pub(super) fn advise(refused: Error, command: Option<&str>) -> Error {
+    let context = |kind| match refused.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let said = match refused.kind() {
+        ErrorKind::UnknownArgument => context(ContextKind::InvalidArg).and_then(|word| {
+            let option = word.split('=').next().unwrap_or(word);
+            Some(format!("{option}: {}", option_text(option, command)?))
+        }),
+        ErrorKind::InvalidSubcommand => context(ContextKind::InvalidSubcommand).and_then(|word| {
+            let text = find(COMMANDS, word).map(str::to_owned);
+            let application = || word.contains(':').then(|| format!("write tidegate run {word}"));
+            Some(format!("there is no command {word}: {}", text.or_else(application)?))
+        }),
+        _ => None,
+    };
+    match said {
+        Some(said) => Tidegate::command().error(refused.kind(), format!("{said}\n")),
+        None => refused,
+    }
+}
+
+fn option_text(option: &str, command: Option<&str>) -> Option<&'static str> {
+    let own = if command == Some("run") { RUN } else { GATEWAYS };
+    find(own, option).or_else(|| find(ANY, option))
+}
+
+fn find(rows: &[Row], word: &str) -> Option<&'static str> {
+    rows.iter().find(|(words, _)| words.contains(&word)).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use clap::CommandFactory;
+
+    use super::{ANY, COMMANDS, GATEWAYS, RUN};
+    use crate::commands::Tidegate;
+
+    /// Every option of a command, with its aliases.
+    fn options(command: &clap::Command) -> HashSet<String> {
+        let all = command.get_arguments().flat_map(|arg| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            let long = arg.get_long().into_iter().chain(aliases).map(|name| format!("--{name}"));
+            long.chain(arg.get_short().map(|short| format!("-{short}"))).collect::<Vec<_>>()
+        });
+        all.collect()
+    }
+
+    #[test]
+    fn advice_names_options_and_commands_that_exist() {
+        let root = Tidegate::command();
+        let all: HashSet<String> = root.get_subcommands().flat_map(options).collect();
+        for (words, text) in ANY.iter().chain(RUN).chain(GATEWAYS).chain(COMMANDS) {
+            for word in text.split(|c: char| c.is_whitespace() || ",;:()".contains(c)) {
+                assert!(
+                    !word.starts_with("--") || word == "--help" || all.contains(word),
+                    "{words:?}: {word}"
+                );
+            }
+            for (_, rest) in
+                text.match_indices("write tidegate ").map(|(at, m)| text.split_at(at + m.len()))
+            {
+                let name = rest.split([' ', ',', '.']).next().unwrap_or_default();
+                assert!(root.find_subcommand(name).is_some(), "{words:?}: {name}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_row_hides_an_option_and_no_word_stands_twice() {
+        let root = Tidegate::command();
+        let run = options(root.find_subcommand("run").unwrap());
+        let mut seen = HashSet::new();
+        for word in ANY.iter().chain(RUN).flat_map(|(words, _)| *words) {
+            assert!(!run.contains(*word), "{word} is an option of run");
+            assert!(seen.insert(word), "{word} stands twice");
+        }
+    }
+}
