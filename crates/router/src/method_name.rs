@@ -1,6 +1,6 @@
 //! A method as `match.methods` names it.
 //!
-//! Promises that a misspelt method is an error: a route for `GTE` would never match and say nothing.
+//! Promises that a misspelt method is an error: a route for `GTE` would never match.
 
 use std::fmt;
 use std::str::FromStr;

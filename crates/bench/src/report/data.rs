@@ -348,8 +348,8 @@ impl Record {
         self.rounds.iter().filter(|round| round.disturbed.is_none())
     }
 
-    /// The rounds that ratios are made of: those that were not disturbed. All of them if that leaves
-    /// too few: then the ratio is shown, and nothing is concluded from it.
+    /// The rounds that ratios are made of: those that were not disturbed. All of them if that
+    /// leaves too few: then the ratio is shown, and nothing is concluded from it.
     pub fn rounds_of_ratio(&self) -> Vec<&Round> {
         match self.no_verdict() {
             None => self.undisturbed().collect(),

@@ -64,8 +64,8 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
         let _ = write!(
             out,
             "\n## Ours beside each\n\nCPU per request of tidegate over that of the other, with \
-             the interval that holds it in 95 of 100 runs. `~`: no difference is seen; `?`: no verdict, \
-             because rounds are too few or were disturbed.\n\n{}",
+             the interval that holds it in 95 of 100 runs. `~`: no difference is seen; `?`: no \
+             verdict, because rounds are too few or were disturbed.\n\n{}",
             ratios.markdown()
         );
     }

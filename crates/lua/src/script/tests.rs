@@ -159,7 +159,8 @@ fn a_buffer_finds_delimiters_across_pieces() {
     let text = r#"
         local new = require "silly.adt.buffer".new
         local buffer = new()
-        for _, piece in ipairs { "ab", "-", "-", "-c", "d--", "-", "--" } do buffer:append(piece) end
+        local pieces = { "ab", "-", "-", "-c", "d--", "-", "--" }
+        for _, piece in ipairs(pieces) do buffer:append(piece) end
         say(buffer:read("---"), buffer:read("---"))
         say(buffer:read("---"), buffer:size())
         buffer:append("-x--")

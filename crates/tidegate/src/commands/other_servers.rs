@@ -12,16 +12,16 @@ use super::Tidegate;
 /// Some spellings and what to do about them.
 type Row = (&'static [&'static str], &'static str);
 
-const TLS: &str = "TLS is not supported yet: put a server that terminates TLS in front, and name its \
-                   addresses with --forwarded-allow-ips or trusted_proxies";
+const TLS: &str = "TLS is not supported yet: put a server that terminates TLS in front, and name \
+                   its addresses with --forwarded-allow-ips or trusted_proxies";
 const HTTP2: &str = "HTTP/2 is not supported yet: leave it out, HTTP/1.1 is served";
-const SUPERVISED: &str = "the process stays in the foreground and does not change its user: systemd or \
-                          another supervisor does that (Type=exec, User=, Group=, UMask=)";
-const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it out, or \
-                    redirect it with 2>FILE";
+const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
+                          systemd or another supervisor does that (User=, Group=, UMask=)";
+const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it \
+                    out, or redirect it with 2>FILE";
 const STRICT: &str = "malformed requests are always rejected: leave it out";
-const THREADS: &str = "leave it out: each worker process has one thread for its connections and the \
-                       threads of --threads for WSGI";
+const THREADS: &str = "leave it out: each worker process has one thread for its connections, and \
+                       the threads of --threads for WSGI";
 
 /// What all commands are asked for.
 const ANY: &[Row] = &[
