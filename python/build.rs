@@ -7,7 +7,7 @@ fn main() {
     if pyo3_build_config::get().build_flags().0.contains(&BuildFlag::Py_GIL_DISABLED) {
         println!(
             "cargo::error=free-threaded builds of CPython (such as python3.13t) are not supported \
-             yet; build with an interpreter that has the GIL: maturin build --interpreter python3.13"
+             yet; build with one that has the GIL: maturin build --interpreter python3.13"
         );
     }
 }

@@ -127,8 +127,8 @@ impl Life {
         Ok(())
     }
 
-    /// Where the threads of Python stand, in a line. They are looked at from a signal handler, as they are:
-    /// who is stuck cannot be asked.
+    /// Where the threads of Python stand, in a line. They are looked at from a signal handler, as
+    /// they are: who is stuck cannot be asked.
     pub fn dump(&self) -> String {
         let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &*stacks else { return String::new() };
