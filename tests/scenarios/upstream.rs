@@ -18,6 +18,7 @@ mod mixing;
 mod outliving;
 mod places;
 mod pressing;
+mod recovering;
 mod refusing;
 mod retrying;
 mod stalling;

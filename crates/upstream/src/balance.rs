@@ -93,7 +93,10 @@ impl<'a> Choice<'a> {
     }
 
     /// Power of two choices: nearly as good as the best, without looking at all, and workers that
-    /// know only their own requests do not all run to the same server.
+    /// know only their own requests do not all run to the same server. A server that keeps losing
+    /// gets a request now and then, so that a recovered one is noticed ([`Stats::lost`]).
+    ///
+    /// [`Stats::lost`]: crate::view::Stats::lost
     fn two_choices(&self) -> Option<&'a Rc<Peer>> {
         let first = self.draw();
         let mut second = self.draw();
@@ -107,12 +110,16 @@ impl<'a> Choice<'a> {
         let at = match (takes(first), takes(second)) {
             (true, true) => {
                 let peer = |at: usize| &self.view.peers[at];
-                if peer(second).is_better_than(peer(first), self.now_us) { second } else { first }
+                let is_second = peer(second).is_better_than(peer(first), self.now_us);
+                let (winner, loser) = if is_second { (second, first) } else { (first, second) };
+                let is_due = loser != winner && peer(loser).stats.lost(self.now_us);
+                if is_due { loser } else { winner }
             }
             (true, false) => first,
             (false, true) => second,
             (false, false) => self.any_open()?,
         };
+        self.view.peers[at].stats.picked(self.now_us);
         Some(&self.view.peers[at])
     }
 

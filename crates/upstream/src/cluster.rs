@@ -26,7 +26,7 @@ pub struct Cluster {
     pub(crate) id: u64,
     version: AtomicU64,
     inside: Mutex<Inside>,
-    /// Members or settings have changed: for the control thread.
+    /// Members, settings or ejections have changed: for the control thread.
     pub(crate) reshaped: Notify,
     /// Another name has been asked for.
     settled: Notify,
@@ -232,7 +232,7 @@ impl Cluster {
     ) {
         let standing = &member.standing;
         let failures = standing.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let out = standing.ejected_until_ms.load(Ordering::Relaxed) != 0;
+        let out = standing.is_ejected();
         if rules.failures == 0 || (out && !was_trial) || (!was_trial && failures < rules.failures) {
             return;
         }
@@ -247,6 +247,7 @@ impl Cluster {
         standing.failures.store(0, Ordering::Relaxed);
         self.ejections(member).inc();
         self.tell(&inside, member, Level::Warn, "a server is ejected for its failures", "");
+        self.reshaped.notify_one();
     }
 
     /// Counts a success, which ends a row of failures and, on trial, the time out.
@@ -272,6 +273,18 @@ impl Cluster {
         standing.ejected_until_ms.store(0, Ordering::Relaxed);
         standing.returned_ms.store(now_ms, Ordering::Relaxed);
         self.tell(&inside, member, Level::Info, "an ejected server is back", "");
+        self.reshaped.notify_one();
+    }
+
+    /// Ends an ejection before its time: the next request tries the server.
+    pub(crate) fn end_ejection(&self, member: &Member, now_ms: u64) {
+        let inside = self.inside();
+        let until_ms = &member.standing.ejected_until_ms;
+        if until_ms.load(Ordering::Relaxed) > now_ms {
+            until_ms.store(now_ms.max(1), Ordering::Relaxed);
+            let message = "an ejected server accepts connections again, the next request tries it";
+            self.tell(&inside, member, Level::Info, message, "");
+        }
     }
 
     fn ejections(&self, member: &Member) -> Arc<SharedCounter> {
@@ -298,19 +311,14 @@ impl Cluster {
 /// Forgets earlier ejections of a server that has been back for as long as it was out at first.
 fn forgive(standing: &Standing, rules: &EjectionSettings, now_ms: u64) {
     let back_ms = now_ms.saturating_sub(standing.returned_ms.load(Ordering::Relaxed));
-    let is_in = standing.ejected_until_ms.load(Ordering::Relaxed) == 0;
-    if is_in && back_ms >= rules.ejected_for.as_millis_u64() {
+    if !standing.is_ejected() && back_ms >= rules.ejected_for.as_millis_u64() {
         standing.ejections.store(0, Ordering::Relaxed);
     }
 }
 
 /// Whether one more server may be out for its failures.
 fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
-    let out = members
-        .list
-        .iter()
-        .filter(|member| member.standing.ejected_until_ms.load(Ordering::Relaxed) != 0)
-        .count();
+    let out = members.list.iter().filter(|member| member.standing.is_ejected()).count();
     let allowed = (members.list.len() as f64 * rules.max_ejected.fraction()).floor();
     ((out + 1) as f64) <= allowed
 }

@@ -1,13 +1,14 @@
 //! What the control thread does for upstreams: it resolves names again and asks servers how they
 //! are.
 //!
-//! One task per upstream keeps a task for every name and every checked server, and renews them when
-//! members or settings change; clusters that a Plan no longer names lose theirs. Nothing here runs
+//! One task per upstream keeps a task for every name, every checked and every ejected server, and
+//! renews them when members, settings or ejections change; clusters that a Plan no longer names lose theirs. Nothing here runs
 //! on a worker, and a worker waits for nothing here.
 
 mod check;
 mod family;
 mod resolve;
+mod revive;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ impl Drop for Task {
 enum Duty {
     Resolve(Address),
     Check(Arc<Member>, HealthSettings),
+    Revive(Arc<Member>),
 }
 
 impl Duty {
@@ -69,6 +71,7 @@ impl Duty {
                 // The standing is what is written to: another member may carry it on.
                 Arc::ptr_eq(&one.standing, &other.standing) && settings == others
             }
+            (Duty::Revive(one), Duty::Revive(other)) => Arc::ptr_eq(&one.standing, &other.standing),
             _ => false,
         }
     }
@@ -89,6 +92,7 @@ async fn look_after(cluster: Arc<Cluster>, names: Arc<Names>) {
                 Duty::Check(member, settings) => {
                     Task::spawn(check::keep(cluster, member, settings))
                 }
+                Duty::Revive(member) => Task::spawn(revive::keep(cluster, member)),
             };
             running.push((duty, task));
         }
@@ -109,6 +113,8 @@ fn duties(snapshot: &Snapshot) -> Vec<Duty> {
             snapshot.members.list.iter().map(|member| Duty::Check(member.clone(), health.clone()));
         duties.extend(checks);
     }
+    let ejected = snapshot.members.list.iter().filter(|member| member.standing.is_ejected());
+    duties.extend(ejected.map(|member| Duty::Revive(member.clone())));
     duties
 }
 

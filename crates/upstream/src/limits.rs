@@ -25,8 +25,17 @@ pub(crate) const LATENCY_FADES: Duration = Duration::from_secs(5);
 pub(crate) const LATENCY_NEAR: f64 = 1.5;
 /// ... after this was added to both: microseconds say nothing.
 pub(crate) const LATENCY_SLACK_US: f64 = 1_000.0;
-/// A failure counts as an answer that took at least this long.
+/// A failure counts as a response that took at least this long, until the next success.
 pub(crate) const FAILURE_LATENCY_US: u64 = 1_000_000;
+/// A latency measured longer ago than this is replaced by the next one, not averaged with it; and a
+/// server that p2c has not picked for this long ...
+pub(crate) const LATENCY_EXPIRES: Duration = Duration::from_secs(1);
+/// ... and that has lost this many comparisons since is picked once, so that it is measured again.
+pub(crate) const LOSSES_BEFORE_SAMPLE: u32 = 8;
+/// Interval of the connection attempts to an ejected server ...
+pub(crate) const REVIVAL_INTERVAL: Duration = Duration::from_millis(500);
+/// ... and how long one may take.
+pub(crate) const REVIVAL_WITHIN: Duration = Duration::from_secs(1);
 /// Share of its weight with which a slow start begins.
 pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
 /// A server that is ejected again and again stays out at most this many times `ejected_for`.

@@ -75,6 +75,11 @@ impl Standing {
         }
     }
 
+    /// Whether it is out for its failures, or on trial after that.
+    pub(crate) fn is_ejected(&self) -> bool {
+        self.ejected_until_ms.load(Relaxed) != 0
+    }
+
     /// Claims the one request that may try an ejected server.
     pub(crate) fn claim_trial(&self) -> bool {
         self.on_trial.compare_exchange(false, true, Relaxed, Relaxed).is_ok()

@@ -2,6 +2,7 @@
 
 mod balancing;
 mod checks;
+mod recovering;
 mod retries;
 mod standing;
 

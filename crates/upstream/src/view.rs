@@ -15,7 +15,10 @@ use telemetry::{Counter, Lane, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
-use crate::limits::{FAILURE_LATENCY_US, LATENCY_FADES, LATENCY_NEAR, LATENCY_SLACK_US};
+use crate::limits::{
+    FAILURE_LATENCY_US, LATENCY_EXPIRES, LATENCY_FADES, LATENCY_NEAR, LATENCY_SLACK_US,
+    LOSSES_BEFORE_SAMPLE,
+};
 use crate::member::{Member, State};
 use crate::settings::{HostSettings, UpstreamSettings};
 
@@ -29,6 +32,11 @@ pub(crate) struct Stats {
     /// Moving average of the time to the head of an answer, and when it was last measured.
     latency_us: Cell<f64>,
     measured_us: Cell<u64>,
+    /// The last measurement was a failure.
+    failed: Cell<bool>,
+    /// When p2c picked it last, and how many comparisons it has lost since.
+    picked_us: Cell<u64>,
+    losses: Cell<u32>,
     /// Place in the smooth weighted round.
     pub(crate) turn: Cell<i64>,
     classes: [Arc<Lane<Counter>>; 6],
@@ -46,6 +54,9 @@ impl Stats {
             pool: Pool::of(context, &cluster.name, &member.destination, limits),
             latency_us: Cell::new(0.0),
             measured_us: Cell::new(0),
+            failed: Cell::new(false),
+            picked_us: Cell::new(0),
+            losses: Cell::new(0),
             turn: Cell::new(0),
             classes: CLASSES.map(class),
         }
@@ -56,11 +67,18 @@ impl Stats {
     }
 
     /// Takes a latency into the average. A slower answer counts at once, a faster one by and by: it
-    /// is better to believe in trouble too early than too late (peak EWMA).
+    /// is better to believe in trouble too early than too late (peak EWMA). The first success after
+    /// a failure or after an expired measurement replaces the average.
     pub(crate) fn measure(&self, latency_us: u64, now_us: u64) {
         let latency = latency_us as f64;
+        let age_us = now_us.saturating_sub(self.measured_us.get());
+        let is_void = self.failed.replace(false) || age_us >= LATENCY_EXPIRES.as_micros() as u64;
         let average = self.latency_at(now_us);
-        let next = if latency > average { latency } else { average + (latency - average) / 8.0 };
+        let next = if is_void || latency > average {
+            latency
+        } else {
+            average + (latency - average) / 8.0
+        };
         self.latency_us.set(next);
         self.measured_us.set(now_us);
     }
@@ -80,6 +98,31 @@ impl Stats {
     /// Takes a failure into the average: failing is often fast, and must not look good.
     pub(crate) fn measure_failure(&self, latency_us: u64, now_us: u64) {
         self.measure(latency_us.max(FAILURE_LATENCY_US), now_us);
+        self.failed.set(true);
+    }
+
+    /// Notes that p2c picked this server.
+    pub(crate) fn picked(&self, now_us: u64) {
+        self.picked_us.set(now_us);
+        self.losses.set(0);
+    }
+
+    /// Notes a lost comparison. True if the server is to be picked nevertheless: it was neither
+    /// picked nor measured for a while, so that what is known of it may be outdated.
+    pub(crate) fn lost(&self, now_us: u64) -> bool {
+        let losses = self.losses.get() + 1;
+        self.losses.set(losses.min(LOSSES_BEFORE_SAMPLE));
+        let last_us = self.picked_us.get().max(self.measured_us.get());
+        losses >= LOSSES_BEFORE_SAMPLE
+            && now_us.saturating_sub(last_us) >= LATENCY_EXPIRES.as_micros() as u64
+    }
+
+    /// Drops what was measured before the server came back.
+    fn forget_before(&self, returned_ms: u64) {
+        if self.measured_us.get() / 1000 <= returned_ms {
+            self.latency_us.set(0.0);
+            self.failed.set(false);
+        }
     }
 }
 
@@ -166,6 +209,7 @@ impl View {
                     |peer| peer.stats.clone(),
                 );
                 stats.pool.set_limits(limits);
+                stats.forget_before(member.standing.returned_ms.load(Ordering::Relaxed));
                 Rc::new(Peer {
                     stats,
                     name: Rc::from(&*member.name),

@@ -103,6 +103,14 @@ fn request(member: &Member, settings: &HealthSettings) -> Option<Bytes> {
     Some(Bytes::from(head))
 }
 
+/// A connection to a server.
+pub(super) async fn connect(destination: &Destination) -> std::io::Result<Stream> {
+    match destination {
+        Destination::Tcp(address) => Stream::connect_tcp(*address).await,
+        Destination::Unix(path) => Stream::connect_unix(path).await,
+    }
+}
+
 /// One check; the error says what was wrong.
 async fn check(
     destination: &Destination,
@@ -111,11 +119,8 @@ async fn check(
 ) -> Result<(), String> {
     let within: Duration = settings.timeout.get();
     let asking = async {
-        let stream = match destination {
-            Destination::Tcp(address) => Stream::connect_tcp(*address).await,
-            Destination::Unix(path) => Stream::connect_unix(path).await,
-        };
-        let stream = stream.map_err(|error| format!("cannot connect: {error}"))?;
+        let connected = connect(destination).await;
+        let stream = connected.map_err(|error| format!("cannot connect: {error}"))?;
         match request {
             Some(request) => ask(&stream, request, settings.status).await,
             None => Ok(()),

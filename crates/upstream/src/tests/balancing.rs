@@ -13,14 +13,14 @@ use crate::view::Peer;
 const PICKS: usize = 10_000;
 
 /// An upstream of servers with weights that are never connected to.
-struct Table {
+pub(super) struct Table {
     _gateway: Gateway,
-    local: Rc<LocalCluster>,
+    pub(super) local: Rc<LocalCluster>,
     dice: Dice,
 }
 
 impl Table {
-    fn new(weights: &[u32], more: Node) -> Table {
+    pub(super) fn new(weights: &[u32], more: Node) -> Table {
         let servers = weights.iter().enumerate().map(|(at, weight)| {
             let key = |name: &str| MapKey { name: name.to_owned(), span: Span::NOWHERE };
             Node::made(Value::Map(vec![
@@ -38,7 +38,12 @@ impl Table {
         Table { _gateway: gateway, local, dice: Dice::new(7) }
     }
 
-    fn pick(&self, request: &Request, tried: &[Rc<Peer>], now_us: u64) -> Option<Rc<Peer>> {
+    pub(super) fn pick(
+        &self,
+        request: &Request,
+        tried: &[Rc<Peer>],
+        now_us: u64,
+    ) -> Option<Rc<Peer>> {
         let view = self.local.view(now_us / 1000);
         let choice = Choice { view: &view, dice: &self.dice, tried, now_us };
         choice.pick(request).cloned()
