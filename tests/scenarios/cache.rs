@@ -5,6 +5,7 @@
 
 mod coding;
 mod confirming;
+mod decoding;
 mod explaining;
 mod hitting;
 mod keying;

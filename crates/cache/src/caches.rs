@@ -12,13 +12,13 @@ use exchange::Shared;
 use telemetry::Telemetry;
 use telemetry::log::Level;
 
-use crate::Key;
-use crate::derive::Making;
+use crate::derive::{self, Making};
 use crate::fill::Budget;
 use crate::flight::Flights;
 use crate::metrics::{DiskShown, Shown};
 use crate::settings::CacheSettings;
-use crate::store::Store;
+use crate::store::{Reason, Store};
+use crate::{Key, Object};
 
 /// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
 #[derive(Default)]
@@ -94,6 +94,27 @@ impl Cache {
         drop(share);
         let Ok(Some(object)) = read else { return false };
         self.store.bring(object, token).is_ok()
+    }
+
+    /// Takes out a response that does not decode, so that it is fetched again.
+    pub(crate) fn remove_damaged(&self, object: &Arc<Object>) {
+        object.life.set_damaged();
+        let (hash, key) = (object.key.hash(), object.key.text());
+        // Another one may have its place.
+        let is_it = |stored: Arc<Object>| derive::is_same(&stored, object);
+        if !self.store.peek(hash, key).is_some_and(is_it) {
+            return;
+        }
+        self.store.remove_because(hash, key, Reason::Damaged);
+        let url = object.key.url();
+        let path = &url[..memchr::memchr(b'?', url).unwrap_or(url.len())];
+        telemetry::event_limited!(
+            10,
+            Level::Warn,
+            "stored response does not decode: removed from the cache, to be fetched again",
+            cache = self.name,
+            url = String::from_utf8_lossy(path)
+        );
     }
 
     /// Uses the folder that the settings name, if they do.

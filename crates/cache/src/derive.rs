@@ -93,8 +93,7 @@ pub(crate) fn choose(
         None => true,
         Some(own) => accepts_coding(accept_encoding, own.token()),
     };
-    let makeable = target.is_some() || may_be_undone(response, life, settings);
-    match (makeable, acceptable) {
+    match (can_be_made(response, life, target, settings), acceptable) {
         (false, true) => Choice::AsIs,
         _ => Choice::Coded { target, acceptable },
     }
@@ -119,6 +118,16 @@ fn may_be_undone(response: &Response, life: &Life, settings: &CodingSettings) ->
         && !life.was_tried(index(None))
 }
 
+/// Whether a coding can be made of it.
+pub(crate) fn can_be_made(
+    response: &Response,
+    life: &Life,
+    target: Target,
+    settings: &CodingSettings,
+) -> bool {
+    target.is_some() || may_be_undone(response, life, settings)
+}
+
 /// Whether others wait until a coding of it is made.
 pub(crate) fn is_awaited(response: &Response) -> bool {
     response.content.len() <= crate::limits::MAKING_AWAITED_BYTES_MAX
@@ -139,6 +148,14 @@ pub(crate) fn find(store: &Store, canonical: &Object, target: Target) -> Option<
 pub(crate) fn is_of(object: &Object, canonical: &Object) -> bool {
     match (object.response(), canonical.response()) {
         (Some(made), Some(of)) => made.derived && made.version == of.version,
+        _ => false,
+    }
+}
+
+/// Whether both are the same response with the same content.
+pub(crate) fn is_same(one: &Object, other: &Object) -> bool {
+    match (one.response(), other.response()) {
+        (Some(one), Some(other)) => one.version == other.version && one.coding == other.coding,
         _ => false,
     }
 }

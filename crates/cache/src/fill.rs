@@ -18,6 +18,6 @@ mod uncoded;
 
 pub(crate) use arrival::Arrival;
 pub(crate) use budget::Budget;
-pub(crate) use decoded::read;
+pub(crate) use decoded::{DECODING_FULL, read};
 pub(crate) use fetch::{Fetch, Told};
-pub(crate) use uncoded::{take_as_is, uncode};
+pub(crate) use uncoded::{Undoing, Whose, take_as_is, takes, uncode};

@@ -38,12 +38,12 @@ pub const FLIGHTS_MAX: usize = 16 * 1024;
 /// What all fills under way of one cache may hold in memory: as much as its store, within these.
 pub const FILLS_BYTES_MIN: u64 = 16 * 1024 * 1024;
 pub const FILLS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Bytes that come of decoding one body for a client that does not take its coding.
-pub const DECODED_BYTES_MAX: u64 = 1 << 40;
-/// Bytes out per byte in, of such a body.
+/// Decoded bytes per coded byte of a body, above the first mebibyte: what gzip can come to.
 pub const DECODED_RATIO_MAX: u64 = 1100;
-/// Coded bytes of such a body that are decoded at once.
+/// Coded bytes that are decoded at once for a client that does not take the coding, and decoded
+/// bytes that wait for it.
 pub const DECODED_STEP_BYTES: usize = 16 * 1024;
+pub const DECODED_AHEAD_BYTES: usize = 64 * 1024;
 /// How often a request that waited for others looks again before it goes for itself.
 pub const BOARDINGS_MAX: usize = 8;
 

@@ -89,6 +89,9 @@ pub struct Life {
 impl Life {
     /// More uses than this count as this (S3-FIFO's two bits).
     pub const USES_MAX: u8 = 3;
+    /// Bits of `tried` above those of the codings.
+    const TOO_LONG_DECODED: u8 = 6;
+    const DAMAGED: u8 = 7;
 
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
@@ -137,6 +140,25 @@ impl Life {
 
     pub fn was_tried(&self, coding: u8) -> bool {
         self.tried.load(Ordering::Relaxed) & (1 << coding) != 0
+    }
+
+    /// Decoded, it is longer than a response may be: clients that do not take its coding are sent
+    /// to the origin.
+    pub fn set_too_long_decoded(&self) {
+        self.try_once(Self::TOO_LONG_DECODED);
+    }
+
+    pub fn is_too_long_decoded(&self) -> bool {
+        self.was_tried(Self::TOO_LONG_DECODED)
+    }
+
+    /// It does not decode: it has been taken out, and is to be fetched again.
+    pub fn set_damaged(&self) {
+        self.try_once(Self::DAMAGED);
+    }
+
+    pub fn is_damaged(&self) -> bool {
+        self.was_tried(Self::DAMAGED)
     }
 
     pub fn uses(&self) -> u8 {

@@ -229,10 +229,19 @@ impl Store {
 
     /// Takes out what is stored under a key, and what was derived from it.
     pub fn remove(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
+        self.remove_because(hash, key, Reason::Purged)
+    }
+
+    pub(crate) fn remove_because(
+        &self,
+        hash: u64,
+        key: &[u8],
+        reason: Reason,
+    ) -> Option<Arc<Object>> {
         let removed = self.memory.change(self.memory.shard_of(hash), |shard, now, gone| {
             shard.get(hash, key, now.epochs)?;
             let at = shard.place(hash, key)?;
-            shard.remove(at, Reason::Purged, gone)
+            shard.remove(at, reason, gone)
         });
         if let (Some(disk), Some(object)) = (&*self.disk(), &removed) {
             disk.remove(&object.key);

@@ -4,10 +4,14 @@
 //! the input, before the rest of a bomb is unpacked.
 
 use crate::Coding;
-use crate::limits::{OUTPUT_STEP_BYTES, RATIO_FREE_BYTES, ZSTD_DECODE_WINDOW_BITS};
+use crate::limits::{
+    BROTLI_DECODER_BYTES, GZIP_DECODER_BYTES, OUTPUT_STEP_BYTES, RATIO_FREE_BYTES,
+    ZSTD_DECODE_WINDOW_BITS,
+};
+use brotli::{BrotliDecompressStream, BrotliResult, BrotliState, HeapAlloc, HuffmanCode};
 use std::fmt;
 use std::io::{self, Write};
-use zstd::stream::raw::DParameter;
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 /// How much may come out of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,95 +52,118 @@ pub struct Decoder {
     stream: Stream,
     allowed: Decode,
     input_bytes: u64,
-    /// What went wrong: the libraries must not be asked again.
+    output_bytes: u64,
+    /// The first error: the libraries must not be called after it.
     failed: Option<DecodeError>,
+}
+
+/// What one call of [`Decoder::decode_some`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Bytes of the input that were taken.
+    pub consumed: usize,
+    /// The output is full: more of it may wait, even where the whole input was taken.
+    pub full: bool,
 }
 
 enum Stream {
     Gzip(Box<flate2::write::MultiGzDecoder<Sink>>),
-    Br(Box<brotli::DecompressorWriter<Sink>>),
-    Zstd(Box<zstd::stream::write::Decoder<'static, Sink>>),
-}
-
-impl Stream {
-    fn sink(&mut self) -> &mut Sink {
-        match self {
-            Self::Gzip(stream) => stream.get_mut(),
-            Self::Br(stream) => stream.get_mut(),
-            Self::Zstd(stream) => stream.get_mut(),
-        }
-    }
+    Br(Box<Brotli>),
+    Zstd(Zstd),
 }
 
 impl Decoder {
     pub fn new(coding: Coding, allowed: Decode) -> Result<Self, DecodeError> {
-        let sink = Sink::default();
         let stream = match coding {
-            Coding::Gzip => Stream::Gzip(Box::new(flate2::write::MultiGzDecoder::new(sink))),
-            Coding::Br => {
-                Stream::Br(Box::new(brotli::DecompressorWriter::new(sink, OUTPUT_STEP_BYTES)))
+            Coding::Gzip => {
+                Stream::Gzip(Box::new(flate2::write::MultiGzDecoder::new(Sink::default())))
             }
-            Coding::Zstd => {
-                let stream = zstd_stream(sink).map_err(|_| DecodeError::Corrupt)?;
-                Stream::Zstd(Box::new(stream))
-            }
+            Coding::Br => Stream::Br(Box::default()),
+            Coding::Zstd => Stream::Zstd(Zstd::new()?),
         };
-        Ok(Self { stream, allowed, input_bytes: 0, failed: None })
+        Ok(Self { stream, allowed, input_bytes: 0, output_bytes: 0, failed: None })
     }
 
     /// Takes input; what comes out is appended.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
-        self.input_bytes += input.len() as u64;
-        self.through(out, |stream| match stream {
-            Stream::Gzip(stream) => stream.write_all(input).and_then(|()| stream.flush()),
-            Stream::Br(stream) => br_decode(stream, input),
-            Stream::Zstd(stream) => stream.write_all(input).and_then(|()| stream.flush()),
-        })
-    }
-
-    /// Tells the end of the input, which must be the end of the coding too.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), DecodeError> {
-        let before = self.failed;
-        let done = self.through(out, |stream| match stream {
-            Stream::Gzip(stream) => stream.try_finish(),
-            Stream::Br(stream) => stream.close(),
-            Stream::Zstd(stream) => stream.do_finish(),
-        });
-        // What is wrong only now is that something is missing.
-        if done == Err(DecodeError::Corrupt) && before.is_none() {
-            self.failed = Some(DecodeError::Truncated);
+        let mut at = 0;
+        loop {
+            // In an empty buffer that was made large enough, all at once.
+            let room = (out.capacity() - out.len()).max(OUTPUT_STEP_BYTES);
+            let step = self.decode_some(&input[at..], out, room)?;
+            at += step.consumed;
+            if !step.full {
+                return Ok(());
+            }
         }
-        self.failed.map_or(Ok(()), Err)
     }
 
-    fn through(
+    /// Takes input until `room` bytes have been appended to `out`, or the input is used up.
+    pub fn decode_some(
         &mut self,
+        input: &[u8],
         out: &mut Vec<u8>,
-        step: impl FnOnce(&mut Stream) -> io::Result<()>,
-    ) -> Result<(), DecodeError> {
+        room: usize,
+    ) -> Result<Step, DecodeError> {
         if let Some(failed) = self.failed {
             return Err(failed);
         }
-        let dense = self.input_bytes.saturating_mul(self.allowed.ratio).max(RATIO_FREE_BYTES);
-        let sink = self.stream.sink();
-        sink.allowed = self.allowed.output_bytes.min(dense);
-        std::mem::swap(&mut sink.out, out);
-        let done = step(&mut self.stream);
-        let sink = self.stream.sink();
-        std::mem::swap(&mut sink.out, out);
-        let over = sink.over;
-        let Err(error) = done else { return Ok(()) };
-        let failed = if over && self.allowed.output_bytes <= dense {
-            DecodeError::TooLarge
-        } else if over {
-            DecodeError::TooDense
-        } else if error.kind() == io::ErrorKind::UnexpectedEof {
-            DecodeError::Truncated
-        } else {
-            DecodeError::Corrupt
+        let before = out.len();
+        let dense = (self.input_bytes + input.len() as u64)
+            .saturating_mul(self.allowed.ratio)
+            .max(RATIO_FREE_BYTES);
+        let left = self.allowed.output_bytes.min(dense).saturating_sub(self.output_bytes);
+        // One byte more than is allowed tells that there is more.
+        let room = room.min(usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1));
+        let mut consumed = 0;
+        let done = match &mut self.stream {
+            Stream::Gzip(stream) => gzip_decode(stream, input, &mut consumed, out, room),
+            Stream::Br(stream) => stream.decode(input, &mut consumed, out, room),
+            Stream::Zstd(stream) => stream.decode(input, &mut consumed, out, room),
         };
-        self.failed = Some(failed);
-        Err(failed)
+        self.input_bytes += consumed as u64;
+        let added = out.len() - before;
+        self.output_bytes += added as u64;
+        if added as u64 > left {
+            out.truncate(before + usize::try_from(left).unwrap_or(usize::MAX));
+            let too_large = self.allowed.output_bytes <= dense;
+            let over = if too_large { DecodeError::TooLarge } else { DecodeError::TooDense };
+            return Err(self.fail(over));
+        }
+        match done {
+            Ok(()) => Ok(Step { consumed, full: added == room }),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Tells the end of the input, which must be the end of the coding too. All output must have
+    /// been taken before.
+    pub fn finish(&mut self) -> Result<(), DecodeError> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        let is_whole = match &mut self.stream {
+            Stream::Gzip(stream) => stream.try_finish().is_ok(),
+            Stream::Br(stream) => stream.ended,
+            Stream::Zstd(stream) => stream.frame_ended,
+        };
+        // What is wrong only now is that something is missing.
+        if is_whole { Ok(()) } else { Err(self.fail(DecodeError::Truncated)) }
+    }
+
+    /// Memory that the stream takes: its window and its tables.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.stream {
+            Stream::Gzip(_) => GZIP_DECODER_BYTES,
+            Stream::Br(stream) => {
+                BROTLI_DECODER_BYTES + u64::try_from(stream.state.ringbuffer_size).unwrap_or(0)
+            }
+            Stream::Zstd(stream) => stream.context.sizeof() as u64,
+        }
+    }
+
+    fn fail(&mut self, error: DecodeError) -> DecodeError {
+        *self.failed.insert(error)
     }
 }
 
@@ -155,7 +182,7 @@ pub fn decode_all(coding: Coding, input: &[u8], allowed: Decode) -> Result<Vec<u
     let size = stated_size(coding, input).filter(|size| *size <= most).unwrap_or(0);
     let mut out = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     decoder.decode(input, &mut out)?;
-    decoder.finish(&mut out)?;
+    decoder.finish()?;
     Ok(out)
 }
 
@@ -169,49 +196,182 @@ fn stated_size(coding: Coding, input: &[u8]) -> Option<u64> {
     }
 }
 
-/// The library asks for more input while output waits that did not fit its buffer; asking again
-/// without input brings it out.
-fn br_decode(stream: &mut brotli::DecompressorWriter<Sink>, input: &[u8]) -> io::Result<()> {
-    stream.write_all(input)?;
+/// Decodes gzip until the room or the input is used up. The library keeps what did not fit, and
+/// takes no input before that is out.
+fn gzip_decode(
+    stream: &mut flate2::write::MultiGzDecoder<Sink>,
+    input: &[u8],
+    consumed: &mut usize,
+    out: &mut Vec<u8>,
+    room: usize,
+) -> Result<(), DecodeError> {
+    let sink = stream.get_mut();
+    std::mem::swap(&mut sink.out, out);
+    sink.room = room;
+    let mut write = || {
+        while *consumed < input.len() {
+            match stream.write(&input[*consumed..])? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                taken => *consumed += taken,
+            }
+        }
+        stream.flush()
+    };
+    let done = write();
+    std::mem::swap(&mut stream.get_mut().out, out);
+    match done {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(DecodeError::Truncated),
+        Err(_) => Err(DecodeError::Corrupt),
+    }
+}
+
+/// The caller's buffer, of which so much may be used.
+#[derive(Default)]
+struct Sink {
+    out: Vec<u8>,
+    room: usize,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.room);
+        if taken == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.room -= taken;
+        self.out.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Has `step` write into the next bytes of `out`, at most `room` in all, until it wants no more;
+/// it is given the buffer and says how much it wrote, and whether it may write more.
+fn fill(
+    out: &mut Vec<u8>,
+    room: usize,
+    mut step: impl FnMut(&mut [u8]) -> Result<(usize, bool), DecodeError>,
+) -> Result<(), DecodeError> {
+    let end = out.len().saturating_add(room);
     loop {
-        let before = stream.get_ref().written;
-        let _none = stream.write(&[])?;
-        if stream.get_ref().written == before {
+        let from = out.len();
+        let length = (end - from).min((out.capacity() - from).max(OUTPUT_STEP_BYTES));
+        if length == 0 {
+            return Ok(());
+        }
+        out.resize(from + length, 0);
+        let done = step(&mut out[from..]);
+        out.truncate(from + done.map_or(0, |(written, _)| written));
+        if !done?.1 {
             return Ok(());
         }
     }
 }
 
-fn zstd_stream(sink: Sink) -> io::Result<zstd::stream::write::Decoder<'static, Sink>> {
-    let mut raw = zstd::stream::raw::Decoder::new()?;
-    raw.set_parameter(DParameter::WindowLogMax(ZSTD_DECODE_WINDOW_BITS))?;
-    let writer = zstd::stream::zio::Writer::new_with_capacity(sink, raw, OUTPUT_STEP_BYTES);
-    Ok(zstd::stream::write::Decoder::with_writer(writer))
+struct Brotli {
+    state: BrotliState<HeapAlloc<u8>, HeapAlloc<u32>, HeapAlloc<HuffmanCode>>,
+    ended: bool,
 }
 
-/// The caller's buffer with a lid: a write past what is allowed fails.
-#[derive(Default)]
-struct Sink {
-    out: Vec<u8>,
-    written: u64,
-    allowed: u64,
-    over: bool,
+impl Default for Brotli {
+    fn default() -> Self {
+        // Windows up to 16 MiB, as RFC 7932 has them: larger ones are no content coding.
+        let state = BrotliState::new_strict(
+            HeapAlloc::new(0),
+            HeapAlloc::new(0),
+            HeapAlloc::new(HuffmanCode::default()),
+        );
+        Self { state, ended: false }
+    }
 }
 
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let after = self.written + bytes.len() as u64;
-        if after > self.allowed {
-            self.over = true;
-            return Err(io::Error::other("over the limit"));
+impl Brotli {
+    fn decode(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<(), DecodeError> {
+        if !self.ended {
+            fill(out, room, |buffer| {
+                let (mut available, mut written) = (input.len() - *consumed, 0);
+                let mut unused = buffer.len();
+                let result = BrotliDecompressStream(
+                    &mut available,
+                    consumed,
+                    input,
+                    &mut unused,
+                    &mut written,
+                    buffer,
+                    &mut 0,
+                    &mut self.state,
+                );
+                match result {
+                    BrotliResult::ResultFailure => Err(DecodeError::Corrupt),
+                    BrotliResult::ResultSuccess => {
+                        self.ended = true;
+                        Ok((written, false))
+                    }
+                    // The library may want input while output waits that did not fit.
+                    BrotliResult::NeedsMoreInput => Ok((written, unused == 0)),
+                    BrotliResult::NeedsMoreOutput => Ok((written, true)),
+                }
+            })?;
         }
-        self.written = after;
-        self.out.extend_from_slice(bytes);
-        Ok(bytes.len())
+        if self.ended && *consumed < input.len() {
+            return Err(DecodeError::Corrupt);
+        }
+        Ok(())
+    }
+}
+
+struct Zstd {
+    context: DCtx<'static>,
+    /// At the end of a frame, where the body may end.
+    frame_ended: bool,
+    /// The last buffer was filled: more may wait in the library.
+    is_full: bool,
+}
+
+impl Zstd {
+    fn new() -> Result<Self, DecodeError> {
+        let mut context = DCtx::try_create().ok_or(DecodeError::Corrupt)?;
+        let window = DParameter::WindowLogMax(ZSTD_DECODE_WINDOW_BITS);
+        context.set_parameter(window).map_err(|_| DecodeError::Corrupt)?;
+        Ok(Self { context, frame_ended: false, is_full: false })
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+    fn decode(
+        &mut self,
+        input: &[u8],
+        consumed: &mut usize,
+        out: &mut Vec<u8>,
+        room: usize,
+    ) -> Result<(), DecodeError> {
+        fill(out, room, |buffer| {
+            // Without either, a call would begin another frame.
+            if *consumed == input.len() && !self.is_full {
+                return Ok((0, false));
+            }
+            let length = buffer.len();
+            let mut input = InBuffer { src: input, pos: *consumed };
+            let mut output = OutBuffer::around(buffer);
+            let hint = self.context.decompress_stream(&mut output, &mut input);
+            let hint = hint.map_err(|_| DecodeError::Corrupt)?;
+            let (taken, written) = (input.pos - *consumed, output.pos());
+            *consumed = input.pos;
+            self.is_full = written == length;
+            if taken + written > 0 {
+                self.frame_ended = hint == 0;
+            }
+            Ok((written, taken + written > 0))
+        })
     }
 }
 

@@ -10,7 +10,7 @@ mod encoder;
 pub mod limits;
 mod messages;
 
-pub use decoder::{Decode, DecodeError, Decoder, decode_all};
+pub use decoder::{Decode, DecodeError, Decoder, Step, decode_all};
 pub use encoder::{EncodeError, Encoder, encode_all};
 pub use messages::{DEFLATE_WINDOW_BITS, Deflater, Inflater};
 

@@ -15,3 +15,7 @@ pub const GZIP_WINDOW_BITS: u8 = 15;
 pub const OUTPUT_STEP_BYTES: usize = 8 * 1024;
 /// Output that is allowed whatever the ratio: a short run of zeros is dense and harmless.
 pub const RATIO_FREE_BYTES: u64 = 1024 * 1024;
+/// What a decoder of gzip takes: its window, its tables and its buffer.
+pub const GZIP_DECODER_BYTES: u64 = 96 * 1024;
+/// What a decoder of Brotli takes beside its window, whose size the body says.
+pub const BROTLI_DECODER_BYTES: u64 = 64 * 1024;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io;
 
 use bytes::Bytes;
-use coding::{Decode, decode_all, encode_all};
+use coding::{Decode, DecodeError, decode_all, encode_all};
 
 use super::Target;
 use crate::fill::read;
@@ -15,8 +15,10 @@ use crate::{Content, Response};
 /// Why there is no such coding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
-    /// The content is damaged, or unpacks to more than it may.
-    Undecodable,
+    /// The content is damaged.
+    Damaged,
+    /// It unpacks to more than it may.
+    TooLong,
     /// It would be no shorter.
     NoShorter,
     /// Something is short here: it may be tried again.
@@ -38,7 +40,10 @@ pub(super) fn make(
         Some(coding) => {
             let allowed = Decode { output_bytes: bytes_max, ratio: DECODED_RATIO_MAX };
             let plain = decode_all(coding, &content, allowed);
-            Cow::Owned(plain.map_err(|_| Unfit::Undecodable)?)
+            Cow::Owned(plain.map_err(|error| match error {
+                DecodeError::TooLarge | DecodeError::TooDense => Unfit::TooLong,
+                DecodeError::Corrupt | DecodeError::Truncated => Unfit::Damaged,
+            })?)
         }
     };
     let Some(coding) = target else { return Ok(held(plain.into_owned())) };

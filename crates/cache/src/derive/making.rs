@@ -158,8 +158,19 @@ impl Order<'_> {
     ) -> impl Future<Output = ()> + 'static {
         let (cache, metrics) = (self.cache.clone(), self.metrics.clone());
         let (canonical, target) = (self.canonical.clone(), self.target);
-        let bytes_max = self.settings.max_size.bytes();
+        // What is longer is not stored either.
+        let bytes_max = self.settings.max_size.bytes().min(cache.store().object_bytes_max());
         async move {
+            // The content, what it unpacks to, and what is made of that.
+            let (length, coded) = canonical
+                .response()
+                .map_or((0, false), |response| (response.content.len(), response.coding.is_some()));
+            let plain = if coded { bytes_max } else { 0 };
+            let Some(share) = cache.fills().share(2 * length + plain) else {
+                drop(listed);
+                tell.send_replace(Some(None));
+                return;
+            };
             let of = canonical.clone();
             let begun_us = precise_us();
             let made = net::blocking(move || {
@@ -178,12 +189,17 @@ impl Order<'_> {
                     }
                     cache.store().insert_derived(made).ok()
                 }
-                Ok(Err(Unfit::Undecodable | Unfit::NoShorter)) if shorter_than.is_none() => {
+                Ok(Err(Unfit::Damaged)) => {
+                    cache.remove_damaged(&canonical);
+                    None
+                }
+                Ok(Err(Unfit::TooLong | Unfit::NoShorter)) if shorter_than.is_none() => {
                     canonical.life.try_once(index(target));
                     None
                 }
                 _ => None,
             };
+            drop(share);
             // Those who come from now on find it in the store.
             drop(listed);
             tell.send_replace(Some(stored));

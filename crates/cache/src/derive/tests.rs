@@ -161,14 +161,14 @@ fn a_bomb_damage_and_what_is_no_shorter_make_nothing() {
     let bomb = response(&vec![0; 1 << 20], Some(Coding::Gzip));
     for target in [None, Some(Coding::Br)] {
         let made = make(&bomb, target, 4, (1 << 20) - 1, None);
-        assert_eq!(made.err(), Some(Unfit::Undecodable));
+        assert_eq!(made.err(), Some(Unfit::TooLong));
     }
     assert!(make(&bomb, None, 4, 1 << 20, None).is_ok());
 
     let mut damaged = response(&text(5000), Some(Coding::Gzip));
     let Content::Memory(bytes) = &damaged.content else { unreachable!() };
     damaged.content = Content::Memory(bytes.slice(..bytes.len() / 2));
-    assert_eq!(make(&damaged, None, 4, 1 << 20, None).err(), Some(Unfit::Undecodable));
+    assert_eq!(make(&damaged, None, 4, 1 << 20, None).err(), Some(Unfit::Damaged));
 
     let zstd = encode_all(Coding::Zstd, 9, &text(5000)).unwrap();
     let dense = response(&zstd, None);

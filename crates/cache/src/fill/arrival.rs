@@ -4,6 +4,7 @@
 //! where he does not take its coding.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use exchange::{
@@ -15,7 +16,7 @@ use wire::date::parse_http_date;
 
 use super::budget::Share;
 use super::part::part;
-use super::uncoded::uncode;
+use super::uncoded::{Undoing, uncode};
 use crate::Key;
 use crate::rules::Vary;
 use crate::serve::{self, ASKING, Said};
@@ -32,6 +33,8 @@ pub(crate) struct Arrival {
     pub(super) content: Growing,
     /// What the content takes in memory: given back when nobody reads it any more.
     pub(super) share: Share,
+    /// A client has found that it does not decode.
+    pub(super) damaged: AtomicBool,
 }
 
 impl Arrival {
@@ -40,20 +43,31 @@ impl Arrival {
         self.content.join()
     }
 
+    /// What comes is not stored, or not any more.
+    pub(super) fn set_damaged(&self) {
+        self.damaged.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_damaged(&self) -> bool {
+        self.damaged.load(Ordering::Acquire)
+    }
+
     /// The answer to a request for it.
     pub(crate) fn answer(
         self: &Arc<Arrival>,
         reader: GrowingReader,
         said: &Said<'_>,
         request: &Request,
+        undoing: impl FnOnce() -> Undoing,
     ) -> Outcome {
         let mut whole = Response::new(self.stored.meta.status);
         whole.headers = self.stored.head.headers();
         said.write(&mut whole.headers);
         let body = Body::stream(Reading { reader, _arrival: self.clone() });
-        let uncoded = uncode(&mut whole.headers, body, self.stored.coding, request);
-        let length = self.length.filter(|_| uncoded.is_ok());
-        whole.body = uncoded.unwrap_or_else(|changed| changed);
+        let changed;
+        (whole.body, changed) =
+            uncode(&mut whole.headers, body, self.stored.coding, request, undoing)?;
+        let length = self.length.filter(|_| !changed);
         if whole.status != 200 || !request.headers.contains_any(&ASKING) {
             return Ok(whole);
         }

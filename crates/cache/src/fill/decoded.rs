@@ -1,93 +1,207 @@
 //! A body whose coding is undone while it passes, for a client that does not take it.
 //!
-//! Small amounts are decoded in place, larger ones on the blocking pool; one piece of work is under
-//! way at a time, so memory is bounded by the decoder's window and what one piece unpacks to.
+//! Decodes only what the client takes: one step of at most [`DECODED_AHEAD_BYTES`] at a time, here
+//! or on the blocking pool. What a decoder takes is a share of what fetches of its cache may take
+//! together ([`Budget`](super::Budget)); one that finds no room is not begun.
 
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
-use coding::{Coding, Decode, Decoder};
-use exchange::{Body, BodyStream, Fault, Frame};
+use bytes::{Buf, Bytes};
+use coding::{Coding, Decode, DecodeError, Decoder, Step};
+use exchange::{Body, BodyStream, Fault, Frame, Side};
 use net::{Blocking, FileRange};
 
-use crate::limits::{DECODED_BYTES_MAX, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
+use super::budget::Share;
+use super::uncoded::Undoing;
+use crate::limits::{DECODED_AHEAD_BYTES, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
 
-/// Coded bytes of one body that are decoded on the worker; more go to the pool.
-const ON_WORKER_BYTES: usize = 64 * 1024;
-/// What is so little that another thread would cost more than the decoding.
-const LITTLE_BYTES: usize = 2 * 1024;
+/// Decoded bytes of one body that are made on the worker; the rest is made on the pool.
+const ON_WORKER_BYTES: usize = 256 * 1024;
+const RETRY_AFTER_S: u32 = 1;
+/// The slug of the fault of a body that finds no room.
+pub(crate) const DECODING_FULL: &str = "cache_decoding_full";
 
 pub(super) struct Decoded {
     source: Body,
     state: State,
-    /// A piece of which a part has been decoded.
-    rest: Option<Frame>,
+    /// What has been read of the source and not been decoded.
+    input: Bytes,
+    /// A part of a file that has not been read.
+    file: Option<FileRange>,
+    /// The last step was full: more output may wait.
+    full: bool,
     on_worker_left: usize,
+    /// What the decoder and its buffers take, and how much of it that is.
+    share: Share,
+    taken: u64,
+    undoing: Undoing,
 }
 
 enum State {
     Idle(Box<Decoder>),
-    Working(Blocking<io::Result<(Box<Decoder>, Vec<u8>)>>),
+    Working(Blocking<Result<Done, Broken>>),
     Ended,
 }
 
+/// A step, and what it was made with.
+struct Done {
+    decoder: Box<Decoder>,
+    input: Bytes,
+    out: Vec<u8>,
+    step: Step,
+}
+
+enum Broken {
+    /// The content cannot be read.
+    Read(io::Error),
+    Coding(DecodeError),
+}
+
+/// What a decoder takes beside its window: its buffers.
+const BUFFERS_BYTES: u64 = (DECODED_AHEAD_BYTES + DECODED_STEP_BYTES) as u64;
+
 impl Decoded {
-    pub(super) fn new(source: Body, coding: Coding) -> Result<Decoded, Fault> {
-        let allowed = Decode { output_bytes: DECODED_BYTES_MAX, ratio: DECODED_RATIO_MAX };
+    /// Fails if there is no room for one more.
+    pub(super) fn new(source: Body, coding: Coding, undoing: Undoing) -> Result<Decoded, Fault> {
+        let allowed = Decode { output_bytes: undoing.bytes_max, ratio: DECODED_RATIO_MAX };
         let decoder = Decoder::new(coding, allowed).map_err(damaged)?;
+        let taken = BUFFERS_BYTES + decoder.memory_bytes();
+        let share = undoing.cache.fills().share(0).filter(|share| share.grow(taken));
         Ok(Decoded {
             source,
             state: State::Idle(Box::new(decoder)),
-            rest: None,
+            input: Bytes::new(),
+            file: None,
+            full: false,
             on_worker_left: ON_WORKER_BYTES,
+            share: share.ok_or_else(no_room)?,
+            taken,
+            undoing,
         })
     }
 
-    /// Decodes a step of a piece, here or on the pool.
-    fn decode(&mut self, mut decoder: Box<Decoder>, piece: Frame) -> io::Result<Vec<u8>> {
-        let (step, rest) = step(piece);
-        self.rest = rest;
-        if let Frame::Data(data) = &step
-            && (data.len() <= LITTLE_BYTES || data.len() <= self.on_worker_left)
-        {
-            self.on_worker_left = self.on_worker_left.saturating_sub(data.len());
-            let mut out = Vec::new();
-            decoder.decode(data, &mut out).map_err(io::Error::other)?;
-            self.state = State::Idle(decoder);
-            return Ok(out);
-        }
+    /// Makes one step, here or on the pool.
+    fn step(&mut self, decoder: Box<Decoder>) -> Result<Option<Done>, Broken> {
+        let input = self.input.slice(..self.input.len().min(DECODED_STEP_BYTES));
+        // Made here, so that it is given back here: what one thread allocates and another one frees
+        // waits in the allocator.
+        let out = Vec::with_capacity(DECODED_AHEAD_BYTES);
+        let file = match self.file.take().filter(|_| input.is_empty() && !self.full) {
+            None if self.on_worker_left > 0 => return decode(decoder, input, out).map(Some),
+            None => None,
+            Some(mut file) => {
+                let step = FileRange {
+                    length: file.length.min(DECODED_STEP_BYTES as u64),
+                    ..file.clone()
+                };
+                file.offset += step.length;
+                file.length -= step.length;
+                self.file = Some(file).filter(|file| file.length > 0);
+                Some(step)
+            }
+        };
         self.state = State::Working(net::blocking(move || {
-            let input = match step {
-                Frame::Data(data) => data,
-                Frame::File(range) => read(&range)?,
-                Frame::Trailers(_) => Bytes::new(),
+            let input = match file {
+                Some(file) => read(&file).map_err(Broken::Read)?,
+                None => input,
             };
-            let mut out = Vec::new();
-            decoder.decode(&input, &mut out).map_err(io::Error::other)?;
-            Ok((decoder, out))
+            decode(decoder, input, out)
         }));
-        Ok(Vec::new())
+        Ok(None)
+    }
+
+    /// Takes what a step made.
+    fn made(&mut self, done: Done) -> Result<Option<Bytes>, Fault> {
+        let Done { decoder, input, out, step } = done;
+        if self.input.is_empty() {
+            self.input = input;
+        }
+        self.input.advance(step.consumed);
+        self.full = step.full;
+        self.on_worker_left = self.on_worker_left.saturating_sub(out.len());
+        let taken = BUFFERS_BYTES + decoder.memory_bytes();
+        if !self.share.grow(taken.saturating_sub(self.taken)) {
+            return Err(no_room());
+        }
+        self.taken = self.taken.max(taken);
+        self.state = State::Idle(decoder);
+        Ok((!out.is_empty()).then(|| Bytes::from(out)))
+    }
+
+    fn broken(&self, broken: Broken) -> Fault {
+        match broken {
+            Broken::Read(error) => {
+                Fault::internal(format!("stored content cannot be read: {error}"))
+            }
+            Broken::Coding(error) => {
+                self.undoing.failed(error);
+                damaged(error)
+            }
+        }
+    }
+
+    /// What comes next of the source, if it is there; whether it has ended.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        loop {
+            match std::task::ready!(self.source.poll_frame(cx)) {
+                None => return Poll::Ready(Ok(true)),
+                Some(Err(fault)) => return Poll::Ready(Err(fault)),
+                Some(Ok(Frame::Trailers(_))) => continue,
+                Some(Ok(Frame::Data(data))) => self.input = data,
+                Some(Ok(Frame::File(range))) => self.file = Some(range),
+            }
+            return Poll::Ready(Ok(false));
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        loop {
+            let done = match std::mem::replace(&mut self.state, State::Ended) {
+                State::Ended => return Poll::Ready(Ok(None)),
+                State::Working(mut job) => match Pin::new(&mut job).poll(cx) {
+                    Poll::Pending => {
+                        self.state = State::Working(job);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(done) => done.map_err(Broken::Read).flatten().map(Some),
+                },
+                State::Idle(mut decoder) => {
+                    if self.input.is_empty() && self.file.is_none() && !self.full {
+                        match self.poll_source(cx) {
+                            Poll::Pending => {
+                                self.state = State::Idle(decoder);
+                                return Poll::Pending;
+                            }
+                            Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                            Poll::Ready(Ok(false)) => {}
+                            Poll::Ready(Ok(true)) => {
+                                let end = decoder.finish().map(|()| None).map_err(Broken::Coding);
+                                return Poll::Ready(end.map_err(|broken| self.broken(broken)));
+                            }
+                        }
+                    }
+                    self.step(decoder)
+                }
+            };
+            match done {
+                Ok(None) => {}
+                Ok(Some(done)) => match self.made(done) {
+                    Ok(None) => {}
+                    made => return Poll::Ready(made),
+                },
+                Err(broken) => return Poll::Ready(Err(self.broken(broken))),
+            }
+        }
     }
 }
 
-/// What of a piece is decoded at once, and the rest of it.
-fn step(piece: Frame) -> (Frame, Option<Frame>) {
-    match piece {
-        Frame::Data(mut data) if data.len() > DECODED_STEP_BYTES => {
-            let step = data.split_to(DECODED_STEP_BYTES);
-            (Frame::Data(step), Some(Frame::Data(data)))
-        }
-        Frame::File(mut range) if range.length > DECODED_STEP_BYTES as u64 => {
-            let step = FileRange { length: DECODED_STEP_BYTES as u64, ..range.clone() };
-            range.offset += step.length;
-            range.length -= step.length;
-            (Frame::File(step), Some(Frame::File(range)))
-        }
-        piece => (piece, None),
-    }
+fn decode(mut decoder: Box<Decoder>, input: Bytes, mut out: Vec<u8>) -> Result<Done, Broken> {
+    let step = decoder.decode_some(&input, &mut out, DECODED_AHEAD_BYTES);
+    Ok(Done { step: step.map_err(Broken::Coding)?, decoder, input, out })
 }
 
 /// Reads a part of a file; only where waiting is allowed.
@@ -107,56 +221,14 @@ fn damaged(error: impl std::fmt::Display) -> Fault {
     )
 }
 
+fn no_room() -> Fault {
+    let detail = "no memory is left for decoding, within what the cache's fetches may take";
+    Fault { retry_after_s: Some(RETRY_AFTER_S), ..Fault::new(Side::Us, 503, DECODING_FULL, detail) }
+}
+
 impl BodyStream for Decoded {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        loop {
-            let out = match std::mem::replace(&mut self.state, State::Ended) {
-                State::Ended => return Poll::Ready(None),
-                State::Working(mut job) => match Pin::new(&mut job).poll(cx) {
-                    Poll::Pending => {
-                        self.state = State::Working(job);
-                        return Poll::Pending;
-                    }
-                    Poll::Ready(Ok(Ok((decoder, out)))) => {
-                        self.state = State::Idle(decoder);
-                        Ok(out)
-                    }
-                    Poll::Ready(Ok(Err(error)) | Err(error)) => Err(error),
-                },
-                State::Idle(mut decoder) => {
-                    let piece = match self.rest.take() {
-                        Some(rest) => Some(Ok(rest)),
-                        None => match self.source.poll_frame(cx) {
-                            Poll::Pending => {
-                                self.state = State::Idle(decoder);
-                                return Poll::Pending;
-                            }
-                            Poll::Ready(piece) => piece,
-                        },
-                    };
-                    match piece {
-                        Some(Ok(Frame::Trailers(_))) => {
-                            self.state = State::Idle(decoder);
-                            continue;
-                        }
-                        Some(Ok(piece)) => self.decode(decoder, piece),
-                        Some(Err(fault)) => return Poll::Ready(Some(Err(fault))),
-                        None => {
-                            let mut out = Vec::new();
-                            decoder.finish(&mut out).map(|()| out).map_err(io::Error::other)
-                        }
-                    }
-                }
-            };
-            match out {
-                Ok(out) if out.is_empty() => {}
-                Ok(out) => return Poll::Ready(Some(Ok(Frame::Data(Bytes::from(out))))),
-                Err(error) => {
-                    self.state = State::Ended;
-                    return Poll::Ready(Some(Err(damaged(error))));
-                }
-            }
-        }
+        self.poll_bytes(cx).map(|bytes| bytes.map(|bytes| bytes.map(Frame::Data)).transpose())
     }
 
     fn length(&self) -> Option<u64> {

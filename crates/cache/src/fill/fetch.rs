@@ -319,6 +319,7 @@ impl Fetch {
             length,
             content: content.clone(),
             share,
+            damaged: Default::default(),
         });
         match storing.share {
             true => self.lead.land(Landing::Arrived(arrival.clone())),
@@ -340,8 +341,15 @@ impl Fetch {
     async fn keep(&mut self, arrival: &Arrival) {
         let Some(pieces) = arrival.content.whole() else { return };
         let Ok(content) = keep::content(pieces).await else { return };
+        if arrival.is_damaged() {
+            return;
+        }
         let stored = Response { content, ..arrival.stored.clone() };
-        self.insert(keep::object(arrival.key.clone(), Kind::Response(stored)));
+        let stored = self.insert(keep::object(arrival.key.clone(), Kind::Response(stored)));
+        // It may have been found since: whoever did found nothing to take out.
+        if let Some(object) = stored.filter(|_| arrival.is_damaged()) {
+            self.cache.remove_damaged(&object);
+        }
     }
 
     /// Stores something that was asked for since this began, unless it was purged meanwhile.

@@ -1,41 +1,87 @@
 //! Undoing the coding that the origin was asked for, for a client that does not take it.
 
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
-use coding::Coding;
-use exchange::{Body, BodyStream, Fault, Frame, Headers, Request, Response};
+use coding::{Coding, DecodeError};
+use exchange::{Body, Fault, Headers, Request, Response};
 use wire::Known;
 use wire::negotiate::accepts_coding;
 
+use super::Arrival;
 use super::decoded::Decoded;
+use crate::{Cache, Object};
+
+/// Whose coding is undone, and within what.
+#[derive(Clone)]
+pub(crate) struct Undoing {
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) whose: Whose,
+    /// What may come out.
+    pub(crate) bytes_max: u64,
+}
+
+/// The response whose body is decoded.
+#[derive(Clone)]
+pub(crate) enum Whose {
+    Stored(Arc<Object>),
+    Coming(Arc<Arrival>),
+    /// One that is not stored.
+    Passing,
+}
+
+impl Undoing {
+    /// The body is damaged, or more comes out than may.
+    pub(super) fn failed(&self, error: DecodeError) {
+        let is_damaged = matches!(error, DecodeError::Corrupt | DecodeError::Truncated);
+        match &self.whose {
+            Whose::Stored(object) if is_damaged => self.cache.remove_damaged(object),
+            Whose::Stored(object) => object.life.set_too_long_decoded(),
+            Whose::Coming(arrival) if is_damaged => {
+                arrival.set_damaged();
+                let store = self.cache.store();
+                let key = &arrival.key;
+                let stored = store.peek(key.hash(), key.text());
+                let is_it = |object: &Arc<Object>| {
+                    object.response().is_some_and(|it| it.version == arrival.stored.version)
+                };
+                if let Some(object) = stored.filter(is_it) {
+                    self.cache.remove_damaged(&object);
+                }
+            }
+            Whose::Coming(_) | Whose::Passing => {}
+        }
+    }
+}
 
 /// The coding of a representation, if it is one that we know.
 pub(super) fn coding_of(head: &Headers) -> Option<Coding> {
     head.get_str(Known::ContentEncoding).and_then(|token| Coding::parse(token.trim()))
 }
 
-/// Undoes a coding that the client does not take, in fields and body. `Err` has a body that was
-/// changed.
+/// Whether the client takes a coding.
+pub(crate) fn takes(request: &Request, coding: Option<Coding>) -> bool {
+    let Some(coding) = coding else { return true };
+    let accepted = request.headers.joined(Known::AcceptEncoding);
+    accepts_coding(accepted.as_deref(), coding.token())
+}
+
+/// Undoes a coding that the client does not take, in fields and body; whether it did. Fails where
+/// there is no room to.
 pub(crate) fn uncode(
     headers: &mut Headers,
     body: Body,
     coding: Option<Coding>,
     request: &Request,
-) -> Result<Body, Body> {
-    let Some(coding) = coding else { return Ok(body) };
-    let accepted = request.headers.joined(Known::AcceptEncoding);
-    if accepts_coding(accepted.as_deref(), coding.token()) {
-        return Ok(body);
-    }
+    undoing: impl FnOnce() -> Undoing,
+) -> Result<(Body, bool), Fault> {
+    let Some(coding) = coding.filter(|_| !takes(request, coding)) else { return Ok((body, false)) };
+    let body = Body::stream(Decoded::new(body, coding, undoing())?);
     headers.remove(Known::ContentEncoding);
     headers.remove(Known::ContentLength);
     if let Some(tag) = headers.get(Known::Etag).and_then(suffixed) {
         headers.set(Known::Etag, tag);
     }
-    Err(match Decoded::new(body, coding) {
-        Ok(decoded) => Body::stream(decoded),
-        Err(fault) => Body::stream(Broken(Some(fault))),
-    })
+    Ok((body, true))
 }
 
 /// The tag of the same representation without its coding: other bytes, another tag (RFC 9110
@@ -46,31 +92,21 @@ fn suffixed(tag: &[u8]) -> Option<Vec<u8>> {
 
 /// Makes what came and is not stored acceptable to a client: the origin was asked for a coding of
 /// our choice.
-pub(crate) fn take_as_is(response: &mut Response, request: &Request) {
-    let Some(coding) = coding_of(&response.headers) else { return };
+pub(crate) fn take_as_is(
+    response: &mut Response,
+    request: &Request,
+    undoing: impl FnOnce() -> Undoing,
+) -> Result<(), Fault> {
+    let Some(coding) = coding_of(&response.headers) else { return Ok(()) };
     let body = std::mem::take(&mut response.body);
-    response.body = match uncode(&mut response.headers, body, Some(coding), request) {
-        Ok(body) | Err(body) => body,
-    };
+    (response.body, _) = uncode(&mut response.headers, body, Some(coding), request, undoing)?;
     vary_by_coding(&mut response.headers);
+    Ok(())
 }
 
 /// RFC 9110 12.5.5: what is given in several codings says so.
 pub(super) fn vary_by_coding(headers: &mut Headers) {
     if !headers.lists_token(Known::Vary, "accept-encoding") {
         headers.append(Known::Vary, "Accept-Encoding");
-    }
-}
-
-/// A body that cannot even begin.
-struct Broken(Option<Fault>);
-
-impl BodyStream for Broken {
-    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        Poll::Ready(self.0.take().map(Err))
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
     }
 }

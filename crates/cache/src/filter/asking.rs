@@ -14,7 +14,7 @@ use wire::Known;
 
 use super::CacheFilter;
 use super::looking::{Found, Looked};
-use crate::fill::{Arrival, Fetch, Told, take_as_is};
+use crate::fill::{Arrival, DECODING_FULL, Fetch, Told, Whose, take_as_is, takes};
 use crate::flight::{Boarding, Landing, Lead, Waiter};
 use crate::limits::BOARDINGS_MAX;
 use crate::rules::{Asked, Forward, Reason, Reuse, Status, Taken, reuse};
@@ -37,6 +37,8 @@ enum Stand {
     Missing(Forward, Option<Arc<Object>>),
     /// To be fetched, without anybody waiting for it.
     Uncacheable,
+    /// What is stored cannot be decoded for this client.
+    Undecodable(Reason),
 }
 
 /// What became of waiting.
@@ -75,6 +77,10 @@ impl Asking {
             (why, stale) = match self.stand(&looked).await {
                 Stand::Done(outcome) => return outcome,
                 Stand::Uncacheable => return self.alone(looked).await,
+                Stand::Undecodable(reason) => {
+                    self.filter.metrics().passed(reason);
+                    return self.go(&Status::passed(reason)).await;
+                }
                 Stand::Missing(why, stale) => (why, stale),
             };
             if self.asked.no_store {
@@ -131,7 +137,19 @@ impl Asking {
         let metrics = self.filter.metrics();
         match reuse::judge(&stored.meta, object.life.is_stale(), &self.asked, now_secs) {
             Reuse::OnlyIfCached => Stand::Done(Err(not_cached())),
+            Reuse::Use { .. }
+                if object.life.is_too_long_decoded() && !takes(&self.request, stored.coding) =>
+            {
+                Stand::Undecodable(Reason::DecodedSize)
+            }
             Reuse::Use { refresh, left_s, .. } => {
+                let outcome = self.filter.give(object, Taken::Hit, &self.request).await;
+                if object.life.is_damaged() {
+                    return Stand::Missing(Forward::UriMiss, None);
+                }
+                if outcome.as_ref().is_err_and(|fault| fault.slug == DECODING_FULL) {
+                    return Stand::Undecodable(Reason::DecodingFull);
+                }
                 match refresh {
                     true => metrics.stale_revalidating.inc(),
                     false => metrics.hits.inc(),
@@ -140,7 +158,7 @@ impl Asking {
                 if refresh && !object.life.is_resting(now_secs) {
                     self.refresh(looked, object);
                 }
-                Stand::Done(self.filter.give(object, Taken::Hit, &self.request).await)
+                Stand::Done(outcome)
             }
             Reuse::Validate { if_error: true, .. } if object.life.is_resting(now_secs) => {
                 metrics.stale_error.inc();
@@ -289,7 +307,7 @@ impl Asking {
                     return self.go(&status).await;
                 }
                 let mut response = *response;
-                take_as_is(&mut response, &self.request);
+                take_as_is(&mut response, &self.request, || filter.undoing(Whose::Passing))?;
                 filter.went_by(Ok(response), &status)
             }
         }

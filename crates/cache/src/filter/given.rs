@@ -7,7 +7,7 @@ use net::clock::wall_secs;
 
 use super::CacheFilter;
 use crate::Object;
-use crate::fill::{Arrival, uncode};
+use crate::fill::{Arrival, Undoing, Whose, uncode};
 use crate::rules::{Status, Taken, remove_for_us, reuse};
 use crate::serve::{self, Said};
 
@@ -33,17 +33,23 @@ impl CacheFilter {
         let said = self.said(reuse::age_s(&response.meta, now_secs), status);
         let found = serve::Found::Cold(object.clone());
         let (mut headers, body) = found.parts(response, &said, now_secs);
-        match uncode(&mut headers, body, response.coding, request) {
-            Ok(body) => serve::answer(response, headers, body, &said, request),
-            Err(body) => {
-                let mut whole = Response::new(response.meta.status);
-                if let Some(not_modified) = serve::not_modified(response, &headers, request) {
-                    return Ok(not_modified);
-                }
-                (whole.headers, whole.body) = (headers, body);
-                Ok(whole)
-            }
+        let undoing = || self.undoing(Whose::Stored(object.clone()));
+        let (body, changed) = uncode(&mut headers, body, response.coding, request, undoing)?;
+        if !changed {
+            return serve::answer(response, headers, body, &said, request);
         }
+        if let Some(not_modified) = serve::not_modified(response, &headers, request) {
+            return Ok(not_modified);
+        }
+        let mut whole = Response::new(response.meta.status);
+        (whole.headers, whole.body) = (headers, body);
+        Ok(whole)
+    }
+
+    /// Within what the coding of a response is undone.
+    pub(super) fn undoing(&self, whose: Whose) -> Undoing {
+        let bytes_max = self.terms.codings.max_decoded.bytes();
+        Undoing { cache: self.cache.clone(), whose, bytes_max }
     }
 
     /// One that is coming in.
@@ -58,7 +64,8 @@ impl CacheFilter {
         let meta = &arrival.stored.meta;
         let status = Status { way, ..Status::hit(reuse::left_s(meta, now_secs)) };
         let said = self.said(reuse::age_s(meta, now_secs), status);
-        arrival.answer(reader, &said, request)
+        let undoing = || self.undoing(Whose::Coming(arrival.clone()));
+        arrival.answer(reader, &said, request, undoing)
     }
 
     /// What comes from the origin and was not stored.

@@ -51,10 +51,14 @@ pub enum Reason {
     Failed,
     /// The URL has as many variants as may be kept.
     Variants,
+    /// The client does not accept its encoding, and decoded it is longer than `max_decoded`.
+    DecodedSize,
+    /// The client does not accept its encoding, and no memory is left for decoding.
+    DecodingFull,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 24] = [
+    pub const ALL: [Reason; 26] = [
         Reason::Method,
         Reason::Content,
         Reason::Upgrade,
@@ -79,6 +83,8 @@ impl Reason {
         Reason::ContentLength,
         Reason::Failed,
         Reason::Variants,
+        Reason::DecodedSize,
+        Reason::DecodingFull,
     ];
 
     /// A token for metrics and the `detail` of Cache-Status.
@@ -108,6 +114,8 @@ impl Reason {
             Reason::ContentLength => "content_too_long",
             Reason::Failed => "failed",
             Reason::Variants => "too_many_variants",
+            Reason::DecodedSize => "decoded_size",
+            Reason::DecodingFull => "decoding_full",
         }
     }
 

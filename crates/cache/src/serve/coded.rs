@@ -55,6 +55,9 @@ impl CacheFilter {
         if let Some(made) = derive::find(self.cache().store(), object, target) {
             return made;
         }
+        if !derive::can_be_made(response, &object.life, target, &self.terms.codings) {
+            return as_is();
+        }
         // What is stale is about to be replaced.
         if reuse::left_s(&response.meta, net::clock::wall_secs()) <= 0 {
             return as_is();

@@ -23,6 +23,10 @@ settings::record! {
         pub min_size: Size = "1KiB" { in "0B"..="1GiB" },
         /// Larger bodies stay as they are: they are coded as a whole, in memory.
         pub max_size: Size = "16MiB" { in "1KiB"..="1GiB" },
+        /// How long a response may become that is decoded for a client which does not accept its
+        /// encoding. A longer one breaks off, and is requested from the origin for such clients
+        /// from then on.
+        pub max_decoded: Size = "1GiB" { in "64KiB"..="1TiB" },
         /// Levels for the first time a coding is asked for.
         pub levels: Levels = {},
         /// Levels for what is asked for again and again, and is fresh for long enough.

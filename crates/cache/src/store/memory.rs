@@ -33,11 +33,19 @@ pub enum Reason {
     Expired,
     /// Its URL had too many variants.
     Variants,
+    /// Its content did not decode.
+    Damaged,
 }
 
 impl Reason {
-    pub const ALL: [Reason; 5] =
-        [Reason::Size, Reason::Replaced, Reason::Purged, Reason::Expired, Reason::Variants];
+    pub const ALL: [Reason; 6] = [
+        Reason::Size,
+        Reason::Replaced,
+        Reason::Purged,
+        Reason::Expired,
+        Reason::Variants,
+        Reason::Damaged,
+    ];
 
     /// Its name in metrics.
     pub const fn slug(self) -> &'static str {
@@ -47,6 +55,7 @@ impl Reason {
             Reason::Purged => "purged",
             Reason::Expired => "expired",
             Reason::Variants => "variants",
+            Reason::Damaged => "damaged",
         }
     }
 }

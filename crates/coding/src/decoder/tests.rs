@@ -18,7 +18,7 @@ fn a_bomb_is_refused_before_it_is_unpacked() {
         assert_eq!(decoder.decode(&bomb, &mut out), Err(DecodeError::TooDense), "{coding:?}");
         let allowed = (bomb.len() * 20).max(1 << 20);
         assert!(out.len() <= allowed, "{coding:?}: {} bytes came out", out.len());
-        assert_eq!(decoder.finish(&mut out), Err(DecodeError::TooDense), "it stays refused");
+        assert_eq!(decoder.finish(), Err(DecodeError::TooDense), "it stays refused");
     }
 }
 
@@ -79,7 +79,7 @@ fn input_byte_by_byte() {
         for byte in &coded {
             decoder.decode(std::slice::from_ref(byte), &mut out).unwrap();
         }
-        decoder.finish(&mut out).unwrap();
+        decoder.finish().unwrap();
         assert!(out == body, "{coding:?}");
     }
 }
@@ -96,4 +96,37 @@ fn a_body_that_says_how_long_it_is_gets_a_buffer_of_that_size() {
     assert!(decode_all(Coding::Gzip, &coded, PLENTY).is_err());
     let thin = Decode { output_bytes: u64::MAX, ratio: 1000 };
     assert!(decode_all(Coding::Gzip, &coded, thin).is_err());
+}
+
+/// However much a few bytes unpack to, a step puts out no more than it was given room for.
+#[test]
+fn a_step_puts_out_no_more_than_its_room() {
+    let body = [vec![0_u8; 8 << 20], b"and an end ".repeat(9_000)].concat();
+    for coding in Coding::ALL {
+        let coded = encode_all(coding, 3, &body).unwrap();
+        for (piece, room) in [(coded.len(), 4096), (7, 1), (100, 70_000)] {
+            let body = if room == 1 { &body[..20_000] } else { &body[..] };
+            let coded =
+                if room == 1 { encode_all(coding, 3, body).unwrap() } else { coded.clone() };
+            let mut decoder = Decoder::new(coding, PLENTY).unwrap();
+            let mut whole = Vec::new();
+            for mut input in coded.chunks(piece) {
+                loop {
+                    let mut out = Vec::new();
+                    let step = decoder.decode_some(input, &mut out, room).unwrap();
+                    assert!(out.len() <= room, "{coding:?}: {} bytes", out.len());
+                    assert_eq!(step.full, out.len() == room, "{coding:?}");
+                    input = &input[step.consumed..];
+                    whole.extend(out);
+                    if !step.full {
+                        assert!(input.is_empty(), "{coding:?}");
+                        break;
+                    }
+                }
+            }
+            decoder.finish().unwrap();
+            assert!(whole == body, "{coding:?} {piece} {room}: {} bytes", whole.len());
+            assert!(decoder.memory_bytes() < 9 << 20, "{coding:?}");
+        }
+    }
 }

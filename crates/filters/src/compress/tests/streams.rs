@@ -66,7 +66,7 @@ fn events_arrive_when_they_happen() {
                 let Frame::Data(data) = frame.unwrap() else { panic!("not data") };
                 decoder.decode(&data, &mut seen).unwrap();
             }
-            decoder.finish(&mut seen).unwrap();
+            decoder.finish().unwrap();
         }
     });
 }

@@ -115,10 +115,7 @@ impl Input {
 
     fn finished(&self) -> std::result::Result<(), String> {
         let Some(mut decoder) = self.decoder.take() else { return Ok(()) };
-        let mut plain = Vec::new();
-        let outcome = decoder.finish(&mut plain);
-        self.buffer.borrow_mut().extend_from_slice(&plain);
-        outcome.map_err(|error| error.to_string())
+        decoder.finish().map_err(|error| error.to_string())
     }
 
     /// Receives until those who wait have enough.
