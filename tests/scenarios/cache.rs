@@ -7,6 +7,7 @@ mod coding;
 mod confirming;
 mod decoding;
 mod explaining;
+mod failing;
 mod hitting;
 mod keying;
 mod outliving;

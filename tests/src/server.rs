@@ -19,13 +19,20 @@ pub struct Launch {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     descriptors: Option<u32>,
+    addresses: Option<u64>,
 }
 
 impl Launch {
     pub fn new(config: &str) -> Self {
         let folder = temporary_folder();
         fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
-        Self { folder, arguments: Vec::new(), environment: Vec::new(), descriptors: None }
+        Self {
+            folder,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            descriptors: None,
+            addresses: None,
+        }
     }
 
     /// Writes a file beside the configuration, whose paths are relative to it.
@@ -51,6 +58,12 @@ impl Launch {
         self
     }
 
+    /// Lets the server have no more than so many kilobytes of addresses (RLIMIT_AS).
+    pub fn addresses(mut self, kilobytes: u64) -> Self {
+        self.addresses = Some(kilobytes);
+        self
+    }
+
     /// Runs another command of the binary to its end, in the folder of the configuration.
     pub fn run(&self, arguments: &[&str]) -> Exit {
         let mut command = Command::new(tidegate_binary());
@@ -60,15 +73,12 @@ impl Launch {
 
     /// Starts the server without waiting for anything.
     pub fn start(self) -> Tidegate {
-        let mut command = match self.descriptors {
-            None => Command::new(tidegate_binary()),
-            Some(most) => {
-                let mut shell = Command::new("sh");
-                shell.args(["-c", &format!("ulimit -n {most}; exec \"$0\" \"$@\"")]);
-                shell.arg(tidegate_binary());
-                shell
-            }
-        };
+        let limits = [("n", self.descriptors.map(u64::from)), ("v", self.addresses)];
+        let limits = limits.iter().filter_map(|(name, most)| Some((name, (*most)?)));
+        let limits: String =
+            limits.map(|(name, most)| format!("ulimit -{name} {most}; ")).collect();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(tidegate_binary());
         command.arg("up").arg("tidegate.yaml").args(&self.arguments);
         // Its admin socket goes with the folder, however the server ends.
         command.env("XDG_RUNTIME_DIR", self.folder.path());

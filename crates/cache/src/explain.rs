@@ -98,8 +98,7 @@ pub fn explain(
     };
     let mut draft = Draft::default();
     let rules = plan.key_rules(route);
-    let looked =
-        serve::look(cache.store(), &Shelf::default(), (&rules, policy), request, &mut draft);
+    let looked = serve::look(cache.store(), &Shelf::new(0), (&rules, policy), request, &mut draft);
     let looked = match looked {
         Ok(looked) => looked,
         Err(why) => return past(Verdict::Pass, format!("it has no key: {}", why.slug())),

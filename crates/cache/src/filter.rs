@@ -43,8 +43,10 @@ impl CacheFilter {
         let metrics = Metrics::of(worker, cache.name());
         // One for all filters of the worker on that cache; another of the same name that comes
         // after it has one of its own.
-        let identity = format!("cache at {:p}", Arc::as_ptr(&cache));
-        let shelf = worker.local.get(&identity, Shelf::default);
+        // So has one whose memory has changed.
+        let memory_bytes = cache.store().memory_bytes();
+        let identity = format!("cache at {:p}, {memory_bytes}", Arc::as_ptr(&cache));
+        let shelf = worker.local.get(&identity, || Shelf::new(memory_bytes));
         CacheFilter { cache, terms, rules, shelf, metrics }
     }
 

@@ -56,9 +56,12 @@ pub const VALIDATOR_KEEP_S: u32 = 24 * 60 * 60;
 /// How long, at most, a failing origin is left alone where something stale can be served.
 pub const REST_S: u64 = 2;
 
-/// Objects that a worker has at hand of one store, and bytes that it keeps alive for them.
+/// Objects that a worker has at hand of one store.
 pub const FRONT_PLACES: usize = 512;
-pub const FRONT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that it keeps alive for them: this part of the cache's memory, within these.
+pub const FRONT_PART: u64 = 32;
+pub const FRONT_BYTES_MIN: u64 = 256 * 1024;
+pub const FRONT_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Longest Accept-Encoding whose choice is remembered with an object at hand.
 pub const CHOSEN_BYTES_MAX: usize = 128;
 /// Content up to this is copied for the worker that has it at hand.
@@ -68,8 +71,13 @@ pub const MEMORY_FILE_BYTES_MIN: u64 = 64 * 1024;
 
 /// Longest description (key, facts and head) of an object on disk.
 pub const DISK_HEAD_BYTES_MAX: usize = 256 * 1024;
-/// What waits to be written to disk; more is not written.
+/// What waits to be written to disk is at most this part of the cache's memory, within these; more
+/// is not written.
+pub const DISK_QUEUE_PART: u64 = 4;
+pub const DISK_QUEUE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 pub const DISK_QUEUE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of a record that are read at once.
+pub const DISK_READ_BYTES: usize = 64 * 1024;
 /// A tier on disk has about so many segments, within these lengths.
 pub const DISK_SEGMENTS: u64 = 16;
 pub const DISK_SEGMENT_BYTES_MIN: u64 = 1024 * 1024;

@@ -121,6 +121,11 @@ impl Store {
         self.fences.is_current(url, url_hash(url), tags, token)
     }
 
+    /// What all objects may weigh.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.limit()
+    }
+
     /// What one object may weigh.
     pub fn object_bytes_max(&self) -> u64 {
         self.memory.limit() / OBJECT_PART
@@ -300,13 +305,15 @@ impl Store {
         let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
         match (&*disk, tier) {
             (Some(known), Some((folder, size))) if known.folder() == folder => {
-                known.set_size(size);
+                known.set_size(size, self.memory.limit());
             }
             (_, tier) => {
                 // What waits there is still written, behind the caller's back.
                 let old = disk.take();
                 std::thread::spawn(move || drop(old));
-                let open = |(folder, size)| Disk::open(name, folder, size, self.fences.clone());
+                let open = |(folder, size)| {
+                    Disk::open(name, folder, (size, self.memory.limit()), self.fences.clone())
+                };
                 *disk = tier.map(open).transpose()?;
             }
         }

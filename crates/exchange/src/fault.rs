@@ -48,6 +48,9 @@ pub struct Fault {
     pub retry_after_s: Option<u32>,
     /// The server that failed, for Proxy-Status.
     pub next_hop: Option<Box<str>>,
+    /// The address of the server that failed, for the log, where the request's own notes do not
+    /// have it: another request's fetch broke off.
+    pub server: Option<Box<str>>,
     /// More fields for the response: WWW-Authenticate of a 401, Content-Range of a 416, ...
     pub fields: Option<Box<Headers>>,
 }
@@ -70,6 +73,7 @@ impl Fault {
             retry_after_s: None,
             fields: None,
             next_hop: None,
+            server: None,
         }
     }
 

@@ -77,9 +77,40 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-// The crate has this only among much that we do not need.
+// The crate has these only among much that we do not need.
 unsafe extern "C" {
     fn mi_collect(force: bool);
+    #[cfg(target_os = "linux")]
+    fn mi_option_set(option: std::ffi::c_int, value: std::ffi::c_long);
+}
+
+/// Addresses that the process must have so that the allocators may reserve them in advance:
+/// mimalloc reserves 1 GiB, or 128 MiB where it cannot, and glibc's malloc 64 MiB for each thread.
+#[cfg(target_os = "linux")]
+const RESERVED_FROM_BYTES: u64 = 8 * 1024 * 1024 * 1024;
+
+/// Runs before `main`, and so before the first block is allocated.
+#[cfg(target_os = "linux")]
+#[used]
+// SAFETY: the section holds pointers to functions of this kind; the function needs nothing that is
+// not there before `main`.
+#[unsafe(link_section = ".init_array")]
+static RESERVE_NOTHING_UNDER_A_LIMIT: extern "C" fn() = reserve_nothing_under_a_limit;
+
+/// Under a limit on addresses, what the allocators reserve is missing for the threads' stacks: a
+/// server with enough memory would not start.
+#[cfg(target_os = "linux")]
+extern "C" fn reserve_nothing_under_a_limit() {
+    /// `mi_option_arena_reserve`.
+    const ARENA_RESERVE: std::ffi::c_int = 23;
+    if crate::address_space_limit().is_some_and(|limit| limit < RESERVED_FROM_BYTES) {
+        // SAFETY: both set a number in an allocator that nothing has been asked of.
+        unsafe {
+            mi_option_set(ARENA_RESERVE, 0);
+            #[cfg(target_env = "gnu")]
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
+    }
 }
 
 /// Gives back what this thread has ready for blocks to come.

@@ -46,7 +46,10 @@ pub use listener::{
 pub use memory_file::memory_file;
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
-pub use process::{descriptor_limit, page_bytes, raise_descriptor_limit, user_id};
+pub use process::{
+    address_space_bytes, address_space_limit, descriptor_limit, page_bytes, raise_descriptor_limit,
+    user_id,
+};
 pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};

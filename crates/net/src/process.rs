@@ -26,6 +26,23 @@ pub fn descriptor_limit() -> u64 {
     }
 }
 
+/// The limit on the addresses that the process may use (RLIMIT_AS), if there is one.
+pub fn address_space_limit() -> Option<u64> {
+    // SAFETY: the call fills a plain struct that lives across it.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        let known = libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) == 0;
+        (known && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    }
+}
+
+/// The addresses that the process uses, where the system says so.
+pub fn address_space_bytes() -> Option<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split_whitespace().next()?.parse().ok()?;
+    Some(pages * page_bytes())
+}
+
 /// The number of the user the process acts for.
 pub fn user_id() -> u32 {
     // SAFETY: takes nothing and cannot fail.

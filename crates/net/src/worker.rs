@@ -20,6 +20,19 @@ pub(crate) const POLLS_PER_TURN: u32 = 256;
 /// Threads that may block on a worker's behalf (cold file reads, large compressions).
 const BLOCKING_THREADS: usize = 8;
 
+/// The stack that a thread has (std's default).
+const STACK_BYTES: u64 = 2 * 1024 * 1024;
+/// What a worker allocates before anybody asks for anything, at most.
+const HEAP_BYTES: u64 = 4 * 1024 * 1024;
+/// Threads of a server beside its workers (control, logs, watching, names), and what they allocate.
+const OTHERS_BYTES: u64 = 8 * STACK_BYTES + 8 * 1024 * 1024;
+
+/// Addresses that a server with so many workers needs in addition to what it has at its start.
+pub fn addresses_of(workers: usize) -> u64 {
+    let threads = 1 + BLOCKING_THREADS as u64;
+    OTHERS_BYTES + workers as u64 * (threads * STACK_BYTES + HEAP_BYTES)
+}
+
 /// Builds the runtime of one worker.
 pub fn runtime() -> io::Result<LocalRuntime> {
     clock::refresh();

@@ -134,6 +134,24 @@ impl Print {
     }
 }
 
+/// Under a limit on addresses, threads that cannot be started end the server later.
+fn enough_addresses(workers: usize) -> Result<(), Failure> {
+    let (Some(limit), Some(used)) = (net::address_space_limit(), net::address_space_bytes()) else {
+        return Ok(());
+    };
+    let needed = used + net::worker::addresses_of(workers);
+    if needed <= limit {
+        return Ok(());
+    }
+    let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+    Err(Failure::Start(format!(
+        "the address space is limited to {} MiB, and {workers} workers need {} MiB, caches not \
+         counted: raise the limit (ulimit -v, LimitAS=), or start fewer workers (--workers)",
+        limit / 1024 / 1024,
+        mib(needed)
+    )))
+}
+
 impl Control {
     /// Starts workers and puts the first Plan into use.
     pub(crate) async fn start(
@@ -150,6 +168,7 @@ impl Control {
             Workers::Auto => net::worker::allowed_cores().len().max(1),
             Workers::Count(count) => usize::from(count),
         };
+        enough_addresses(count)?;
         let affinity = options.cpu_affinity;
         let fleet = Fleet::start(count, affinity, &telemetry, &shared, balance.as_ref())
             .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;

@@ -33,6 +33,8 @@ pub(crate) struct Arrival {
     pub(super) content: Growing,
     /// What the content takes in memory: given back when nobody reads it any more.
     pub(super) share: Share,
+    /// The address of the server that it comes from, for the log.
+    pub(super) server: Option<Box<str>>,
     /// A client has found that it does not decode.
     pub(super) damaged: AtomicBool,
 }

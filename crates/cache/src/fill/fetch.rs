@@ -319,6 +319,7 @@ impl Fetch {
             length,
             content: content.clone(),
             share,
+            server: notes.upstream.as_deref().map(Box::from),
             damaged: Default::default(),
         });
         match storing.share {

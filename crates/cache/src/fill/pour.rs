@@ -64,12 +64,12 @@ pub(super) async fn pour(
             }
             Next::End => {
                 lead.close();
-                writer.fail(cut_off());
+                writer.fail(Fault { server: arrival.server.clone(), ..cut_off() });
                 return Poured::Failed;
             }
             Next::Fault(fault) => {
                 lead.close();
-                writer.fail(fault);
+                writer.fail(Fault { server: arrival.server.clone(), ..fault });
                 return Poured::Failed;
             }
             Next::Piece(frame) => frame,
@@ -89,14 +89,14 @@ pub(super) async fn pour(
             };
         if !taken {
             lead.land_last(Landing::Alone);
-            pour_on(body, writer, frame).await;
+            pour_on(body, writer, frame, arrival).await;
             return Poured::Long;
         }
     }
 }
 
 /// The rest of what is too long, for those who read it.
-async fn pour_on(body: &mut Body, mut writer: GrowingWriter, first: Frame) {
+async fn pour_on(body: &mut Body, mut writer: GrowingWriter, first: Frame, arrival: &Arrival) {
     writer.narrow(WINDOW_BYTES);
     let mut frame = Some(Ok(first));
     loop {
@@ -106,7 +106,9 @@ async fn pour_on(body: &mut Body, mut writer: GrowingWriter, first: Frame) {
                     return;
                 }
             }
-            Some(Err(fault)) => return writer.fail(fault),
+            Some(Err(fault)) => {
+                return writer.fail(Fault { server: arrival.server.clone(), ..fault });
+            }
             None => return writer.finish(None),
         }
         frame = body.frame().await;

@@ -10,7 +10,10 @@ use exchange::{Body, Headers, KeptHeaders};
 use super::look::Found;
 use super::present::Said;
 use crate::derive::{self, CODINGS, Choice, Target};
-use crate::limits::{CHOSEN_BYTES_MAX, FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_PLACES};
+use crate::limits::{
+    CHOSEN_BYTES_MAX, FRONT_BODY_BYTES_MAX, FRONT_BYTES_MAX, FRONT_BYTES_MIN, FRONT_PART,
+    FRONT_PLACES,
+};
 use crate::plan::Terms;
 use crate::store::{Front, Kept};
 use crate::{Content, Kind, Object, Response};
@@ -20,13 +23,13 @@ pub(crate) struct Shelf {
     front: RefCell<Front<Rc<Hot>>>,
 }
 
-impl Default for Shelf {
-    fn default() -> Shelf {
-        Shelf { front: RefCell::new(Front::new(FRONT_PLACES, FRONT_BYTES_MAX)) }
-    }
-}
-
 impl Shelf {
+    /// For a store of so much memory.
+    pub(crate) fn new(memory_bytes: u64) -> Shelf {
+        let bytes_max = (memory_bytes / FRONT_PART).clamp(FRONT_BYTES_MIN, FRONT_BYTES_MAX);
+        Shelf { front: RefCell::new(Front::new(FRONT_PLACES, bytes_max as usize)) }
+    }
+
     pub(super) fn get(&self, hash: u64, key: &[u8], epoch: u64) -> Option<Rc<Hot>> {
         self.front.borrow_mut().get(hash, key, epoch).cloned()
     }

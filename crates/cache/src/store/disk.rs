@@ -18,7 +18,7 @@ use std::sync::{
 };
 use std::thread::JoinHandle;
 
-use crate::limits::DISK_QUEUE_BYTES_MAX;
+use crate::limits::{DISK_QUEUE_BYTES_MAX, DISK_QUEUE_BYTES_MIN, DISK_QUEUE_PART};
 use crate::store::{Fences, Purge, Token};
 use crate::{Content, Key, Object};
 
@@ -56,8 +56,9 @@ struct Shared {
     size: AtomicU64,
     /// What the segments take.
     used: AtomicU64,
-    /// What waits to be written.
+    /// What waits to be written, and what that may come to.
     queued: AtomicU64,
+    queue_max: AtomicU64,
     counts: Counts,
     /// Why it fails, while it does.
     why: Mutex<Option<String>>,
@@ -135,7 +136,7 @@ impl Disk {
     pub(crate) fn open(
         name: &str,
         folder: &Path,
-        size: u64,
+        (size, memory_bytes): (u64, u64),
         fences: Arc<Fences>,
     ) -> io::Result<Disk> {
         let shared = Arc::new(Shared {
@@ -150,6 +151,7 @@ impl Disk {
             size: AtomicU64::new(size),
             used: AtomicU64::new(0),
             queued: AtomicU64::new(0),
+            queue_max: AtomicU64::new(queue_max(memory_bytes)),
             counts: Counts::default(),
             why: Mutex::default(),
         });
@@ -164,7 +166,8 @@ impl Disk {
         &self.shared.folder
     }
 
-    pub(crate) fn set_size(&self, size: u64) {
+    pub(crate) fn set_size(&self, size: u64, memory_bytes: u64) {
+        self.shared.queue_max.store(queue_max(memory_bytes), Ordering::Relaxed);
         self.shared.size.store(size, Ordering::Relaxed);
         self.send(Job::Fit);
     }
@@ -179,7 +182,7 @@ impl Disk {
     pub(crate) fn write(&self, object: &Arc<Object>, token: Token) {
         let (weight, shared) = (weight(object), &self.shared);
         let waiting = shared.queued.fetch_add(weight, Ordering::Relaxed);
-        if waiting + weight > DISK_QUEUE_BYTES_MAX {
+        if waiting + weight > shared.queue_max.load(Ordering::Relaxed) {
             shared.queued.fetch_sub(weight, Ordering::Relaxed);
             shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return self.remove(&object.key);
@@ -287,6 +290,11 @@ impl Shared {
 #[doc(hidden)]
 pub fn rewritten(form: u8, description: &[u8]) -> Option<Vec<u8>> {
     record::rewritten(form, description)
+}
+
+/// What may wait to be written, of a cache of so much memory.
+fn queue_max(memory_bytes: u64) -> u64 {
+    (memory_bytes / DISK_QUEUE_PART).clamp(DISK_QUEUE_BYTES_MIN, DISK_QUEUE_BYTES_MAX)
 }
 
 /// What an object counts while it waits.

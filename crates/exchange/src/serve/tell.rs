@@ -52,7 +52,7 @@ pub(super) fn broke_off(request: &Request, fault: &Fault) {
         level,
         "an answer broke off",
         route = route_of(request),
-        server = server_of(request),
+        server = fault.server.as_deref().unwrap_or(server_of(request)),
         path = path_of(request),
         fault = fault.slug,
         why = fault.detail

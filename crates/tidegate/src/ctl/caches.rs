@@ -13,6 +13,7 @@ pub(crate) fn table(caches: &Value) -> String {
         "OBJECTS",
         "MEMORY",
         "OF",
+        "DISK",
         "HITS",
         "STALE",
         "MISSES",
@@ -34,6 +35,7 @@ pub(crate) fn table(caches: &Value) -> String {
             text(cache, "objects"),
             bytes(&cache["bytes"]),
             bytes(&cache["memory_bytes"]),
+            disk(&cache["disk"]),
             hits.to_string(),
             stale.to_string(),
             misses.to_string(),
@@ -42,9 +44,24 @@ pub(crate) fn table(caches: &Value) -> String {
             routes.join(", "),
         ]);
     }
-    match rows.len() {
-        1 => "the configuration has no caches\n".to_owned(),
-        _ => columns(&rows, 0),
+    if rows.len() == 1 {
+        return "the configuration has no caches\n".to_owned();
+    }
+    let mut page = columns(&rows, 0);
+    for cache in list(caches, "caches") {
+        if let Some(why) = cache["disk"]["failed"].as_str() {
+            let (name, path) = (text(cache, "name"), text(&cache["disk"], "path"));
+            page.push_str(&format!("\ndisk of {name} failed: {path} {why}\n"));
+        }
+    }
+    page
+}
+
+/// What a tier on disk holds, or that it failed.
+fn disk(disk: &Value) -> String {
+    match &disk["failed"] {
+        Value::String(_) => "failed".to_owned(),
+        _ => bytes(&disk["bytes"]),
     }
 }
 
@@ -82,8 +99,16 @@ mod tests {
         }] });
         let page = table(&caches);
         assert!(page.contains(
-            "pages  3        1.5KiB  64.0MiB  6     1      3       0       70.0 %     shop, blog\n"
+            "pages  3        1.5KiB  64.0MiB  -     6     1      3       0       70.0 %     shop, blog\n"
         ), "{page}");
+        let disk = |failed: Option<&str>| {
+            let disk = json!({ "path": "/var/cache/a", "bytes": 2048, "failed": failed });
+            table(&json!({ "caches": [{ "name": "pages", "disk": disk }] }))
+        };
+        assert!(disk(None).contains(" 2.0KiB "), "{}", disk(None));
+        let failed = disk(Some("cannot be opened: Permission denied (os error 13)"));
+        let line = "disk of pages failed: /var/cache/a cannot be opened: Permission denied";
+        assert!(failed.contains(" failed  ") && failed.contains(line), "{failed}");
         assert_eq!(table(&json!({ "caches": [] })), "the configuration has no caches\n");
     }
 }

@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use telemetry::log::Level;
 
 use super::index::{Hashes, Place};
 use super::record::{self, HEADER_BYTES, Header};
 use super::{Shared, segment};
-use crate::held::hold_bytes;
+use crate::held::hold;
+use crate::limits::DISK_READ_BYTES;
 use crate::{Key, Object};
 
 /// A record that is to be read, by a thread that may wait for a disk.
@@ -74,17 +74,48 @@ impl Stored {
         None
     }
 
+    /// Reads the content in pieces to where it is to stay: a record that was read as a whole would
+    /// take its length twice.
     fn found(&self, key: &Key) -> io::Result<Found> {
-        let mut bytes = vec![0; self.place.length as usize];
-        self.file.read_exact_at(&mut bytes, u64::from(self.place.offset))?;
-        let bytes = Bytes::from(bytes);
-        let Some((header, head, content)) = parts(&bytes) else { return Ok(Found::Damaged) };
+        let (start, length) = (u64::from(self.place.offset), self.place.length as usize);
+        let mut first = vec![0; length.min(DISK_READ_BYTES)];
+        self.file.read_exact_at(&mut first, start)?;
+        let Some(header) = first.first_chunk().and_then(Header::parse) else {
+            return Ok(Found::Damaged);
+        };
+        let described = HEADER_BYTES + header.head_len as usize;
+        if header.record_len() != length as u64 || described > length {
+            return Ok(Found::Damaged);
+        }
+        if described > first.len() {
+            let had = first.len();
+            first.resize(described, 0);
+            self.file.read_exact_at(&mut first[had..], start + had as u64)?;
+        }
+        let (head, begun) = first[HEADER_BYTES..].split_at(header.head_len as usize);
+        if !header.fits(head) {
+            return Ok(Found::Damaged);
+        }
         if record::key(head).as_ref() != Some(key) {
             return Ok(Found::Other);
         }
-        // Memory of its own: the whole record would stay with it.
-        let content = hold_bytes(Bytes::copy_from_slice(content));
-        if record::checksum(&content)? != header.content_crc {
+        let mut crc = crc32fast::Hasher::new();
+        let content = hold(header.content_len, |out| {
+            crc = crc32fast::Hasher::new();
+            crc.update(begun);
+            out.write_all(begun)?;
+            let mut at = first.len();
+            let mut piece = vec![0; (length - at).min(DISK_READ_BYTES)];
+            while at < length {
+                let piece = &mut piece[..(length - at).min(DISK_READ_BYTES)];
+                self.file.read_exact_at(piece, start + at as u64)?;
+                crc.update(piece);
+                out.write_all(piece)?;
+                at += piece.len();
+            }
+            Ok(())
+        })?;
+        if crc.finalize() != header.content_crc {
             return Ok(Found::Damaged);
         }
         let Some(object) = record::decode(header.form, head, content) else {
@@ -96,13 +127,4 @@ impl Stored {
             false => Ok(Found::Object(Box::new(object))),
         }
     }
-}
-
-/// A whole record: its header, its description, and its content, which is not checked.
-fn parts(bytes: &[u8]) -> Option<(Header, &[u8], &[u8])> {
-    let (first, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-    let header = Header::parse(first)?;
-    let (head, content) = rest.split_at_checked(header.head_len as usize)?;
-    let whole = header.fits(head) && content.len() as u64 == header.content_len;
-    whole.then_some((header, head, content))
 }

@@ -44,7 +44,7 @@ impl Unpack for Decoder {
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
-        Decoder::finish(self, out).map_err(describe)
+        Decoder::finish(self).map_err(describe)
     }
 }
 
