@@ -23,7 +23,7 @@ const MEMORY_BYTES: u64 = 256 << 20;
 /// What may be taken beside, for what comes and goes with requests.
 const BESIDE_PERCENT: u64 = 10;
 
-fn config(origin: &Upstream) -> String {
+fn config(origin: &Upstream, memory: &str) -> String {
     let address = origin.address();
     format!(
         r#"
@@ -31,13 +31,17 @@ workers: 2
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
 upstreams: {{ u: {{ servers: ["{address}"], timeouts: {{ connect: 15s }} }} }}
-caches: {{ pages: {{ memory: {MEMORY_BYTES}B }} }}
+caches: {{ pages: {{ memory: {memory} }} }}
 routes:
   - name: past
     match: {{ path: "/past/{{*rest}}" }}
     handler: {{ upstream: u }}
   - name: cached
     match: {{ path: "/kept/{{*rest}}" }}
+    filters: [{{ cache: {{ store: pages }} }}]
+    handler: {{ upstream: u }}
+  - name: each
+    match: {{ path: "/each/{{*rest}}" }}
     filters: [{{ cache: {{ store: pages }} }}]
     handler: {{ upstream: u }}
 "#
@@ -157,6 +161,8 @@ fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content)
         0 => (format!("if-none-match: \"{url}\"\r\n"), None),
         1 => ("range: bytes=100-899\r\n".to_owned(), Some(100..900)),
         2..=8 => ("accept-encoding: gzip\r\n".to_owned(), None),
+        9 if way == "each" => ("accept-encoding: br\r\n".to_owned(), None),
+        10 if way == "each" => ("accept-encoding: zstd\r\n".to_owned(), None),
         _ => (String::new(), None),
     };
     client.send(format!("GET /{way}/{url} HTTP/1.1\r\nhost: soak\r\n{fields}\r\n"));
@@ -164,10 +170,13 @@ fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content)
     let of = |what: &str| format!("{what} of /{way}/{url} with {fields:?}: {:?}", answer.headers);
     match part {
         // The origin does not cut parts.
-        Some(part) if way == "kept" => {
+        Some(part) if way != "past" => {
             assert!(answer.status == 206 && answer.body == body[part], "{}", of("part"));
         }
         _ if fields.starts_with("if-none-match") => assert_eq!(answer.status, 304, "{}", of("")),
+        _ if fields.ends_with("br\r\n") || fields.ends_with("zstd\r\n") => {
+            assert_eq!(answer.status, 200, "{}", of("encoding"));
+        }
         _ => assert!(answer.status == 200 && unzipped(&answer) == body, "{}", of("body")),
     }
 }
@@ -234,7 +243,7 @@ fn memory_is_what_it_was_told() {
     let span = Duration::from_secs(told.unwrap_or(SECONDS));
     let (content, asked) = (Arc::new(Content::new()), Arc::new(AtomicU64::new(0)));
     let origin = origin(Arc::clone(&content), Arc::clone(&asked));
-    let server = Tidegate::start(&config(&origin));
+    let server = Tidegate::start(&config(&origin, &format!("{MEMORY_BYTES}B")));
     // What serving takes, with an empty cache.
     load(&server, "past", &content, span / 8);
     let (empty, _) = taken(&server);
@@ -253,4 +262,47 @@ fn memory_is_what_it_was_told() {
     let grown = (own + files).saturating_sub(empty);
     let most = MEMORY_BYTES / 100 * (100 + BESIDE_PERCENT);
     assert!(grown <= most, "{grown} bytes more than when empty, of {most}");
+}
+
+/// The most memory, as [`taken`] counts it, while `run` goes on.
+fn peak(server: &Tidegate, run: impl FnOnce()) -> u64 {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            let mut peak = 0;
+            while !over.load(Ordering::Relaxed) {
+                let (own, files) = taken(server);
+                peak = peak.max(own + files);
+                // How often it is looked is all that this decides.
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            peak
+        });
+        run();
+        over.store(true, Ordering::Relaxed);
+        watch.join().expect("no panic while watching")
+    })
+}
+
+/// The table in docs/guide/caching.md: a small cache whose parts beside `memory` are larger than it.
+#[test]
+fn a_small_cache_with_a_disk_takes_at_most_what_the_guide_says() {
+    const MOST: u64 = 69 << 20;
+    let (content, asked) = (Arc::new(Content::new()), Arc::new(AtomicU64::new(0)));
+    let origin = origin(Arc::clone(&content), Arc::clone(&asked));
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = format!("16MiB, disk: {{ path: {}, size: 64MiB }}", folder.path().display());
+    let server = Tidegate::start(&config(&origin, &disk));
+    load(&server, "past", &content, Duration::from_secs(2));
+    let (empty, _) = taken(&server);
+    let peak = peak(&server, || {
+        load(&server, "each", &content, Duration::from_secs(SECONDS));
+    });
+    let metrics = server.metrics();
+    let read = metrics.sum("tidegate_cache_disk_reads_total", &[("cache", "pages")]);
+    let made = metrics.sum("tidegate_cache_derive_seconds_count", &[("cache", "pages")]);
+    println!("{empty} bytes when empty, {peak} at most; {read} read from disk, {made} encoded");
+    assert!(read > 0.0 && made > 0.0, "the load does not do what it is for");
+    let grown = peak.saturating_sub(empty);
+    assert!(grown <= MOST, "{grown} bytes more than when empty, of {MOST}");
 }

@@ -43,7 +43,7 @@ impl Unpack for Decoder {
         self.decode(input, out).map_err(describe)
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
+    fn finish(&mut self, _: &mut Vec<u8>) -> Outcome {
         Decoder::finish(self).map_err(describe)
     }
 }
