@@ -23,9 +23,9 @@ const BLOCKING_THREADS: usize = 8;
 /// The stack that a thread has (std's default).
 const STACK_BYTES: u64 = 2 * 1024 * 1024;
 /// What a worker allocates before anybody asks for anything, at most.
-const HEAP_BYTES: u64 = 4 * 1024 * 1024;
+const HEAP_BYTES: u64 = 2 * 1024 * 1024;
 /// Threads of a server beside its workers (control, logs, watching, names), and what they allocate.
-const OTHERS_BYTES: u64 = 8 * STACK_BYTES + 8 * 1024 * 1024;
+const OTHERS_BYTES: u64 = 4 * STACK_BYTES + 4 * 1024 * 1024;
 
 /// Addresses that a server with so many workers needs in addition to what it has at its start.
 pub fn addresses_of(workers: usize) -> u64 {
