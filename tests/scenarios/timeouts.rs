@@ -80,7 +80,8 @@ fn a_body_that_pauses_and_goes_on() {
         peer.send("HTTP/1.1 204 No Content\r\n\r\n");
         peer.at_end();
     });
-    let server = Tidegate::start(&behind(&upstream, "timeouts: { body: 250ms }"));
+    let timeouts = "timeouts: { body: 250ms, body_rate: 0B }";
+    let server = Tidegate::start(&behind(&upstream, timeouts));
     let mut client = server.connect("web");
     client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 6\r\n\r\n");
     for byte in ["s", "l", "o", "w", "l", "y"] {

@@ -21,6 +21,7 @@ mod pressing;
 mod recovering;
 mod refusing;
 mod retrying;
+mod slow_uploads;
 mod stalling;
 mod telling;
 mod trailing;

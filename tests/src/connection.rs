@@ -145,6 +145,16 @@ impl Connection {
         self.take(count)
     }
 
+    /// Reads exactly `count` bytes, or nothing if the peer ends before.
+    pub fn try_read_exactly(&mut self, count: usize) -> Option<Vec<u8>> {
+        while self.received.len() < count {
+            if self.fill(PATIENCE).is_some() {
+                return None;
+            }
+        }
+        Some(self.take(count))
+    }
+
     /// The body of a chunked message, in whatever pieces it comes.
     pub fn read_chunks(&mut self) -> Vec<u8> {
         let mut body = Vec::new();

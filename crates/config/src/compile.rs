@@ -44,7 +44,7 @@ pub(crate) fn compile(
     caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let apps = apps::compile(&settings);
-    let (router, routes) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
+    let (router, routes, unrouted) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
@@ -72,6 +72,7 @@ pub(crate) fn compile(
         apps,
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
+        unrouted,
         errors: Arc::new(error_pages(settings.errors)),
         admin: AdminPlan {
             bind: admin_bind,

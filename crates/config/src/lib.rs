@@ -49,6 +49,6 @@ pub use records::{
     AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
     ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
-    RouteSettings, RouteTimeouts, Settings, Timeouts, Workers,
+    RouteSettings, RouteTimeouts, Settings, Timeouts, UnknownHost, Workers,
 };
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

@@ -17,7 +17,7 @@ use upstream::UpstreamSettings;
 use crate::parts::Part;
 use crate::records::{
     EncodedSlashes, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts,
-    Workers,
+    UnknownHost, Workers,
 };
 
 /// The whole configuration.
@@ -36,6 +36,9 @@ pub struct Plan {
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`Plan::route`].
     pub routes: Vec<RoutePlan>,
+    /// Filters of `defaults` that change responses the server generates for requests without a
+    /// route.
+    pub unrouted: Vec<Arc<dyn FilterPlan>>,
     pub errors: Arc<ErrorPages>,
     pub admin: AdminPlan,
     pub log: LogSettings,
@@ -71,6 +74,7 @@ pub struct ListenerPlan {
     pub options: ListenOptions,
     pub half_close: bool,
     pub encoded_slashes: EncodedSlashes,
+    pub unknown_host: UnknownHost,
     /// The server's, but for what the listener says itself.
     pub limits: Limits,
     /// The server's, but for what the listener says itself.
@@ -94,7 +98,10 @@ impl RoutePlan {
         exchange::RouteBounds {
             body: self.limits.body.map(|size| size.bytes()),
             body_pause: self.timeouts.body.map(|span| span.get()),
+            body_rate: self.timeouts.body_rate.map(|rate| rate.bytes()),
+            body_total: self.timeouts.body_total.map(|span| span.get()),
             write_pause: self.timeouts.write.map(|span| span.get()),
+            write_rate: self.timeouts.write_rate.map(|rate| rate.bytes()),
         }
     }
 }

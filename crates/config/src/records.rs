@@ -15,7 +15,7 @@ mod workers;
 pub use admin::{AdminSettings, MetricsAccess};
 pub use bounds::{Limits, ListenerLimits, ListenerTimeouts, RouteLimits, RouteTimeouts, Timeouts};
 pub use errors::{ErrorPageSettings, ErrorSettings};
-pub use listener::{EncodedSlashes, ListenerSettings};
+pub use listener::{EncodedSlashes, ListenerSettings, UnknownHost};
 pub use log::{AccessFormatWord, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget};
 pub use route::{DefaultsSettings, RouteSettings};
 pub use top::Settings;

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::serve::Patience;
 use crate::{Fault, Notes, Protocol, Request, Response};
 
 /// A future of this worker.
@@ -60,6 +61,11 @@ pub trait Filter {
     /// Called instead of [`Filter::on_response`] when what comes back is a fault: a filter may add
     /// fields to the response it becomes ([`Fault::with_field`]).
     fn on_fault(&self, _request: &mut Request, _fault: &mut Fault) {}
+
+    /// Called for a response that the server generated itself and that does not pass
+    /// [`Filter::on_response`] of this filter: an error, wherever it came from, or the response of
+    /// a filter that stands before this one. See [`crate::FilterPlan::changes_generated`].
+    fn on_generated(&self, _request: &Request, _response: &mut Response) {}
 
     /// Called when [`Filter::on_response`] said [`Step::Wait`]; must not say so again.
     fn wait_response<'a>(
@@ -115,6 +121,13 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Calls [`Filter::on_generated`].
+    pub fn on_generated(&self, request: &Request, response: &mut Response) {
+        if let Stage::Filter(filter) = self {
+            filter.on_generated(request, response);
+        }
+    }
+
     fn is_instant(&self) -> bool {
         match self {
             Stage::Filter(filter) => filter.is_instant(),
@@ -129,18 +142,21 @@ impl Stage {
 pub struct Bounds {
     /// Longest request body in bytes.
     pub body: u64,
-    /// Longest pause while a request body arrives.
-    pub body_pause: Duration,
-    /// Longest pause while a response is taken.
-    pub write_pause: Duration,
+    /// How slowly a request body may arrive.
+    pub body_patience: Patience,
+    /// Longest time from the end of a request's head to the end of its body.
+    pub body_total: Option<Duration>,
+    /// How slowly a response may be taken.
+    pub write_patience: Patience,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             body: 64 * 1024 * 1024,
-            body_pause: Duration::from_secs(30),
-            write_pause: Duration::from_secs(30),
+            body_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
+            body_total: None,
+            write_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
         }
     }
 }
@@ -150,7 +166,10 @@ impl Default for Bounds {
 pub struct RouteBounds {
     pub body: Option<u64>,
     pub body_pause: Option<Duration>,
+    pub body_rate: Option<u64>,
+    pub body_total: Option<Duration>,
     pub write_pause: Option<Duration>,
+    pub write_rate: Option<u64>,
 }
 
 impl RouteBounds {
@@ -158,8 +177,9 @@ impl RouteBounds {
     pub fn over(self, listener: Bounds) -> Bounds {
         Bounds {
             body: self.body.unwrap_or(listener.body),
-            body_pause: self.body_pause.unwrap_or(listener.body_pause),
-            write_pause: self.write_pause.unwrap_or(listener.write_pause),
+            body_patience: listener.body_patience.with(self.body_pause, self.body_rate),
+            body_total: self.body_total.or(listener.body_total),
+            write_patience: listener.write_patience.with(self.write_pause, self.write_rate),
         }
     }
 }
@@ -272,6 +292,21 @@ impl Route {
         self.run_on(request, &mut Progress::default()).await
     }
 
+    /// Lets the filters change a response that was made from a fault.
+    pub(crate) fn on_generated(&self, request: &Request, response: &mut Response) {
+        for stage in self.stages.iter().rev() {
+            stage.on_generated(request, response);
+        }
+    }
+
+    /// Lets the filters behind the one ahead change the response it has just made.
+    fn pass_over(&self, request: &Request, progress: &mut Progress) {
+        let Some(response) = &mut progress.response else { return };
+        for stage in self.stages[progress.passed + 1..].iter().rev() {
+            stage.on_generated(request, response);
+        }
+    }
+
     /// Goes as far as is possible without waiting.
     pub(crate) fn advance(&self, request: &mut Request, progress: &mut Progress) -> Stand {
         let stand = self.go(request, progress);
@@ -284,7 +319,10 @@ impl Route {
             let answered = match self.stages.get(progress.passed) {
                 Some(Stage::Filter(filter)) => {
                     match progress.on_request(filter.on_request(request)) {
-                        Some(Ok(())) => continue,
+                        Some(Ok(())) => {
+                            self.pass_over(request, progress);
+                            continue;
+                        }
                         Some(Err(fault)) => Some(Err(fault)),
                         None => None,
                     }
@@ -371,7 +409,9 @@ impl Route {
         match self.stages.get(progress.passed) {
             Some(Stage::Filter(filter)) => {
                 let step = filter.wait_request(request).await;
-                progress.on_request(step).unwrap_or_else(|| Err(waits_twice(filter.name())))
+                let taken = progress.on_request(step);
+                self.pass_over(request, progress);
+                taken.unwrap_or_else(|| Err(waits_twice(filter.name())))
             }
             Some(Stage::Surround(surround)) => {
                 let noted = Rc::new(Cell::new(None));

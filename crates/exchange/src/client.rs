@@ -17,6 +17,7 @@ mod limits;
 mod parking;
 mod pool;
 mod sender;
+mod slow;
 mod tunnel;
 
 #[cfg(test)]

@@ -28,6 +28,9 @@ pub enum Retry {
     IfIdempotent,
 }
 
+/// The status in logs of a request that got no response, as nginx has it; it is never sent.
+const UNANSWERED: u16 = 444;
+
 /// One failure.
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -110,6 +113,15 @@ impl Fault {
     /// The client went away or broke off: there is nobody to answer.
     pub fn client_gone(detail: impl Into<Cow<'static, str>>) -> Fault {
         Fault { close: true, ..Fault::client(400, "client_gone", detail) }
+    }
+
+    /// The request gets no response: its connection is closed. Logged with nginx's status 444.
+    pub fn unanswered(slug: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
+        Fault::client(UNANSWERED, slug, detail).closing()
+    }
+
+    pub(crate) fn is_unanswered(&self) -> bool {
+        self.status == UNANSWERED
     }
 
     /// The bytes that should have been a request are none.

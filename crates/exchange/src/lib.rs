@@ -63,7 +63,7 @@ pub use plan::{
 };
 pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
-pub use request::{Inform, Notes, Request};
+pub use request::{Held, Inform, Notes, Request};
 pub use response::Response;
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};
 pub use target::Target;
@@ -72,4 +72,7 @@ pub use target::Target;
 pub trait Dispatch {
     /// The route, with `request.params` filled in; or the fault (404, 405) to answer.
     fn dispatch(&self, request: &mut Request) -> Result<std::rc::Rc<Route>, Fault>;
+
+    /// Changes a response that the server generates for a request without a route.
+    fn on_generated(&self, _request: &Request, _response: &mut Response) {}
 }

@@ -36,6 +36,11 @@ pub trait FilterPlan: Send + Sync {
     fn mentions(&self) -> Option<&Mentions> {
         None
     }
+    /// True if it changes responses that the server generates ([`crate::Filter::on_generated`]).
+    /// Those of `defaults` then also change responses to requests without a route.
+    fn changes_generated(&self) -> bool {
+        false
+    }
     /// Query parameters it takes secrets from: the access log masks their values on every route.
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()

@@ -10,7 +10,7 @@ use wire::Known;
 use wire::h1::reason;
 use wire::structured::{Bare, Item, write_item};
 
-use crate::{Body, Fault, Headers, Response, Side};
+use crate::{Body, Dispatch, Fault, Headers, Request, Response, Side};
 
 /// Pages of the configuration's `errors`, by status.
 #[derive(Debug, Default)]
@@ -36,6 +36,22 @@ enum Form {
     Json,
     Html,
     Text,
+}
+
+/// The response to a fault of a request, changed as its route says, or without one as the
+/// configuration's `defaults` say.
+pub fn respond(
+    fault: &Fault,
+    request: &Request,
+    pages: &ErrorPages,
+    dispatch: &dyn Dispatch,
+) -> Response {
+    let mut response = render(fault, Some(&request.headers), pages);
+    match &request.route {
+        Some(route) => route.on_generated(request, &mut response),
+        None => dispatch.on_generated(request, &mut response),
+    }
+    response
 }
 
 /// The response to a fault; `headers` are the request's, where there is one.

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use wire::{Known, Method, Version};
@@ -11,9 +11,21 @@ use wire::{Known, Method, Version};
 use crate::facts::{ConnectionFacts, Protocol, Scheme};
 use crate::{Body, Fault, Headers, Marks, Params, Route, Target};
 
-/// Sends interim responses (1xx) before the head of the final one.
+/// What a handler may tell the client's side of its exchange.
 pub trait Inform {
+    /// Sends an interim response (1xx) before the head of the final one.
     fn inform(&self, status: u16, headers: &Headers);
+
+    /// The exchange holds this from now on, until it is dropped.
+    fn hold(&self, _held: Weak<dyn Held>) {}
+}
+
+/// Something scarce that an exchange holds while it may wait for its client: a connection to a
+/// server that takes only so many.
+pub trait Held {
+    /// Called each time the exchange has waited for its client for a further second, with what the
+    /// client has moved so far in bytes a second. True ends the exchange.
+    fn must_give_way(&self, rate: u64) -> bool;
 }
 
 /// Requests whose memory a worker keeps for the next ones.

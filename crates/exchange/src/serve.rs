@@ -1,6 +1,7 @@
 //! The serving loop of HTTP/1.1: from a client's connection to responses on it.
 
 mod active;
+mod allowance;
 mod arrive;
 mod body;
 mod connection;
@@ -14,6 +15,7 @@ mod tell;
 mod tunnel;
 mod wire;
 
+pub use allowance::Patience;
 pub use connection::{refuse, serve};
 pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies};
 pub(crate) use respond::COPIED_BYTES_MAX;

@@ -73,7 +73,7 @@ impl Subrequests {
             Err(fault) => Err(fault),
         };
         Ok(outcome
-            .unwrap_or_else(|fault| problem::render(&fault, Some(&request.headers), &routes.pages)))
+            .unwrap_or_else(|fault| problem::respond(&fault, &request, &routes.pages, &*dispatch)))
     }
 }
 

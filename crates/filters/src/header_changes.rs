@@ -43,8 +43,8 @@ settings::record! {
     /// Changes the headers of responses before they go out.
     ///
     /// First fields are removed, then set, then added. Variables are those of the request. A value
-    /// whose variables are all empty sets nothing: the field is removed instead. Errors that this
-    /// server makes itself stay as they are.
+    /// whose variables are all empty sets nothing: the field is removed instead. Responses that
+    /// this server generates itself (404, 401, 429, 502, ...) are changed only with `always`.
     struct ResponseHeaders {
         /// Fields to take out.
         remove: Vec<HeaderName> = [] { example ["server", "x-powered-by"] },
@@ -52,6 +52,10 @@ settings::record! {
         set: Named<Template> = {} { example { "strict-transport-security": "max-age=31536000" } },
         /// Fields to add to those that are there; one value or several.
         add: Named<OneOrMany<Template>> = {} { example { "link": "</style.css>; rel=preload" } },
+        /// Also changes responses that this server generates: errors of the route and of its
+        /// upstream, and responses of filters that stand before this one. Under `defaults` it also
+        /// changes responses to requests that no route takes.
+        always: bool = false,
     }
 }
 
@@ -59,14 +63,14 @@ fn read_request(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPl
     let before = reader.report().len();
     let RequestHeaders { remove, set, add } = RequestHeaders::read(node, reader)?;
     let changes = Changes::checked(remove, set, add, before, node, reader)?;
-    Some(Arc::new(Plan { kind: &REQUEST, changes: Arc::new(changes) }))
+    Some(Arc::new(Plan { kind: &REQUEST, changes: Arc::new(changes), always: false }))
 }
 
 fn read_response(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let before = reader.report().len();
-    let ResponseHeaders { remove, set, add } = ResponseHeaders::read(node, reader)?;
+    let ResponseHeaders { remove, set, add, always } = ResponseHeaders::read(node, reader)?;
     let changes = Changes::checked(remove, set, add, before, node, reader)?;
-    Some(Arc::new(Plan { kind: &RESPONSE, changes: Arc::new(changes) }))
+    Some(Arc::new(Plan { kind: &RESPONSE, changes: Arc::new(changes), always }))
 }
 
 /// What is done to a header section, in order.
@@ -199,6 +203,8 @@ fn check_value(value: &Template, span: Span, reader: &mut Reader<'_>) {
 struct Plan {
     kind: &'static FilterKind,
     changes: Arc<Changes>,
+    /// Responses that the server generates are changed as well.
+    always: bool,
 }
 
 impl FilterPlan for Plan {
@@ -210,7 +216,7 @@ impl FilterPlan for Plan {
         let changes = self.changes.clone();
         Stage::Filter(match self.kind.name == REQUEST.name {
             true => Rc::new(OfRequest(changes)),
-            false => Rc::new(OfResponse(changes)),
+            false => Rc::new(OfResponse { changes, always: self.always }),
         })
     }
 
@@ -220,7 +226,13 @@ impl FilterPlan for Plan {
             Change::Set(_) => format!("={name}"),
             Change::Add(_) => format!("+{name}"),
         });
-        changes.collect::<Vec<_>>().join(" ")
+        let mut words: Vec<String> = changes.collect();
+        words.extend(self.always.then(|| "always".to_owned()));
+        words.join(" ")
+    }
+
+    fn changes_generated(&self) -> bool {
+        self.always
     }
 }
 
@@ -248,7 +260,10 @@ impl Filter for OfRequest {
     }
 }
 
-struct OfResponse(Arc<Changes>);
+struct OfResponse {
+    changes: Arc<Changes>,
+    always: bool,
+}
 
 impl Filter for OfResponse {
     fn name(&self) -> &'static str {
@@ -260,8 +275,14 @@ impl Filter for OfResponse {
     }
 
     fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
-        self.0.apply(request, &mut response.headers);
+        self.changes.apply(request, &mut response.headers);
         Step::Continue
+    }
+
+    fn on_generated(&self, request: &Request, response: &mut Response) {
+        if self.always {
+            self.changes.apply(request, &mut response.headers);
+        }
     }
 }
 

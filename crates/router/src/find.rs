@@ -82,6 +82,26 @@ impl Router {
         }
     }
 
+    /// True if a route of the request's listener names the request's host under `host`.
+    pub fn names_host(&self, input: &Input<'_>) -> bool {
+        let mut buffer = [0; HOST_BYTES];
+        let Some(host) = host::normal(input.host(), &mut buffer) else { return false };
+        let table = &*self.table;
+        let listener = self.listener_bit(input);
+        let named = |node, name: &[u8]| {
+            let bucket = table.tree.host(node, name);
+            bucket.is_some_and(|at| table.buckets[at as usize].listeners & listener != 0)
+        };
+        let dots = memchr::memchr_iter(b'.', host).filter(|dot| *dot > 0);
+        named(EXACT_HOSTS, host) || dots.into_iter().any(|dot| named(HOSTS_BELOW, &host[dot + 1..]))
+    }
+
+    #[inline]
+    fn listener_bit(&self, input: &Input<'_>) -> u64 {
+        let mut named = self.table.listeners.iter();
+        1 << named.position(|name| **name == *input.listener()).unwrap_or(LISTENERS_MAX)
+    }
+
     fn found(&self, input: &Input<'_>, walk: &Walk<'_, '_>) -> Found {
         let entry = &self.table.entries[walk.best as usize];
         let route = RouteId(entry.rule);
@@ -122,14 +142,12 @@ struct Walk<'r, 'i> {
 impl<'r, 'i> Walk<'r, 'i> {
     #[inline]
     fn new(router: &'r Router, input: &'i Input<'i>) -> Self {
-        let mut named = router.table.listeners.iter();
-        let listener = named.position(|name| **name == *input.listener()).unwrap_or(LISTENERS_MAX);
         Walk {
             router,
             input,
             path: input.request.target.path_bytes(),
             method: router.table.methods.bit(input.method()),
-            listener: 1 << listener,
+            listener: router.listener_bit(input),
             ranges: Ranges::default(),
             best: NONE,
             best_ranges: Ranges::default(),

@@ -91,6 +91,8 @@ pub(crate) struct Bucket {
     pub(crate) best: u32,
     /// The best rank among the buckets of wider `*.` hosts: below it nobody has to look there.
     pub(crate) best_wider: u32,
+    /// The listeners its routes are for, as bits.
+    pub(crate) listeners: u64,
     /// Ranks of Ant patterns and expressions by their first segment, and of those without one.
     pub(crate) patterns: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
     pub(crate) other_patterns: Vec<u32>,
@@ -284,6 +286,7 @@ impl Making {
             root,
             best: NONE,
             best_wider: NONE,
+            listeners: 0,
             patterns: HashMap::default(),
             other_patterns: Vec::new(),
         });
@@ -294,6 +297,7 @@ impl Making {
         let (methods, listeners, condition) = self.rules[rule as usize];
         let bucket = &mut self.buckets[bucket as usize];
         bucket.best = bucket.best.min(rank);
+        bucket.listeners |= listeners;
         let mut pattern = NONE;
         match path {
             None | Some(PathPattern::Segments(_)) => self.growing.path(bucket.root, path, rank),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use admin::{Explanation, Question};
 use bytes::Bytes;
-use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan};
+use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan, UnknownHost};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
 use router::{Input, Verdict};
@@ -33,13 +33,20 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
     if let Some((_, route)) = chosen {
         describe(&mut text, route);
     }
+    let unknown_host = match &routed.verdict {
+        Verdict::NotFound => unknown_host(plan, &request),
+        Verdict::Route(_) | Verdict::MethodNotAllowed(_) => None,
+    };
+    if let Some((_, said)) = &unknown_host {
+        text = text.replacen("no route: 404", said, 1);
+    }
     if let Some(Slashes { said, .. }) = &slashes {
         let _ = write!(text, "\n{said}");
     }
     let verdict = match &routed.verdict {
         Verdict::Route(_) => json!({ "status": "routed" }),
         Verdict::MethodNotAllowed(allow) => json!({ "status": 405, "allow": allow }),
-        Verdict::NotFound => json!({ "status": 404 }),
+        Verdict::NotFound => unknown_host.map_or(json!({ "status": 404 }), |(verdict, _)| verdict),
     };
     let others: Vec<Value> = routed
         .others
@@ -74,6 +81,28 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         "encoded_slashes": slashes.map(|slashes| slashes.said),
     });
     Ok(Explanation { text, json })
+}
+
+/// What the listener does where the host is unknown: for programs and for people.
+fn unknown_host(plan: &Plan, request: &Request) -> Option<(Value, String)> {
+    let listener = plan.listener(&request.facts.listener)?;
+    if plan.router.names_host(&Input::from(request)) {
+        return None;
+    }
+    let (verdict, word, what) = match listener.unknown_host {
+        UnknownHost::NotFound => return None,
+        UnknownHost::Misdirected => {
+            (json!({ "status": 421 }), "misdirected", "the response is 421")
+        }
+        UnknownHost::Close => {
+            (json!({ "status": "closed" }), "close", "the connection is closed without a response")
+        }
+    };
+    let name = &listener.name;
+    let said = format!(
+        "no route, and none names the host: {what} (unknown_host: {word} of listener {name})"
+    );
+    Some((verdict, said))
 }
 
 /// What became of a path with encoded slashes.
@@ -288,6 +317,36 @@ routes:
             assert!(json["encoded_slashes"].as_str().unwrap().contains(rule));
         }
         assert!(ask("GET", "/item/7").unwrap().json["encoded_slashes"].is_null());
+    }
+
+    #[test]
+    fn an_unknown_host_is_treated_as_the_listener_says() {
+        let asked = |rule: &str, url: &str| {
+            let listener = format!("bind: \"127.0.0.1:0\", unknown_host: {rule}");
+            let text = PLAN.replace("bind: \"127.0.0.1:0\"", &listener);
+            let text = text.replace("path: \"/{*rest}\"", "path: /any");
+            let question = Question {
+                method: "GET".to_owned(),
+                url: url.to_owned(),
+                headers: Vec::new(),
+                client_ip: None,
+                listener: None,
+            };
+            explain(&plan_of(&text), &question).unwrap()
+        };
+        for (rule, url, status) in [
+            ("not_found", "http://other.example/x", json!(404)),
+            ("misdirected", "http://other.example/x", json!(421)),
+            ("close", "http://other.example/x", json!("closed")),
+            // The host is known, or a route for every host takes the path.
+            ("close", "http://shop.example/x", json!(404)),
+            ("close", "http://other.example/any", json!("routed")),
+        ] {
+            let Explanation { text, json } = asked(rule, url);
+            assert_eq!(json["verdict"]["status"], status, "{rule} {url}");
+            let said = text.contains("none names the host");
+            assert_eq!(said, status == 421 || status == "closed", "{text}");
+        }
     }
 
     #[test]

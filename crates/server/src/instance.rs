@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use config::{Limits, ListenerPlan, Plan, RoutePlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, Edge, TrustedProxies};
-use exchange::{AccessLog, Bounds, Dispatch, Fault, Request, Route, Subrequests, WorkerContext};
+use exchange::{
+    AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
+};
 use router::{Found, Input, Router};
 use settings::Cidr;
 use wire::h1::HeadLimits;
 
-use crate::slashes;
+use crate::{slashes, unknown_host};
 
 /// The routes of a Plan as one worker runs them.
 pub(crate) struct Instance {
@@ -22,6 +24,8 @@ pub(crate) struct Instance {
     /// The worker's own handle on the table: what a lookup counts references of is not shared.
     router: Router,
     routes: Vec<Rc<Route>>,
+    /// Filters that change generated responses to requests without a route.
+    unrouted: Vec<Stage>,
     access: Option<Rc<AccessLog>>,
 }
 
@@ -33,7 +37,8 @@ impl Instance {
     ) -> Rc<Instance> {
         let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
         let router = Router::clone(&plan.router);
-        Rc::new(Instance { plan: plan.clone(), router, routes: routes.collect(), access })
+        let unrouted = plan.unrouted.iter().map(|filter| filter.build(worker)).collect();
+        Rc::new(Instance { plan: plan.clone(), router, routes: routes.collect(), unrouted, access })
     }
 
     /// Requests from within go through these routes.
@@ -42,17 +47,26 @@ impl Instance {
         subrequests.route_through(Rc::downgrade(&dispatch), self.plan.errors.clone());
     }
 
+    /// True if a route of the request's listener names its host.
+    pub(crate) fn names_host(&self, request: &Request) -> bool {
+        self.router.names_host(&Input::from(request))
+    }
+
     /// What a listener's connections work with under this Plan.
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
         let limits = &listener.limits;
         Edge {
-            dispatch: slashes::ruled(listener.encoded_slashes, self.clone()),
+            dispatch: slashes::ruled(
+                listener.encoded_slashes,
+                unknown_host::ruled(listener.unknown_host, self.clone()),
+            ),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
                 body: limits.body.bytes(),
-                body_pause: listener.timeouts.body.get(),
-                write_pause: listener.timeouts.write.get(),
+                body_patience: listener.timeouts.body_patience(),
+                body_total: listener.timeouts.body_total.map(|span| span.get()),
+                write_patience: listener.timeouts.write_patience(),
             },
             half_close: listener.half_close,
             trusted_proxies: TrustedProxies::new(self.plan.trusted_proxies.iter().map(Cidr::net)),
@@ -114,6 +128,12 @@ impl Dispatch for Instance {
             }
             Found::MethodNotAllowed(allow) => Err(Fault::method_not_allowed(allow)),
             Found::NotFound => Err(Fault::not_found()),
+        }
+    }
+
+    fn on_generated(&self, request: &Request, response: &mut Response) {
+        for stage in self.unrouted.iter().rev() {
+            stage.on_generated(request, response);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, Plan};
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies};
+use exchange::serve::{ConnectionTimeouts, Edge, Patience, Service, TrustedProxies};
 use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
 use net::{Bind, Listener, Listening};
 use telemetry::{RouteMetrics, WorkerMetrics};
@@ -160,6 +160,10 @@ impl Reception {
     }
 }
 
+fn hurried(patience: Patience, most: Duration) -> Patience {
+    Patience { pause: patience.pause.min(most), ..patience }
+}
+
 /// `most` bounds whatever the configuration allows a client to take its time for.
 fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> Edge {
     let timeouts = &plan.timeouts;
@@ -174,8 +178,9 @@ fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> Edge {
         },
         bounds: Bounds {
             body: BODY_BYTES_MAX,
-            body_pause: timeouts.body.get().min(most),
-            write_pause: timeouts.write.get().min(most),
+            body_patience: hurried(timeouts.body_patience(), most),
+            body_total: None,
+            write_patience: hurried(timeouts.write_patience(), most),
         },
         half_close: false,
         trusted_proxies: TrustedProxies::default(),

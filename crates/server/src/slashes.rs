@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use config::EncodedSlashes;
-use exchange::{Dispatch, Fault, Request, Route, Target};
+use exchange::{Dispatch, Fault, Request, Response, Route, Target};
 
 /// The dispatch of a listener with this rule.
 pub(crate) fn ruled(rule: EncodedSlashes, inner: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
@@ -25,6 +25,10 @@ impl Dispatch for Ruled {
     fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
         apply(self.rule, &mut request.target)?;
         self.inner.dispatch(request)
+    }
+
+    fn on_generated(&self, request: &Request, response: &mut Response) {
+        self.inner.on_generated(request, response);
     }
 }
 

@@ -79,13 +79,15 @@ table! {
         TunnelIdle, "tunnel_idle", Normal, "nothing went through the tunnel for too long";
         HandshakeTimeout, "handshake_timeout", Client, "nothing came within `handshake`";
         HeadTimeout, "head_timeout", Client, "the request head was not whole within `head`";
-        BodyTimeout, "body_timeout", Client, "the request body paused longer than `body`";
-        WriteTimeout, "write_timeout", Client, "the client did not read for longer than `write`";
+        BodyTimeout, "body_timeout", Client, "the request body was too slow or took too long";
+        WriteTimeout, "write_timeout", Client, "the client read too slowly or not at all";
+        SlowClient, "slow_client", Client, "too slow to hold a connection to a busy upstream";
         Malformed, "malformed_request", Client, "the request was malformed or ambiguous";
         RequestLineTooLong, "request_line_too_long", Client, "the request line was too long";
         HeadersTooLarge, "headers_too_large", Client, "the header fields were too large or many";
         BodyTooLarge, "body_too_large", Client, "the request body was above the limit";
         BodyUnread, "body_unread", Client, "too much of a refused body was left to be read";
+        UnknownHost, "unknown_host", Client, "no route names the host, and `unknown_host` is close";
         ClientReset, "client_reset", Client, "the client reset the connection";
         ClientGone, "client_gone", Client, "the client went away in the middle of an exchange";
         ConnectionLimit, "connection_limit", Ours, "as many connections as allowed were open";
@@ -101,8 +103,10 @@ table! {
     LimitHit {
         SlowHandshake, "slow_handshake", Client, "`timeouts.handshake` ran out";
         SlowHead, "slow_head", Client, "`timeouts.head` ran out";
-        SlowBody, "slow_body", Client, "`timeouts.body` ran out";
-        SlowReader, "slow_reader", Client, "`timeouts.write` ran out";
+        SlowBody, "slow_body", Client, "slower than `timeouts.body` and `body_rate` allow (408)";
+        BodyTotal, "body_total", Client, "`timeouts.body_total` ran out (408)";
+        SlowReader, "slow_reader", Client, "slower than `timeouts.write` and `write_rate` allow";
+        SlowClients, "slow_clients", Client, "cut off: more slow clients than `max_slow_clients`";
         Idle, "idle", Normal, "`timeouts.idle` ran out";
         RequestLine, "request_line", Client, "longer than `limits.request_line` (414)";
         Headers, "headers", Client, "larger than `limits.headers` (431)";

@@ -181,6 +181,7 @@ impl Cluster {
                     weight: server.weight,
                     backup: server.backup,
                     max_connections: server.max_connections,
+                    max_slow_clients: server.slow_clients(),
                     standing: known.map_or_else(Arc::default, |member| member.standing.clone()),
                 }));
             }

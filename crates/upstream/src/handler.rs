@@ -4,6 +4,9 @@
 //! 9.2.2); only with its whole body; only on another server; only within the budget; and never
 //! after the client was sent anything of an answer. A connection that died in the pool is no
 //! failure of the server: the same server gets the request again over a new one.
+//!
+//! A connection is taken when there is something to send: a client that announces a body and sends
+//! none occupies no server.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -95,10 +98,19 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
     if let Some(answer) = max_forwards::count_down(request) {
         return Ok(answer);
     }
-    let view = local.view(clock::now().as_ms());
+    let mut view = local.view(clock::now().as_ms());
+    let again = view.settings.retries.attempts > 1;
+    let mut body = Replay::new(std::mem::take(&mut request.body), again);
+    if body.is_awaited() {
+        // A client is not asked for a body that nobody could take.
+        if !view.has_room() {
+            return Err(nobody(local, &view));
+        }
+        body.begin().await?;
+        view = local.view(clock::now().as_ms());
+    }
     let retries = &view.settings.retries;
     local.budget.deposit(retries.budget.fraction());
-    let mut body = Replay::new(std::mem::take(&mut request.body), retries.attempts > 1);
     let mut tried: Vec<Rc<Peer>> = Vec::new();
     let mut failed: Option<Outcome> = None;
     loop {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// A request body up to this length is read whole before a connection is taken.
+pub(crate) const GATHERED_BYTES: u64 = 16 * 1024;
 /// Bytes of a streamed request body kept so that it can be sent again.
 pub(crate) const REPLAY_BYTES: usize = 64 * 1024;
 /// Pieces of it: each takes some memory besides its bytes.

@@ -19,6 +19,7 @@ pub(crate) struct Member {
     pub(crate) weight: u32,
     pub(crate) backup: bool,
     pub(crate) max_connections: Option<u32>,
+    pub(crate) max_slow_clients: Option<u32>,
     pub(crate) standing: Arc<Standing>,
 }
 

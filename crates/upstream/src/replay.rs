@@ -3,15 +3,20 @@
 //! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past
 //! it the request can be tried again no more. What is kept costs its length, not the blocks it came
 //! in. Once an answer is there nothing more is kept.
+//!
+//! [`Replay::begin`] waits for the client before a connection is taken: for the whole of a short
+//! body, for the first piece of any other.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use exchange::{Body, BodyStream, Fault, Frame, Headers};
 
-use crate::limits::{COPIED_BYTES, REPLAY_BYTES, REPLAY_PIECES};
+use crate::limits::{COPIED_BYTES, GATHERED_BYTES, REPLAY_BYTES, REPLAY_PIECES};
 
 pub(crate) enum Replay {
     Empty,
@@ -26,19 +31,37 @@ impl Replay {
     pub(crate) fn new(body: Body, again: bool) -> Replay {
         match body {
             Body::Empty => Replay::Empty,
-            body if !again => Replay::Once(Some(body)),
-            Body::Bytes(bytes) => Replay::Bytes(bytes),
-            Body::Kept(bytes) => Replay::Bytes(Bytes::copy_from_slice(&bytes)),
             Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(Tape {
                 length: source.length(),
                 source: Some(source),
+                ahead: VecDeque::new(),
                 kept: Vec::new(),
                 kept_bytes: 0,
+                once: !again,
                 lost: false,
                 trailers: None,
             }))),
+            body if !again => Replay::Once(Some(body)),
+            Body::Bytes(bytes) => Replay::Bytes(bytes),
+            Body::Kept(bytes) => Replay::Bytes(Bytes::copy_from_slice(&bytes)),
             file @ Body::File(_) => Replay::Once(Some(file)),
         }
+    }
+
+    /// True if the body still has to come from the client.
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self, Replay::Stream(_))
+    }
+
+    /// Waits until there is something to send.
+    pub(crate) async fn begin(&mut self) -> Result<(), Fault> {
+        let Replay::Stream(tape) = self else { return Ok(()) };
+        let mut gathered = BytesMut::new();
+        let whole = poll_fn(|cx| tape.borrow_mut().poll_begin(cx, &mut gathered)).await?;
+        if let Some(whole) = whole {
+            *self = Replay::Bytes(whole);
+        }
+        Ok(())
     }
 
     /// Whether the body can be given out (again).
@@ -56,7 +79,11 @@ impl Replay {
             Replay::Empty => Body::Empty,
             Replay::Bytes(bytes) => Body::Bytes(bytes.clone()),
             Replay::Once(body) => body.take().unwrap_or_default(),
-            Replay::Stream(tape) => Body::stream(Player { tape: tape.clone(), at: 0, played: 0 }),
+            Replay::Stream(tape) => {
+                let once = tape.borrow().once;
+                tape.borrow_mut().lost |= once;
+                Body::stream(Player { tape: tape.clone(), at: 0, played: 0 })
+            }
         }
     }
 
@@ -74,8 +101,12 @@ pub(crate) struct Tape {
     /// Gone once it has ended.
     source: Option<Box<dyn BodyStream>>,
     length: Option<u64>,
+    /// What has arrived and was not played yet.
+    ahead: VecDeque<Frame>,
     kept: Vec<Bytes>,
     kept_bytes: usize,
+    /// There is no second try.
+    once: bool,
     /// The beginning is not kept any more.
     lost: bool,
     trailers: Option<Headers>,
@@ -85,6 +116,42 @@ impl Tape {
     fn lose(&mut self) {
         self.lost = true;
         self.kept = Vec::new();
+    }
+
+    /// Gathers a short body, and gives it once it is whole; of any other it reads the first piece.
+    fn poll_begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        gathered: &mut BytesMut,
+    ) -> Poll<Result<Option<Bytes>, Fault>> {
+        let short = self.length.filter(|length| *length <= GATHERED_BYTES);
+        while let (Some(source), true) = (&mut self.source, self.ahead.is_empty()) {
+            let frame = ready!(source.poll_frame(cx)).transpose()?;
+            match (frame, short) {
+                (Some(Frame::Data(data)), Some(length)) => {
+                    if gathered.is_empty() && data.len() as u64 == length {
+                        return Poll::Ready(Ok(Some(data)));
+                    }
+                    gathered.extend_from_slice(&data);
+                    if gathered.len() as u64 >= length {
+                        return Poll::Ready(Ok(Some(std::mem::take(gathered).freeze())));
+                    }
+                }
+                (Some(frame), _) => {
+                    if !gathered.is_empty() {
+                        let data = std::mem::take(gathered).freeze();
+                        self.ahead.push_back(Frame::Data(data));
+                    }
+                    self.ahead.push_back(frame);
+                }
+                (None, Some(_)) => {
+                    let detail = "a request body was shorter than announced";
+                    return Poll::Ready(Err(Fault::internal(detail)));
+                }
+                (None, None) => self.source = None,
+            }
+        }
+        Poll::Ready(Ok(None))
     }
 
     fn keep(&mut self, data: &Bytes) {
@@ -119,12 +186,15 @@ impl BodyStream for Player {
             self.played += data.len() as u64;
             return Poll::Ready(Some(Ok(Frame::Data(data.clone()))));
         }
-        let Some(source) = &mut tape.source else {
-            let trailers = tape.trailers.clone().filter(|_| self.at <= tape.kept.len());
-            self.at = usize::MAX;
-            return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
+        let frame = match (tape.ahead.pop_front(), &mut tape.source) {
+            (Some(frame), _) => Ok(Some(frame)),
+            (None, Some(source)) => ready!(source.poll_frame(cx)).transpose(),
+            (None, None) => {
+                let trailers = tape.trailers.clone().filter(|_| self.at <= tape.kept.len());
+                self.at = usize::MAX;
+                return Poll::Ready(trailers.map(|trailers| Ok(Frame::Trailers(trailers))));
+            }
         };
-        let frame = ready!(source.poll_frame(cx)).transpose();
         match &frame {
             Ok(Some(Frame::Data(data))) => {
                 tape.keep(data);

@@ -62,6 +62,11 @@ settings::record! {
         pub backup: bool = false,
         /// Requests it is sent at a time; more go to the others, or get 503.
         pub max_connections: Option<u32> = null { in 1..=1000000, example 200 },
+        /// Connections to it in use that may wait for slow clients at a time: for more of a request
+        /// body, or for a response to be taken. With one more, the slowest client is cut off: 408,
+        /// or a reset within a response. Unless set, half of `max_connections`; without that,
+        /// unlimited.
+        pub max_slow_clients: Option<u32> = null { in 1..=1000000, example 50 },
     }
     short: address;
 }
@@ -219,6 +224,13 @@ impl Setting for StatusRange {
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         reader.parse(node, "statuses such as 200-399")
+    }
+}
+
+impl ServerSettings {
+    /// How many connections may wait for slow clients.
+    pub(crate) fn slow_clients(&self) -> Option<u32> {
+        self.max_slow_clients.or(self.max_connections.map(|most| (most / 2).max(1)))
     }
 }
 

@@ -196,7 +196,6 @@ impl View {
         now_ms: u64,
     ) -> View {
         let Snapshot { version, settings, members } = cluster.snapshot();
-        let limits = pool_limits(&settings);
         let peers: Vec<Rc<Peer>> = members
             .list
             .iter()
@@ -208,7 +207,7 @@ impl View {
                     || Rc::new(Stats::new(context, cluster, member)),
                     |peer| peer.stats.clone(),
                 );
-                stats.pool.set_limits(limits);
+                stats.pool.set_limits(pool_limits(&settings, member));
                 stats.forget_before(member.standing.returned_ms.load(Ordering::Relaxed));
                 Rc::new(Peer {
                     stats,
@@ -238,6 +237,11 @@ impl View {
 
     pub(crate) fn is_current(&self, cluster: &Cluster, now_ms: u64) -> bool {
         self.version == cluster.version() && now_ms < self.recheck_ms
+    }
+
+    /// True if some server takes one more request.
+    pub(crate) fn has_room(&self) -> bool {
+        self.usable.iter().chain(&self.trials).any(|&at| self.peers[at].has_room())
     }
 
     pub(crate) fn ring(&self) -> Option<&crate::ring::Ring> {
@@ -296,12 +300,13 @@ pub(crate) fn host_of(member: &Member) -> &str {
     if member.server.starts_with("unix:") { "localhost" } else { &member.server }
 }
 
-fn pool_limits(settings: &UpstreamSettings) -> PoolLimits {
+fn pool_limits(settings: &UpstreamSettings, member: &Member) -> PoolLimits {
     PoolLimits {
         max_idle: settings.keepalive.max_idle as usize,
         idle: settings.timeouts.idle.get(),
         max_age: settings.keepalive.max_age.get(),
         max_requests: settings.keepalive.max_requests,
+        max_slow: member.max_slow_clients.map(|most| most as usize),
     }
 }
 

@@ -6,7 +6,7 @@ use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 
 use crate::plan::ListenerPlan;
-use crate::records::{EncodedSlashes, ListenerSettings, Settings};
+use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
     let mut plans: Vec<ListenerPlan> = Vec::new();
@@ -44,6 +44,7 @@ pub(super) fn programs(
             options: ListenOptions::default(),
             half_close: false,
             encoded_slashes: EncodedSlashes::Keep,
+            unknown_host: UnknownHost::NotFound,
             limits: settings.limits.clone(),
             timeouts: settings.timeouts.clone(),
         };
@@ -93,6 +94,7 @@ fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings
         },
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,
+        unknown_host: listener.unknown_host,
         limits: settings.limits.for_listener(&listener.limits),
         timeouts: settings.timeouts.for_listener(&listener.timeouts),
     }

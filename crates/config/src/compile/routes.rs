@@ -1,7 +1,9 @@
 //! Routes: names, references, filters and handler, and the router's table.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
+use exchange::FilterPlan;
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 
@@ -25,7 +27,7 @@ pub(super) fn compile(
     kinds: &Kinds,
     chains: &mut Chains,
     reader: &mut Reader<'_>,
-) -> (Option<Router>, Vec<Compiled>) {
+) -> (Option<Router>, Vec<Compiled>, Vec<Arc<dyn FilterPlan>>) {
     let names = names(settings, reader);
     // Paths read so far (of matches) are none of a filter's business.
     reader.take_path_variables();
@@ -70,7 +72,8 @@ pub(super) fn compile(
             },
         });
     }
-    (table(rules, reader.report()), routes)
+    let unrouted = defaults.filters.into_iter().filter(|filter| filter.changes_generated());
+    (table(rules, reader.report()), routes, unrouted.collect())
 }
 
 fn table(rules: Vec<Rule>, report: &mut Report) -> Option<Router> {

@@ -3,6 +3,7 @@
 //!
 //! Promises: the narrower place wins key by key.
 
+use exchange::serve::Patience;
 use settings::{Duration, Size};
 
 settings::record! {
@@ -47,8 +48,8 @@ settings::record! {
 }
 
 settings::record! {
-    /// How long a client is waited for. A listener may say otherwise, and a route for `body` and
-    /// `write`.
+    /// How long a client is waited for. A listener may say otherwise, and a route for `body`,
+    /// `write` and what begins with them.
     pub struct Timeouts {
         /// From the connection to its first byte.
         pub handshake: Duration = "10s" { in "1ms"..="1h" },
@@ -56,8 +57,17 @@ settings::record! {
         pub head: Duration = "10s" { in "1ms"..="1h" },
         /// Longest pause while a request body arrives. Slower ones get 408.
         pub body: Duration = "30s" { in "1ms"..="1d" },
+        /// Minimum rate of a request body in bytes per second, over a time as long as `body`.
+        /// Slower ones get 408; `0B` is no minimum.
+        pub body_rate: Size = "240B" { in "0B"..="1GiB" },
+        /// Longest time from the end of the header lines to the end of the body, however fast it
+        /// arrives. Longer ones get 408; without it there is no limit.
+        pub body_total: Option<Duration> = null { in "1ms"..="7d", example "10m" },
         /// Longest pause while a response is taken.
         pub write: Duration = "30s" { in "1ms"..="1d" },
+        /// Minimum rate at which a response is taken in bytes per second, over a time as long as
+        /// `write`. Only time counts in which data waits for the client. `0B` is no minimum.
+        pub write_rate: Size = "240B" { in "0B"..="1GiB" },
         /// Longest pause between two requests of a connection.
         pub idle: Duration = "75s" { in "1ms"..="7d" },
         /// How long requests may take to finish when the server stops.
@@ -77,8 +87,14 @@ settings::record! {
         pub head: Option<Duration> = null { in "1ms"..="1h" },
         /// Longest pause while a request body arrives. Slower ones get 408.
         pub body: Option<Duration> = null { in "1ms"..="1d" },
+        /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+        pub body_rate: Option<Size> = null { in "0B"..="1GiB" },
+        /// Longest time for a request body. Longer ones get 408.
+        pub body_total: Option<Duration> = null { in "1ms"..="7d" },
         /// Longest pause while a response is taken.
         pub write: Option<Duration> = null { in "1ms"..="1d" },
+        /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+        pub write_rate: Option<Size> = null { in "0B"..="1GiB" },
         /// Longest pause between two requests of a connection.
         pub idle: Option<Duration> = null { in "1ms"..="7d" },
     }
@@ -89,8 +105,14 @@ settings::record! {
     pub struct RouteTimeouts {
         /// Longest pause while a request body arrives. Slower ones get 408.
         pub body: Option<Duration> = null { in "1ms"..="1d", example "10s" },
+        /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+        pub body_rate: Option<Size> = null { in "0B"..="1GiB", example "0B" },
+        /// Longest time for a request body. Longer ones get 408.
+        pub body_total: Option<Duration> = null { in "1ms"..="7d", example "1h" },
         /// Longest pause while a response is taken.
         pub write: Option<Duration> = null { in "1ms"..="1d" },
+        /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+        pub write_rate: Option<Size> = null { in "0B"..="1GiB" },
     }
 }
 
@@ -108,13 +130,26 @@ impl Limits {
 }
 
 impl Timeouts {
+    /// How slowly a request body may arrive.
+    pub fn body_patience(&self) -> Patience {
+        Patience { pause: self.body.get(), rate: self.body_rate.bytes() }
+    }
+
+    /// How slowly a response may be taken.
+    pub fn write_patience(&self) -> Patience {
+        Patience { pause: self.write.get(), rate: self.write_rate.bytes() }
+    }
+
     /// These time-outs where the listener says nothing else.
     pub fn for_listener(&self, own: &ListenerTimeouts) -> Timeouts {
         Timeouts {
             handshake: own.handshake.unwrap_or(self.handshake),
             head: own.head.unwrap_or(self.head),
             body: own.body.unwrap_or(self.body),
+            body_rate: own.body_rate.unwrap_or(self.body_rate),
+            body_total: own.body_total.or(self.body_total),
             write: own.write.unwrap_or(self.write),
+            write_rate: own.write_rate.unwrap_or(self.write_rate),
             idle: own.idle.unwrap_or(self.idle),
             drain: self.drain,
             drain_delay: self.drain_delay,
@@ -152,5 +187,7 @@ mod tests {
         let shown = [t.handshake, t.head, t.body, t.write, t.idle, t.drain, t.drain_delay];
         let shown = shown.map(|timeout| timeout.to_string());
         assert_eq!(shown, ["10s", "10s", "30s", "30s", "1m15s", "30s", "0s"]);
+        assert_eq!((t.body_rate, t.write_rate), (Size::from_bytes(240), Size::from_bytes(240)));
+        assert_eq!(t.body_total, None);
     }
 }

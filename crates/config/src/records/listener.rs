@@ -15,6 +15,9 @@ settings::record! {
         pub half_close: bool = false,
         /// What `%2F` in a path is. Many applications take it for a slash, which routes do not.
         pub encoded_slashes: EncodedSlashes = "keep",
+        /// Response to a request that no route takes and whose host no route of this listener
+        /// names. A route without `host` takes requests for every host.
+        pub unknown_host: UnknownHost = "not_found",
         /// Connections the kernel may hold before they are accepted.
         pub backlog: u32 = 4096 { in 1..=65535 },
         /// Send small packets at once (TCP_NODELAY).
@@ -42,6 +45,20 @@ settings::choice! {
 }
 
 impl Copy for EncodedSlashes {}
+
+settings::choice! {
+    /// What a listener does with a request for a host that no route names.
+    pub enum UnknownHost {
+        /// Responds with 404, as where only the path is unknown.
+        NotFound = "not_found",
+        /// Responds with 421 (Misdirected Request).
+        Misdirected = "misdirected",
+        /// Closes the connection without a response.
+        Close = "close",
+    }
+}
+
+impl Copy for UnknownHost {}
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -22,6 +22,7 @@ use super::head::{Call, ClientOptions, RequestFraming, write_head};
 use super::limits::{INLINE_BODY, INTERIM_MAX, KEPT_SCRATCH};
 use super::pool::Lease;
 use super::sender::{Sender, Sending};
+use super::slow::HeldConnection;
 use super::tunnel;
 use crate::{Body, Fault, Headers, Request, Response, Retry};
 
@@ -98,7 +99,8 @@ fn answer(
     if let Some(body) = whole {
         link.finish();
         response.body = Body::from(body);
-    } else if let Some(link) = exchange.take() {
+    } else if let Some(mut link) = exchange.take() {
+        link.hold(request);
         response.body = Body::stream(AnswerBody::new(link, head.framing));
     }
     Ok(response)
@@ -123,6 +125,8 @@ pub(super) struct Link {
     pub(super) received: Bytes,
     /// The connection may carry another exchange after this one.
     pub(super) reusable: bool,
+    /// The connection as the client's side knows it, where a client can hold it up.
+    held: Option<Rc<HeldConnection>>,
 }
 
 impl Link {
@@ -142,6 +146,7 @@ impl Link {
             partial: BytesMut::new(),
             received: Bytes::new(),
             reusable: false,
+            held: None,
         };
         SCRATCH.with(|scratch| {
             let mut scratch = scratch.borrow_mut();
@@ -155,7 +160,10 @@ impl Link {
                 Body::Bytes(bytes) if bytes.len() <= INLINE_BODY => {
                     scratch.extend_from_slice(&bytes);
                 }
-                body => link.sender = Sender::new(body, framing),
+                body => {
+                    link.sender = Sender::new(body, framing);
+                    link.hold(request);
+                }
             }
             link.send_now(&scratch);
             if scratch.capacity() > KEPT_SCRATCH {
@@ -163,6 +171,18 @@ impl Link {
             }
         });
         link
+    }
+
+    /// Lets the client's side know what a slow client holds.
+    fn hold(&mut self, request: &Request) {
+        if self.held.is_none()
+            && let Some(client) = &request.informer
+            && let Some(held) = self.lease.held()
+        {
+            let weak: Weak<HeldConnection> = Rc::downgrade(&held);
+            client.hold(weak);
+            self.held = Some(held);
+        }
     }
 
     fn send_now(&mut self, bytes: &[u8]) {
@@ -336,6 +356,7 @@ impl Link {
         if self.reusable && self.received.is_empty() && self.is_sent() {
             self.lease.give_back();
         }
+        self.held = None;
     }
 
     /// More bytes of the answer's body, empty at the end of the connection; sends on meanwhile.

@@ -12,6 +12,7 @@ use net::clock::Moment;
 use telemetry::{Gauge, Lane};
 
 use super::limits::PARKED_LOOK;
+use super::slow::SlowClients;
 
 /// A connection without its worker.
 pub(super) struct ParkedConnection {
@@ -33,6 +34,8 @@ pub(super) struct Parking {
     pub(super) idle: Box<[Lane<Gauge>]>,
     /// Leased connections of each worker.
     pub(super) active: Box<[Lane<Gauge>]>,
+    /// Leased connections whose exchange waits for its client.
+    pub(super) slow: SlowClients,
 }
 
 impl Parking {
@@ -43,6 +46,7 @@ impl Parking {
             count: AtomicUsize::new(0),
             idle: lanes(),
             active: lanes(),
+            slow: SlowClients::default(),
         }
     }
 

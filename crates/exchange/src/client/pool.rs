@@ -19,6 +19,7 @@ use super::faults;
 use super::keeper::Keeper;
 use super::limits::PARK_AFTER;
 use super::parking::{ParkedConnection, Parking};
+use super::slow::{HeldConnection, SlowClients};
 use crate::{Fault, WorkerContext};
 
 /// What may be kept.
@@ -32,6 +33,8 @@ pub struct PoolLimits {
     pub max_age: Duration,
     /// Requests one connection carries.
     pub max_requests: u32,
+    /// Connections in use that may wait for slow clients, over all workers.
+    pub max_slow: Option<usize>,
 }
 
 impl Default for PoolLimits {
@@ -41,6 +44,7 @@ impl Default for PoolLimits {
             idle: Duration::from_secs(60),
             max_age: Duration::from_secs(3600),
             max_requests: u32::MAX,
+            max_slow: None,
         }
     }
 }
@@ -165,6 +169,14 @@ impl Pool {
         let parking = Pool::parking(shared, &format!("{upstream} {destination}"), workers);
         let sum = |lanes: &[Lane<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
         PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
+    }
+
+    pub(super) fn max_slow(&self) -> Option<usize> {
+        self.limits.get().max_slow
+    }
+
+    pub(super) fn slow_clients(&self) -> &SlowClients {
+        &self.parking.slow
     }
 
     /// Takes the bounds of a new Plan.
@@ -374,6 +386,11 @@ impl Lease {
     /// what goes wrong before there is an answer; of its body only we hear.
     pub(super) fn paused_for_too_long(&self) {
         self.pool.metrics.worker.hit(LimitHit::SlowUpstream);
+    }
+
+    /// The connection as what its exchange holds, where slow clients may hold only so many.
+    pub(super) fn held(&self) -> Option<Rc<HeldConnection>> {
+        self.pool.max_slow().map(|_| Rc::new(HeldConnection::new(self.pool.clone())))
     }
 
     /// Gives the connection back for the next request.

@@ -16,7 +16,7 @@ use super::head::Persistence;
 use super::read::{self, Taken, Waited};
 use super::respond;
 use super::tell;
-use crate::{Fault, Side, problem};
+use crate::{Fault, Request, Side, problem};
 
 /// Requests of one connection that are answered before the others of the worker have their turn: a
 /// client may send faster than it can be served.
@@ -97,8 +97,8 @@ pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
                 refuse(connection, &edge, fault).await
             }
             Rest::Flush => {
-                let pause = connection.service.edge().bounds.write_pause;
-                match respond::flush(&connection.wire, pause).await {
+                let patience = connection.service.edge().bounds.write_patience;
+                match respond::flush(&connection.wire, patience).await {
                     Ok(()) => After::Idle,
                     Err(broken) => broken.after(),
                 }
@@ -146,20 +146,23 @@ async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
         access.refused(&connection.facts, &fault);
     }
     tell::refused(&connection.facts, &fault);
-    let response = problem::render(&fault, None, &edge.pages);
+    let mut response = problem::render(&fault, None, &edge.pages);
+    let unknown = Request::blank();
+    edge.dispatch.on_generated(&unknown, &mut response);
+    unknown.retire();
     wire.answering.set(true);
     let plan = respond::Plan {
         to_head: false,
         version: Version::Http11,
         persistence: Persistence::Close,
-        write_pause: edge.bounds.write_pause,
+        patience: edge.bounds.write_patience,
         half_close: true,
         at_once: true,
         deferrable: false,
     };
     // A rendered fault is no stream: it is queued whole.
     respond::queue(wire, response, &plan);
-    match respond::flush(wire, plan.write_pause).await {
+    match respond::flush(wire, plan.patience).await {
         Ok(()) => After::Linger(reason),
         Err(_) => After::Close(reason),
     }
@@ -177,6 +180,8 @@ pub(super) fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) ->
         "head_timeout" => (CloseReason::HeadTimeout, None),
         "body_timeout" => (CloseReason::BodyTimeout, None),
         "body_too_large" => (CloseReason::BodyTooLarge, None),
+        "slow_client" => (CloseReason::SlowClient, None),
+        "unknown_host" => (CloseReason::UnknownHost, None),
         "client_gone" => (CloseReason::ClientGone, None),
         _ if fault.side == Side::Client => (CloseReason::Malformed, None),
         _ => (CloseReason::InternalError, None),

@@ -9,9 +9,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use net::clock::{self, Moment};
 use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
+use super::allowance::{Allowance, Patience};
 use super::wire::Wire;
 use crate::{BodyStream, Fault, Frame, Headers};
 
@@ -40,18 +42,21 @@ pub(crate) enum Decoder {
 #[derive(Clone, Copy)]
 pub(crate) struct BodyBounds {
     pub(crate) bytes_max: u64,
-    pub(crate) pause: Duration,
+    pub(crate) patience: Patience,
+    /// Longest time from now to the end of the body.
+    pub(crate) total: Option<Duration>,
 }
 
 pub(crate) struct RequestBody {
     wire: Rc<Wire>,
     decoder: Decoder,
-    bounds: BodyBounds,
+    bytes_max: u64,
     received: u64,
     /// The client waits for 100 Continue.
     expects: bool,
-    /// A time-out is running.
-    waiting: bool,
+    allowance: Allowance,
+    /// When the body has to be whole.
+    ends: Moment,
     failed: bool,
 }
 
@@ -63,7 +68,16 @@ impl RequestBody {
         expects: bool,
     ) -> RequestBody {
         *wire.remainder.borrow_mut() = Remainder::Held;
-        RequestBody { wire, decoder, bounds, received: 0, expects, waiting: false, failed: false }
+        RequestBody {
+            wire,
+            decoder,
+            bytes_max: bounds.bytes_max,
+            received: 0,
+            expects,
+            allowance: Allowance::new(bounds.patience),
+            ends: bounds.total.map_or(Moment::NEVER, |total| clock::now().after(total)),
+            failed: false,
+        }
     }
 
     /// The body has been read to its end: the next byte belongs to the next request, whoever may
@@ -81,7 +95,7 @@ impl RequestBody {
     /// Counts body bytes against the limit.
     fn admit(&mut self, data: Bytes) -> Result<Frame, Fault> {
         self.received += data.len() as u64;
-        if self.received > self.bounds.bytes_max {
+        if self.received > self.bytes_max {
             self.wire.metrics.hit(LimitHit::Body);
             return Err(Fault::body_too_large());
         }
@@ -89,15 +103,23 @@ impl RequestBody {
     }
 
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        if !self.waiting {
-            self.waiting = true;
-            self.wire.read_timer.set(self.bounds.pause);
+        let again = self.allowance.wait();
+        if self.allowance.noted().is_some_and(|rate| self.wire.must_give_way(rate)) {
+            let detail = "too many slow clients hold connections of the server";
+            return self.fail(Fault::client(408, "slow_client", detail));
         }
-        if self.wire.read_timer.poll(cx).is_pending() {
-            return Poll::Pending;
+        let too_late = self.ends <= clock::now();
+        if too_late || self.allowance.is_over() {
+            let (limit, detail) = match too_late {
+                true => (LimitHit::BodyTotal, "the request body was not whole in time"),
+                false => (LimitHit::SlowBody, "the request body arrived too slowly"),
+            };
+            self.wire.metrics.hit(limit);
+            return self.fail(Fault::client(408, "body_timeout", detail));
         }
-        self.wire.metrics.hit(LimitHit::SlowBody);
-        self.fail(Fault::client(408, "body_timeout", "the request body paused for too long"))
+        self.wire.read_timer.set_at(again.min(self.ends));
+        // Never ready: both are later than now. It registers the task.
+        self.wire.read_timer.poll(cx).map(|()| None)
     }
 }
 
@@ -120,7 +142,8 @@ impl BodyStream for RequestBody {
                 }
                 Poll::Ready(Ok(chunk)) => chunk,
             };
-            self.waiting = false;
+            self.allowance.stop();
+            let before = input.len();
             match &mut self.decoder {
                 Decoder::Done => return Poll::Ready(None),
                 Decoder::Length(left) => {
@@ -128,6 +151,7 @@ impl BodyStream for RequestBody {
                         .split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= data.len() as u64;
                     let whole = *left == 0;
+                    self.allowance.moved((before - input.len()) as u64);
                     self.wire.unread(input);
                     if whole {
                         self.finish();
@@ -139,6 +163,7 @@ impl BodyStream for RequestBody {
                 }
                 Decoder::Chunked(decoder) => {
                     let event = decoder.next(&mut input);
+                    self.allowance.moved((before - input.len()) as u64);
                     self.wire.unread(input);
                     match event {
                         Err(reject) => return self.fail(Fault::rejected(reject)),

@@ -114,16 +114,23 @@ impl Exchange {
             &connection.wire,
             framing,
             expects,
-            BodyBounds { bytes_max: bounds.body, pause: bounds.body_pause },
+            BodyBounds {
+                bytes_max: bounds.body,
+                patience: bounds.body_patience,
+                total: bounds.body_total,
+            },
             self.edge.head_limits.headers,
         )?;
         match found {
-            None => Ok(Some(options_asterisk())),
+            None => {
+                let mut response = options_asterisk();
+                self.edge.dispatch.on_generated(request, &mut response);
+                Ok(Some(response))
+            }
             Some(Err(fault)) => Err(fault),
             Some(Ok(route)) => {
-                if request.version == Version::Http11 {
-                    request.informer = Some(connection.wire.clone());
-                }
+                connection.wire.interim.set(request.version == Version::Http11);
+                request.informer = Some(connection.wire.clone());
                 request.route = Some(route);
                 Ok(None)
             }
@@ -212,11 +219,11 @@ impl Exchange {
             return self.hand_over(connection, takeover).await;
         }
         let after = self.conclude(connection, sent);
-        let pause = self.bounds().body_pause;
+        let bounds = self.bounds();
         drop(self.retire());
         match after {
             Some(after) => after,
-            None => settle::rest_of_body(&connection.wire, pause, &connection.service).await,
+            None => settle::rest_of_body(&connection.wire, &bounds, &connection.service).await,
         }
     }
 
@@ -272,13 +279,15 @@ impl Exchange {
             }
             outcome => outcome,
         };
-        let (mut response, close) = match outcome {
-            Ok(response) => (response, None),
+        let (mut response, close, silent) = match outcome {
+            Ok(response) => (response, None, false),
             Err(fault) => {
                 request.notes.fault = Some(fault.slug);
                 tell::answered(request, &fault);
-                let response = problem::render(&fault, Some(&request.headers), &self.edge.pages);
-                (response, fault.close.then(|| close_reason(&fault, &wire.metrics)))
+                let edge = &self.edge;
+                let response = problem::respond(&fault, request, &edge.pages, &*edge.dispatch);
+                let close = fault.close.then(|| close_reason(&fault, &wire.metrics));
+                (response, close, fault.is_unanswered())
             }
         };
         let takeover = response.takeover.take();
@@ -305,14 +314,17 @@ impl Exchange {
             to_head: request.method == Method::Head,
             version: request.version,
             persistence,
-            write_pause: bounds.write_pause,
+            patience: bounds.write_patience,
             half_close: self.edge.half_close,
             at_once: takeover.is_none() && wire.input.borrow().is_empty(),
             deferrable: self.brief,
         };
         wire.answering.set(true);
         let status = response.status;
-        let queued = respond::queue(wire, response, &plan);
+        let queued = match silent {
+            true => respond::Queued { persistence, body_bytes: 0, stream: None },
+            false => respond::queue(wire, response, &plan),
+        };
         self.answer.insert(Answer {
             status,
             persistence: queued.persistence,
@@ -342,7 +354,7 @@ impl Exchange {
             || answer.persistence == Persistence::Close
             || !settle::is_settled(wire);
         if now || must_flush(connection) {
-            respond::flush(wire, answer.plan.write_pause).await?;
+            respond::flush(wire, answer.plan.patience).await?;
         }
         Ok(())
     }

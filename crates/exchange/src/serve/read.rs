@@ -88,7 +88,7 @@ pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&wire.input.take());
     let mut has_line = partial.contains(&b'\n');
-    if let Err(broken) = respond::flush(wire, edge.bounds.write_pause).await {
+    if let Err(broken) = respond::flush(wire, edge.bounds.write_patience).await {
         return Waited::Ended(broken.reason());
     }
     wire.read_timer.set(edge.timeouts.head);

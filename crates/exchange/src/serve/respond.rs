@@ -8,7 +8,6 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use net::{FileRange, task};
@@ -16,6 +15,7 @@ use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
+use super::allowance::{Allowance, Patience};
 use super::connection::After;
 use super::head::{self, Framing, Persistence};
 use super::wire::Wire;
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     pub(super) to_head: bool,
     pub(super) version: Version,
     pub(super) persistence: Persistence,
-    pub(super) write_pause: Duration,
+    pub(super) patience: Patience,
     pub(super) half_close: bool,
     /// Nothing else is there to be answered first: no reason to gather.
     pub(super) at_once: bool,
@@ -52,6 +52,8 @@ pub(super) struct Queued {
 pub(super) enum Broken {
     Write(io::Error),
     WriteTimeout,
+    /// Too many slow clients held connections of the server, and this one was the slowest.
+    SlowClient,
     ClientGone,
     /// The body failed after the head was out.
     Body {
@@ -68,6 +70,7 @@ impl Broken {
             }
             Broken::Write(_) => CloseReason::WriteFailed,
             Broken::WriteTimeout => CloseReason::WriteTimeout,
+            Broken::SlowClient => CloseReason::SlowClient,
             Broken::ClientGone => CloseReason::ClientGone,
             Broken::Body { fault, .. } => match fault.side {
                 Side::Upstream => CloseReason::UpstreamAborted,
@@ -80,7 +83,7 @@ impl Broken {
     pub(super) fn after(&self) -> After {
         match self {
             // Without a length the client takes the close for the end: only a reset tells it.
-            Broken::Body { delimited: false, .. } | Broken::WriteTimeout => {
+            Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
                 After::Abort(self.reason())
             }
             _ => After::Close(self.reason()),
@@ -140,9 +143,9 @@ pub(super) fn queue(wire: &Rc<Wire>, response: Response, plan: &Plan) -> Queued 
 /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
 pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
-/// Sends everything that waits, within `pause` for each step forward.
-pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
-    let mut progress = Progress::new(pause);
+/// Sends everything that waits, to a client that may be this slow.
+pub(super) async fn flush(wire: &Wire, patience: Patience) -> Result<(), Broken> {
+    let mut progress = Progress::new(patience);
     poll_fn(|cx| match wire.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
         Poll::Pending => progress.poll(wire, cx).map(Err),
@@ -150,39 +153,50 @@ pub(super) async fn flush(wire: &Wire, pause: Duration) -> Result<(), Broken> {
     .await
 }
 
-/// The write time-out: it bounds the longest pause of the client, not the whole.
+/// How slowly the client takes the response, while there is something for it to take.
 struct Progress {
-    pause: Duration,
-    /// What the kernel had taken when the time-out was set.
+    allowance: Allowance,
+    /// What the kernel had taken when it was last looked at.
     sent: u64,
-    /// What of it the client had not confirmed then.
-    unconfirmed: usize,
+    /// What of it the client's kernel had confirmed.
+    confirmed: u64,
 }
 
 impl Progress {
-    fn new(pause: Duration) -> Progress {
-        Progress { pause, sent: u64::MAX, unconfirmed: 0 }
+    fn new(patience: Patience) -> Progress {
+        Progress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
     }
 
     fn poll(&mut self, wire: &Wire, cx: &mut Context<'_>) -> Poll<Broken> {
-        let sent = wire.sent.get();
-        if sent != self.sent {
-            self.sent = sent;
-            self.unconfirmed = wire.stream.unconfirmed();
-            wire.write_timer.set(self.pause);
+        if wire.sent.get() != self.sent {
+            self.look(wire);
         }
-        while wire.write_timer.poll(cx).is_ready() {
+        let mut again = self.allowance.wait();
+        let rate = self.allowance.noted();
+        if rate.is_some() || self.allowance.is_over() {
             // The kernel says that there is room again only after a good part of its buffer has
             // gone: a client that reads slowly is not one that does not read.
-            let unconfirmed = wire.stream.unconfirmed();
-            if unconfirmed >= self.unconfirmed {
-                wire.metrics.hit(LimitHit::SlowReader);
-                return Poll::Ready(Broken::WriteTimeout);
-            }
-            self.unconfirmed = unconfirmed;
-            wire.write_timer.set(self.pause);
+            self.look(wire);
+            again = self.allowance.wait();
         }
-        Poll::Pending
+        if self.allowance.is_over() {
+            wire.metrics.hit(LimitHit::SlowReader);
+            return Poll::Ready(Broken::WriteTimeout);
+        }
+        if rate.is_some_and(|rate| wire.must_give_way(rate)) {
+            return Poll::Ready(Broken::SlowClient);
+        }
+        wire.write_timer.set_at(again);
+        // Never ready: it is later than now. It registers the task.
+        wire.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
+    }
+
+    /// Credits the client with what it has confirmed.
+    fn look(&mut self, wire: &Wire) {
+        self.sent = wire.sent.get();
+        let confirmed = self.sent.saturating_sub(wire.stream.unconfirmed() as u64);
+        self.allowance.moved(confirmed.saturating_sub(self.confirmed));
+        self.confirmed = self.confirmed.max(confirmed);
     }
 }
 
@@ -213,7 +227,7 @@ impl Streaming {
 
     /// Sends the body to its end.
     pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
-        let mut progress = Progress::new(plan.write_pause);
+        let mut progress = Progress::new(plan.patience);
         let mut failed = pin!(wire.stream.failed());
         let mut cut = Cut((self.framing == Framing::Close).then_some(wire));
         let run = |cx: &mut Context<'_>| {
@@ -235,7 +249,11 @@ impl Streaming {
         loop {
             let flushed = match wire.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
-                Poll::Ready(Ok(())) => true,
+                Poll::Ready(Ok(())) => {
+                    // What follows waits for the body, not for the client.
+                    progress.allowance.stop();
+                    true
+                }
                 Poll::Pending => false,
             };
             if self.ended {

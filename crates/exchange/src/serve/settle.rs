@@ -4,7 +4,6 @@
 //! whose end nobody can know ends the connection.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use telemetry::CloseReason;
 
@@ -12,7 +11,7 @@ use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
 use super::connection::After;
 use super::edge::Service;
 use super::wire::Wire;
-use crate::BodyStream;
+use crate::{BodyStream, Bounds};
 
 /// The longest rest that is read away.
 const REST_BYTES_MAX: u64 = 256 * 1024;
@@ -32,8 +31,8 @@ pub(super) fn is_settled(wire: &Wire) -> bool {
     matches!(*wire.remainder.borrow(), Remainder::None)
 }
 
-/// Reads the rest away, with at most this pause.
-pub(super) async fn rest_of_body(wire: &Rc<Wire>, pause: Duration, service: &Service) -> After {
+/// Reads the rest away, as patiently as a body that is wanted.
+pub(super) async fn rest_of_body(wire: &Rc<Wire>, bounds: &Bounds, service: &Service) -> After {
     let remainder = wire.remainder.take();
     let decoder = match remainder {
         Remainder::None => return After::Idle,
@@ -41,7 +40,11 @@ pub(super) async fn rest_of_body(wire: &Rc<Wire>, pause: Duration, service: &Ser
         Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
         Remainder::Lost | Remainder::Held => return After::Linger(CloseReason::BodyUnread),
     };
-    let bounds = BodyBounds { bytes_max: REST_BYTES_MAX, pause };
+    let bounds = BodyBounds {
+        bytes_max: REST_BYTES_MAX,
+        patience: bounds.body_patience,
+        total: bounds.body_total,
+    };
     let mut rest = RequestBody::new(wire.clone(), decoder, bounds, false);
     loop {
         match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {

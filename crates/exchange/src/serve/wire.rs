@@ -7,7 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -17,7 +17,7 @@ use telemetry::{LimitHit, WorkerMetrics};
 
 use super::body::Remainder;
 use super::head;
-use crate::{Headers, Inform};
+use crate::{Headers, Held, Inform};
 
 /// Pipelined bytes that are taken from the kernel while an exchange is under way; beyond that the
 /// client waits.
@@ -43,6 +43,10 @@ pub(crate) struct Wire {
     pub(crate) remainder: RefCell<Remainder>,
     /// A final head has been written: interim responses come too late.
     pub(crate) answering: Cell<bool>,
+    /// The client knows interim responses.
+    pub(crate) interim: Cell<bool>,
+    /// What the exchange holds that others wait for.
+    held: RefCell<Option<Weak<dyn Held>>>,
     pub(crate) metrics: Arc<WorkerMetrics>,
 }
 
@@ -59,6 +63,8 @@ impl Wire {
             write_timer: Timer::new(),
             remainder: RefCell::new(Remainder::None),
             answering: Cell::new(false),
+            interim: Cell::new(false),
+            held: RefCell::new(None),
             metrics,
         })
     }
@@ -131,6 +137,17 @@ impl Wire {
         sent
     }
 
+    /// True if the exchange, which has waited for its client for a while and moved `rate` bytes a
+    /// second, has to end so that others get what it holds.
+    pub(super) fn must_give_way(&self, rate: u64) -> bool {
+        let held = self.held.borrow().as_ref().and_then(Weak::upgrade);
+        let must = held.is_some_and(|held| held.must_give_way(rate));
+        if must {
+            self.metrics.hit(LimitHit::SlowClients);
+        }
+        must
+    }
+
     fn note_sent(&self, sent: u64) {
         self.sent.set(self.sent.get() + sent);
         self.metrics.bytes_sent.add(sent);
@@ -183,11 +200,15 @@ impl Wire {
 
 impl Inform for Wire {
     fn inform(&self, status: u16, headers: &Headers) {
-        if self.answering.get() {
+        if self.answering.get() || !self.interim.get() {
             return;
         }
         self.out.borrow_mut().push(head::interim(status, headers));
         self.push_out();
+    }
+
+    fn hold(&self, held: Weak<dyn Held>) {
+        *self.held.borrow_mut() = Some(held);
     }
 }
 

@@ -1,0 +1,44 @@
+//! The listener setting `unknown_host`: what happens to a request that no route takes and whose host
+//! no route of the listener names.
+
+use std::rc::Rc;
+
+use config::UnknownHost;
+use exchange::{Dispatch, Fault, Request, Response, Route};
+
+use crate::instance::Instance;
+
+/// The dispatch of a listener with this rule.
+pub(crate) fn ruled(rule: UnknownHost, inner: Rc<Instance>) -> Rc<dyn Dispatch> {
+    match rule {
+        UnknownHost::NotFound => inner,
+        UnknownHost::Misdirected | UnknownHost::Close => Rc::new(Ruled { rule, inner }),
+    }
+}
+
+struct Ruled {
+    rule: UnknownHost,
+    inner: Rc<Instance>,
+}
+
+impl Dispatch for Ruled {
+    fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
+        self.inner.dispatch(request).map_err(|fault| match fault.status {
+            404 if !self.inner.names_host(request) => unknown(self.rule),
+            _ => fault,
+        })
+    }
+
+    fn on_generated(&self, request: &Request, response: &mut Response) {
+        self.inner.on_generated(request, response);
+    }
+}
+
+fn unknown(rule: UnknownHost) -> Fault {
+    let detail = "no route names the host of the request";
+    match rule {
+        UnknownHost::NotFound => Fault::not_found(),
+        UnknownHost::Misdirected => Fault::client(421, "unknown_host", detail),
+        UnknownHost::Close => Fault::unanswered("unknown_host", detail),
+    }
+}
