@@ -1,5 +1,5 @@
-//! The listener setting `unknown_host`: what happens to a request that no route takes and whose host
-//! no route of the listener names.
+//! The listener setting `unknown_host`: what happens to a request that no route takes and whose
+//! host no route of the listener names.
 
 use std::rc::Rc;
 
