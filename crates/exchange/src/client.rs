@@ -26,4 +26,4 @@ mod tests;
 pub use answer::exchange;
 pub use connection::Destination;
 pub use head::{Call, ClientOptions, HostField};
-pub use pool::{Lease, Pool, PoolLimits, PoolState};
+pub use pool::{Lease, Pool, PoolLimits, PoolState, close_idle};

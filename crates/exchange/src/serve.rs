@@ -17,5 +17,5 @@ mod wire;
 
 pub use allowance::Patience;
 pub use connection::{refuse, serve};
-pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies};
+pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies, close_longest_idle};
 pub(crate) use respond::COPIED_BYTES_MAX;

@@ -47,8 +47,8 @@ pub use memory_file::memory_file;
 pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use process::{
-    address_space_bytes, address_space_limit, descriptor_limit, page_bytes, raise_descriptor_limit,
-    user_id,
+    address_space_bytes, address_space_limit, descriptor_limit, open_descriptors, page_bytes,
+    raise_descriptor_limit, user_id,
 };
 pub use receive::{Lent, detach};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};

@@ -17,6 +17,7 @@ use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
 
 use crate::balance::Balance;
+use crate::descriptors::Relief;
 use crate::seats::{Seat, Seats};
 
 /// Pause after accepting failed for want of descriptors or memory.
@@ -56,6 +57,8 @@ pub(crate) struct Door {
     /// Seats of this listener and of the whole server.
     pub(crate) seats: [Arc<Seats>; 2],
     pub(crate) reserve: Option<Reserve>,
+    /// What frees descriptors, on a worker.
+    pub(crate) relief: Option<Rc<Relief>>,
     pub(crate) stop: Rc<Stop>,
     /// With other processes that accept on the same socket.
     pub(crate) balance: Option<Arc<Balance>>,
@@ -99,6 +102,7 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
                     error = error
                 );
                 if is_exhausted(&error) {
+                    door.relief.iter().for_each(|relief| relief.exhausted(&door.seats[1]));
                     net::timer::sleep(EXHAUSTED_PAUSE).await;
                 }
             }
@@ -138,11 +142,21 @@ impl Door {
     /// A seat of the listener and of the server, or one in the reserve.
     fn seat(&self) -> Option<(Rc<Service>, Taken)> {
         let [own, all] = &self.seats;
-        if let Some(seats) = own.take().and_then(|own| Some((own, Some(all.take()?)))) {
+        let of_all = || match &self.relief {
+            Some(relief) => relief.take(all),
+            None => all.take(),
+        };
+        if let Some(seats) = own.take().and_then(|own| Some((own, Some(of_all()?)))) {
             return Some((self.service.clone(), seats));
         }
         let reserve = self.reserve.as_ref()?;
         Some((reserve.service.clone(), (reserve.seats.take()?, None)))
+    }
+
+    /// Refused connections hold descriptors while their clients read the answer.
+    fn refusals_at_once(&self) -> usize {
+        let all = &self.seats[1];
+        if all.is_capped() { REFUSALS_AT_ONCE.min(all.limit() / 4) } else { REFUSALS_AT_ONCE }
     }
 
     fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {
@@ -150,7 +164,7 @@ impl Door {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
             self.service.metrics.answered(503);
-            if refusals.get() < REFUSALS_AT_ONCE {
+            if refusals.get() < self.refusals_at_once() {
                 refusals.set(refusals.get() + 1);
                 let refusals = refusals.clone();
                 net::task::spawn_local(async move {

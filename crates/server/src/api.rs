@@ -58,7 +58,11 @@ impl admin::Control for Api {
                 .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
                 .collect(),
             last_reload: self.0.last_reload.borrow().clone(),
-            troubles: self.0.apps.troubles(),
+            troubles: {
+                let mut troubles = self.0.apps.troubles();
+                troubles.extend(self.0.descriptor_trouble());
+                troubles
+            },
         }
     }
 

@@ -27,6 +27,7 @@ use crate::apps::{Apps, Words};
 use crate::balance::Balance;
 use crate::caches::Upkeep;
 use crate::changes::{changes, waiting};
+use crate::descriptors::Descriptors;
 use crate::fleet::Fleet;
 use crate::history::History;
 use crate::listeners::{Fresh, Listeners};
@@ -39,6 +40,8 @@ use crate::upstreams::Background;
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long the source may take to be read.
 const READ_WITHIN: Duration = Duration::from_secs(30);
+/// How long `/readyz` speaks of file descriptors that ran out.
+const TROUBLE_FOR: Duration = Duration::from_secs(30);
 /// How long a change waits for those ahead of it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -88,6 +91,8 @@ pub(crate) struct Control {
     pub(crate) started_ms: u64,
     pub(crate) fleet: Fleet,
     pub(crate) all_seats: Arc<Seats>,
+    /// Measured when the first Plan is put into use.
+    pub(crate) descriptors: Cell<Descriptors>,
     plan: RefCell<Arc<Plan>>,
     listeners: RefCell<Listeners>,
     /// Bound for the Plan in use and not yet taken by the reception.
@@ -186,6 +191,7 @@ impl Control {
             started_ms: telemetry::timestamp::now_ms(),
             fleet,
             all_seats: Seats::new(plan.limits.connections as usize),
+            descriptors: Cell::new(Descriptors::measure()),
             plan: RefCell::new(plan.clone()),
             listeners: RefCell::new(Listeners::inheriting(inherited)),
             admin_sockets: RefCell::default(),
@@ -213,8 +219,26 @@ impl Control {
         for socket in control.listeners.borrow().unclaimed() {
             event!(Level::Warn, "no listener asks for an inherited socket", socket = socket);
         }
+        control.show_descriptors();
         control.state.set(ServerState::Serving);
         Ok(control)
+    }
+
+    fn show_descriptors(&self) {
+        let level = if self.is_worker_process { Level::Debug } else { Level::Info };
+        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
+        event!(level, "file descriptors", limit = limit, client_connections = connections);
+    }
+
+    /// What `/readyz` says when file descriptors have run out.
+    pub(crate) fn descriptor_trouble(&self) -> Option<String> {
+        let Descriptors { limit, connections, .. } = self.descriptors.get();
+        self.all_seats.was_full_within(TROUBLE_FOR).then(|| {
+            format!(
+                "out of file descriptors: the limit of {limit} allows {connections} client \
+                 connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"
+            )
+        })
     }
 
     pub(crate) fn plan(&self) -> Arc<Plan> {
@@ -421,7 +445,12 @@ impl Control {
         }
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
-        self.all_seats.set_limit(plan.limits.connections as usize);
+        if self.state.get() == ServerState::Starting {
+            // By now the sockets, logs and caches of the Plan are open.
+            self.descriptors.set(Descriptors::measure());
+        }
+        let connections = plan.limits.connections as usize;
+        self.all_seats.set_limit_within(connections, self.descriptors.get().connections);
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();

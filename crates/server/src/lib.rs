@@ -18,6 +18,7 @@ mod balance;
 mod caches;
 mod changes;
 mod control;
+mod descriptors;
 mod explain;
 mod fleet;
 mod history;

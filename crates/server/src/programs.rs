@@ -18,6 +18,7 @@ use telemetry::event_limited;
 use telemetry::log::Level;
 
 use crate::accept::{EXHAUSTED_PAUSE, Stop};
+use crate::descriptors::Relief;
 use crate::listeners::key;
 use crate::seats::Seats;
 
@@ -32,6 +33,7 @@ pub(crate) struct Programs {
 struct Open {
     program: RefCell<Rc<RawProgram>>,
     seats: [Arc<Seats>; 2],
+    relief: Rc<Relief>,
     stop: Stop,
 }
 
@@ -41,6 +43,7 @@ impl Programs {
         &mut self,
         plans: &[(ListenerPlan, ProgramPlan)],
         worker: &WorkerContext,
+        relief: &Rc<Relief>,
         mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<Seats>; 2]),
     ) {
         let wanted: Vec<String> = plans.iter().map(|(listener, _)| key(listener)).collect();
@@ -58,7 +61,8 @@ impl Programs {
             }
             let (Some(socket), seats) = take(&key) else { continue };
             let program = RefCell::new(program);
-            let open = Rc::new(Open { program, seats, stop: Stop::default() });
+            let relief = relief.clone();
+            let open = Rc::new(Open { program, seats, relief, stop: Stop::default() });
             net::task::spawn_local(accept(socket, open.clone()));
             self.open.insert(key, open);
         }
@@ -90,9 +94,10 @@ impl Open {
     fn admit(&self, accepted: Accepted) {
         let [own, all] = &self.seats;
         // Above the limit there is nothing to say in a protocol we do not know.
-        let Some(seats) = own.take().and_then(|own| Some((own, all.take()?))) else { return };
+        let Some(own) = own.take() else { return };
+        let Some(all) = self.relief.take(all) else { return };
         let program = self.program.borrow().clone();
-        program.admit(accepted, seats);
+        program.admit(accepted, (own, all));
     }
 }
 
@@ -112,6 +117,7 @@ async fn accept(listener: Listener, open: Rc<Open>) {
             Some(Err(error)) => {
                 event_limited!(1, Level::Warn, "accepting a connection failed", error = error);
                 if is_exhausted(&error) {
+                    open.relief.exhausted(&open.seats[1]);
                     net::timer::sleep(EXHAUSTED_PAUSE).await;
                 }
             }

@@ -24,10 +24,6 @@ use crate::listeners::SocketFile;
 use crate::options::Bound;
 use crate::seats::Seats;
 
-/// Connections the admin API may have at once: it must not starve the workers of descriptors.
-const CONNECTIONS_MAX: usize = 256;
-/// Connections above that, for those who ask at once.
-const RESERVE_MAX: usize = 64;
 /// Largest request body: a configuration.
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Longest time to a first byte, to the end of a head, and in which a body or an answer stands
@@ -129,12 +125,15 @@ impl Reception {
         let service = Service::new(edge.clone(), self.metrics.clone());
         let reserve = Service::new(hurried.clone(), self.metrics.clone());
         let stop = Rc::new(Stop::default());
+        // It must not starve the workers of descriptors, and they leave it as many as this.
+        let (most, hurried) = self.control.descriptors.get().admin;
         let door = Door {
             name: Rc::new(RefCell::new(Rc::from("admin"))),
             service: service.clone(),
             // Two of their own: a connection takes one of each.
-            seats: [Seats::new(CONNECTIONS_MAX), Seats::new(CONNECTIONS_MAX)],
-            reserve: Some(Reserve { service: reserve.clone(), seats: Seats::new(RESERVE_MAX) }),
+            seats: [Seats::new(most), Seats::new(most)],
+            reserve: Some(Reserve { service: reserve.clone(), seats: Seats::new(hurried) }),
+            relief: None,
             stop: stop.clone(),
             balance: None,
         };

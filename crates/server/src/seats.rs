@@ -3,23 +3,65 @@
 //! Counted once when a connection is accepted and once when it ends, never while it is served.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// A number of seats that workers share.
 #[derive(Debug)]
 pub(crate) struct Seats {
     taken: AtomicUsize,
     limit: AtomicUsize,
+    /// The limit is that of descriptors, below that of the configuration.
+    is_capped: AtomicBool,
+    /// When all were taken for want of descriptors; 0 is never.
+    full_ms: AtomicU64,
 }
 
 impl Seats {
     pub(crate) fn new(limit: usize) -> Arc<Seats> {
-        Arc::new(Seats { taken: AtomicUsize::new(0), limit: AtomicUsize::new(limit) })
+        Arc::new(Seats {
+            taken: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            is_capped: AtomicBool::new(false),
+            full_ms: AtomicU64::new(0),
+        })
     }
 
     /// Changes how many there may be; who sits stays.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
+    }
+
+    /// The limit of the configuration, or that of descriptors where it is lower.
+    pub(crate) fn set_limit_within(&self, limit: usize, descriptors: usize) {
+        self.set_limit(limit.min(descriptors));
+        self.is_capped.store(descriptors < limit, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_capped(&self) -> bool {
+        self.is_capped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Notes that there was no descriptor for one more.
+    pub(crate) fn note_full(&self) {
+        self.full_ms.store(net::clock::now().as_ms().max(1), Ordering::Relaxed);
+    }
+
+    /// Whether there was no descriptor for one more within that time.
+    pub(crate) fn was_full_within(&self, time: Duration) -> bool {
+        let full_ms = self.full_ms.load(Ordering::Relaxed);
+        let age_ms = net::clock::now().as_ms().saturating_sub(full_ms);
+        full_ms != 0 && u128::from(age_ms) <= time.as_millis()
+    }
+
+    /// A seat above the limit, for a connection for which another one is being closed.
+    pub(crate) fn take_over_limit(self: &Arc<Self>) -> Seat {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Seat { seats: self.clone() }
     }
 
     pub(crate) fn taken(&self) -> usize {

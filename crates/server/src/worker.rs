@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::accept::{Door, Stop, accept};
 use crate::balance::Balance;
+use crate::descriptors::Relief;
 use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
@@ -72,6 +73,7 @@ pub(crate) struct Worker {
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
     balance: Option<Arc<Balance>>,
+    relief: Rc<Relief>,
 }
 
 /// Nothing else is told to a worker that drains.
@@ -91,6 +93,7 @@ impl Worker {
     ) -> Worker {
         let metrics = context.telemetry.worker(context.index);
         Worker {
+            relief: Relief::new(&context),
             context,
             metrics,
             doors: BTreeMap::new(),
@@ -166,7 +169,7 @@ impl Worker {
             }
         }
         let programs = &serving.plan.programs;
-        self.programs.follow(programs, &self.context, |key| {
+        self.programs.follow(programs, &self.context, &self.relief, |key| {
             let own = serving.seats.get(key).unwrap_or(&serving.all_seats);
             (sockets.remove(key), [own.clone(), serving.all_seats.clone()])
         });
@@ -184,6 +187,7 @@ impl Worker {
         seats: [Arc<Seats>; 2],
     ) {
         let service = Service::new(edge, self.metrics.clone());
+        self.relief.add(&service);
         let stop = Rc::new(Stop::default());
         let name = Rc::new(RefCell::new(name));
         let door = Door {
@@ -191,6 +195,7 @@ impl Worker {
             service: service.clone(),
             seats,
             reserve: None,
+            relief: Some(self.relief.clone()),
             stop: stop.clone(),
             balance: self.balance.clone(),
         };

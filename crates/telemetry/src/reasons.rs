@@ -91,6 +91,8 @@ table! {
         ClientReset, "client_reset", Client, "the client reset the connection";
         ClientGone, "client_gone", Client, "the client went away in the middle of an exchange";
         ConnectionLimit, "connection_limit", Ours, "as many connections as allowed were open";
+        Descriptors, "descriptors", Ours,
+            "it was idle, and the process needed its file descriptor";
         UpstreamAborted, "upstream_aborted", Upstream, "the upstream broke off after the head";
         ResponseAborted, "response_aborted", Ours, "the handler broke off after the head";
         WriteFailed, "write_failed", Client, "the answer could not be written";
@@ -114,6 +116,8 @@ table! {
         Body, "body", Client, "larger than `limits.body` (413)";
         Trailers, "trailers", Client, "trailers larger than `limits.headers`";
         Connections, "connections", Ours, "more connections than `limits.connections` (503)";
+        Descriptors, "descriptors", Ours,
+            "more client connections than file descriptors allow, or none left at all";
         Rate, "rate", Client, "refused by a rate limit (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
         SlowUpstream, "slow_upstream", Upstream, "an upstream's time-out ran out (504)";

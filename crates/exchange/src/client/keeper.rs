@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 
 use net::{Timer, clock};
 
-use super::limits::SWEEP_EVERY;
+use super::limits::{SHED_AT_ONCE, SWEEP_EVERY};
 use super::pool::Pool;
 
 #[derive(Default)]
@@ -26,6 +26,27 @@ impl Keeper {
         let mut pools = self.pools.borrow_mut();
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Rc::downgrade(pool));
+    }
+
+    /// Closes idle connections of all pools, those that have been idle longest first, because there
+    /// are no descriptors left. How many.
+    pub(super) fn close_idle(&self) -> usize {
+        let pools: Vec<Rc<Pool>> = self.pools.borrow().iter().filter_map(Weak::upgrade).collect();
+        let mut closed = 0;
+        while closed < SHED_AT_ONCE {
+            let oldest = pools
+                .iter()
+                .filter_map(|pool| Some((pool.idle_since()?, pool)))
+                .min_by_key(|(since, _)| *since);
+            let parked = || pools.iter().any(|pool| pool.close_parked());
+            match oldest {
+                _ if parked() => {}
+                Some((_, pool)) => pool.close_longest_idle(),
+                None => break,
+            }
+            closed += 1;
+        }
+        closed
     }
 
     /// Says that there is an idle connection.

@@ -17,5 +17,7 @@ pub(super) const JOINED_BODY: usize = 64 * 1024;
 pub(super) const PARK_AFTER: Duration = Duration::from_secs(1);
 /// How often a worker with idle connections looks them through.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Idle connections that are closed at once when there are no descriptors left.
+pub(super) const SHED_AT_ONCE: usize = 16;
 /// How often the kernel is asked whether a parked connection still lives.
 pub(super) const PARKED_LOOK: Duration = Duration::from_secs(10);

@@ -85,6 +85,18 @@ impl Parking {
         taken
     }
 
+    /// Closes the connection that has been here longest; false if there is none.
+    pub(super) fn close_oldest(&self) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
+        let mut places = self.places();
+        let oldest = places.pop_front();
+        self.changed(&places);
+        drop(places);
+        oldest.is_some()
+    }
+
     /// Closes what has been idle for too long or is dead; how many that were.
     pub(super) fn sweep(&self, now: Moment) -> usize {
         if self.len() == 0 {

@@ -253,9 +253,16 @@ impl Pool {
     pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
         let mut lease = self.lease(None);
         let connecting = async {
-            match &self.destination {
-                Destination::Tcp(address) => Stream::connect_tcp(*address).await,
-                Destination::Unix(path) => Stream::connect_unix(path).await,
+            match self.try_connect().await {
+                // Idle connections are worth less than one that a request waits for.
+                Err(error) if net::is_exhausted(&error) => {
+                    self.metrics.worker.hit(LimitHit::Descriptors);
+                    match self.keeper.close_idle() {
+                        0 => Err(error),
+                        _ => self.try_connect().await,
+                    }
+                }
+                outcome => outcome,
             }
         };
         let outcome = match timer::within(within, connecting).await {
@@ -267,6 +274,33 @@ impl Pool {
         let retires = clock::now().after(self.jittered(self.limits.get().max_age));
         lease.connection = Some(Box::new(Connection::new(outcome?, retires)));
         Ok(lease)
+    }
+
+    async fn try_connect(&self) -> std::io::Result<Stream> {
+        match &self.destination {
+            Destination::Tcp(address) => Stream::connect_tcp(*address).await,
+            Destination::Unix(path) => Stream::connect_unix(path).await,
+        }
+    }
+
+    /// Since when the connection that has been idle longest is so.
+    pub(super) fn idle_since(&self) -> Option<Moment> {
+        self.idle.borrow().first().map(|connection| connection.idle_since)
+    }
+
+    pub(super) fn close_longest_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.is_empty() {
+            idle.remove(0);
+            self.count_idle(-1);
+        }
+    }
+
+    /// Closes the connection that was parked first; false if there is none.
+    pub(super) fn close_parked(&self) -> bool {
+        let closed = self.parking.close_oldest();
+        self.metrics.parked.add(-i64::from(closed));
+        closed
     }
 
     /// Keeps a connection for the next request.
@@ -360,6 +394,11 @@ impl Pool {
             None => std::task::Poll::Ready(()),
         }
     }
+}
+
+/// Closes idle connections of this worker's pools because there are no descriptors left. How many.
+pub fn close_idle(context: &WorkerContext) -> usize {
+    context.local.get("keeper", Keeper::default).close_idle()
 }
 
 /// A connection in use. Dropping it closes the connection.

@@ -57,7 +57,7 @@ pub(super) struct Connection {
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
     let wire = Wire::new(accepted.stream, service.metrics.clone());
-    let presence: Presence = service.enter(wire.read_timer.nudge_handle());
+    let presence: Presence = service.enter(&wire);
     service.metrics.connections_accepted.inc();
     let connection = Connection { wire, service: service.clone(), facts: Rc::new(facts) };
     let reason = connection.live().await;
@@ -111,6 +111,7 @@ impl Connection {
         let wire = &self.wire;
         let since = net::clock::now();
         wire.read_timer.set_at(since.after(patience));
+        wire.idle_since.set(Some(since));
         wire.metrics.connections_idle.add(1);
         let reason = poll_fn(|cx| {
             if let Poll::Ready(ready) = wire.stream.poll_readable(cx) {
@@ -119,6 +120,9 @@ impl Connection {
             if !wire.out.borrow().is_empty() {
                 // Of a deferred answer, which the socket did not take.
                 return Poll::Ready(None);
+            }
+            if wire.is_shed.get() {
+                return Poll::Ready(Some(CloseReason::Descriptors));
             }
             if self.service.is_draining() {
                 let until = since.after(DRAIN_GRACE);
@@ -139,6 +143,7 @@ impl Connection {
         })
         .await;
         wire.metrics.connections_idle.add(-1);
+        wire.idle_since.set(None);
         reason
     }
 }

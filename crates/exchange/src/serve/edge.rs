@@ -6,16 +6,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use net::Nudge;
+use net::clock::Moment;
 use slab::Slab;
 use telemetry::WorkerMetrics;
 use wire::h1::HeadLimits;
 
+use super::wire::Wire;
 use crate::access::AccessLog;
 use crate::problem::ErrorPages;
 use crate::{Bounds, Dispatch};
@@ -64,7 +66,7 @@ pub struct Service {
     edge: RefCell<Rc<Edge>>,
     pub metrics: Arc<WorkerMetrics>,
     draining: Cell<bool>,
-    connections: RefCell<Slab<Nudge>>,
+    connections: RefCell<Slab<(Nudge, Weak<Wire>)>>,
 }
 
 impl Service {
@@ -99,16 +101,42 @@ impl Service {
     /// Lets every connection end after its exchange; idle ones at once.
     pub fn drain(&self) {
         self.draining.set(true);
-        for (_, connection) in self.connections.borrow().iter() {
+        for (_, (connection, _)) in self.connections.borrow().iter() {
             connection.nudge();
         }
     }
 
-    pub(super) fn enter(self: &Rc<Self>, nudge: Nudge) -> Presence {
-        let key = self.connections.borrow_mut().insert(nudge);
+    pub(super) fn enter(self: &Rc<Self>, wire: &Rc<Wire>) -> Presence {
+        let entry = (wire.read_timer.nudge_handle(), Rc::downgrade(wire));
+        let key = self.connections.borrow_mut().insert(entry);
         self.metrics.connections_active.add(1);
         Presence { service: self.clone(), key }
     }
+}
+
+/// Closes the connections of these services that have waited longest for a request, at least
+/// `idle_for`: a share of them, so that the next calls find nothing to look through. How many.
+pub fn close_longest_idle(services: &[Rc<Service>], idle_for: Duration) -> usize {
+    /// Of so many idle connections one is closed.
+    const SHARE: usize = 32;
+    let now = net::clock::now();
+    let mut idle: Vec<(Moment, Nudge, Rc<Wire>)> = Vec::new();
+    for service in services {
+        for (_, (nudge, wire)) in service.connections.borrow().iter() {
+            let Some(wire) = wire.upgrade().filter(|wire| !wire.is_shed.get()) else { continue };
+            if let Some(since) = wire.idle_since.get().filter(|since| now.since(*since) >= idle_for)
+            {
+                idle.push((since, nudge.clone(), wire));
+            }
+        }
+    }
+    idle.sort_unstable_by_key(|(since, ..)| *since);
+    idle.truncate(idle.len().div_ceil(SHARE));
+    for (_, nudge, wire) in &idle {
+        wire.is_shed.set(true);
+        nudge.nudge();
+    }
+    idle.len()
 }
 
 /// A connection's place in its service.

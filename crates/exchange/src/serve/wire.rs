@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
+use net::clock::Moment;
 use net::{Outgoing, Stream, Timer};
 use telemetry::{LimitHit, WorkerMetrics};
 
@@ -47,6 +48,10 @@ pub(crate) struct Wire {
     pub(crate) interim: Cell<bool>,
     /// What the exchange holds that others wait for.
     held: RefCell<Option<Weak<dyn Held>>>,
+    /// Since when the connection waits for a request; `None` while it has one.
+    pub(crate) idle_since: Cell<Option<Moment>>,
+    /// Its descriptor is needed elsewhere: it closes instead of waiting on.
+    pub(crate) is_shed: Cell<bool>,
     pub(crate) metrics: Arc<WorkerMetrics>,
 }
 
@@ -65,6 +70,8 @@ impl Wire {
             answering: Cell::new(false),
             interim: Cell::new(false),
             held: RefCell::new(None),
+            idle_since: Cell::new(None),
+            is_shed: Cell::new(false),
             metrics,
         })
     }

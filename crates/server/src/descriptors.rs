@@ -1,0 +1,140 @@
+//! File descriptors: how many client connections the process's limit allows, and what is closed
+//! when there are none left.
+//!
+//! Promises that clients alone never use up the descriptors of the admin API, of connections to
+//! upstreams, of files and of logs; that a client which has said nothing for a while gives way to a
+//! new one; and that running out is counted, logged and shown by `/readyz`.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::WorkerContext;
+use exchange::serve::{Service, close_longest_idle};
+use telemetry::log::Level;
+use telemetry::{LimitHit, event_limited};
+
+use crate::seats::{Seat, Seats};
+
+/// Descriptors that are enough for the connections of both admin listeners.
+const ADMIN_MAX: u64 = 640;
+/// The share of the free descriptors that the admin API has, where that is less.
+const ADMIN_SHARE: u64 = 8;
+/// A connection that has waited for a request this long may be closed for a new one.
+const IDLE_FOR: Duration = Duration::from_secs(1);
+
+/// What the limit of the process is divided into, measured when it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    pub(crate) limit: u64,
+    /// Client connections: half of what is free, as each may need a connection to an upstream or a
+    /// file as well.
+    pub(crate) connections: usize,
+    /// Connections of one admin listener, and those above them that must hurry.
+    pub(crate) admin: (usize, usize),
+}
+
+impl Descriptors {
+    pub(crate) fn measure() -> Descriptors {
+        Descriptors::of(net::descriptor_limit(), net::open_descriptors())
+    }
+
+    fn of(limit: u64, in_use: u64) -> Descriptors {
+        let free = limit.saturating_sub(in_use);
+        let admin = (free / ADMIN_SHARE).min(ADMIN_MAX);
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Descriptors {
+            limit,
+            connections: count((free - admin) / 2).max(1),
+            admin: (count(admin * 2 / 5).max(4), count(admin / 10).max(2)),
+        }
+    }
+}
+
+/// A worker's way to free descriptors: its services, whose idle connections can be closed.
+pub(crate) struct Relief {
+    context: WorkerContext,
+    services: RefCell<Vec<Weak<Service>>>,
+    /// Connections that were told to close and whose permits have not been used yet.
+    owed: Cell<usize>,
+}
+
+impl Relief {
+    pub(crate) fn new(context: &WorkerContext) -> Rc<Relief> {
+        Rc::new(Relief {
+            context: context.clone(),
+            services: RefCell::default(),
+            owed: Cell::new(0),
+        })
+    }
+
+    pub(crate) fn add(&self, service: &Rc<Service>) {
+        let mut services = self.services.borrow_mut();
+        services.retain(|service| service.strong_count() > 0);
+        services.push(Rc::downgrade(service));
+    }
+
+    /// A permit for one more connection. Where descriptors are what limits their number, the
+    /// connections that have been idle longest make room.
+    pub(crate) fn take(&self, all: &Arc<Seats>) -> Option<Seat> {
+        if let Some(seat) = all.take() {
+            self.owed.set(0);
+            return Some(seat);
+        }
+        if !all.is_capped() {
+            return None;
+        }
+        if self.owed.get() == 0 {
+            self.owed.set(self.close_clients(all));
+        }
+        let left = self.owed.get().checked_sub(1)?;
+        self.owed.set(left);
+        Some(all.take_over_limit())
+    }
+
+    /// Accepting failed because there are no descriptors: closes what can be closed.
+    pub(crate) fn exhausted(&self, all: &Seats) {
+        if self.close_clients(all) == 0 {
+            exchange::client::close_idle(&self.context);
+        }
+    }
+
+    fn close_clients(&self, all: &Seats) -> usize {
+        all.note_full();
+        self.context.telemetry.worker(self.context.index).hit(LimitHit::Descriptors);
+        let services: Vec<Rc<Service>> =
+            self.services.borrow().iter().filter_map(Weak::upgrade).collect();
+        let closed = close_longest_idle(&services, IDLE_FOR);
+        event_limited!(
+            1,
+            Level::Warn,
+            "out of file descriptors, closing the longest idle connections; raise LimitNOFILE or \
+             `ulimit -Hn`",
+            event = "descriptors_exhausted",
+            limit = net::descriptor_limit(),
+            connections = all.taken(),
+            closed = closed
+        );
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Descriptors;
+
+    #[test]
+    fn clients_leave_descriptors_for_everything_else() {
+        for (limit, in_use) in [(64, 30), (256, 40), (1024, 50), (65_536, 60), (1 << 20, 100)] {
+            let parts = Descriptors::of(limit, in_use);
+            let admin = 2 * (parts.admin.0 + parts.admin.1);
+            let left = limit as usize - in_use as usize - parts.connections;
+            assert!(left >= admin, "{limit}: {parts:?}");
+            // But for the smallest limits, each connection can have one to an upstream.
+            assert!(limit < 256 || left - admin >= parts.connections - 1, "{limit}: {parts:?}");
+        }
+        assert_eq!(Descriptors::of(65_536, 60).connections, 32_418);
+        assert_eq!(Descriptors::of(10, 60).connections, 1);
+    }
+}
