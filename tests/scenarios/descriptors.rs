@@ -36,8 +36,6 @@ fn cpu_seconds(metrics: &Metrics) -> f64 {
 fn clients_cannot_take_the_descriptors_of_everything_else() {
     let server = Launch::new(&answering("")).descriptors(DESCRIPTORS).start();
     let address = server.address("web");
-    let line = server.wait_for_log("file descriptors");
-    assert!(line.contains(&format!("limit={DESCRIPTORS}")), "{line}");
     let mut first = server.connect("web");
     serves(&mut first);
 
@@ -52,6 +50,8 @@ fn clients_cannot_take_the_descriptors_of_everything_else() {
     assert_eq!(ready.status, 200);
     assert!(ready.text().contains("out of file descriptors"), "{}", ready.text());
     server.wait_for_log("event=descriptors_exhausted");
+    let line = server.wait_for_log("client_connections=");
+    assert!(line.contains(&format!("limit={DESCRIPTORS}")), "{line}");
 
     // Once they have been idle for a while, they make room, and nothing spins.
     let before = cpu_seconds(&server.metrics());

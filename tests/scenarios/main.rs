@@ -3,6 +3,7 @@
 mod address_space;
 mod addresses;
 mod admin;
+mod admin_secrets;
 mod affinity;
 mod cache;
 mod cache_soak;

@@ -10,6 +10,7 @@ use crate::problem::Problem;
 use exchange::Request;
 use net::Peer;
 use settings::Secret;
+use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 use telemetry::event_limited;
 use telemetry::log::Level;
@@ -23,6 +24,10 @@ pub struct Access {
     pub token: Option<Secret>,
     /// Whether `/metrics` needs no token.
     pub metrics_open: bool,
+    /// Names that `Host` may say besides IP addresses and names without a dot.
+    pub hosts: Vec<String>,
+    /// Whether secrets of the configuration are shown over TCP where that is asked for.
+    pub config_secrets: bool,
 }
 
 impl Access {
@@ -33,8 +38,11 @@ impl Access {
             Guard::Metrics => self.metrics_open,
             Guard::Token => false,
         };
-        if open || matches!(request.facts.peer, Peer::Unix) {
+        if matches!(request.facts.peer, Peer::Unix) {
             return Ok(());
+        }
+        if open {
+            return self.check_host(request);
         }
         let Some(token) = &self.token else {
             return Err(Problem::new(403, "no admin token is configured").advice(
@@ -56,6 +64,33 @@ impl Access {
         );
         // RFC 6750 section 3.1
         Err(unauthorized("this is not the admin token", "Bearer error=\"invalid_token\""))
+    }
+}
+
+impl Access {
+    /// Refuses names that a page of a foreign site may have had resolved to our address (DNS
+    /// rebinding): a browser asks for them as its own. No public name is without a dot, and what
+    /// needs the token needs no more than that.
+    fn check_host(&self, request: &Request) -> Result<(), Problem> {
+        let host = String::from_utf8_lossy(request.host());
+        let host = host.strip_suffix('.').unwrap_or(&host);
+        let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_address = literal.unwrap_or(host).parse::<IpAddr>().is_ok();
+        let is_listed = || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host));
+        if is_address || !host.contains('.') || is_listed() {
+            return Ok(());
+        }
+        Err(Problem::new(421, format!("the admin API is not called \"{host}\""))
+            .advice("use its IP address, or list the name in `admin.hosts`"))
+    }
+
+    /// Lets secrets of the configuration be shown, or says why not.
+    pub(crate) fn check_secrets(&self, request: &Request) -> Result<(), Problem> {
+        if self.config_secrets || matches!(request.facts.peer, Peer::Unix) {
+            return Ok(());
+        }
+        Err(Problem::new(403, "secrets are not shown over TCP")
+            .advice("use the Unix socket of the admin API, or set `admin.config_secrets: true`"))
     }
 }
 

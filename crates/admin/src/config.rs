@@ -3,7 +3,9 @@
 //! The version is a strong ETag (RFC 9110 section 8.8.3). A change without If-Match is refused with
 //! 428 (RFC 6585 section 3), so that nobody overwrites what they have not seen.
 
+use crate::access::Access;
 use crate::control::{Applied, ConfigDocument, ConfigVersion, Control, Expect, Refusal, Syntax};
+use crate::endpoints;
 use crate::handler::{Answer, json_answer};
 use crate::health::time;
 use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
@@ -14,7 +16,22 @@ use settings::Report;
 use wire::conditional::{self, EntityTag, Preconditions, Validators};
 use wire::{Known, token};
 
-pub(crate) fn get(document: &ConfigDocument, request: &Request) -> Response {
+pub(crate) fn get(access: &Access, control: &dyn Control, request: &Request) -> Answer {
+    if endpoints::flag(request.target.query(), "secrets") {
+        access.check_secrets(request)?;
+        return Ok(answer(&control.config(), request));
+    }
+    let Some(masked) = control.masked_config() else {
+        return Err(Problem::new(
+            409,
+            "the configuration has errors, so that it is not known where its secrets are",
+        )
+        .advice("GET /v1/config?secrets shows it as it is"));
+    };
+    Ok(answer(&ConfigDocument { text: masked, ..control.config() }, request))
+}
+
+fn answer(document: &ConfigDocument, request: &Request) -> Response {
     let tag = format!("\"{}\"", document.version);
     let if_none_match = request.headers.joined(Known::IfNoneMatch);
     let asked =
@@ -57,6 +74,10 @@ pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> Answer 
             ));
     };
     let text = body_text(request, CONFIG_BYTES).await?;
+    if syntax == Syntax::Json {
+        // JSON is read as the YAML that it is, whose errors speak of things that JSON has not.
+        serde_json::from_str::<Json>(&text).map_err(|error| not_json(&error))?;
+    }
     applied(control.apply(text, syntax, expect).await)
 }
 
@@ -104,6 +125,18 @@ pub(crate) fn mistakes(report: &Report) -> Problem {
     Problem::new(422, detail)
         .member("errors", Json::Array(rows))
         .member("text", json!(report.render()))
+}
+
+fn not_json(error: &serde_json::Error) -> Problem {
+    // The place is in members of its own.
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let place = json!({
+        "line": error.line(),
+        "column": error.column(),
+        "message": message,
+    });
+    Problem::new(422, format!("the body is no JSON: {error}")).member("errors", json!([place]))
 }
 
 fn syntax(request: &Request) -> Result<Syntax, Problem> {

@@ -57,6 +57,9 @@ pub trait Control {
     /// A page of what a cache holds.
     fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer>;
 
+    /// Its text with its secrets masked; `None` where they cannot be found for its errors.
+    fn masked_config(&self) -> Option<String>;
+
     /// Takes out what is meant, or makes it stale; how many responses that were.
     fn purge(
         &self,

@@ -98,8 +98,10 @@ endpoints! {
          what was wrong with the latest configuration when it was refused.";
     GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
     GET "/v1/status" [] Token Status "State, build, listeners and the latest reload.";
-    GET "/v1/config" [] Token GetConfig
-        "The configuration as its source has it, secrets unexpanded; its version is the ETag.";
+    GET "/v1/config" ["secrets"] Token GetConfig
+        "The configuration as its source has it, variables unexpanded, `\"***\"` in place of \
+         secrets; its version is the ETag. `?secrets` shows them: on the Unix socket, and over TCP \
+         with `admin.config_secrets`. PUT refuses a text in which they are masked.";
     PUT "/v1/config" [] Token PutConfig
         "Replaces the configuration: checked, written to its file and in use when this answers, or \
          nothing is changed. Takes YAML or JSON by Content-Type. If-Match with the ETag that was \

@@ -44,7 +44,7 @@ impl Admin {
             Action::Metrics => Ok(prometheus::answer(&prometheus::of(control))),
             Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
-            Action::GetConfig => Ok(config::get(&control.config(), request)),
+            Action::GetConfig => config::get(&self.access, control, request),
             Action::History => Ok(config::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),

@@ -120,6 +120,11 @@ impl Control for FakeServer {
         ]
     }
 
+    fn masked_config(&self) -> Option<String> {
+        let text = self.text.borrow();
+        (!text.contains("wrong")).then(|| text.replace("hidden", "***"))
+    }
+
     fn apply(
         &self,
         text: String,

@@ -78,6 +78,8 @@ pub(crate) fn compile(
             bind: admin_bind,
             token: settings.admin.token,
             metrics: settings.admin.metrics,
+            hosts: settings.admin.hosts,
+            config_secrets: settings.admin.config_secrets,
             socket: settings.admin.socket,
         },
         log: settings.log,

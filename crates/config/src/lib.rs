@@ -41,7 +41,7 @@ mod yaml;
 pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
-pub use load::{Incomplete, Loaded, document_json, load, load_with_unset_variables};
+pub use load::{Incomplete, Loaded, document_json, load, load_with_unset_variables, masked};
 pub use notes::notes;
 pub use parts::Part;
 pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};

@@ -60,6 +60,14 @@ pub fn load_with_unset_variables(
     Ok(Incomplete { plan: loaded.map(|loaded| loaded.plan), unset })
 }
 
+/// The main document with `***` in place of every secret that stands in it in clear. `None` where
+/// it has errors: then it is not known where its secrets are.
+pub fn masked(source: &dyn Source, environment: &Environment<'_>, kinds: &Kinds) -> Option<String> {
+    let mut report = Report::new();
+    try_load(source, environment, kinds, &mut report)?;
+    if report.is_empty() { report.masked_text() } else { None }
+}
+
 fn try_load(
     source: &dyn Source,
     environment: &Environment<'_>,

@@ -8,15 +8,16 @@ use std::path::Path;
 
 use cache::CachePlan;
 use cache::rules::SetCookie;
+use net::Bind;
 use settings::{Variable, quote};
 
 use crate::plan::{Plan, RoutePlan};
-use crate::records::LogTarget;
+use crate::records::{LogTarget, MetricsAccess};
 
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let of_routes = plan.routes.iter().flat_map(|route| caching(plan, route));
-    of_routes.chain(access_log(plan)).collect()
+    admin(plan).into_iter().chain(of_routes).chain(access_log(plan)).collect()
 }
 
 /// An access log that this process could not open. The server may run on another machine, or as
@@ -43,6 +44,16 @@ fn writable(path: &Path) -> io::Result<()> {
             net::unlinked_file(directory.unwrap_or(Path::new("."))).map(drop)
         }
     }
+}
+
+/// What the admin API shows to other machines.
+fn admin(plan: &Plan) -> Option<String> {
+    let beyond = matches!(&plan.admin.bind, Some(Bind::Tcp(at)) if !at.ip().is_loopback());
+    (beyond && plan.admin.metrics == MetricsAccess::Open).then(|| {
+        "admin.bind can be reached from other machines and /metrics needs no token; where that is \
+         not meant, write admin: { metrics: token }"
+            .to_owned()
+    })
 }
 
 /// What a cache may give to those it was not meant for.
@@ -134,6 +145,15 @@ routes: [{{ name: all, filters: [{filters}], handler: {{ respond: {{}} }} }}]
             assert!(notes.len() == 1 && notes[0].contains(said), "{filters}: {notes:?}");
             assert!(notes[0].starts_with("route \"all\": "));
         }
+    }
+
+    #[test]
+    fn open_metrics_beyond_this_machine_are_noted() {
+        let admin = |text: &str| noted(&format!("admin: {text}"), "{ cache: pages }");
+        let notes = admin("{ bind: \":9180\" }");
+        assert!(notes.len() == 1 && notes[0].contains("metrics: token"), "{notes:?}");
+        assert_eq!(admin("{ bind: \":9180\", token: word, metrics: token }"), [""; 0]);
+        assert_eq!(admin("{ bind: \"127.0.0.1:9180\" }"), [""; 0]);
     }
 
     #[test]

@@ -112,6 +112,10 @@ pub struct AdminPlan {
     pub bind: Option<Bind>,
     pub token: Option<Secret>,
     pub metrics: MetricsAccess,
+    /// Names that `Host` may say.
+    pub hosts: Vec<String>,
+    /// Secrets are shown over TCP where that is asked for.
+    pub config_secrets: bool,
     pub socket: Option<FilePath>,
 }
 

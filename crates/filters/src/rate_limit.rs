@@ -261,22 +261,26 @@ impl Gcra {
 
     /// Takes one request out of a cell, which holds the time when everything taken is paid back.
     fn take(&self, cell: &AtomicU64, now_ns: u64) -> Verdict {
-        let mut seen = cell.load(Ordering::Relaxed);
+        let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
-            let paid_at = seen.max(now_ns) + self.interval_ns;
+            // Under this limit nothing is owed for longer than the burst: what is beyond it is the
+            // debt of a lower limit of the same name, before a reload.
+            let seen = cell_ns.clamp(now_ns, now_ns + self.burst_ns);
+            let paid_at = seen + self.interval_ns;
             let debt = paid_at - now_ns;
             if debt > self.burst_ns {
-                let full_in_s = seconds(seen.saturating_sub(now_ns));
+                let full_in_s = seconds(seen - now_ns);
                 let quota = Quota { left: 0, full_in_s };
                 return Verdict::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
             }
             // Nothing else is published with the cell, so no order is asked for.
-            match cell.compare_exchange_weak(seen, paid_at, Ordering::Relaxed, Ordering::Relaxed) {
+            let (new, order) = (paid_at, Ordering::Relaxed);
+            match cell.compare_exchange_weak(cell_ns, new, order, order) {
                 Ok(_) => {
                     let left = ((self.burst_ns - debt) / self.interval_ns) as u32;
                     return Verdict::Allowed(Quota { left, full_in_s: seconds(debt) });
                 }
-                Err(newer) => seen = newer,
+                Err(newer) => cell_ns = newer,
             }
         }
     }

@@ -81,6 +81,10 @@ impl admin::Control for Api {
         ConfigDocument { text, syntax, version, source: name, read_only }
     }
 
+    fn masked_config(&self) -> Option<String> {
+        config::masked(&*self.0.source, &config::process_environment, &config::Kinds::all())
+    }
+
     fn history(&self) -> Vec<ConfigVersion> {
         let current = admin::Control::config(self).version;
         Api::history(self).map(|history| history.versions(&current)).unwrap_or_default()

@@ -40,8 +40,6 @@ use crate::upstreams::Background;
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
 /// How long the source may take to be read.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// How long `/readyz` speaks of file descriptors that ran out.
-const TROUBLE_FOR: Duration = Duration::from_secs(30);
 /// How long a change waits for those ahead of it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -219,26 +217,9 @@ impl Control {
         for socket in control.listeners.borrow().unclaimed() {
             event!(Level::Warn, "no listener asks for an inherited socket", socket = socket);
         }
-        control.show_descriptors();
+        control.show_descriptors(is_worker_process);
         control.state.set(ServerState::Serving);
         Ok(control)
-    }
-
-    fn show_descriptors(&self) {
-        let level = if self.is_worker_process { Level::Debug } else { Level::Info };
-        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
-        event!(level, "file descriptors", limit = limit, client_connections = connections);
-    }
-
-    /// What `/readyz` says when file descriptors have run out.
-    pub(crate) fn descriptor_trouble(&self) -> Option<String> {
-        let Descriptors { limit, connections, .. } = self.descriptors.get();
-        self.all_seats.was_full_within(TROUBLE_FOR).then(|| {
-            format!(
-                "out of file descriptors: the limit of {limit} allows {connections} client \
-                 connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"
-            )
-        })
     }
 
     pub(crate) fn plan(&self) -> Arc<Plan> {

@@ -13,8 +13,9 @@ use std::time::Duration;
 use exchange::WorkerContext;
 use exchange::serve::{Service, close_longest_idle};
 use telemetry::log::Level;
-use telemetry::{LimitHit, event_limited};
+use telemetry::{LimitHit, event, event_limited};
 
+use crate::control::Control;
 use crate::seats::{Seat, Seats};
 
 /// Descriptors that are enough for the connections of both admin listeners.
@@ -23,6 +24,9 @@ const ADMIN_MAX: u64 = 640;
 const ADMIN_SHARE: u64 = 8;
 /// A connection that has waited for a request this long may be closed for a new one.
 const IDLE_FOR: Duration = Duration::from_secs(1);
+
+/// How long `/readyz` speaks of file descriptors that ran out.
+const TROUBLE_FOR: Duration = Duration::from_secs(30);
 
 /// What the limit of the process is divided into, measured when it starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +121,26 @@ impl Relief {
             closed = closed
         );
         closed
+    }
+}
+
+impl Control {
+    /// Logs what the limit allows.
+    pub(crate) fn show_descriptors(&self, is_worker_process: bool) {
+        let level = if is_worker_process { Level::Debug } else { Level::Info };
+        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
+        event!(level, "file descriptors", limit = limit, client_connections = connections);
+    }
+
+    /// What `/readyz` says when file descriptors have run out.
+    pub(crate) fn descriptor_trouble(&self) -> Option<String> {
+        let Descriptors { limit, connections, .. } = self.descriptors.get();
+        self.all_seats.was_full_within(TROUBLE_FOR).then(|| {
+            format!(
+                "out of file descriptors: the limit of {limit} allows {connections} client \
+                 connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"
+            )
+        })
     }
 }
 

@@ -145,6 +145,8 @@ impl Reception {
         let access = Access {
             token: plan.admin.token.clone(),
             metrics_open: plan.admin.metrics == MetricsAccess::Open,
+            hosts: plan.admin.hosts.clone(),
+            config_secrets: plan.admin.config_secrets,
         };
         let control: Rc<dyn admin::Control> = Rc::new(Api(self.control.clone()));
         let route = Rc::new(Route {

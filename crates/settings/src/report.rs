@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
+use crate::secret::MASK;
 
 /// How many mistakes are kept: past it nobody reads, and a hostile document must not fill memory.
 pub const MISTAKES_KEPT: usize = 200;
@@ -201,6 +202,38 @@ impl Report {
     /// Excerpts will not show this place: a secret was written there.
     pub fn mask(&mut self, span: Span) {
         self.masked.push(span);
+    }
+
+    /// The first document with [`MASK`](crate::secret::MASK) in every masked place.
+    pub fn masked_text(&self) -> Option<String> {
+        let text = &self.documents.first()?.text;
+        let starts: Vec<usize> = text
+            .split_inclusive('\n')
+            .scan(0, |at, line| Some(std::mem::replace(at, *at + line.len())))
+            .collect();
+        // A byte order mark is in no column.
+        let offset = |line: u32, column: u32| {
+            let start = starts.get(line.saturating_sub(1) as usize).copied().unwrap_or(text.len());
+            let rest = text[start..].strip_prefix('\u{feff}').unwrap_or(&text[start..]);
+            let before = text.len() - rest.len();
+            let mut chars = rest.char_indices().map(|(at, _)| at);
+            before + chars.nth(column.saturating_sub(1) as usize).unwrap_or(rest.len())
+        };
+        let mut places: Vec<(usize, usize)> = self
+            .masked
+            .iter()
+            .filter(|span| span.source == SourceId(0))
+            .map(|span| (offset(span.line, span.column), offset(span.end_line, span.end_column)))
+            .collect();
+        places.sort_unstable();
+        places.dedup();
+        let mut masked = text.clone();
+        for (from, to) in places.into_iter().rev() {
+            // A block of lines ends behind its last line end, which stays.
+            let to = from + text.get(from..to)?.trim_end().len();
+            masked.replace_range(from..to, &format!("\"{MASK}\""));
+        }
+        Some(masked)
     }
 
     /// Notes that what was read depends on this file or folder, whether it exists or not: with

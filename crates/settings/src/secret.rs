@@ -35,6 +35,9 @@ impl fmt::Debug for Secret {
 
 const WHAT: &str = "a secret: \"${NAME}\" or { file: path }";
 
+/// What is shown instead of a secret.
+pub(crate) const MASK: &str = "***";
+
 impl Setting for Secret {
     fn schema(_: &mut SchemaBuilder) -> Schema {
         Schema::OneOf(vec![
@@ -49,6 +52,12 @@ impl Setting for Secret {
                 // What was typed as `${NAME}` is no secret.
                 if scalar.typed.is_none() {
                     reader.report().mask(node.span);
+                }
+                if scalar.text == MASK {
+                    reader
+                        .mistake(node.span, "this is a masked secret, not a secret")
+                        .help("read the configuration with GET /v1/config?secrets");
+                    return None;
                 }
                 if scalar.text.is_empty() {
                     reader.mistake(node.span, "the secret is empty");

@@ -26,7 +26,9 @@ impl Bench {
 
     fn with(token: Option<&str>, metrics_open: bool) -> Self {
         let server = Rc::new(FakeServer::new());
-        let access = Access { token: token.map(Secret::new), metrics_open };
+        let hosts = vec!["metrics.internal".to_owned()];
+        let token = token.map(Secret::new);
+        let access = Access { token, metrics_open, hosts, config_secrets: false };
         Self { admin: Admin::new(access, server.clone()), server }
     }
 
@@ -158,6 +160,53 @@ fn the_configuration_is_read_with_its_version() {
     assert_eq!(answer.field(Known::Etag), "\"v1\"");
     let same = bench.ask("GET /v1/config", &[("if-none-match", "\"v0\", W/\"v1\"")], "");
     assert_eq!((same.status, same.body.as_str()), (304, ""));
+}
+
+#[test]
+fn a_foreign_name_reads_nothing() {
+    let bench = Bench::new();
+    let status = |path: &str, host: &'static str| {
+        bench.send(request(&format!("GET {path}"), &[("host", host)], "")).status
+    };
+    for host in ["127.0.0.1:9180", "[::1]:9180", "localhost", "tidegate:9180", "Metrics.Internal"] {
+        assert_eq!(status("/metrics", host), 200, "{host}");
+    }
+    for path in ["/metrics", "/readyz", "/healthz"] {
+        assert_eq!(status(path, "rebound.example:9180"), 421, "{path}");
+    }
+    // With the token there is nothing to fear.
+    let answer = bench.ask("GET /v1/status", &[("host", "rebound.example")], "");
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn secrets_are_masked_unless_they_may_be_seen() {
+    let bench = Bench::new();
+    let fields = [("content-type", "application/yaml"), ("if-match", "*")];
+    assert_eq!(bench.ask("PUT /v1/config", &fields, "token: hidden\n").status, 200);
+    let answer = bench.ask("GET /v1/config", &[], "");
+    assert_eq!((answer.status, answer.body.as_str()), (200, "token: ***\n"));
+    assert_eq!(answer.field(Known::Etag), "\"v2\"");
+    let refused = bench.ask("GET /v1/config?secrets", &[], "");
+    assert_eq!(refused.status, 403);
+    assert!(!refused.body.contains("hidden"));
+    let mut local = request("GET /v1/config?secrets", &[], "");
+    local.facts = Rc::new(ConnectionFacts { peer: Peer::Unix, ..(*local.facts).clone() });
+    let local = bench.send(local);
+    assert_eq!((local.status, local.body.as_str()), (200, "token: hidden\n"));
+}
+
+#[test]
+fn a_faulty_json_body_is_reported_as_json() {
+    let bench = Bench::new();
+    let fields = [("content-type", "application/json"), ("if-match", "*")];
+    let answer = bench.ask("PUT /v1/config", &fields, "{\n  \"workers\": 2,\n}");
+    assert_eq!(answer.status, 422);
+    let body = answer.json();
+    assert!(body["detail"].as_str().unwrap().starts_with("the body is no JSON"), "{body}");
+    assert!(!answer.body.to_lowercase().contains("yaml"), "{body}");
+    let place = &body["errors"][0];
+    assert_eq!((place["line"].as_u64(), place["column"].as_u64()), (Some(3), Some(1)), "{body}");
 }
 
 #[test]

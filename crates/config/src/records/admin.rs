@@ -13,6 +13,12 @@ settings::record! {
         pub token: Option<Secret> = null,
         /// Who may read `/metrics` over TCP.
         pub metrics: MetricsAccess = "open",
+        /// Names by which clients may reach the TCP address besides IP addresses and names without
+        /// a dot: what a `Host` field says that is not listed gets 421, which stops DNS rebinding.
+        pub hosts: Vec<String> = [] { example ["metrics.internal"] },
+        /// Whether `GET /v1/config?secrets` shows secrets over TCP too, to whoever has the token.
+        /// Without it they are shown on the Unix socket only.
+        pub config_secrets: bool = false,
         /// Path of the Unix socket: a server that cannot have it does not start. Without a path it
         /// is one in the run-time folder of the user, and where there is none only a warning.
         pub socket: Option<FilePath> = null { example "/run/tidegate/admin.sock" },

@@ -44,6 +44,18 @@ fn a_burst_passes_and_then_the_rate() {
 }
 
 #[test]
+fn a_raised_limit_does_not_keep_the_debt_of_the_lower_one() {
+    let (low, high, cell) = (gcra("10/m", 10), gcra("100/s", 100), AtomicU64::new(0));
+    let start = 1000 * SECOND;
+    assert_eq!((0..20).filter(|_| allowed(low, &cell, start)).count(), 10);
+    // A minute of debt is at most the new burst: one request is paid back in a hundredth second.
+    assert!(!allowed(high, &cell, start));
+    assert!(allowed(high, &cell, start + SECOND / 100));
+    let after = start + SECOND + SECOND / 100;
+    assert_eq!((0..200).filter(|_| allowed(high, &cell, after)).count(), 100);
+}
+
+#[test]
 fn never_more_than_burst_and_rate_over_any_time() {
     for (rate, burst, per_second) in [("7/s", 3, 7.0), ("90/m", 1, 1.5), ("1000000/s", 100, 1e6)] {
         let (limit, cell) = (gcra(rate, burst), AtomicU64::new(0));
