@@ -102,9 +102,9 @@ fn connect_is_refused_and_nothing_behind_it_is_a_request() {
 const SLASHES: &str = r#"
 workers: 1
 listeners:
-  keep: { bind: "127.0.0.1:0" }
+  keep: { bind: "127.0.0.1:0", encoded_slashes: keep }
   decode: { bind: "127.0.0.1:0", encoded_slashes: decode }
-  refuse: { bind: "127.0.0.1:0", encoded_slashes: refuse }
+  refuse: { bind: "127.0.0.1:0" }
 log: { access: { format: json, path: stderr } }
 upstreams: { app: { servers: ["UPSTREAM"] } }
 routes:
@@ -134,7 +134,7 @@ fn an_encoded_slash_is_a_name_a_slash_or_refused() {
     assert_eq!(ask("keep", raw), (204, raw.to_owned()));
     assert_eq!(ask("decode", raw), (403, "/private/x".to_owned()));
     assert_eq!(ask("refuse", raw), (400, String::new()));
-    server.wait_for_log("encoded_slash");
+    server.wait_for_log("set encoded_slashes: keep or decode");
     // As if it had been written so, for whoever is behind as well; once, and in any case.
     assert_eq!(ask("decode", "/a%2f..%2Fprivate%2f/b"), (403, "/private/b".to_owned()));
     assert_eq!(ask("decode", "/a%2Fb%252Fc?d=%2F"), (204, "/a/b%252Fc?d=%2F".to_owned()));

@@ -9,15 +9,17 @@ use std::path::Path;
 use cache::CachePlan;
 use cache::rules::SetCookie;
 use net::Bind;
+use router::{Match, PathPattern, Segment};
 use settings::{Variable, quote};
 
-use crate::plan::{Plan, RoutePlan};
-use crate::records::{LogTarget, MetricsAccess};
+use crate::plan::{ListenerPlan, Plan, RoutePlan};
+use crate::records::{EncodedSlashes, LogTarget, MetricsAccess};
 
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &Plan) -> Vec<String> {
+    let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
     let of_routes = plan.routes.iter().flat_map(|route| caching(plan, route));
-    admin(plan).into_iter().chain(of_routes).chain(access_log(plan)).collect()
+    admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
 }
 
 /// An access log that this process could not open. The server may run on another machine, or as
@@ -56,6 +58,61 @@ fn admin(plan: &Plan) -> Option<String> {
     })
 }
 
+/// Protected prefixes that `%2F` leads around: an upstream that decodes `/private%2Fx` serves what
+/// only the route for `/private/{*rest}` protects.
+fn encoded_slashes(plan: &Plan, listener: &ListenerPlan) -> Vec<String> {
+    if listener.encoded_slashes != EncodedSlashes::Keep {
+        return Vec::new();
+    }
+    let rules = plan.router.rules().iter().zip(&plan.routes);
+    let here = rules.filter(|(rule, _)| {
+        let named = &rule.matches.listener;
+        named.is_empty() || named.iter().any(|name| name.value == listener.name)
+    });
+    let (protected, open): (Vec<_>, Vec<_>) = here.partition(|(_, route)| route.authenticates());
+    let around = |(rule, route): &(&router::Rule, &RoutePlan)| {
+        let (path, way) = rule.matches.path.iter().find_map(|pattern| {
+            let path = with_encoded_slash(pattern)?;
+            let leads = |(other, way): &&(&router::Rule, &RoutePlan)| {
+                route.has_handler_of(way) && takes(&other.matches, &rule.matches, &path)
+            };
+            let (_, way) = open.iter().find(leads)?;
+            Some((path, way))
+        })?;
+        let (name, listener) = (quote(&route.name), quote(&listener.name));
+        Some(format!(
+            "route {name}: danger: listener {listener} keeps encoded slashes, so {path} goes \
+             through route {} to the same handler without authentication; set encoded_slashes: \
+             refuse or decode, or authenticate on both routes",
+            quote(&way.name)
+        ))
+    };
+    protected.iter().filter_map(around).collect()
+}
+
+/// A path beneath a pattern's prefix with its last slash encoded; `None` where it begins with no
+/// fixed segment.
+fn with_encoded_slash(pattern: &PathPattern) -> Option<String> {
+    let PathPattern::Segments(segments) = pattern else { return None };
+    let literal = |segment: &Segment| match segment {
+        Segment::Literal(text) if !text.is_empty() => Some(text.to_string()),
+        _ => None,
+    };
+    let mut names: Vec<String> = segments.parts().iter().map_while(literal).collect();
+    if names.len() == segments.parts().len() && names.len() > 1 {
+        let last = names.pop()?;
+        return Some(format!("/{}%2F{last}", names.join("/")));
+    }
+    (!names.is_empty()).then(|| format!("/{}%2Fx", names.join("/")))
+}
+
+/// Whether a route takes a path of the hosts of another one.
+fn takes(matches: &Match, other: &Match, path: &str) -> bool {
+    let (hosts, others) = (&matches.host, &other.host);
+    let shared = hosts.is_empty() || others.is_empty() || hosts.iter().any(|h| others.contains(h));
+    shared && (matches.path.is_empty() || matches.path.iter().any(|pattern| pattern.covers(path)))
+}
+
 /// What a cache may give to those it was not meant for.
 fn caching(plan: &Plan, route: &RoutePlan) -> Vec<String> {
     let is_cache = |filter: &_| CachePlan::of(filter).is_some();
@@ -66,7 +123,7 @@ fn caching(plan: &Plan, route: &RoutePlan) -> Vec<String> {
     let policy = &cache.terms().policy;
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(format!("route {}: {text}", quote(&route.name)));
-    let asks_for_keys = route.filters[..at].iter().any(|filter| filter.name() == "key_auth");
+    let asks_for_keys = route.filters[..at].iter().any(|filter| filter.authenticates());
     if asks_for_keys && !cache.counts(&Variable::Consumer) {
         note(
             "all whom key_auth lets in get the same answers from the cache; where they may differ, \
@@ -120,6 +177,67 @@ routes: [{{ name: all, filters: [{filters}], handler: {{ respond: {{}} }} }}]
         );
         let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
         super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
+    }
+
+    /// The notes of two routes on a listener, each with its match, filters and handler.
+    fn slashes(rule: &str, protected: &str, open: &str) -> Vec<String> {
+        let text = format!(
+            "listeners: {{ web: {{ bind: ':80', encoded_slashes: {rule} }}, b: {{ bind: ':81' }} }}
+upstreams: {{ app: {{ servers: ['10.0.0.1:80'] }}, other: {{ servers: ['10.0.0.2:80'] }} }}
+routes:
+  - {{ name: spare, match: {{ listener: b, path: /spare }}, handler: {{ upstream: other }} }}
+  - {{ name: spare2, match: {{ listener: b, path: /spare2 }}, handler: {{ upstream: app }} }}
+  - name: private
+    filters: [{{ key_auth: {{ keys: [{{ consumer: ann, key: k }}] }} }}]
+    {protected}
+  - name: open
+    {open}
+"
+        );
+        let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+        super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
+    }
+
+    #[test]
+    fn an_open_way_around_a_protected_prefix_is_noted() {
+        const APP: &str = "handler: { upstream: app }";
+        let protected = "match: '/private/{*rest}', handler: { upstream: app }";
+        let lines = |text: &str| text.replace(", handler", "\n    handler");
+        let noted = |rule: &str, protected: &str, open: &str| {
+            slashes(rule, &lines(protected), &lines(open))
+        };
+        for (protected, open) in [
+            (protected, "match: '/{*rest}', handler: { upstream: app }"),
+            (protected, "match: '/{one}', handler: { upstream: app }"),
+            (protected, "match: {}, handler: { upstream: app }"),
+            (protected, "match: { path: { regex: '^/pri' } }, handler: { upstream: app }"),
+            (
+                "match: { host: a.example, path: /api/keys }, handler: { files: / }",
+                "match: { host: [b.example, a.example], path: '/{x}' }, handler: { files: / }",
+            ),
+        ] {
+            let notes = noted("keep", protected, open);
+            assert!(notes.len() == 1 && notes[0].starts_with("route \"private\": danger: "));
+            assert!(notes[0].contains("listener \"web\"") && notes[0].contains("route \"open\""));
+            for rule in ["refuse", "decode"] {
+                assert_eq!(noted(rule, protected, open), [""; 0], "{open}");
+            }
+        }
+        for open in [
+            "match: '/{*rest}', handler: { upstream: other }",
+            "match: '/public/{*rest}', handler: { upstream: app }",
+            "match: { listener: b, path: '/{*rest}' }, handler: { upstream: app }",
+        ] {
+            assert_eq!(noted("keep", protected, open), [""; 0], "{open}");
+        }
+        assert_eq!(
+            noted(
+                "keep",
+                &format!("match: '/{{*rest}}', {APP}"),
+                "match: /x, handler: { upstream: app }"
+            ),
+            [""; 0]
+        );
     }
 
     #[test]

@@ -93,6 +93,17 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
+    /// Whether a filter rejects clients that do not prove who they are.
+    pub fn authenticates(&self) -> bool {
+        self.filters.iter().any(|filter| filter.authenticates())
+    }
+
+    /// Whether the handler of another route serves the same: an upstream, a directory, a script.
+    pub fn has_handler_of(&self, other: &RoutePlan) -> bool {
+        let (one, other) = (&self.handler, &other.handler);
+        one.name() == other.name() && one.describe() == other.describe()
+    }
+
     /// What this route bounds otherwise than its listener does.
     pub fn bounds(&self) -> exchange::RouteBounds {
         exchange::RouteBounds {

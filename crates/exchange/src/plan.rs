@@ -41,6 +41,11 @@ pub trait FilterPlan: Send + Sync {
     fn changes_generated(&self) -> bool {
         false
     }
+    /// Whether it rejects clients that do not prove who they are: a route with such a filter is a
+    /// protected one.
+    fn authenticates(&self) -> bool {
+        false
+    }
     /// Query parameters it takes secrets from: the access log masks their values on every route.
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()

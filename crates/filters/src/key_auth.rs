@@ -269,6 +269,10 @@ impl FilterPlan for Plan {
         format!("{keys} key{}{hidden}", if keys == 1 { "" } else { "s" })
     }
 
+    fn authenticates(&self) -> bool {
+        true
+    }
+
     fn secret_queries(&self) -> Vec<&str> {
         self.settings.from.iter().filter_map(Place::query_name).collect()
     }

@@ -52,6 +52,12 @@ settings::choice! {
 }
 
 impl PathPattern {
+    /// Whether a path in normal form fits. For checks of a configuration: requests are routed by the
+    /// compiled table.
+    pub fn covers(&self, path: &str) -> bool {
+        crate::compare::compare(self, path).is_ok()
+    }
+
     /// The names of its parameters, in the order of their values.
     pub fn params(&self) -> Vec<&str> {
         match self {

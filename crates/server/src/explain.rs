@@ -30,6 +30,11 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         Verdict::MethodNotAllowed(_) | Verdict::NotFound => None,
     };
     let mut text = routed.to_string();
+    let received = String::from_utf8_lossy(request.target.received_path());
+    let forwarded = String::from_utf8_lossy(request.target.raw_path());
+    if received != forwarded {
+        let _ = write!(text, "\nreceived as {received:?}, forwarded as {forwarded:?}");
+    }
     if let Some((_, route)) = chosen {
         describe(&mut text, route);
     }
@@ -64,6 +69,8 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         "method": routed.method,
         "host": routed.host,
         "path": routed.path,
+        "received_path": received,
+        "forwarded_path": forwarded,
         "listener": routed.listener,
         "verdict": verdict,
         "route": chosen.map(|(chosen, route)| json!({
@@ -118,7 +125,7 @@ fn slashes(plan: &Plan, request: &mut Request) -> Option<Slashes> {
     }
     let listener = plan.listener(&request.facts.listener)?;
     let rule = listener.encoded_slashes;
-    let before = String::from_utf8_lossy(request.target.raw_path()).into_owned();
+    let before = String::from_utf8_lossy(request.target.received_path()).into_owned();
     let refused = crate::slashes::apply(rule, &mut request.target).is_err();
     let (word, what) = match rule {
         EncodedSlashes::Keep => ("keep", "is matched as it stands: an encoded slash is none"),
@@ -165,7 +172,7 @@ pub(crate) fn request(plan: &Plan, question: &Question) -> Result<Request, Strin
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;
     let target = Target::new(Bytes::from(path.into_owned()))
-        .map_err(|_| format!("the path of {:?} cannot be decoded", question.url))?;
+        .map_err(|fault| format!("{:?} is answered 400: {fault}", question.url))?;
     let mut headers = Headers::new();
     let port = authority
         .and_then(|authority| wire::authority::Authority::parse(authority.as_bytes()))
@@ -290,6 +297,16 @@ routes:
         {
             assert_eq!(ask("GET", url).unwrap().json["path"], path, "{url}");
         }
+    }
+
+    #[test]
+    fn the_received_and_the_forwarded_path_are_shown() {
+        let Explanation { text, json } = ask("GET", "http://a/x//../%61%2b?q=//").unwrap();
+        assert!(text.contains("received as \"/x//../%61%2b\", forwarded as \"/x/a%2B\""), "{text}");
+        assert_eq!((&json["path"], &json["forwarded_path"]), (&json!("/x/a+"), &json!("/x/a%2B")));
+        assert!(!ask("GET", "/item/7").unwrap().text.contains("forwarded"));
+        let refused = ask("GET", "/a%5Cb").err().unwrap();
+        assert!(refused.contains("answered 400: the path has a backslash"), "{refused}");
     }
 
     #[test]

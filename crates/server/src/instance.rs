@@ -56,10 +56,7 @@ impl Instance {
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
         let limits = &listener.limits;
         Edge {
-            dispatch: slashes::ruled(
-                listener.encoded_slashes,
-                unknown_host::ruled(listener.unknown_host, self.clone()),
-            ),
+            dispatch: unknown_host::ruled(listener.unknown_host, self.clone()),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
@@ -120,6 +117,9 @@ fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
 
 impl Dispatch for Instance {
     fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
+        if request.target.has_encoded_slash() {
+            slashes::apply_rule_of(&self.plan, request)?;
+        }
         let found = self.router.find(&Input::from(&*request));
         match found {
             Found::Route(id, params) => {

@@ -1,48 +1,49 @@
-//! What `%2F` in a path is on a listener: `encoded_slashes`.
+//! What `%2F` in a path means on a listener: `encoded_slashes`.
 //!
-//! It is decided before a route is looked for, and for everybody behind: routes, filters, files and
-//! upstreams see the same path. A listener that keeps them as they are, the default, pays nothing.
+//! Decided before a route is looked up, so that routes, filters, files and upstreams see the same
+//! path.
 
-use std::rc::Rc;
+use config::{EncodedSlashes, Plan};
+use exchange::{Fault, Request, Target};
+use telemetry::event_limited;
+use telemetry::log::Level;
 
-use config::EncodedSlashes;
-use exchange::{Dispatch, Fault, Request, Response, Route, Target};
+/// Lines a second; the next one says how many were held back.
+const LINES_PER_SECOND: u32 = 10;
 
-/// The dispatch of a listener with this rule.
-pub(crate) fn ruled(rule: EncodedSlashes, inner: Rc<dyn Dispatch>) -> Rc<dyn Dispatch> {
-    match rule {
-        EncodedSlashes::Keep => inner,
-        EncodedSlashes::Decode | EncodedSlashes::Refuse => Rc::new(Ruled { rule, inner }),
-    }
-}
-
-struct Ruled {
-    rule: EncodedSlashes,
-    inner: Rc<dyn Dispatch>,
-}
-
-impl Dispatch for Ruled {
-    fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
-        apply(self.rule, &mut request.target)?;
-        self.inner.dispatch(request)
-    }
-
-    fn on_generated(&self, request: &Request, response: &mut Response) {
-        self.inner.on_generated(request, response);
-    }
+/// Applies the rule of the listener the request came in by. A request of a script counts as one of
+/// the listener that its client came in by.
+#[cold]
+pub(crate) fn apply_rule_of(plan: &Plan, request: &mut Request) -> Result<(), Fault> {
+    let listener = plan.listener(&request.facts.listener);
+    let rule = listener.map_or(EncodedSlashes::Refuse, |listener| listener.encoded_slashes);
+    apply(rule, &mut request.target).inspect_err(|fault| {
+        event_limited!(
+            LINES_PER_SECOND,
+            Level::Info,
+            "request rejected: encoded slash in its path",
+            client = request.client_ip,
+            listener = request.facts.listener,
+            path = String::from_utf8_lossy(request.target.received_path()),
+            status = fault.status,
+            fault = fault.slug,
+            why = fault.detail
+        );
+    })
 }
 
 /// Applies the rule to a target.
 pub(crate) fn apply(rule: EncodedSlashes, target: &mut Target) -> Result<(), Fault> {
-    if rule == EncodedSlashes::Keep || !target.has_encoded_slash() {
-        return Ok(());
-    }
-    let refused = |slug, why| Err(Fault::client(400, slug, why));
-    if rule == EncodedSlashes::Refuse {
-        return refused("encoded_slash", "the path has an encoded slash");
-    }
-    match target.decode_slashes() {
-        Ok(()) => Ok(()),
-        Err(_) => refused("invalid_target", "the path cannot be decoded"),
+    let refused = |slug, why: &'static str| Err(Fault::client(400, slug, why));
+    match rule {
+        EncodedSlashes::Keep => Ok(()),
+        EncodedSlashes::Decode => match target.decode_slashes() {
+            Ok(()) => Ok(()),
+            Err(fault) => refused("invalid_target", fault.as_str()),
+        },
+        EncodedSlashes::Refuse => refused(
+            "encoded_slash",
+            "the listener refuses %2F; to accept it, set encoded_slashes: keep or decode",
+        ),
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn programs(
             bind,
             options: ListenOptions::default(),
             half_close: false,
-            encoded_slashes: EncodedSlashes::Keep,
+            encoded_slashes: EncodedSlashes::Refuse,
             unknown_host: UnknownHost::NotFound,
             limits: settings.limits.clone(),
             timeouts: settings.timeouts.clone(),

@@ -98,7 +98,8 @@ fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
     // often the application itself, which builds its links from what the client said.
     let named = matches!(to, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
     let mut configuration = json!({
-        "listeners": { "proxy": { "bind": from.to_string() } },
+        // One open route: there is no protected prefix that an encoded slash could lead around.
+        "listeners": { "proxy": { "bind": from.to_string(), "encoded_slashes": "keep" } },
         "upstreams": { "target": {
             "servers": [super::literal(&to.to_string())],
             "host": if named { "server" } else { "preserve" },

@@ -30,7 +30,8 @@ pub(super) fn configuration(
     access_log: Option<Value>,
 ) -> Result<Value, Failure> {
     let listener = |(index, bind): (usize, &String)| {
-        let mut listener = json!({ "bind": literal(bind) });
+        // The application reads `%2F` as it always has: no route protects a prefix of it.
+        let mut listener = json!({ "bind": literal(bind), "encoded_slashes": "keep" });
         set(&mut listener, "backlog", options.backlog);
         (listener_name(index), listener)
     };
