@@ -15,6 +15,7 @@ mod expect_continue;
 mod forwarded;
 mod generated;
 mod head_method;
+mod header_names;
 mod hop_by_hop;
 mod http10;
 mod keep_alive;

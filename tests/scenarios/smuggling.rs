@@ -23,7 +23,8 @@ const ROWS: &[(u16, &str)] = &[
     (400, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551621\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, chunked\r\n\r\n"),
-    (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+    (501, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
+    (400, "POST / HTTP/1.0\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n"),
@@ -31,6 +32,12 @@ const ROWS: &[(u16, &str)] = &[
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n"),
     (400, "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    // Names that others take for those that frame messages.
+    (400, "POST / HTTP/1.1\r\nHost: a\r\nContent_Length: 5\r\n\r\n"),
+    (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\n\r\n"),
+    (400, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer--Encoding: chunked\r\n\r\n"),
+    (400, "GET / HTTP/1.1\r\nHost: a\r\nHOST_: b\r\n\r\n"),
+    (400, "GET / HTTP/1.1\r\nHost: a\r\nConnection-: close\r\n\r\n"),
     // Lines and fields that end elsewhere for others.
     (400, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 5\r\n\r\n"),
     (400, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding\t: chunked\r\n\r\n"),
@@ -54,6 +61,11 @@ const ROWS: &[(u16, &str)] = &[
     (400, "GET / http/1.1\r\nHost: a\r\n\r\n"),
     (505, "GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
     (505, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+    // Methods that others may take for registered ones, and one that is too long for any.
+    (501, "get / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    (501, "Post / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
+    (501, "delete / HTTP/1.1\r\nHost: a\r\n\r\n"),
+    (501, "AAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1\r\nHost: a\r\n\r\n"),
     (501, "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\n"),
     (400, "\x16\x03\x01\x02\0\x01\0"),
 ];
@@ -111,6 +123,17 @@ fn each_is_refused_in_single_bytes_as_well() {
         assert_eq!(client.answer().status, *status, "{row:?}");
     }
     assert_eq!(upstream.accepted(), 0);
+}
+
+/// RFC 9112 3: too long a method is 501, not 414, however long the rest of the line would be.
+#[test]
+fn a_method_longer_than_a_request_line_may_be_is_not_implemented() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = server.connect("web");
+    client.send("A".repeat(20_000));
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection")), (501, Some("close")));
 }
 
 #[test]

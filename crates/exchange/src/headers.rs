@@ -14,8 +14,8 @@ use std::fmt;
 use std::ops::Range;
 
 use bytes::BufMut;
-use wire::Known;
 use wire::h1::{FieldSpan, Span};
+use wire::{Known, alias};
 
 pub use kept::KeptHeaders;
 use room::Room;
@@ -81,6 +81,14 @@ pub struct Field<'a> {
     pub known: Option<Known>,
     pub name: &'a [u8],
     pub value: &'a [u8],
+}
+
+impl Field<'_> {
+    /// Whether the field, in whatever spelling, states something about the client or its request
+    /// that only a trusted proxy may state.
+    pub fn is_forwarding(&self) -> bool {
+        self.known.map_or_else(|| alias::is_forwarding(self.name), Known::is_forwarding)
+    }
 }
 
 /// A field whose name and the beginning of its value are made once, for many messages.
@@ -269,20 +277,21 @@ impl Headers {
         }
     }
 
-    /// Replaces every field of a name by one.
+    /// Replaces every field of a name, in any spelling, by one.
     pub fn set<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
         let name = name.into();
         self.remove(name);
         self.append(name, value);
     }
 
-    /// Removes every field of a name; whether there was one.
+    /// Removes every field of a name; whether there was one. Other spellings of the name go with it
+    /// ([`wire::alias`]): a recipient may take `X_User` for the `X-User` that is set here.
     pub fn remove<'n>(&mut self, name: impl Into<Name<'n>>) -> bool {
         let name = name.into();
         let Some(room) = &mut self.room else { return false };
         let Room { text, fields } = &mut **room;
         let before = fields.len();
-        fields.retain(|field| !field_matches(text, field, name));
+        fields.retain(|field| !is_spelling(text, field, name));
         fields.len() != before
     }
 
@@ -380,6 +389,13 @@ fn field_matches(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
         Name::Other(other) => {
             field.known.is_none() && field.name().of(text).eq_ignore_ascii_case(other)
         }
+    }
+}
+
+fn is_spelling(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
+    match (name, field.known) {
+        (Name::Known(name), Some(known)) => name == known,
+        _ => alias::same(field.name().of(text), name.text()),
     }
 }
 

@@ -30,6 +30,52 @@ known! {
     Host = "Host",
     TransferEncoding = "Transfer-Encoding",
     Upgrade = "Upgrade",
+    // Then what a proxy says of the request it forwards: who the client is and what it requested.
+    // `is_forwarding` relies on the first and the last of them.
+    Forwarded = "Forwarded",
+    CfConnectingIp = "CF-Connecting-IP",
+    CfConnectingIpv6 = "CF-Connecting-IPv6",
+    CfPseudoIpv4 = "CF-Pseudo-IPv4",
+    CfVisitor = "CF-Visitor",
+    ClientCert = "Client-Cert",
+    ClientCertChain = "Client-Cert-Chain",
+    ClientIp = "Client-IP",
+    FastlyClientIp = "Fastly-Client-IP",
+    FastlySsl = "Fastly-SSL",
+    FlyClientIp = "Fly-Client-IP",
+    FrontEndHttps = "Front-End-Https",
+    Proxy = "Proxy",
+    ProxyClientIp = "Proxy-Client-IP",
+    TrueClientIp = "True-Client-IP",
+    WlProxyClientIp = "WL-Proxy-Client-IP",
+    WlProxySsl = "WL-Proxy-SSL",
+    XArrSsl = "X-ARR-SSL",
+    XAzureClientIp = "X-Azure-ClientIP",
+    XAzureSocketIp = "X-Azure-SocketIP",
+    XClientIp = "X-Client-IP",
+    XClusterClientIp = "X-Cluster-Client-IP",
+    XEnvoyExternalAddress = "X-Envoy-External-Address",
+    XEnvoyInternal = "X-Envoy-Internal",
+    XEnvoyOriginalHost = "X-Envoy-Original-Host",
+    XEnvoyOriginalPath = "X-Envoy-Original-Path",
+    // Every other name that begins with `X-Forwarded-` belongs here too: see `alias`.
+    XForwardedBy = "X-Forwarded-By",
+    XForwardedFor = "X-Forwarded-For",
+    XForwardedHost = "X-Forwarded-Host",
+    XForwardedPort = "X-Forwarded-Port",
+    XForwardedProto = "X-Forwarded-Proto",
+    XOriginalFor = "X-Original-For",
+    XOriginalForwardedFor = "X-Original-Forwarded-For",
+    XOriginalHost = "X-Original-Host",
+    XOriginalProto = "X-Original-Proto",
+    XOriginalUri = "X-Original-URI",
+    XOriginalUrl = "X-Original-URL",
+    XProxyuserIp = "X-ProxyUser-IP",
+    XRealIp = "X-Real-IP",
+    XRealPort = "X-Real-Port",
+    XRewriteUrl = "X-Rewrite-URL",
+    XScheme = "X-Scheme",
+    XUrlScheme = "X-Url-Scheme",
     // The rest by the alphabet.
     Accept = "Accept",
     AcceptCh = "Accept-CH",
@@ -80,7 +126,6 @@ known! {
     EarlyData = "Early-Data",
     Etag = "ETag",
     Expires = "Expires",
-    Forwarded = "Forwarded",
     From = "From",
     Http2Settings = "HTTP2-Settings",
     IfMatch = "If-Match",
@@ -161,14 +206,8 @@ known! {
     XCache = "X-Cache",
     XContentTypeOptions = "X-Content-Type-Options",
     XCorrelationId = "X-Correlation-ID",
-    XForwardedBy = "X-Forwarded-By",
-    XForwardedFor = "X-Forwarded-For",
-    XForwardedHost = "X-Forwarded-Host",
-    XForwardedPort = "X-Forwarded-Port",
-    XForwardedProto = "X-Forwarded-Proto",
     XFrameOptions = "X-Frame-Options",
     XPoweredBy = "X-Powered-By",
-    XRealIp = "X-Real-IP",
     XRequestId = "X-Request-ID",
     XRequestedWith = "X-Requested-With",
     XRobotsTag = "X-Robots-Tag",
@@ -178,7 +217,7 @@ known! {
 const SLOT_BITS: u32 = 10;
 // Found by search: no two of the names above share a slot. `SLOTS` fails to compile if one does;
 // after adding a name, try other odd numbers here.
-const MULTIPLIER: u64 = 0xec68_1de1_71a7_d345;
+const MULTIPLIER: u64 = 0x166d_1102_a0fe_ef75;
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 
 /// What a name is compared with.
@@ -331,30 +370,64 @@ impl Known {
         )
     }
 
+    /// Whether the field decides where a message ends or what becomes of its connection: the
+    /// hop-by-hop fields, Content-Length, Host and Expect.
+    #[inline]
+    pub fn is_framing(self) -> bool {
+        self.is_hop_by_hop() || matches!(self, Known::ContentLength | Known::Expect | Known::Host)
+    }
+
+    /// Whether the field is a proxy's statement about the client or about the request as the client
+    /// sent it. Applications believe such fields, so they count only from `trusted_proxies`.
+    #[inline]
+    pub fn is_forwarding(self) -> bool {
+        (Known::Forwarded..=Known::XUrlScheme).contains(&self)
+    }
+
+    /// Whether the field states which address a request came from: another for every client.
+    pub fn is_client_address(self) -> bool {
+        matches!(
+            self,
+            Known::Forwarded
+                | Known::CfConnectingIp
+                | Known::CfConnectingIpv6
+                | Known::CfPseudoIpv4
+                | Known::ClientIp
+                | Known::FastlyClientIp
+                | Known::FlyClientIp
+                | Known::ProxyClientIp
+                | Known::TrueClientIp
+                | Known::WlProxyClientIp
+                | Known::XAzureClientIp
+                | Known::XAzureSocketIp
+                | Known::XClientIp
+                | Known::XClusterClientIp
+                | Known::XEnvoyExternalAddress
+                | Known::XForwardedBy
+                | Known::XForwardedFor
+                | Known::XOriginalFor
+                | Known::XOriginalForwardedFor
+                | Known::XProxyuserIp
+                | Known::XRealIp
+                | Known::XRealPort
+        )
+    }
+
     /// Whether a trailer section may not carry the field, because framing, routing, authentication,
     /// request modifiers, response control or content format depend on it (RFC 9110 6.5.1).
     pub fn is_forbidden_in_trailers(self) -> bool {
-        self.is_hop_by_hop()
+        self.is_framing()
+            || self.is_forwarding()
             || matches!(
                 self,
-                Known::ContentLength
-                    | Known::ContentEncoding
+                Known::ContentEncoding
                     | Known::ContentType
                     | Known::ContentRange
                     | Known::ContentLocation
                     | Known::ContentLanguage
                     | Known::ContentDisposition
-                    | Known::Host
-                    | Known::Forwarded
-                    | Known::XForwardedBy
-                    | Known::XForwardedFor
-                    | Known::XForwardedHost
-                    | Known::XForwardedPort
-                    | Known::XForwardedProto
-                    | Known::XRealIp
                     | Known::MaxForwards
                     | Known::Via
-                    | Known::Expect
                     | Known::Range
                     | Known::IfMatch
                     | Known::IfNoneMatch

@@ -5,6 +5,7 @@
 //! everything a peer can make grow, and to give the same verdict however the bytes were split.
 //! Never reads a socket or a clock: time is passed in.
 
+pub mod alias;
 pub mod authority;
 pub mod authorization;
 pub mod conditional;

@@ -5,6 +5,43 @@
 
 use bytes::Bytes;
 
+/// Registered methods besides those that [`Method`] names (RFC 9110 16.1.1, the IANA registry), and
+/// PURGE, which caches accept.
+const OTHER_REGISTERED: &[&str] = &[
+    "ACL",
+    "BASELINE-CONTROL",
+    "BIND",
+    "CHECKIN",
+    "CHECKOUT",
+    "COPY",
+    "LABEL",
+    "LINK",
+    "LOCK",
+    "MERGE",
+    "MKACTIVITY",
+    "MKCALENDAR",
+    "MKCOL",
+    "MKREDIRECTREF",
+    "MKWORKSPACE",
+    "MOVE",
+    "ORDERPATCH",
+    "PRI",
+    "PROPFIND",
+    "PROPPATCH",
+    "PURGE",
+    "QUERY",
+    "REBIND",
+    "REPORT",
+    "SEARCH",
+    "UNBIND",
+    "UNCHECKOUT",
+    "UNLINK",
+    "UNLOCK",
+    "UPDATE",
+    "UPDATEREDIRECTREF",
+    "VERSION-CONTROL",
+];
+
 /// A request method.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
@@ -43,6 +80,18 @@ impl Method {
     /// The same for text that may be anything: `None` unless it is a token.
     pub fn parse(name: &[u8]) -> Option<Method> {
         crate::token::is_token(name).then(|| Method::from_bytes(name))
+    }
+
+    /// Whether this is a registered method but for the case of its letters, such as `get`: a rule
+    /// for `GET` does not match it, and some recipients take it for `GET`.
+    pub(crate) fn is_case_variant(&self) -> bool {
+        let Method::Other(name) = self else { return false };
+        if !name.iter().any(u8::is_ascii_lowercase) {
+            return false;
+        }
+        let upper = name.to_ascii_uppercase();
+        !matches!(Method::from_bytes(&upper), Method::Other(_))
+            || OTHER_REGISTERED.iter().any(|registered| registered.as_bytes() == upper)
     }
 
     #[inline]
@@ -114,6 +163,16 @@ mod tests {
         assert_eq!(Method::parse(b"PROPFIND").unwrap().as_str(), "PROPFIND");
         assert_eq!(Method::parse(b"GET "), None);
         assert_eq!(Method::parse(b""), None);
+    }
+
+    #[test]
+    fn case_variants_of_registered_methods_are_recognised() {
+        for name in ["get", "Get", "gET", "connect", "propfind", "Purge", "version-control"] {
+            assert!(Method::from_bytes(name.as_bytes()).is_case_variant(), "{name}");
+        }
+        for name in ["GET", "PROPFIND", "FROB", "frob", "gets", "M-SEARCH"] {
+            assert!(!Method::from_bytes(name.as_bytes()).is_case_variant(), "{name}");
+        }
     }
 
     #[test]

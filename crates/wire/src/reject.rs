@@ -28,6 +28,7 @@ rejects! {
     EmptyLine = 400 "empty_line" "more than one empty line before the message",
     InvalidMethod = 400 "invalid_method" "the method is not a token",
     MethodTooLong = 501 "method_too_long" "the method is longer than any known one",
+    MethodCase = 501 "method_case" "the method is a registered one in other letter case",
     ConnectRefused = 501 "connect_refused" "CONNECT is not supported",
     InvalidRequestLine = 400 "invalid_request_line" "the request line lacks a part",
     InvalidTarget = 400 "invalid_target" "the request target is malformed",
@@ -60,6 +61,10 @@ rejects! {
     RepeatedContentLength = 400 "repeated_content_length" "there is more than one Content-Length",
     LengthAndCoding = 400 "length_and_coding" "both Content-Length and Transfer-Encoding",
     UnknownTransferCoding = 400 "unknown_transfer_coding" "Transfer-Encoding is not just chunked",
+    UnsupportedTransferCoding =
+        501 "unsupported_transfer_coding" "a transfer coding other than chunked",
+    AliasOfFramingField =
+        400 "alias_of_framing_field" "a field name is another spelling of one that frames messages",
     RepeatedTransferCoding = 400 "repeated_transfer_coding" "more than one Transfer-Encoding",
     TransferCodingInHttp10 = 400 "transfer_coding_in_http10" "Transfer-Encoding in HTTP/1.0",
     ForbiddenBody = 400 "forbidden_body" "a response that has no body announces one",

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use wire::h1::HeadLimits;
-use wire::{Known, Version, token};
+use wire::{Known, Version, alias, token};
 
 use crate::facts::{Protocol, Scheme};
 use crate::{Body, Request};
@@ -166,7 +166,6 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
             Some(Known::XForwardedHost) => seen.host = true,
             Some(Known::Forwarded) => {}
             Some(known) if known.is_hop_by_hop() => return false,
-            None if is_forwarding_in_disguise(field.name) => return false,
             _ if *names.get_or_insert_with(|| connection_names_fields(request)) => {
                 return !is_named_by_connection(request, field.name);
             }
@@ -175,19 +174,6 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
         true
     });
     seen
-}
-
-/// `X_Forwarded_For` and the like: applications behind CGI and WSGI cannot tell them from the
-/// fields we write (RFC 3875 4.1.18), so a client could claim there what it may not claim here.
-fn is_forwarding_in_disguise(name: &[u8]) -> bool {
-    let same = |real: &str| {
-        let unify = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-        name.iter().map(unify).eq(real.bytes())
-    };
-    name.contains(&b'_')
-        && ["x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto"]
-            .into_iter()
-            .any(same)
 }
 
 #[inline]
@@ -212,7 +198,7 @@ fn is_named_by_connection(request: &Request, name: &[u8]) -> bool {
         .headers
         .get_all(Known::Connection)
         .flat_map(token::list)
-        .any(|option| option.eq_ignore_ascii_case(name))
+        .any(|option| alias::same(option, name))
 }
 
 /// Upgrade (RFC 9110 7.8) and TE (10.1.4) concern our own connection: they are written anew.

@@ -139,9 +139,8 @@ fn frame_around(
 fn push_trailers(connection: &mut Connection, trailers: &Headers) {
     let mut section = Vec::from(h1::LAST_CHUNK_LINE);
     // RFC 9110 6.5.1: what frames, routes or authenticates may not stand in a trailer section.
-    let allowed = trailers
-        .iter()
-        .filter(|field| !field.known.is_some_and(wire::Known::is_forbidden_in_trailers));
+    let allowed =
+        trailers.iter().filter(|field| wire::alias::may_be_trailer(field.known, field.name));
     h1::trailer_section(allowed.map(|field| (field.name, field.value)), &mut section);
     connection.outgoing.push(Bytes::from(section));
 }

@@ -6,24 +6,13 @@ use std::rc::Rc;
 use wire::forwarded::{Element, Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
 use wire::target::PathFault;
-use wire::{Known, Method, token};
+use wire::{Known, Method, alias, token};
 
 use super::body::{BodyBounds, Decoder, RequestBody};
 use super::edge::{Edge, TrustedProxies};
 use super::wire::Wire;
 use crate::facts::{ConnectionFacts, Scheme};
 use crate::{Body, Fault, Headers, Request, Target};
-
-/// Fields that only a trusted proxy may send: from anybody else they are removed.
-const FORWARDING: [Known; 6] = [
-    Known::Forwarded,
-    Known::XForwardedFor,
-    Known::XForwardedHost,
-    Known::XForwardedPort,
-    Known::XForwardedProto,
-    // Not ours to read or write, but many applications believe it.
-    Known::XRealIp,
-];
 
 /// Fields that Connection may name: each is looked for among all that there are.
 const NAMED_MAX: usize = 64;
@@ -52,13 +41,13 @@ pub(super) fn request(
     }
     let mut client_ip = facts.peer_ip();
     let mut scheme = facts.scheme();
-    if headers.contains_any(&FORWARDING) {
-        if edge.trusted_proxies.contains(client_ip) {
+    if head.forwarding {
+        let trusted = edge.trusted_proxies.contains(client_ip);
+        drop_forwarding(&mut headers, trusted);
+        if trusted {
             let (client, hops) = believed_client(&headers, client_ip, &edge.trusted_proxies);
             client_ip = client;
             scheme = believed_scheme(&headers, hops).unwrap_or(scheme);
-        } else {
-            headers.retain(|field| !field.known.is_some_and(|known| FORWARDING.contains(&known)));
         }
     }
     request.method = head.method;
@@ -72,6 +61,17 @@ pub(super) fn request(
     request.upgrade = head.upgrade && !request.headers.lists_token(Known::Upgrade, "h2c");
     request.began_us = net::clock::now_us();
     Ok(request)
+}
+
+/// Removes what only a trusted proxy may state; of such a proxy, only unusual spellings, which it
+/// may have let through, and `Proxy`, which no proxy sends: CGI programs take it for the setting
+/// HTTP_PROXY (CVE-2016-5385 and others, "httpoxy").
+#[cold]
+fn drop_forwarding(headers: &mut Headers, trusted: bool) {
+    headers.retain(|field| {
+        let may_stay = trusted && field.known != Some(Known::Proxy) && alias::is_plain(field.name);
+        may_stay || !field.is_forwarding()
+    });
 }
 
 /// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
@@ -95,8 +95,8 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     headers.retain(|field| match field.known {
         // Who the message is for, how long it is and whom it is from are no options.
         Some(Known::Host | Known::ContentLength | Known::TransferEncoding | Known::Expect) => true,
-        Some(known) if FORWARDING.contains(&known) => true,
-        _ => !named.iter().any(|name| name.eq_ignore_ascii_case(field.name)),
+        _ if field.is_forwarding() => true,
+        _ => !named.iter().any(|name| alias::same(name, field.name)),
     });
     headers.remove(Known::Connection);
     if !options.is_empty() {

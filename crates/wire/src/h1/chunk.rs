@@ -9,7 +9,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::field::FieldSpan;
 use super::strict;
-use crate::{Known, Reject, token};
+use crate::{Reject, alias, token};
 
 /// The most bytes that all chunk extensions of one body may have: they carry nothing we use, and an
 /// endless extension would be a body that no limit counts.
@@ -269,7 +269,7 @@ impl ChunkDecoder {
         let mut fields = Vec::new();
         // The section is complete, so the strict parser finds its end or an offence.
         strict::field_section(&raw, 0, MAX_TRAILER_FIELDS, &mut fields)?;
-        fields.retain(|field| !field.known.is_some_and(Known::is_forbidden_in_trailers));
+        fields.retain(|field| alias::may_be_trailer(field.known, field.name().of(&raw)));
         Ok(ChunkEvent::End(Trailers { raw, fields }))
     }
 }

@@ -4,7 +4,7 @@
 //! Transfer-Encoding, Connection, Upgrade, Host, Expect. Never looks at the syntax of lines: that
 //! has been checked when fields arrive here.
 
-use crate::{Known, Reject, token};
+use crate::{Known, Reject, alias, token};
 
 /// The most fields a head may have, whatever the configuration says.
 pub const MAX_HEADER_COUNT: usize = 256;
@@ -112,6 +112,12 @@ pub(crate) struct Facts {
     pub(crate) names_upgrade: bool,
     pub(crate) has_upgrade: bool,
     pub(crate) expect: Expectation,
+    /// A field states something that only a trusted proxy may state.
+    pub(crate) forwarding: bool,
+    /// A field that frames the message has an unusual spelling.
+    pub(crate) framing_alias: bool,
+    /// The body has a transfer coding before `chunked`.
+    other_coding: bool,
     /// The first field that is wrong in itself. Kept, not returned: offences of syntax and of size
     /// come first, wherever they stand.
     fault: Option<Reject>,
@@ -136,7 +142,17 @@ impl Facts {
             Known::TransferEncoding => self.coding(value),
             Known::Upgrade => self.has_upgrade = true,
             Known::Expect => self.expect(value),
-            _ => {}
+            known => self.forwarding |= known.is_forwarding(),
+        }
+    }
+
+    /// Takes note of one field whose name is not known: it may be another spelling of one that is.
+    #[inline(never)]
+    pub(crate) fn note_unknown(&mut self, name: &[u8]) {
+        match alias::alias_of(name) {
+            Some(known) if known.is_framing() => self.framing_alias = true,
+            Some(known) => self.forwarding |= known.is_forwarding(),
+            None => self.forwarding |= alias::is_x_forwarded(name),
         }
     }
 
@@ -183,6 +199,8 @@ impl Facts {
         let chunked = token::list(value).filter(|c| c.eq_ignore_ascii_case(b"chunked")).count();
         if self.chunked || chunked > 1 {
             self.blame(Reject::RepeatedTransferCoding);
+        } else if ends_with_chunked(value) {
+            self.other_coding = true;
         } else if !value.eq_ignore_ascii_case(b"chunked") {
             self.blame(Reject::UnknownTransferCoding);
         }
@@ -235,8 +253,26 @@ impl Facts {
         if self.chunked && version == crate::Version::Http10 {
             return Err(Reject::TransferCodingInHttp10);
         }
+        if self.other_coding {
+            return Err(Reject::UnsupportedTransferCoding);
+        }
         Ok(())
     }
+}
+
+/// Whether a list of two codings or more ends with `chunked`, so that the end of the body is
+/// certain and only its content is not understood (RFC 9112 6.1). Parameters may hold commas in
+/// quotes: with a quote, nothing is certain.
+fn ends_with_chunked(value: &[u8]) -> bool {
+    let mut codings = value.rsplit(|byte| *byte == b',').map(token::trim);
+    let last = codings.next().unwrap_or_default();
+    // The name, without parameters.
+    let is_coding = |coding: &[u8]| {
+        let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
+        token::is_token(token::trim(name))
+    };
+    let listed = value.contains(&b',') && !value.contains(&b'"');
+    listed && last.eq_ignore_ascii_case(b"chunked") && codings.all(is_coding)
 }
 
 #[cfg(test)]

@@ -5,9 +5,8 @@
 //! the law decides. Never says what is wrong.
 
 use super::field::{Facts, FieldSpan, Span};
-use super::request::MAX_METHOD_LEN;
 use super::scan::{colon, control, split, target_end};
-use super::strict::{self, RequestLine, StatusLine};
+use super::strict::{self, METHOD_LEN_MAX, RequestLine, StatusLine};
 use crate::{Known, Method, Version, token};
 
 /// A request line at `base` before `buf`.
@@ -42,7 +41,7 @@ pub(super) fn request_line(buf: &[u8], base: usize) -> Option<(Method, RequestLi
 #[inline(never)]
 fn other_method(buf: &[u8]) -> Option<(Method, usize)> {
     let len = buf.iter().position(|&b| !token::is_tchar(b))?;
-    let usual = (1..=MAX_METHOD_LEN).contains(&len) && buf[len] == b' ';
+    let usual = (1..=METHOD_LEN_MAX).contains(&len) && buf[len] == b' ';
     usual.then(|| (Method::from_bytes(&buf[..len]), len))
 }
 
@@ -111,8 +110,9 @@ pub(super) fn field_section(
         }
         let span = Span::new(value_at, value.len());
         fields.push(FieldSpan::with_name(name_at as u32, name_len, span, known));
-        if let Some(known) = known {
-            facts.note(known, value, span);
+        match known {
+            Some(known) => facts.note(known, value, span),
+            None => facts.note_unknown(&buf[name_at..name_at + usize::from(name_len)]),
         }
     }
 }

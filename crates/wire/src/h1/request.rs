@@ -8,9 +8,6 @@ use super::quick;
 use super::strict::{self, RequestLine};
 use crate::{Method, Reject, Version, authority};
 
-/// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be answered with 501).
-pub(super) const MAX_METHOD_LEN: usize = 24;
-
 /// How the target was written (RFC 9112 3.2). Authority-form belongs to CONNECT, which is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm {
@@ -49,6 +46,9 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// The client offers to switch protocols (HTTP/1.1 only, RFC 9110 7.8).
     pub upgrade: bool,
+    /// A field, in whatever spelling, states something about the client or its request that only a
+    /// trusted proxy may state.
+    pub forwarding: bool,
     /// Bytes of the head, with a leading empty line and the final one.
     pub len: usize,
 }
@@ -129,9 +129,6 @@ fn by_the_law(
     let Some(end) = law_fields(buf, at, limits, fields, &mut facts)? else {
         return Ok(None);
     };
-    if line.method.len as usize > MAX_METHOD_LEN {
-        return Err(Reject::MethodTooLong);
-    }
     let method = Method::from_bytes(line.method.of(buf));
     finish(buf, method, &line, &facts, end)
 }
@@ -151,8 +148,9 @@ pub(super) fn law_fields(
         return if full { Err(Reject::HeadersTooLarge) } else { Ok(None) };
     };
     for field in fields.iter() {
-        if let Some(known) = field.known {
-            facts.note(known, field.value().of(buf), field.value());
+        match field.known {
+            Some(known) => facts.note(known, field.value().of(buf), field.value()),
+            None => facts.note_unknown(field.name().of(buf)),
         }
     }
     Ok(Some(at + len))
@@ -169,8 +167,14 @@ fn finish(
 ) -> Result<Option<RequestHead>, Reject> {
     let RequestLine { target, path_len, version, .. } = *line;
     facts.check(version)?;
+    if facts.framing_alias {
+        return Err(Reject::AliasOfFramingField);
+    }
     if method == Method::Connect {
         return Err(Reject::ConnectRefused);
+    }
+    if method.is_case_variant() {
+        return Err(Reject::MethodCase);
     }
     let text = target.of(buf);
     let parts = match text {
@@ -204,6 +208,7 @@ fn finish(
         keep_alive: facts.persists(version),
         expect_continue: modern && has_body && facts.expect == Expectation::Continue,
         upgrade: modern && facts.has_upgrade && facts.names_upgrade,
+        forwarding: facts.forwarding,
         len: end,
     }))
 }

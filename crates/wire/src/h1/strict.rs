@@ -8,6 +8,9 @@
 use super::field::{FieldSpan, Span};
 use crate::{Known, Reject, Version, token};
 
+/// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be answered with 501).
+pub(super) const METHOD_LEN_MAX: usize = 24;
+
 /// The parts of a request line; `len` includes its CRLF.
 pub(crate) struct RequestLine {
     pub(crate) method: Span,
@@ -40,8 +43,13 @@ macro_rules! more {
 /// `method SP request-target SP HTTP-version CRLF` (RFC 9112 3); offsets count from `base` before
 /// `buf`.
 pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
-    let method_len = more!(buf.iter().position(|&b| !token::is_tchar(b)));
-    match buf[method_len] {
+    // Whatever follows so long a method, the method comes first.
+    let method_len =
+        buf.iter().take(METHOD_LEN_MAX + 1).take_while(|b| token::is_tchar(**b)).count();
+    if method_len > METHOD_LEN_MAX {
+        return Err(Reject::MethodTooLong);
+    }
+    match *more!(buf.get(method_len)) {
         b' ' if method_len > 0 => {}
         b'\r' | b'\n' => return Err(Reject::InvalidRequestLine),
         _ => return Err(Reject::InvalidMethod),

@@ -1,0 +1,148 @@
+//! Spellings of a field name that some recipients take for another name.
+//!
+//! CGI (RFC 3875 4.1.18), WSGI, Rack and PHP hand fields to an application as variables, in which
+//! `X_Real_IP` and `X-Real-IP` are the same; other recipients replace every punctuation mark or
+//! drop the marks that they do not expect. So names are compared here as their words: runs of
+//! letters and digits, without case, whatever stands between, before or after them. Nothing
+//! allocates.
+
+use crate::Known;
+
+/// The longest name that can be a spelling of a known one once its words are joined.
+const JOINED_MAX: usize = 40;
+
+/// Whether two names consist of the same words.
+#[inline]
+pub fn same(one: &[u8], other: &[u8]) -> bool {
+    match (one, other) {
+        // Nearly always the first letter differs.
+        ([a, ..], [b, ..])
+            if a.is_ascii_alphanumeric()
+                && b.is_ascii_alphanumeric()
+                && !a.eq_ignore_ascii_case(b) =>
+        {
+            false
+        }
+        _ => same_words(one, other),
+    }
+}
+
+fn same_words(one: &[u8], other: &[u8]) -> bool {
+    let (mut one, mut other) = (words(one), words(other));
+    loop {
+        match (one.next(), other.next()) {
+            (None, None) => return true,
+            (Some(one), Some(other)) if one.eq_ignore_ascii_case(other) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// Whether a name consists of words with one hyphen between each: then it is no alias of a known
+/// name.
+pub fn is_plain(name: &[u8]) -> bool {
+    let mut in_word = false;
+    let plain = name.iter().all(|byte| match byte {
+        b'-' => std::mem::replace(&mut in_word, false),
+        byte => {
+            in_word = byte.is_ascii_alphanumeric();
+            in_word
+        }
+    });
+    plain && in_word
+}
+
+/// The known name of which this is an unusual spelling. `None` for every plain name.
+pub fn alias_of(name: &[u8]) -> Option<Known> {
+    if is_plain(name) {
+        return None;
+    }
+    let mut joined = [0; JOINED_MAX];
+    let mut len = 0;
+    for word in words(name) {
+        if len > 0 {
+            *joined.get_mut(len)? = b'-';
+            len += 1;
+        }
+        joined.get_mut(len..len + word.len())?.copy_from_slice(word);
+        len += word.len();
+    }
+    Known::from_bytes(&joined[..len])
+}
+
+/// Whether a name that is not known states something about the client or its request that only a
+/// trusted proxy may state: `X-Forwarded-` and anything, or an alias of a name for which
+/// [`Known::is_forwarding`] holds.
+pub fn is_forwarding(name: &[u8]) -> bool {
+    alias_of(name).is_some_and(Known::is_forwarding) || is_x_forwarded(name)
+}
+
+/// Whether a name begins with the words of `X-Forwarded`. There is no end of such names.
+pub(crate) fn is_x_forwarded(name: &[u8]) -> bool {
+    let mut words = words(name);
+    let mut next = |word: &[u8]| words.next().is_some_and(|found| found.eq_ignore_ascii_case(word));
+    next(b"x") && next(b"forwarded")
+}
+
+/// Whether a trailer section may have a field, by the name it stands for (RFC 9110 6.5.1).
+pub fn may_be_trailer(known: Option<Known>, name: &[u8]) -> bool {
+    match known.or_else(|| alias_of(name)) {
+        Some(known) => !known.is_forbidden_in_trailers(),
+        None => !is_x_forwarded(name),
+    }
+}
+
+fn words(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    name.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same name with other marks between its words.
+    fn spellings(name: &str) -> Vec<String> {
+        let mut spellings = vec![format!("-{name}"), format!("{name}_"), format!("__{name}--")];
+        if name.contains('-') {
+            spellings.extend(["_", "--", "__", "-_", ".", "~"].map(|mark| name.replace('-', mark)));
+        }
+        spellings
+    }
+
+    #[test]
+    fn every_spelling_of_every_known_name_is_recognised() {
+        for known in Known::ALL {
+            let name = known.as_str();
+            assert!(is_plain(name.as_bytes()) && name.len() <= JOINED_MAX, "{name}");
+            assert_eq!(alias_of(name.as_bytes()), None, "{name}");
+            for spelling in spellings(name) {
+                for spelling in [spelling.to_ascii_lowercase(), spelling.to_ascii_uppercase()] {
+                    let spelling = spelling.as_bytes();
+                    assert_eq!(Known::from_bytes(spelling), None);
+                    assert_eq!(alias_of(spelling), Some(*known), "{}", spelling.escape_ascii());
+                    assert!(same(spelling, name.as_bytes()) && same(name.as_bytes(), spelling));
+                    assert_eq!(is_forwarding(spelling), known.is_forwarding());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_no_aliases() {
+        for name in ["X-Own", "X_Own", "XRealIP", "X-Real-IP-X", "Hos-t", "_", "--", "a"] {
+            assert_eq!(alias_of(name.as_bytes()), None, "{name}");
+            assert!(!is_forwarding(name.as_bytes()), "{name}");
+        }
+        assert_eq!(alias_of(&[b'_'; 70_000]), None);
+        assert_eq!(alias_of(&b"a_".repeat(70_000)), None);
+        assert!(!same(b"X-Own", b"X-Other") && !same(b"X-Own", b"X-Own-2") && !same(b"a", b""));
+    }
+
+    #[test]
+    fn all_that_begins_with_x_forwarded_is_a_proxys_to_say() {
+        for name in ["X-Forwarded-Prefix", "x_forwarded_ssl", "X-Forwarded", "x--forwarded-user"] {
+            assert!(is_forwarding(name.as_bytes()), "{name}");
+        }
+        assert!(!is_forwarding(b"X-ForwardedFor") && !is_forwarding(b"Forwarded-By"));
+    }
+}
