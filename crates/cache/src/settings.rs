@@ -145,9 +145,8 @@ settings::record! {
         /// so in `Vary`. One client's would be in what everybody gets. A field that counts in the
         /// key is sent on.
         pub drop_headers: Vec<HeaderName> = [
-            "x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-http-host-override",
-            "x-forwarded-server", "x-forwarded-scheme", "x-forwarded-prefix", "x-forwarded-path",
-            "x-http-method-override", "x-http-method", "x-method-override"
+            "x-host", "x-http-host-override", "x-http-method-override", "x-http-method",
+            "x-method-override"
         ],
     }
 }

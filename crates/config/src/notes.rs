@@ -18,7 +18,7 @@ use crate::records::{EncodedSlashes, LogTarget, MetricsAccess};
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &Plan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
-    let of_routes = plan.routes.iter().flat_map(|route| caching(plan, route));
+    let of_routes = plan.routes.iter().flat_map(caching);
     admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
 }
 
@@ -114,7 +114,7 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
 }
 
 /// What a cache may give to those it was not meant for.
-fn caching(plan: &Plan, route: &RoutePlan) -> Vec<String> {
+fn caching(route: &RoutePlan) -> Vec<String> {
     let is_cache = |filter: &_| CachePlan::of(filter).is_some();
     let Some(at) = route.filters.iter().position(|filter| is_cache(&**filter)) else {
         return Vec::new();
@@ -140,15 +140,6 @@ fn caching(plan: &Plan, route: &RoutePlan) -> Vec<String> {
              fetch.drop_headers or in key.headers",
             names.join(", ")
         ));
-    }
-    let forwarded = Variable::Header("x-forwarded-host".to_owned());
-    if !plan.trusted_proxies.is_empty() && !cache.counts(&forwarded) {
-        note(
-            "X-Forwarded-Host of trusted_proxies reaches the origin and requests are not told \
-             apart by it; where the origin builds links from it, write \
-             cache: { key: { headers: [x-forwarded-host] } }"
-                .to_owned(),
-        );
     }
     if policy.default_ttl_s > 0 {
         note(
@@ -253,9 +244,8 @@ routes:
             (
                 "",
                 "{ cache: { store: pages, fetch: { drop_headers: [x-host] } } }".to_owned(),
-                "danger: the cache sends on x-original-url, ",
+                "danger: the cache sends on x-http-host-override, ",
             ),
-            ("trusted_proxies: [10.0.0.0/8]", "{ cache: pages }".to_owned(), "X-Forwarded-Host"),
             ("", "{ cache: { store: pages, ttl: { default: 1s } } }".to_owned(), "ttl.default"),
             ("", "{ cache: { store: pages, set_cookie: keep } }".to_owned(), "set_cookie: keep"),
         ] {
@@ -277,8 +267,8 @@ routes:
     #[test]
     fn what_counts_is_no_danger() {
         let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
-        let cache =
-            "{ cache: { store: pages, key: { by: [consumer], headers: [x-forwarded-host] } } }";
-        assert_eq!(noted("trusted_proxies: [10.0.0.0/8]", &format!("{key}, {cache}")), [""; 0]);
+        let cache = "{ cache: { store: pages, key: { by: [consumer] } } }";
+        assert_eq!(noted("", &format!("{key}, {cache}")), [""; 0]);
+        assert_eq!(noted("trusted_proxies: [10.0.0.0/8]", "{ cache: pages }"), [""; 0]);
     }
 }

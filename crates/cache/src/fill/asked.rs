@@ -33,10 +33,14 @@ pub(super) fn asked(
     asked.headers.retain(|field| {
         let own = field.known.is_some_and(|known| OWN.contains(&known));
         let dropped = || {
-            terms.drop.iter().any(|name| name.as_str().as_bytes().eq_ignore_ascii_case(field.name))
+            terms.drop.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
         };
+        // The address of one client is not in the key, so an answer must not depend on it.
+        let address = field
+            .known
+            .is_some_and(|known| known.is_client_address() && known != Known::XForwardedFor);
         let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
-        !own && !ours && !dropped()
+        !own && !ours && !address && !dropped()
     });
     // RFC 9110 12.5.3: no field at all would mean any coding.
     let codings = terms.accept_encoding.as_deref().unwrap_or("identity");

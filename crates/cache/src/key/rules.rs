@@ -1,7 +1,8 @@
 //! What requests are told apart by, as a route declares it.
 
-use exchange::{Request, Scheme, variables};
+use exchange::{Field, Request, Scheme, variables};
 use settings::Variable;
+use wire::Known;
 
 use super::{Draft, Refusal, path, query};
 use crate::limits::KEY_BYTES_MAX;
@@ -93,6 +94,7 @@ impl KeyRules {
             text.push(0);
             write_part(part, request, text)?;
         }
+        write_forwarding(request, text)?;
         draft.primary_len = draft.text.len();
         draft.bounded().map(drop)
     }
@@ -150,6 +152,21 @@ fn without_default_port(authority: &[u8], scheme: Scheme) -> &[u8] {
         Scheme::Https => b":443",
     };
     authority.strip_suffix(port).or(authority.strip_suffix(b":")).unwrap_or(authority)
+}
+
+/// Appends what a trusted proxy states about the request as it received it, such as
+/// X-Forwarded-Prefix: it is sent to the origin, which may build its answer from it. Addresses of
+/// clients are no part of a key.
+fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    let counts = |field: &Field<'_>| {
+        field.is_forwarding() && !field.known.is_some_and(Known::is_client_address)
+    };
+    for field in request.headers.iter().filter(counts) {
+        out.extend_from_slice(b"\0f:");
+        out.extend(field.name.iter().map(u8::to_ascii_lowercase));
+        joined([field.value], b"", out)?;
+    }
+    Ok(())
 }
 
 /// Appends a part: nothing where the request has no such thing, else `=` and the text. Every value

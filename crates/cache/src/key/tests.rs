@@ -178,12 +178,25 @@ fn no_two_requests_share_a_key() {
 #[test]
 fn what_the_key_does_not_hold_is_no_part_of_it() {
     let plain = text(&rules(&[]), &request("/", &[("host", "a")])).unwrap();
-    for unkeyed in ["x-forwarded-host", "x-forwarded-proto", "x-original-url", "user-agent"] {
+    for unkeyed in ["x-forwarded-for", "x-real-ip", "x-host", "user-agent"] {
         let fields = [("host", "a"), (unkeyed, "evil.example")];
         assert_eq!(text(&rules(&[]), &request("/", &fields)).as_ref(), Ok(&plain), "{unkeyed}");
         let keyed = rules(&[&format!("header.{unkeyed}")]);
         assert_ne!(text(&keyed, &request("/", &fields)), text(&keyed, &request("/", &fields[..1])));
     }
+}
+
+#[test]
+fn what_a_trusted_proxy_states_is_part_of_it() {
+    let of = |fields: &[(&str, &str)]| text(&rules(&[]), &request("/", fields)).unwrap();
+    let plain = of(&[("host", "a")]);
+    for name in ["x-forwarded-host", "X-Forwarded-Prefix", "x-original-url"] {
+        let (one, two) = (of(&[("host", "a"), (name, "1")]), of(&[("host", "a"), (name, "2")]));
+        assert!(one != plain && one != two, "{name}");
+    }
+    let both = [("host", "a"), ("x-forwarded-prefix", "1"), ("x-forwarded-host", "2")];
+    let swapped = [("host", "a"), ("x-forwarded-prefix", "2"), ("x-forwarded-host", "1")];
+    assert_ne!(of(&both), of(&swapped));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn without_a_word_the_rules_are_the_strict_ones() {
     assert_eq!(plan.terms().policy, policy);
     let Terms { fetch, purge, x_status, hit_for_miss_s, body_bytes_max, .. } = plan.terms();
     assert_eq!(fetch.accept_encoding.as_deref(), Some("gzip"));
-    assert!(fetch.drop.iter().any(|name| name.as_str() == "x-original-url"));
+    assert!(fetch.drop.iter().any(|name| name.as_str() == "x-host"));
     assert!(purge.is_empty() && !x_status && !fetch.narrow_query);
     assert_eq!((*hit_for_miss_s, *body_bytes_max), (120, 64 << 20));
 }
