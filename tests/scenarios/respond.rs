@@ -26,6 +26,40 @@ fn one_connection_gets_answer_after_answer() {
     }
 }
 
+/// An early response to a request whose body is not read says so if it ends the connection, and
+/// otherwise the connection goes on.
+#[test]
+fn an_answer_that_leaves_a_body_unread_says_whether_the_connection_ends() {
+    let server = Tidegate::start(CONFIG);
+    let chunked = "POST /ping HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+    let none = chunked.replace("/ping", "/none");
+    let length = |length: usize| {
+        format!("POST /ping HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n")
+    };
+    for (status, request, closes) in [
+        (200, format!("{chunked}4\r\nbody\r\n0\r\n\r\n"), false),
+        (200, format!("{chunked}4\r\nbody\r\n"), true),
+        (200, chunked.to_owned(), true),
+        (404, format!("{none}4\r\nbody\r\n"), true),
+        (404, format!("{none}4\r\nbody\r\n0\r\n\r\n"), false),
+        (200, format!("{}body", length(4)), false),
+        (200, length(1 << 20), true),
+    ] {
+        let mut client = server.connect("web");
+        client.send(&request);
+        let answer = client.answer();
+        let said = closes.then_some("close");
+        assert_eq!((answer.status, answer.header("connection")), (status, said), "{request:?}");
+        if closes {
+            client.finish_sending();
+            client.expect_closed();
+        } else {
+            client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+            assert_eq!(client.answer().text(), "pong", "{request:?}");
+        }
+    }
+}
+
 #[test]
 fn pipelined_requests_are_answered_in_order() {
     let server = Tidegate::start(CONFIG);

@@ -5,7 +5,9 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use telemetry::CloseReason;
+use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
 use super::connection::After;
@@ -17,13 +19,32 @@ use crate::{BodyStream, Bounds};
 const REST_BYTES_MAX: u64 = 256 * 1024;
 
 /// Whether the connection may go on after the response: asked before its head is written, so that
-/// the client is told.
+/// the client is told. The length of a body in chunks is unknown, so the connection goes on only if
+/// the end of that body has arrived.
 pub(super) fn may_continue(wire: &Wire, body_limit: u64) -> bool {
-    match *wire.remainder.borrow() {
-        Remainder::None | Remainder::Held | Remainder::Chunks(_) => true,
-        Remainder::Bytes(left) => left <= REST_BYTES_MAX.min(body_limit),
+    let mut remainder = wire.remainder.borrow_mut();
+    match &mut *remainder {
+        Remainder::None | Remainder::Held => true,
+        Remainder::Bytes(left) => *left <= REST_BYTES_MAX.min(body_limit),
         Remainder::Lost => false,
+        Remainder::Chunks(decoder) => {
+            let ended = skip_to_end(decoder, &mut wire.input.borrow_mut());
+            *remainder = if ended { Remainder::None } else { Remainder::Lost };
+            ended
+        }
     }
+}
+
+/// Drops what has arrived of a body; whether that was all of it.
+fn skip_to_end(decoder: &mut ChunkDecoder, input: &mut Bytes) -> bool {
+    while !input.is_empty() {
+        match decoder.next(input) {
+            Ok(ChunkEvent::Data(_)) => {}
+            Ok(ChunkEvent::End(_)) => return true,
+            Ok(ChunkEvent::NeedMore) | Err(_) => return false,
+        }
+    }
+    false
 }
 
 /// Whether the request has been read to its end: the next one may begin.
