@@ -299,6 +299,12 @@ impl Stream {
         matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// Asks the kernel for what has arrived, without taking it: `true` for bytes, `false` at the
+    /// end of the stream, `WouldBlock` while there is neither.
+    pub fn has_bytes(&self) -> io::Result<bool> {
+        has_bytes(self.socket())
+    }
+
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
     pub fn unconfirmed(&self) -> usize {
@@ -347,18 +353,17 @@ impl Parked {
     /// Whether the peer has closed or sent something since: nobody watches a parked connection, so
     /// this asks the kernel.
     pub fn is_quiet(&self) -> bool {
-        let mut byte = 0u8;
-        // SAFETY: one byte of a local is offered, and the call only peeks.
-        let got = unsafe {
-            libc::recv(
-                self.socket.as_raw_fd(),
-                (&raw mut byte).cast(),
-                1,
-                libc::MSG_PEEK | libc::MSG_DONTWAIT,
-            )
-        };
-        got < 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock
+        let asked = has_bytes(self.socket.as_raw_fd());
+        matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
+}
+
+fn has_bytes(socket: RawFd) -> io::Result<bool> {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: one byte of a local is offered, and the call only peeks.
+    let got = unsafe { libc::recv(socket, (&raw mut byte).cast(), 1, flags) };
+    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got > 0) }
 }
 
 /// Takes ownership of a descriptor given by number (`LISTEN_FDS`, a parent process).

@@ -164,6 +164,38 @@ fn a_silent_tunnel_ends() {
     settle_without_connections(&server);
 }
 
+/// RFC 9110 7.8: a server switches to nothing that the client did not offer.
+#[test]
+fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_answer() {
+    for (offered, chosen, accepted) in [
+        ("websocket", "upgrade: WebSocket\r\n", true),
+        ("foo/2, websocket", "upgrade: Foo/2\r\n", true),
+        ("foo/2, websocket", "upgrade: websocket, foo/2\r\n", true),
+        ("websocket", "upgrade: h2c\r\n", false),
+        ("foo/2", "upgrade: foo/1\r\n", false),
+        ("websocket", "upgrade: websocket, h2c\r\n", false),
+        ("websocket", "", false),
+    ] {
+        let upstream = Upstream::start(move |peer| {
+            peer.read_head();
+            let head = "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n";
+            peer.send(format!("{head}{chosen}\r\n"));
+            peer.read_until_gone();
+        });
+        let server = gateway(&servers(&[&upstream]));
+        let mut client = server.connect("web");
+        client.send(format!(
+            "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: {offered}\r\n\r\n"
+        ));
+        let answer = client.answer();
+        if accepted {
+            assert_eq!(answer.status, 101, "{offered}: {chosen}");
+        } else {
+            super::assert_fault(&answer, 502, "http_protocol_error");
+        }
+    }
+}
+
 #[test]
 fn a_server_that_declines_answers_as_usual() {
     let upstream = Upstream::answering(super::OK);

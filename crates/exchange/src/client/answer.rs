@@ -78,6 +78,10 @@ fn answer(
         if !request.upgrade || !link.is_sent() {
             return Err(faults::protocol("the server switched protocols unasked"));
         }
+        if !is_offered(request, &response.headers) {
+            let detail = "the server switched to a protocol that the client had not offered";
+            return Err(faults::protocol(detail));
+        }
         if let Some(Link { lease, received, options, .. }) = exchange.take() {
             response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
         }
@@ -104,6 +108,17 @@ fn answer(
         response.body = Body::stream(AnswerBody::new(link, head.framing));
     }
     Ok(response)
+}
+
+/// Whether the client offered every protocol that the server switches to, and the server names one
+/// (RFC 9110 7.8).
+fn is_offered(request: &Request, headers: &Headers) -> bool {
+    let offers = |protocol: &[u8]| {
+        let mut offered = request.headers.get_all(Known::Upgrade).flat_map(token::list);
+        offered.any(|offer| offer.eq_ignore_ascii_case(protocol))
+    };
+    let mut protocols = headers.get_all(Known::Upgrade).flat_map(token::list).peekable();
+    protocols.peek().is_some() && protocols.all(offers)
 }
 
 /// A connection with the exchange it carries.

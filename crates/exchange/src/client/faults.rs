@@ -42,6 +42,22 @@ pub(super) fn connect_timeout() -> Fault {
     Fault::upstream(504, "connection_timeout", Retry::Unsent, "no connection within `connect`")
 }
 
+/// What arrived on a fresh connection before anything was sent; `None` if nothing did. An answer to
+/// no request would be taken for the answer to the first one.
+pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
+    match has_bytes {
+        Ok(true) => Some(Fault::upstream(
+            502,
+            "http_protocol_error",
+            Retry::Unsent,
+            "the server sent bytes before it was sent a request",
+        )),
+        Ok(false) => Some(no_answer(None, false)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(no_answer(Some(&error), false)),
+    }
+}
+
 /// The time for `wait` is up.
 pub(super) fn timeout(wait: Wait) -> Fault {
     let (slug, detail) = match wait {
@@ -80,9 +96,9 @@ pub(super) fn bad_head(reject: Reject) -> Fault {
         Reject::HeadersTooLarge | Reject::TooManyFields | Reject::FieldNameTooLong => {
             "http_response_header_section_size"
         }
-        Reject::UnknownTransferCoding | Reject::RepeatedTransferCoding => {
-            "http_response_transfer_coding"
-        }
+        Reject::UnknownTransferCoding
+        | Reject::UnsupportedTransferCoding
+        | Reject::RepeatedTransferCoding => "http_response_transfer_coding",
         _ => "http_protocol_error",
     };
     Fault::upstream(502, slug, Retry::Never, reject.text())

@@ -268,7 +268,10 @@ impl Pool {
         let outcome = match timer::within(within, connecting).await {
             None => Err(faults::connect_timeout()),
             Some(Err(error)) => Err(faults::connect(&error)),
-            Some(Ok(stream)) => Ok(stream),
+            Some(Ok(stream)) => match faults::early(stream.has_bytes()) {
+                None => Ok(stream),
+                Some(fault) => Err(fault),
+            },
         };
         self.metrics.connected(outcome.as_ref().map(|_| ()));
         let retires = clock::now().after(self.jittered(self.limits.get().max_age));

@@ -64,6 +64,33 @@ fn nothing_is_retried_after_a_malformed_answer_and_idempotent_requests_after_non
     });
 }
 
+/// The server is done with its bytes before the client has sent any: they answer no request.
+#[test]
+fn a_server_that_speaks_first_is_not_sent_a_request() {
+    block_on_local(async {
+        for (bytes, slug) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil", "http_protocol_error"),
+            ("", "connection_terminated"),
+        ] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let destination = Destination::Tcp(listener.local_addr().unwrap());
+            let pool = Pool::of(&context(), "test", &destination, PoolLimits::default());
+            let mut ask = std::pin::pin!(get(&pool));
+            // Connecting begins; the loop is not asked for its end before the bytes are there.
+            let begun =
+                std::future::poll_fn(|cx| std::task::Poll::Ready(ask.as_mut().poll(cx))).await;
+            assert!(begun.is_pending());
+            let (mut peer, _) = listener.accept().unwrap();
+            std::io::Write::write_all(&mut peer, bytes.as_bytes()).unwrap();
+            peer.shutdown(std::net::Shutdown::Write).unwrap();
+            let fault = ask.await.err().expect("a fault");
+            assert_eq!((fault.status, fault.slug, fault.retry), (502, slug, Retry::Unsent));
+            peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap_or(0), 0);
+        }
+    });
+}
+
 #[test]
 fn a_refused_connection_says_so() {
     block_on_local(async {
