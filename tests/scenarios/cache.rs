@@ -5,12 +5,14 @@
 
 mod coding;
 mod confirming;
+mod cookies;
 mod decoding;
 mod explaining;
 mod failing;
 mod hitting;
 mod keying;
 mod outliving;
+mod passing;
 mod purging;
 mod restarting;
 mod sharing;

@@ -16,8 +16,9 @@ mod part;
 mod pour;
 mod uncoded;
 
-pub(crate) use arrival::Arrival;
+pub(crate) use arrival::{Arrival, append};
 pub(crate) use budget::Budget;
 pub(crate) use decoded::{DECODING_FULL, read};
-pub(crate) use fetch::{Fetch, Told};
+pub(crate) use fetch::{Fetch, Interim, Told};
+pub(crate) use part::less_than_whole;
 pub(crate) use uncoded::{Undoing, Whose, take_as_is, takes, uncode};

@@ -50,8 +50,6 @@ pub struct FetchTerms {
     pub drop: Box<[HeaderName]>,
     /// The value of Accept-Encoding; without one the field is not sent.
     pub accept_encoding: Option<Box<str>>,
-    /// Whether parameters of the query that do not count are not sent on either.
-    pub narrow_query: bool,
 }
 
 /// The plan of one entry.
@@ -181,7 +179,6 @@ fn terms(settings: &FilterSettings) -> Terms {
             outlive_bytes: fetch.outlive_size.bytes(),
             drop: fetch.drop_headers.iter().filter(|name| !keyed(name)).cloned().collect(),
             accept_encoding: (!origin.is_empty()).then(|| origin.join(", ").into()),
-            narrow_query: !matches!(settings.key.query, QueryWord::All | QueryWord::Sorted),
         },
         codings: settings.codings.clone(),
         body_bytes_max: settings.max_size.bytes(),

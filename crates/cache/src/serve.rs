@@ -13,7 +13,7 @@ mod present;
 
 pub(crate) use hot::Shelf;
 pub(crate) use look::{Found, look, write_searched};
-pub(crate) use present::{ASKING, Said, answer, not_modified, say};
+pub(crate) use present::{ASKING, Said, answer, not_modified, say, without_content};
 
 use exchange::{Outcome, Request};
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::serve::Patience;
-use crate::{Fault, Notes, Protocol, Request, Response};
+use crate::{Fault, Notes, Request, Response};
 
 /// A future of this worker.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -452,7 +452,7 @@ impl Next {
         Box::pin(async move {
             let mut progress = Progress::from(self.at);
             let outcome = self.route.run_on(&mut request, &mut progress).await;
-            if request.facts.protocol != Protocol::Internal {
+            if request.facts.protocol.is_client() {
                 self.noted.set(Some(request.notes));
             }
             outcome

@@ -25,8 +25,17 @@ impl Scheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     Http1,
+    /// A copy of a client's request that runs apart from the client.
+    Background,
     /// A request that came from no client: a health check, a warm-up, a test.
     Internal,
+}
+
+impl Protocol {
+    /// Whether the request is the client's own, which its connection waits for.
+    pub fn is_client(self) -> bool {
+        self == Protocol::Http1
+    }
 }
 
 /// Facts of a TLS session; they are there only where TLS is.

@@ -217,9 +217,9 @@ impl Request {
     }
 
     /// The same request for a run apart from its client: without its body, with nobody to inform
-    /// and no connection to take over.
+    /// and no connection to take over. The server is told which client it is for.
     pub fn apart(&self) -> Request {
-        let facts = ConnectionFacts { protocol: Protocol::Internal, ..(*self.facts).clone() };
+        let facts = ConnectionFacts { protocol: Protocol::Background, ..(*self.facts).clone() };
         Request {
             facts: Rc::new(facts),
             upgrade: false,

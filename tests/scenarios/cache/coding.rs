@@ -98,3 +98,23 @@ fn what_is_short_or_of_another_kind_stays_as_it_is() {
     }
     assert!(!server.metrics().has("tidegate_cache_derived_bytes_total"));
 }
+
+/// A response that is never compressed does not say that it varies.
+#[test]
+fn only_what_can_have_codings_varies_by_them() {
+    for (fields, length, varies) in [
+        ("content-type: text/html\r\n", 100, false),
+        ("content-type: text/html\r\n", 5000, true),
+        ("content-type: text/html\r\ncache-control: no-transform\r\n", 5000, false),
+        ("content-type: image/png\r\n", 5000, false),
+    ] {
+        let fields = format!("cache-control: max-age=60\r\n{fields}");
+        let origin = Origin::start(move |_, _| answer(200, &fields, &vec![b'x'; length]));
+        let server = cache(&origin, "");
+        for _ in 0..2 {
+            let got = get(&server, "/", "");
+            let said = got.header("vary").is_some_and(|vary| vary == "Accept-Encoding");
+            assert_eq!(said, varies, "{length}: {got:?}");
+        }
+    }
+}

@@ -139,3 +139,27 @@ fn who_says_too_much_for_a_key_is_let_by() {
     }
     assert_eq!(origin.asked(), 2);
 }
+
+/// The origin reflects what it was asked: one client's spelling must not be in all responses.
+#[test]
+fn the_origin_is_asked_for_the_url_as_the_key_has_it() {
+    for (entry, line, host, sent) in [
+        ("", "/%61bc?x=%7e", "HH.test:80", "get /abc?x=%7e "),
+        ("", "/caf%c3%a9", "hh.TEST.", "get /caf%c3%a9 "),
+        ("key: { query: sorted }", "/abc?b=2&a=1&&", "hh.test.:80", "get /abc?a=1&b=2 "),
+        ("key: { query: none }", "/abc?evil", "hh.test:", "get /abc "),
+    ] {
+        let origin = Origin::counting(KEPT);
+        let server = cache(&origin, entry);
+        let request = format!("GET {line} HTTP/1.1\r\nhost: {host}\r\n\r\n");
+        server.exchange("web", request);
+        let head = origin.last();
+        assert!(head.starts_with(sent), "{line}: {head}");
+        assert!(head.contains("\r\nhost: hh.test\r\n"), "{host}: {head}");
+        assert!(head.contains("\r\nx-forwarded-host: hh.test\r\n"), "{host}: {head}");
+        let target = sent.trim_start_matches("get ").trim_end();
+        let normal = format!("GET {target} HTTP/1.1\r\nhost: hh.test\r\n\r\n");
+        let again = server.exchange("web", normal.replace("%c3%a9", "%C3%A9"));
+        assert!(is_hit(&again), "{line}: {again:?}");
+    }
+}

@@ -8,14 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use exchange::{
-    Body, BodyStream, Fault, Frame, Growing, GrowingReader, Outcome, Request, Response, asked_range,
+    Body, BodyStream, Fault, Frame, Growing, GrowingReader, Headers, Outcome, Request, Response,
 };
-use wire::Known;
-use wire::conditional::{EntityTag, Validators};
-use wire::date::parse_http_date;
 
 use super::budget::Share;
-use super::part::part;
+use super::part::wanted_part;
 use super::uncoded::{Undoing, uncode};
 use crate::Key;
 use crate::rules::Vary;
@@ -54,16 +51,18 @@ impl Arrival {
         self.damaged.load(Ordering::Acquire)
     }
 
-    /// The answer to a request for it.
+    /// The response to a request for it; `private` are fields for this client alone.
     pub(crate) fn answer(
         self: &Arc<Arrival>,
         reader: GrowingReader,
+        private: &Headers,
         said: &Said<'_>,
         request: &Request,
         undoing: impl FnOnce() -> Undoing,
     ) -> Outcome {
         let mut whole = Response::new(self.stored.meta.status);
         whole.headers = self.stored.head.headers();
+        append(&mut whole.headers, private);
         said.write(&mut whole.headers);
         let body = Body::stream(Reading { reader, _arrival: self.clone() });
         let changed;
@@ -76,15 +75,14 @@ impl Arrival {
         if let Some(answer) = serve::not_modified(&self.stored, &whole.headers, request) {
             return Ok(answer);
         }
-        let have = Validators {
-            exists: true,
-            etag: whole.headers.get(Known::Etag).and_then(EntityTag::parse),
-            last_modified: whole.headers.get(Known::LastModified).and_then(parse_http_date),
-        };
-        match (asked_range(request, &have), length) {
-            (Some(asked), Some(length)) => part(asked, length, whole),
-            _ => Ok(whole),
-        }
+        wanted_part(whole, length, request)
+    }
+}
+
+/// Adds fields behind those that are there.
+pub(crate) fn append(headers: &mut Headers, more: &Headers) {
+    for field in more.iter() {
+        headers.append(field.name, field.value);
     }
 }
 

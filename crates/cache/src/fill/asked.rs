@@ -1,12 +1,14 @@
 //! The request that the origin gets.
 //!
-//! It asks for the whole, in a coding of our choice, and for nothing that only this client wants:
-//! what comes may be for everybody. What the client asked beyond that (preconditions, a part, HEAD)
-//! is answered from what comes.
+//! It asks for the whole, under the URL that the key has, in a coding of the cache's choice, and
+//! without what only this client wants: what comes may be for all clients. What the client asked
+//! beyond that (preconditions, a part, HEAD) is answered from what comes.
+
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use exchange::{Headers, Request};
-use wire::{Known, Method};
+use wire::{Known, Method, token};
 
 use crate::rules::validate;
 use crate::{FetchTerms, Key};
@@ -48,27 +50,49 @@ pub(super) fn asked(
     if let Some(stored) = stored {
         validate::add_conditions(stored, &mut asked.headers);
     }
-    if terms.narrow_query {
-        narrow(&mut asked, key);
-    }
+    normalise(&mut asked, key);
+    shorten_chain(&mut asked);
     asked
 }
 
-/// Where the key leaves out parameters of the query, the origin gets those that count: what it does
-/// with another one would be in everybody's answer.
-fn narrow(asked: &mut Request, key: &Key) {
+/// Requests the URL as the key has it: how one client spells it, and what it adds that does not
+/// count, must not decide what all others get.
+fn normalise(asked: &mut Request, key: &Key) {
     let url = key.url();
-    let query = memchr::memchr(b'?', url).map(|at| &url[at + 1..]);
-    if query == asked.target.query() {
+    let authority = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
+    let path = memchr::memchr(b'/', &url[authority..]).map_or(url.len(), |at| authority + at);
+    let (authority, target) = (&url[authority..path], &url[path..]);
+    if authority != asked.authority() {
+        asked.headers.set(Known::Host, authority);
+    }
+    if target != asked.target.raw() {
+        // What has a key is a path that can be requested.
+        let _ = asked.target.replace(Bytes::copy_from_slice(target));
+    }
+}
+
+/// X-Forwarded-For tells the origin who caused the fetch. What stands in it before the client's
+/// address was written by that client: it does not count in the key, so it is not sent.
+fn shorten_chain(asked: &mut Request) {
+    if !asked.headers.contains(Known::XForwardedFor) {
         return;
     }
-    let path = asked.target.raw_path();
-    let raw = match query {
-        Some(query) => [path, b"?", query].concat(),
-        None => path.to_vec(),
-    };
-    // A path that was accepted with one query is with another.
-    let _ = asked.target.replace(Bytes::from(raw));
+    let chain: Vec<&[u8]> =
+        asked.headers.get_all(Known::XForwardedFor).flat_map(token::list).collect();
+    let from = chain.iter().rposition(|node| is_address(node, asked.client_ip));
+    let chain = from.map(|from| chain[from..].join(&b", "[..]));
+    match chain {
+        Some(chain) => asked.headers.set(Known::XForwardedFor, chain),
+        None => drop(asked.headers.remove(Known::XForwardedFor)),
+    }
+}
+
+/// Whether a member of X-Forwarded-For is this address, perhaps with a port.
+fn is_address(node: &[u8], ip: IpAddr) -> bool {
+    let Ok(node) = std::str::from_utf8(node) else { return false };
+    let alone = node.trim_matches(['[', ']']).parse::<IpAddr>();
+    let found = alone.or_else(|_| node.parse::<SocketAddr>().map(|address| address.ip()));
+    found.is_ok_and(|found| found.to_canonical() == ip)
 }
 
 #[cfg(test)]
@@ -95,7 +119,6 @@ mod tests {
             outlive_bytes: 0,
             drop: Box::new(["x-host".parse().unwrap()]),
             accept_encoding: Some("gzip".into()),
-            narrow_query: true,
         }
     }
 
@@ -136,15 +159,34 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_gets_the_parameters_that_count() {
+    fn the_origin_gets_the_url_as_the_key_has_it() {
         for (target, url, wanted) in [
             ("/a?b=1&c=2", "http://a/a?b=1&c=2", "/a?b=1&c=2"),
             ("/a?b=1&c=2", "http://a/a?c=2", "/a?c=2"),
             ("/%61?b=1", "http://a/a", "/a"),
             ("/a", "http://a/a", "/a"),
         ] {
-            let asked = asked(&request(target, &[]), &key(url), None, &terms());
+            let asked = asked(&request(target, &[("Host", "A:80")]), &key(url), None, &terms());
             assert_eq!(asked.target.raw(), wanted.as_bytes());
+            assert_eq!(asked.authority(), b"a");
+        }
+    }
+
+    /// What the client itself wrote into X-Forwarded-For is not in the key.
+    #[test]
+    fn the_chain_of_forwarders_begins_at_the_client() {
+        for (chain, client, wanted) in [
+            ("evil, 192.0.2.1, 10.0.0.1", "192.0.2.1", Some("192.0.2.1, 10.0.0.1")),
+            ("192.0.2.1:99", "192.0.2.1", Some("192.0.2.1:99")),
+            ("[2001:db8::1]:99, 10.0.0.1", "2001:db8::1", Some("[2001:db8::1]:99, 10.0.0.1")),
+            ("2001:DB8::1", "2001:db8::1", Some("2001:DB8::1")),
+            ("evil", "10.0.0.1", None),
+        ] {
+            let mut request = request("/", &[("X-Forwarded-For", chain)]);
+            request.client_ip = client.parse().unwrap();
+            let asked = asked(&request, &key("http://a/"), None, &terms());
+            let sent = asked.headers.get_str(Known::XForwardedFor);
+            assert_eq!(sent, wanted, "{chain}");
         }
     }
 }

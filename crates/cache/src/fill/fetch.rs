@@ -4,13 +4,13 @@
 //! it ran keeps what it brought out of the store; that errors leave what is stored as it is.
 
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Fault, GrowingReader, Headers, Next, Notes, Outcome, Request, Response as Answer, Retry, Side,
-    growing,
+    Fault, GrowingReader, Headers, Inform, Next, Notes, Outcome, Request, Response as Answer,
+    Retry, Side, growing,
 };
 use net::clock::wall_secs;
 use tokio::sync::oneshot;
@@ -27,16 +27,30 @@ use crate::flight::{Landing, Lead, Waiter};
 use crate::limits::{HEAD_BYTES_MAX, REST_S};
 use crate::rules::validate::Answer as Verdict;
 use crate::rules::{self, Asked, Reason, Storing, Times, Vary, merge, reuse, validate, vary};
-use crate::{Cache, Content, Key, Kind, Object, Response};
+use crate::{Cache, Content, Key, Kind, Object};
+
+/// Passes interim responses (103 Early Hints) on to the client that caused a fetch, for as long as
+/// that client waits for it and holds the other end.
+pub(crate) struct Interim(pub(crate) Weak<Rc<dyn Inform>>);
+
+impl Inform for Interim {
+    fn inform(&self, status: u16, headers: &Headers) {
+        if let Some(client) = self.0.upgrade() {
+            client.inform(status, headers);
+        }
+    }
+}
 
 /// What becomes of a fetch, for the client that caused it.
 pub(crate) enum Told {
     /// The answer is for this client alone. Its request may have asked for something else than what
     /// was fetched.
     Alone(Box<Answer>, Reason),
-    Arrived(Arc<Arrival>, GrowingReader),
-    /// What was stored is valid again.
-    Stored(Arc<Object>),
+    /// A response that is shared while it comes, and the fields of it that are for this client
+    /// alone.
+    Arrived(Arc<Arrival>, GrowingReader, Headers),
+    /// The stored response is valid again; with it the fields of the 304 for this client alone.
+    Stored(Arc<Object>, Headers),
     Failed(Fault),
 }
 
@@ -70,6 +84,7 @@ impl Fetch {
             let terms = &self.filter.terms().fetch;
             let mut request = asked(&self.request, &self.key, validators, terms);
             vary::normalise(&mut request.headers, &self.filter.terms().policy);
+            request.informer = self.request.informer.clone();
             let requested_secs = wall_secs();
             let Some((outcome, notes)) = self.wanted(request).await else { return };
             let times = Times { requested_secs, received_secs: wall_secs() };
@@ -176,7 +191,7 @@ impl Fetch {
         match judged {
             Ok((storing, key)) => {
                 let make = || {
-                    let content = stored.content.clone();
+                    let content = (stored.content.clone(), Some(stored.content.len()));
                     let (coding, version) = (stored.coding, stored.version);
                     let new = keep::response(&storing, content, coding, version, &terms.codings);
                     keep::object(key.clone(), Kind::Response(new))
@@ -188,7 +203,7 @@ impl Fetch {
                 } else {
                     self.lead.land_last(Landing::Alone);
                 }
-                self.tell(Told::Stored(object), notes);
+                self.tell(Told::Stored(object, storing.private), notes);
             }
             Err(reason) => {
                 // The origin does not want it stored any more: this client gets it for the last
@@ -303,7 +318,7 @@ impl Fetch {
     async fn arrived(
         mut self,
         mut response: Answer,
-        storing: Storing,
+        mut storing: Storing,
         (key, share, length): (Key, Share, Option<u64>),
         notes: Notes,
     ) {
@@ -315,7 +330,7 @@ impl Fetch {
         let arrival = Arc::new(Arrival {
             key,
             vary: storing.vary.clone(),
-            stored: keep::response(&storing, none, coding, version, &terms.codings),
+            stored: keep::response(&storing, (none, length), coding, version, &terms.codings),
             length,
             content: content.clone(),
             share,
@@ -327,25 +342,30 @@ impl Fetch {
             false => self.lead.land_last(Landing::Alone),
         }
         // Its reader goes with it: it counts from the first piece on.
-        self.tell(Told::Arrived(arrival.clone(), reader), notes);
+        let private = std::mem::take(&mut storing.private);
+        self.tell(Told::Arrived(arrival.clone(), reader, private), notes);
         let mut body = std::mem::take(&mut response.body);
         let bounds = (&*terms, self.bytes_max());
         let poured = pour(&mut body, writer, &arrival, &mut self.lead, bounds).await;
         drop(body);
         match poured {
-            Poured::Whole => self.keep(&arrival).await,
+            Poured::Whole => self.keep(&arrival, &storing).await,
             Poured::Long => self.mark(Reason::ContentLength, storing.meta.status),
             Poured::Failed => self.filter.metrics().not_stored(Reason::Failed),
         }
     }
 
-    async fn keep(&mut self, arrival: &Arrival) {
+    async fn keep(&mut self, arrival: &Arrival, storing: &Storing) {
         let Some(pieces) = arrival.content.whole() else { return };
         let Ok(content) = keep::content(pieces).await else { return };
         if arrival.is_damaged() {
             return;
         }
-        let stored = Response { content, ..arrival.stored.clone() };
+        let (coding, version) = (arrival.stored.coding, arrival.stored.version);
+        let length = content.len();
+        let codings = &self.filter.terms().codings;
+        let content = (content, Some(length));
+        let stored = keep::response(storing, content, coding, version, codings);
         let stored = self.insert(keep::object(arrival.key.clone(), Kind::Response(stored)));
         // It may have been found since: whoever did found nothing to take out.
         if let Some(object) = stored.filter(|_| arrival.is_damaged()) {

@@ -53,10 +53,10 @@ fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Content> {
     })
 }
 
-/// A stored response.
+/// A stored response; `length` is that of its content, where it is known.
 pub(super) fn response(
     storing: &Storing,
-    content: Content,
+    (content, length): (Content, Option<u64>),
     coding: Option<Coding>,
     version: u64,
     codings: &CodingSettings,
@@ -64,13 +64,14 @@ pub(super) fn response(
     let hidden = &storing.hidden;
     let mut head = storing.head.clone();
     let mut meta = storing.meta.clone();
-    let codable = may_be_coded(&head, codings);
-    // RFC 9110 7.7; and what is in a coding that we do not know stays in it.
-    let encoded = head.contains(Known::ContentEncoding);
-    if codable && !meta.flags.has(Flags::NO_TRANSFORM) && coding.is_some() == encoded {
+    // RFC 9110 7.7; and what has a content coding that is not known here stays in it.
+    let readable = coding.is_some() == head.contains(Known::ContentEncoding);
+    let length = length.filter(|_| coding.is_none());
+    let codable = readable && !meta.flags.has(Flags::NO_TRANSFORM);
+    if codable && may_be_coded(&head, length, codings) {
         meta.flags = meta.flags.with(Flags::CODABLE);
     }
-    if coding.is_some() || codable {
+    if coding.is_some() || meta.flags.has(Flags::CODABLE) {
         vary_by_coding(&mut head);
     }
     Response {
@@ -85,9 +86,10 @@ pub(super) fn response(
     }
 }
 
-/// Whether there may be other codings of it one day.
-fn may_be_coded(head: &Headers, codings: &CodingSettings) -> bool {
+/// Whether other codings of it may be made. `length` is that of the content without any coding.
+fn may_be_coded(head: &Headers, length: Option<u64>, codings: &CodingSettings) -> bool {
     let content_type = head.get(Known::ContentType);
     let fits = |content_type| codings.types.iter().any(|pattern| pattern.matches(content_type));
-    !codings.offer.is_empty() && content_type.is_some_and(fits)
+    let worth_it = |length| (codings.min_size.bytes()..=codings.max_size.bytes()).contains(&length);
+    !codings.offer.is_empty() && length.is_none_or(worth_it) && content_type.is_some_and(fits)
 }

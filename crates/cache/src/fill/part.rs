@@ -1,20 +1,62 @@
-//! A part of content that is still coming.
+//! Less than the whole of a 200 whose content is still coming: a part of it, or a 304.
 
 use std::task::{Context, Poll, ready};
 
-use exchange::{Body, BodyStream, Fault, Frame, Response};
+use exchange::{
+    Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, asked_range, preconditions,
+};
 use wire::Known;
+use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
+use wire::date::parse_http_date;
 use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
+
+use crate::limits::SKIPPED_BYTES_MAX;
+use crate::serve::{ASKING, without_content};
+
+/// What a client asked of a 200 that is not stored. `None` where it asks for a part so far from the
+/// beginning that the origin is better asked for it.
+pub(crate) fn less_than_whole(whole: Response, request: &Request) -> Option<Outcome> {
+    if whole.status != 200 || !request.headers.contains_any(&ASKING) {
+        return Some(Ok(whole));
+    }
+    let have = validators(&whole.headers);
+    if preconditions(request, &have) == Verdict::NotModified {
+        return Some(Ok(without_content(&whole.headers)));
+    }
+    let length = whole.body.length();
+    let asked = asked_range(request, &have).zip(length);
+    match asked.map(|(asked, length)| resolve(asked, length)) {
+        Some(Ranges::Single(range)) if range.first > SKIPPED_BYTES_MAX => None,
+        _ => Some(wanted_part(whole, length, request)),
+    }
+}
+
+/// What a Range asks of a 200 whose content has this length, as far as that is known.
+pub(super) fn wanted_part(whole: Response, length: Option<u64>, request: &Request) -> Outcome {
+    match (asked_range(request, &validators(&whole.headers)), length) {
+        (Some(asked), Some(length)) => part(asked, length, whole),
+        _ => Ok(whole),
+    }
+}
+
+fn validators(headers: &Headers) -> Validators<'_> {
+    Validators {
+        exists: true,
+        etag: headers.get(Known::Etag).and_then(EntityTag::parse),
+        last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
+    }
+}
 
 /// What a Range asks of content of this length, whose 200 is `whole`. Several parts would have to
 /// be waited for, so that gets the whole (RFC 9110 14.2 allows that).
-pub(super) fn part(asked: &[u8], length: u64, mut whole: Response) -> Result<Response, Fault> {
+fn part(asked: &[u8], length: u64, mut whole: Response) -> Outcome {
     let mut text = Vec::new();
     match resolve(asked, length) {
         Ranges::Whole | Ranges::Multi(_) => Ok(whole),
         Ranges::Single(range) => {
             write_content_range(range, length, &mut text);
             whole.headers.set(Known::ContentRange, &text);
+            whole.headers.remove(Known::ContentLength);
             whole.status = 206;
             let body = std::mem::take(&mut whole.body);
             whole.body = Body::stream(Part { body, at: 0, range });

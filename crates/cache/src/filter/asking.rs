@@ -7,14 +7,16 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{ApartSeat, Fault, Next, Notes, Outcome, Request, Side};
+use exchange::{ApartSeat, Fault, Headers, Inform, Next, Notes, Outcome, Request, Side};
 use net::clock::{self, Moment, wall_secs};
 use tokio::sync::oneshot;
-use wire::Known;
+use wire::{Known, Method};
 
 use super::CacheFilter;
 use super::looking::{Found, Looked};
-use crate::fill::{Arrival, DECODING_FULL, Fetch, Told, Whose, take_as_is, takes};
+use crate::fill::{
+    Arrival, DECODING_FULL, Fetch, Interim, Told, Whose, append, less_than_whole, take_as_is, takes,
+};
 use crate::flight::{Boarding, Landing, Lead, Waiter};
 use crate::limits::BOARDINGS_MAX;
 use crate::rules::{Asked, Forward, Reason, Reuse, Status, Taken, reuse};
@@ -239,8 +241,9 @@ impl Asking {
 
     /// For itself, because the last answer was for one only. It is stored if it may be.
     async fn alone(self, looked: Looked) -> Outcome {
-        let why = if looked.found.is_response() { Forward::Stale } else { Forward::Miss };
-        if self.asks_for_less() {
+        let stored = looked.found.is_response();
+        let why = if stored { Forward::Stale } else { Forward::Miss };
+        if self.asks_for_less(stored) {
             self.filter.metrics().missed(why);
             return self.go(&by(why)).await;
         }
@@ -253,10 +256,11 @@ impl Asking {
         self.lead(lead, looked, why, stale).await
     }
 
-    /// A part, or only what is new: the origin can answer that better than we can from an answer
-    /// that is not stored.
-    fn asks_for_less(&self) -> bool {
-        self.request.headers.contains_any(&ASKING)
+    /// Whether the origin is to answer the request as it came: a part, only what is new, or only
+    /// the head of what is not `stored`.
+    fn asks_for_less(&self, stored: bool) -> bool {
+        let head = !stored && self.request.method == Method::Head;
+        head || self.request.headers.contains_any(&ASKING)
     }
 
     /// Fetches, for all who wait.
@@ -278,37 +282,45 @@ impl Asking {
         let wanted = lead.waiter();
         let mut fetch = self.fetch(lead, looked, stale.clone());
         fetch.tell = Some(tell);
+        let informer = self.request.informer.clone().map(Rc::new);
+        let interim = |client| Rc::new(Interim(Rc::downgrade(client))) as Rc<dyn Inform>;
+        fetch.request.informer = informer.as_ref().map(interim);
         seat.run(fetch.run()).let_go();
         let told = told.await;
-        drop(wanted);
+        drop((wanted, informer));
         let Ok((told, notes)) = told else {
             return Err(Fault::internal("a fetch ended without saying what became of it"));
         };
         let word = match &told {
-            Told::Stored(_) => "revalidated",
+            Told::Stored(..) => "revalidated",
             Told::Alone(..) => "pass",
             Told::Arrived(..) | Told::Failed(_) => "miss",
         };
         self.note(word, notes);
         let filter = &self.filter;
         match told {
-            Told::Arrived(arrival, reader) => {
-                filter.give_growing(&arrival, reader, stored(why, None, false), &self.request)
+            Told::Arrived(arrival, reader, private) => {
+                let way = stored(why, None, false);
+                filter.give_growing(&arrival, reader, &private, way, &self.request)
             }
-            Told::Stored(object) => {
-                filter.give(&object, stored(why, Some(304), false), &self.request).await
+            Told::Stored(object, private) => {
+                let way = stored(why, Some(304), false);
+                let mut outcome = filter.give(&object, way, &self.request).await;
+                if let Ok(response) = &mut outcome {
+                    append(&mut response.headers, &private);
+                }
+                outcome
             }
             Told::Failed(fault) => self.failed(fault, why, stale.as_ref(), false).await,
             Told::Alone(response, reason) => {
                 metrics.not_stored(reason);
                 let status = by(why).refused(reason);
-                if self.asks_for_less() && response.status == 200 {
-                    // What was fetched is the whole.
-                    return self.go(&status).await;
-                }
                 let mut response = *response;
                 take_as_is(&mut response, &self.request, || filter.undoing(Whose::Passing))?;
-                filter.went_by(Ok(response), &status)
+                match less_than_whole(response, &self.request) {
+                    Some(outcome) => filter.went_by(outcome, &status),
+                    None => self.go(&status).await,
+                }
             }
         }
     }
@@ -377,7 +389,8 @@ impl Asking {
                     return Waited::Again;
                 }
                 let Some(reader) = arrival.join() else { return Waited::Alone };
-                filter.give_growing(&arrival, reader, stored(why, None, true), &self.request)
+                let way = stored(why, None, true);
+                filter.give_growing(&arrival, reader, &Headers::new(), way, &self.request)
             }
         };
         filter.metrics().missed(why);

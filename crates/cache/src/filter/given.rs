@@ -57,6 +57,7 @@ impl CacheFilter {
         &self,
         arrival: &Arc<Arrival>,
         reader: GrowingReader,
+        private: &Headers,
         way: Taken,
         request: &Request,
     ) -> Outcome {
@@ -65,7 +66,7 @@ impl CacheFilter {
         let status = Status { way, ..Status::hit(reuse::left_s(meta, now_secs)) };
         let said = self.said(reuse::age_s(meta, now_secs), status);
         let undoing = || self.undoing(Whose::Coming(arrival.clone()));
-        arrival.answer(reader, &said, request, undoing)
+        arrival.answer(reader, private, &said, request, undoing)
     }
 
     /// What comes from the origin and was not stored.

@@ -115,7 +115,7 @@ impl KeyRules {
         text.extend_from_slice(scheme.as_str().as_bytes());
         text.extend_from_slice(b"://");
         let begin = text.len();
-        text.extend_from_slice(without_default_port(authority, scheme));
+        write_authority(authority, scheme, text);
         text[begin..].make_ascii_lowercase();
         path::write(raw_path, self.path, text)?;
         query::write(raw_query, &self.query, text)?;
@@ -143,6 +143,17 @@ impl KeyRules {
         self.url(scheme, authority, (path, rest.get(question + 1..)), &mut draft).ok()?;
         Some(draft.url().into())
     }
+}
+
+/// Appends an authority without a default port and without the dot that ends a fully qualified
+/// name: routing does not tell these apart either.
+fn write_authority(authority: &[u8], scheme: Scheme, out: &mut Vec<u8>) {
+    let authority = without_default_port(authority, scheme);
+    let host_len = memchr::memrchr(b':', authority).unwrap_or(authority.len());
+    let (host, port) = authority.split_at(host_len);
+    let name = host.strip_suffix(b".").filter(|name| !name.is_empty());
+    out.extend_from_slice(name.unwrap_or(host));
+    out.extend_from_slice(port);
 }
 
 /// RFC 9110 4.2.3: an empty port and the default one are the same.

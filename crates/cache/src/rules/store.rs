@@ -33,6 +33,8 @@ pub struct Storing {
     pub head: Headers,
     /// Fields to keep for the next merge and never to send.
     pub hidden: Headers,
+    /// Fields that are not kept, for the client that caused the fetch and for no other.
+    pub private: Headers,
     /// What it varies by; `None` if by nothing that we do not normalise away.
     pub vary: Option<Vary>,
     pub tags: Box<[u64]>,
@@ -49,7 +51,7 @@ pub fn judge(
     headers: &Headers,
     policy: &Policy,
 ) -> Result<Storing, Reason> {
-    is_storable_kind(fetch, status, headers)?;
+    is_storable_kind(fetch.method, status)?;
     let chosen = targeted::choose(headers, policy);
     let directives = &chosen.directives;
     may_store(fetch, status, headers, directives, policy)?;
@@ -71,6 +73,7 @@ pub fn judge(
         meta,
         head: divided.shown,
         hidden: divided.hidden,
+        private: divided.private,
         vary,
         tags,
         search: policy.no_vary_search.then(|| search::of_response(headers)).flatten(),
@@ -78,25 +81,23 @@ pub fn judge(
 }
 
 /// Method and status (RFC 9111 3): a final one, whole, and with semantics that we know.
-fn is_storable_kind(fetch: &Fetch<'_>, status: u16, headers: &Headers) -> Result<(), Reason> {
-    match fetch.method {
+fn is_storable_kind(method: &Method, status: u16) -> Result<(), Reason> {
+    match method {
         Method::Get => {}
         Method::Head => return Err(Reason::Head),
         _ => return Err(Reason::Method),
     }
-    if !(200..=599).contains(&status) || is_never_stored(status) {
-        return Err(Reason::Status);
+    match status {
+        206 => Err(Reason::Partial),
+        200..=599 if !is_never_stored(status) => Ok(()),
+        _ => Err(Reason::Status),
     }
-    if headers.contains(Known::ContentRange) {
-        return Err(Reason::Partial);
-    }
-    Ok(())
 }
 
-/// Answers that are about one request alone: to its range or conditions (we join no parts, and ask
-/// with conditions of our own only), or to its client (RFC 6585 3 to 6).
+/// Responses to one request alone: to its conditions (the cache sends only its own), or about its
+/// client (RFC 6585 3 to 6).
 fn is_never_stored(status: u16) -> bool {
-    matches!(status, 206 | 304 | 412 | 416 | 428 | 429 | 431 | 511)
+    matches!(status, 304 | 412 | 416 | 428 | 429 | 431 | 511)
 }
 
 /// Statuses whose caching we know (RFC 9110 15), for must-understand.
@@ -131,8 +132,12 @@ fn may_store(
     if fetch.request.contains(Known::Authorization) && !shared {
         return Err(Reason::Authorization);
     }
-    let named = directives.fields.iter().any(|name| **name == *b"set-cookie");
-    let cookie = headers.contains(Known::SetCookie) && !named;
+    let is_named = |name: &[u8]| directives.fields.iter().any(|named| **named == *name);
+    // Without this field nobody else could read the content.
+    if is_named(b"content-encoding") && headers.contains(Known::ContentEncoding) {
+        return Err(Reason::Private);
+    }
+    let cookie = headers.contains(Known::SetCookie) && !is_named(b"set-cookie");
     if cookie && policy.set_cookie == SetCookie::Refuse {
         return Err(Reason::SetCookie);
     }

@@ -11,23 +11,27 @@ pub(crate) struct Divided {
     pub(crate) shown: Headers,
     /// To keep for a later merge, never to send: what the origin says to us alone.
     pub(crate) hidden: Headers,
+    /// Never stored: only the client that caused the fetch gets them (RFC 9111 5.2.2.4, 5.2.2.7).
+    pub(crate) private: Headers,
 }
 
 /// Divides a response's fields; `named` are those that qualified directives name.
 pub(crate) fn divide(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) -> Divided {
-    let mut divided = Divided { shown: Headers::new(), hidden: Headers::new() };
+    let mut divided =
+        Divided { shown: Headers::new(), hidden: Headers::new(), private: Headers::new() };
     for field in headers.iter() {
-        let cookie = field.known == Some(Known::SetCookie) && policy.set_cookie != SetCookie::Store;
-        let refused = is_of_one_hop(&field, headers)
-            || is_said_anew(&field)
-            || cookie
-            || named.iter().any(|name| name.eq_ignore_ascii_case(field.name));
-        if refused {
+        if is_of_one_hop(&field, headers) || is_said_anew(&field) {
             continue;
         }
-        let hidden = is_for_us(&field, policy);
-        let kept = if hidden { &mut divided.hidden } else { &mut divided.shown };
-        kept.append(field.name, field.value);
+        let cookie = field.known == Some(Known::SetCookie) && policy.set_cookie != SetCookie::Store;
+        let named = || named.iter().any(|name| name.eq_ignore_ascii_case(field.name));
+        let part = match is_for_us(&field, policy) {
+            false if cookie || named() => &mut divided.private,
+            false => &mut divided.shown,
+            true if named() => continue,
+            true => &mut divided.hidden,
+        };
+        part.append(field.name, field.value);
     }
     divided
 }
@@ -63,8 +67,10 @@ fn is_of_one_hop(field: &Field<'_>, headers: &Headers) -> bool {
     }
 }
 
-/// Fields that every answer gets anew: Age grows, and the length is known from the content. What
-/// caches nearer to the origin said in Cache-Status stays (RFC 9211 2).
+/// Fields that are written for each response: Age grows, and the length is known from the content.
+/// Content-Range has no meaning in a stored response: the one of a 206 is written for each response
+/// too, and in others it is ignored (RFC 9110 14.4). What caches nearer to the origin wrote into
+/// Cache-Status stays (RFC 9211 2).
 fn is_said_anew(field: &Field<'_>) -> bool {
-    matches!(field.known, Some(Known::Age | Known::ContentLength))
+    matches!(field.known, Some(Known::Age | Known::ContentLength | Known::ContentRange))
 }

@@ -10,6 +10,10 @@ use wire::{Known, token};
 use super::{Policy, Reason, Vary, language};
 use crate::limits::VARY_FIELDS_MAX;
 
+/// Fields in which the origin is sent the address of the client that caused the fetch, whatever the
+/// client's request has: a response that varies by one is for that client.
+const CLIENT_FIELDS: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
+
 /// What a response varies by; `None` if by nothing.
 pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, Reason> {
     let mut fields: Vec<Box<[u8]>> = Vec::new();
@@ -17,6 +21,9 @@ pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, Reason> {
     for name in headers.get_all(Known::Vary).flat_map(token::list) {
         if !token::is_token(name) || name == b"*" {
             // What cannot be read may mean anything, as `*` does.
+            return Err(Reason::VaryAny);
+        }
+        if CLIENT_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             return Err(Reason::VaryAny);
         }
         if name.eq_ignore_ascii_case(b"accept-encoding") {

@@ -101,13 +101,19 @@ pub(crate) fn not_modified(
         true => None,
         false => Some(origins().filter(|tag| response.derived && holds(Some(tag)))?),
     };
-    let mut answer = Answer::new(304);
-    answer.headers = headers.clone();
+    let mut answer = without_content(headers);
     if let Some(tag) = tag {
         answer.headers.set(Known::Etag, tag);
     }
-    // RFC 9110 15.4.5: nothing about the content but what updates what the client has.
-    let tagged = own.is_some();
+    Some(answer)
+}
+
+/// The 304 in the place of a 200 with these fields. RFC 9110 15.4.5: it says nothing about the
+/// content but what updates what the client has.
+pub(crate) fn without_content(headers: &Headers) -> Answer {
+    let mut answer = Answer::new(304);
+    answer.headers = headers.clone();
+    let tagged = headers.contains(Known::Etag);
     answer.headers.retain(|field| match field.known {
         Some(Known::LastModified) => !tagged,
         Some(
@@ -120,7 +126,7 @@ pub(crate) fn not_modified(
         ) => false,
         _ => true,
     });
-    Some(answer)
+    answer
 }
 
 /// The tag of the canonical content, from that of a derived coding: `"a-gzip"` is of `"a"`.

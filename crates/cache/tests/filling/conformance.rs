@@ -77,7 +77,8 @@ const TABLE: &[Row] = {
             "",
             Hit,
         ),
-        ("3.3", "", 200, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Asked),
+        ("3.3", "", 206, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Asked),
+        ("3.3", "", 200, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Hit),
         ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", Asked),
         ("3.5", "authorization: a", 200, "cache-control: max-age=600", "authorization: a", Asked),
         (

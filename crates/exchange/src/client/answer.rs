@@ -350,9 +350,9 @@ impl Link {
             if self.interim > INTERIM_MAX {
                 return Err(faults::protocol("too many interim responses"));
             }
-            // 100 answers an expectation that we did not pass on; 102 says nothing.
-            if head.status == 103 {
-                request.inform(103, &headers);
+            // RFC 9110 15.2: all are forwarded but 100, which answers an expectation of our own.
+            if head.status != 100 {
+                request.inform(head.status, &headers);
                 self.informed = true;
             }
         }

@@ -33,7 +33,7 @@ fn s3_the_status_is_final() {
 
 #[test]
 fn s3_answers_to_one_request_alone_are_not_stored() {
-    for status in [206, 304, 412, 416] {
+    for status in [304, 412, 416] {
         assert_eq!(Case::status(status).refusal(FRESH), Some(Reason::Status));
     }
 }
@@ -121,13 +121,25 @@ fn s3_1_fields_that_private_and_no_cache_name_are_not_stored() {
                 x-user: 1\nSet-Cookie: a=b\nX-Token: t\nX-Else: 1";
     let stored = Case::default().judge(said).unwrap();
     assert_eq!(lines(&stored.head)[1..], ["X-Else: 1"]);
+    // The client that caused the fetch gets them all the same.
+    assert_eq!(lines(&stored.private), ["x-user: 1", "Set-Cookie: a=b", "X-Token: t"]);
+    // Nobody could read content without its coding.
+    let said = "Cache-Control: max-age=60, private=content-encoding\nContent-Encoding: gzip";
+    assert_eq!(Case::default().refusal(said), Some(Reason::Private));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
 }
 
 #[test]
 fn s3_3_parts_are_not_stored() {
     let said = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
-    assert_eq!(Case::default().refusal(said), Some(Reason::Partial));
+    assert_eq!(Case::status(206).refusal(said), Some(Reason::Partial));
+}
+
+#[test]
+fn rfc9110_s14_4_content_range_of_a_whole_response_is_ignored() {
+    let said = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
+    let stored = Case::default().judge(said).unwrap();
+    assert_eq!(lines(&stored.head), ["Cache-Control: max-age=60"]);
 }
 
 #[test]

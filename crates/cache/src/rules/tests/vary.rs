@@ -1,6 +1,6 @@
 //! RFC 9111 4.1: which variant answers a request.
 
-use super::{Case, fields};
+use super::{Case, fields, is_stored};
 use crate::limits::VARY_FIELDS_MAX;
 use crate::rules::{Policy, Reason, Vary, vary};
 
@@ -131,4 +131,14 @@ fn languages_are_reduced_to_those_of_the_route() {
     let mut untouched = fields("Accept-Language: fr");
     vary::normalise(&mut untouched, &Policy::default());
     assert_eq!(untouched.get_str("Accept-Language"), Some("fr"));
+}
+
+#[test]
+fn s4_1_what_varies_by_the_clients_address_is_for_that_client() {
+    for field in ["X-Forwarded-For", "accept, forwarded"] {
+        let said = format!("Cache-Control: max-age=60\nVary: {field}");
+        assert_eq!(Case::default().refusal(&said), Some(Reason::VaryAny), "{field}");
+    }
+    // These are in the key: scheme and host.
+    assert!(is_stored("Cache-Control: max-age=60\nVary: X-Forwarded-Proto, X-Forwarded-Host"));
 }
