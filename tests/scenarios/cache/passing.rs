@@ -1,5 +1,5 @@
-//! What a fetch of the cache carries to the origin and back to the client that caused it, and what a
-//! response that cannot be stored costs.
+//! What a fetch of the cache carries to the origin and back to the client that caused it, and what
+//! a response that cannot be stored costs.
 
 use std::sync::Arc;
 

@@ -59,8 +59,8 @@ impl Handler for Held {
     fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
         Box::pin(async move {
             let _dropped = Dropped(self.news.clone());
-            let internal = request.facts.protocol == Protocol::Internal;
-            assert!(internal && request.informer.is_none() && request.body.is_empty());
+            let background = request.facts.protocol == Protocol::Background;
+            assert!(background && request.informer.is_none() && request.body.is_empty());
             let host = String::from_utf8_lossy(request.host()).into_owned();
             let _ = self.news.send(format!("asked for {host}{}", request.target.path()));
             if !self.answers.get() {
