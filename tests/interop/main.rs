@@ -5,6 +5,7 @@ mod ab;
 mod cache;
 mod curl;
 mod nginx;
+mod paths;
 mod python_server;
 mod redis;
 mod tools;

@@ -151,8 +151,8 @@ pub fn append(template: &Template, request: &Request, out: &mut Vec<u8>) {
 
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
 /// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query.
-/// Slashes and escapes of paths and path parameters stay (see `wire::target`), and the path itself is
-/// the one that is forwarded.
+/// Slashes and escapes of paths and path parameters stay (see `wire::target`), and the path itself
+/// is the one that is forwarded.
 pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
     let mut out = Vec::new();
     append_with(template, &mut out, |variable, out| {

@@ -52,8 +52,8 @@ settings::choice! {
 }
 
 impl PathPattern {
-    /// Whether a path in normal form fits. For checks of a configuration: requests are routed by the
-    /// compiled table.
+    /// Whether a path in normal form fits. For checks of a configuration: requests are routed by
+    /// the compiled table.
     pub fn covers(&self, path: &str) -> bool {
         crate::compare::compare(self, path).is_ok()
     }

@@ -13,8 +13,8 @@ settings::record! {
         /// A client whose connection ends after a whole request still gets its answer, instead of
         /// counting as gone.
         pub half_close: bool = false,
-        /// What `%2F` in a path is. Many applications take it for a slash, which routes do not: kept,
-        /// it can lead around a route that protects a prefix.
+        /// What `%2F` in a path is. Many applications take it for a slash, which routes do not:
+        /// kept, it can lead around a route that protects a prefix.
         pub encoded_slashes: EncodedSlashes = "refuse",
         /// Response to a request that no route takes and whose host no route of this listener
         /// names. A route without `host` takes requests for every host.
