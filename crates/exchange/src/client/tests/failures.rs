@@ -66,6 +66,7 @@ fn nothing_is_retried_after_a_malformed_answer_and_idempotent_requests_after_non
 
 /// The server is done with its bytes before the client has sent any: they answer no request.
 #[test]
+#[allow(clippy::disallowed_types, reason = "accepts and writes while the worker does not run")]
 fn a_server_that_speaks_first_is_not_sent_a_request() {
     block_on_local(async {
         for (bytes, slug) in [
