@@ -44,7 +44,7 @@ fn clients_cannot_take_the_descriptors_of_everything_else() {
     server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "descriptors")], 1.0);
     let metrics = server.metrics();
     let open = metrics.sum("process_open_fds", &[]);
-    assert!(open < f64::from(DESCRIPTORS) - 16.0, "{open} are open");
+    assert!(open < f64::from(DESCRIPTORS) - 8.0, "{open} are open");
     assert_eq!(ask(&server, "/healthz").status, 200);
     let ready = ask(&server, "/readyz");
     assert_eq!(ready.status, 200);

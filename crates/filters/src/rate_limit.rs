@@ -25,6 +25,9 @@ pub(crate) const KIND: FilterKind =
 
 /// Keys longer than this are kept as their SHA-256, so that an entry has a bounded size.
 const KEY_BYTES_MAX: usize = 64;
+/// A debt that is longer than the burst by more than this was made under another limit: what
+/// workers take for the time differs by less.
+const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
 /// Longest name; it is sent with every response.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -263,12 +266,18 @@ impl Gcra {
     fn take(&self, cell: &AtomicU64, now_ns: u64) -> Verdict {
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
-            // Under this limit nothing is owed for longer than the burst: what is beyond it is the
-            // debt of a lower limit of the same name, before a reload.
-            let seen = cell_ns.clamp(now_ns, now_ns + self.burst_ns);
+            // Under this limit nothing is owed for longer than the burst. What is beyond it is the
+            // debt of a lower limit of the same name, before a reload: it is cut to the burst.
+            let is_foreign = cell_ns > now_ns + self.burst_ns + CLOCKS_DIFFER_NS;
+            let seen = if is_foreign { now_ns + self.burst_ns } else { cell_ns.max(now_ns) };
             let paid_at = seen + self.interval_ns;
             let debt = paid_at - now_ns;
             if debt > self.burst_ns {
+                if is_foreign {
+                    // Where this fails another request has cut it.
+                    let _ =
+                        cell.compare_exchange(cell_ns, seen, Ordering::Relaxed, Ordering::Relaxed);
+                }
                 let full_in_s = seconds(seen - now_ns);
                 let quota = Quota { left: 0, full_in_s };
                 return Verdict::Refused { quota, wait_s: seconds(debt - self.burst_ns) };

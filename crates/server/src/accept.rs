@@ -156,7 +156,7 @@ impl Door {
     /// Refused connections hold descriptors while their clients read the answer.
     fn refusals_at_once(&self) -> usize {
         let all = &self.seats[1];
-        if all.is_capped() { REFUSALS_AT_ONCE.min(all.limit() / 4) } else { REFUSALS_AT_ONCE }
+        if all.is_capped() { REFUSALS_AT_ONCE.min(all.limit() / 16 + 1) } else { REFUSALS_AT_ONCE }
     }
 
     fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {

@@ -431,7 +431,7 @@ impl Control {
             self.descriptors.set(Descriptors::measure());
         }
         let connections = plan.limits.connections as usize;
-        self.all_seats.set_limit_within(connections, self.descriptors.get().connections);
+        self.all_seats.set_limit_within(connections, self.descriptors.get().connections(&plan));
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();

@@ -10,6 +10,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use config::Plan;
 use exchange::WorkerContext;
 use exchange::serve::{Service, close_longest_idle};
 use telemetry::log::Level;
@@ -32,9 +33,8 @@ const TROUBLE_FOR: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) limit: u64,
-    /// Client connections: half of what is free, as each may need a connection to an upstream or a
-    /// file as well.
-    pub(crate) connections: usize,
+    /// What is free for client connections and everything they need.
+    shared: usize,
     /// Connections of one admin listener, and those above them that must hurry.
     pub(crate) admin: (usize, usize),
 }
@@ -50,9 +50,24 @@ impl Descriptors {
         let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         Descriptors {
             limit,
-            connections: count((free - admin) / 2).max(1),
+            shared: count(free - admin),
             admin: (count(admin * 2 / 5).max(4), count(admin / 10).max(2)),
         }
+    }
+
+    /// Client connections of a Plan: half of what is free where each may need another descriptor
+    /// for an upstream, an application or Lua, else three quarters.
+    pub(crate) fn connections(&self, plan: &Plan) -> usize {
+        let needs_more = !plan.upstreams.is_empty()
+            || !plan.apps.is_empty()
+            || !plan.programs.is_empty()
+            || plan.routes.iter().any(|route| matches!(route.handler.name(), "lua" | "app"));
+        self.connections_where(needs_more)
+    }
+
+    fn connections_where(&self, needs_more: bool) -> usize {
+        let connections = if needs_more { self.shared / 2 } else { self.shared - self.shared / 4 };
+        connections.max(1)
     }
 }
 
@@ -134,7 +149,7 @@ impl Control {
 
     /// What `/readyz` says when file descriptors have run out.
     pub(crate) fn descriptor_trouble(&self) -> Option<String> {
-        let Descriptors { limit, connections, .. } = self.descriptors.get();
+        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
         self.all_seats.was_full_within(TROUBLE_FOR).then(|| {
             format!(
                 "out of file descriptors: the limit of {limit} allows {connections} client \
@@ -153,12 +168,13 @@ mod tests {
         for (limit, in_use) in [(64, 30), (256, 40), (1024, 50), (65_536, 60), (1 << 20, 100)] {
             let parts = Descriptors::of(limit, in_use);
             let admin = 2 * (parts.admin.0 + parts.admin.1);
-            let left = limit as usize - in_use as usize - parts.connections;
+            let connections = parts.connections_where(true);
+            let left = limit as usize - in_use as usize - connections;
             assert!(left >= admin, "{limit}: {parts:?}");
             // But for the smallest limits, each connection can have one to an upstream.
-            assert!(limit < 256 || left - admin >= parts.connections - 1, "{limit}: {parts:?}");
+            assert!(limit < 256 || left - admin >= connections - 1, "{limit}: {parts:?}");
         }
-        assert_eq!(Descriptors::of(65_536, 60).connections, 32_418);
-        assert_eq!(Descriptors::of(10, 60).connections, 1);
+        assert_eq!(Descriptors::of(65_536, 60).connections_where(true), 32_418);
+        assert_eq!(Descriptors::of(10, 60).connections_where(false), 1);
     }
 }

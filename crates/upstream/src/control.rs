@@ -2,7 +2,8 @@
 //! are.
 //!
 //! One task per upstream keeps a task for every name, every checked and every ejected server, and
-//! renews them when members, settings or ejections change; clusters that a Plan no longer names lose theirs. Nothing here runs
+//! renews them when members, settings or ejections change; clusters that a Plan no longer names
+//! lose theirs. Nothing here runs
 //! on a worker, and a worker waits for nothing here.
 
 mod check;

@@ -48,7 +48,7 @@ fn a_raised_limit_does_not_keep_the_debt_of_the_lower_one() {
     let (low, high, cell) = (gcra("10/m", 10), gcra("100/s", 100), AtomicU64::new(0));
     let start = 1000 * SECOND;
     assert_eq!((0..20).filter(|_| allowed(low, &cell, start)).count(), 10);
-    // A minute of debt is at most the new burst: one request is paid back in a hundredth second.
+    // A minute of debt becomes the whole of the new burst, a second.
     assert!(!allowed(high, &cell, start));
     assert!(allowed(high, &cell, start + SECOND / 100));
     let after = start + SECOND + SECOND / 100;

@@ -77,7 +77,7 @@ fn a_server_that_was_slow_has_its_share_within_three_seconds() {
 #[test]
 fn a_slow_server_is_sampled_rarely() {
     block_on_local(async {
-        // At a low rate a share of the lost comparisons bounds the samples, at a high one time does.
+        // At a low rate the lost comparisons bound the samples, at a high one time does.
         for (rate, most) in [(2, 0.10), (300, 0.005), (5_000, 0.001)] {
             let mut recovery = Recovery::new(rate);
             let slow = |peer: &Peer, now_us| peer.stats.measure(900_000, now_us);
