@@ -13,7 +13,7 @@ use bytes::Bytes;
 use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan, UnknownHost};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
-use router::{Input, Verdict};
+use router::{Candidate, Input, Verdict};
 use serde_json::{Value, json};
 use wire::{Known, Method};
 
@@ -53,18 +53,6 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         Verdict::MethodNotAllowed(allow) => json!({ "status": 405, "allow": allow }),
         Verdict::NotFound => unknown_host.map_or(json!({ "status": 404 }), |(verdict, _)| verdict),
     };
-    let others: Vec<Value> = routed
-        .others
-        .iter()
-        .map(|other| {
-            json!({
-                "route": other.name,
-                "matched": other.matched,
-                "reason": other.why.slug(),
-                "why": other.why.to_string(),
-            })
-        })
-        .collect();
     let json = json!({
         "method": routed.method,
         "host": routed.host,
@@ -83,11 +71,20 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
                 .collect::<Vec<_>>(),
             "handler": { "name": route.handler.name(), "is": route.handler.describe() },
         })),
-        "others": others,
+        "others": routed.others.iter().map(other).collect::<Vec<_>>(),
         "left_out": routed.left_out,
         "encoded_slashes": slashes.map(|slashes| slashes.said),
     });
     Ok(Explanation { text, json })
+}
+
+fn other(other: &Candidate) -> Value {
+    json!({
+        "route": other.name,
+        "matched": other.matched,
+        "reason": other.why.slug(),
+        "why": other.why.to_string(),
+    })
 }
 
 /// What the listener does where the host is unknown: for programs and for people.
