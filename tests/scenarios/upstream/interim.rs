@@ -1,5 +1,5 @@
-//! Interim answers (RFC 9110 15.2): hints are passed on, the rest is ours to deal with, and a
-//! server that never comes to the point is given up.
+//! Interim responses (RFC 9110 15.2): all but 100 Continue are forwarded, and a server that sends no
+//! final response is given up.
 
 use super::{GET, assert_fault, config, gateway, servers, settle, settle_without_connections};
 use scenarios::{Tidegate, Upstream};
@@ -39,8 +39,9 @@ fn early_hints_reach_the_client_and_filters_see_the_final_answer() {
     settle(&server);
 }
 
+/// RFC 9110 15.2: a proxy forwards interim responses, except a 100 that it has asked for itself.
 #[test]
-fn continue_and_processing_end_with_us() {
+fn continue_ends_at_the_gateway_and_others_reach_the_client() {
     let upstream = Upstream::answering(
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n\
          HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
@@ -49,6 +50,8 @@ fn continue_and_processing_end_with_us() {
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send(GET);
+        let seen = [client.answer().status, client.answer().status];
+        assert_eq!(seen, [102, 199]);
         let answer = client.answer();
         assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
     }

@@ -60,7 +60,12 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFa
     let presence: Presence = service.enter(&wire);
     service.metrics.connections_accepted.inc();
     let connection = Connection { wire, service: service.clone(), facts: Rc::new(facts) };
+    let wire = Rc::downgrade(&connection.wire);
     let reason = connection.live().await;
+    // A request that a handler keeps does not keep its connection open.
+    if let Some(wire) = wire.upgrade() {
+        wire.stream.finish();
+    }
     service.metrics.closed(reason);
     drop(presence);
 }
