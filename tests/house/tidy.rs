@@ -20,6 +20,8 @@ const SAFETY_LINES: usize = 6;
 const UNFINISHED: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 const SWITCHED_OFF: &[&str] =
     &[concat!("#[ig", "nore"), concat!("todo", "!("), concat!("unimple", "mented!(")];
+/// What a merge leaves where two sides changed the same lines.
+const CONFLICTS: &[&str] = &[concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];
 /// Folders that exist on one machine only.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
@@ -76,7 +78,9 @@ fn words(text: &str) -> Vec<String> {
     for (at, line) in text.lines().enumerate() {
         let unfinished = UNFINISHED.iter().filter(|word| words_in(line, word).next().is_some());
         let banned = SWITCHED_OFF.iter().chain(MACHINE_PATHS).filter(|word| line.contains(**word));
-        complaints.extend(unfinished.chain(banned).map(|word| format!("{}: {word}", at + 1)));
+        let conflict = CONFLICTS.iter().filter(|mark| line.starts_with(**mark));
+        let found = unfinished.chain(banned).chain(conflict);
+        complaints.extend(found.map(|word| format!("{}: {word}", at + 1)));
     }
     complaints
 }
@@ -164,5 +168,8 @@ fn each_untidiness_is_seen() {
 
     for word in UNFINISHED.iter().chain(SWITCHED_OFF).chain(MACHINE_PATHS) {
         assert_eq!(count("docs/a.md", &format!("see {word} there\n")), 1, "{word}");
+    }
+    for mark in CONFLICTS {
+        assert_eq!(count("docs/a.md", &format!("{mark}main\n")), 1, "{mark}");
     }
 }
