@@ -180,6 +180,17 @@ impl Headers {
             .map(|field| self.slice(field.value()))
     }
 
+    /// The fields that some recipients take for a name that is not known although it is spelled
+    /// otherwise ([`wire::alias`]).
+    pub fn aliases<'a>(&'a self, name: impl Into<Name<'a>>) -> impl Iterator<Item = Field<'a>> {
+        let name = name.into();
+        let other = matches!(name, Name::Other(_));
+        let fields = self.fields().iter().filter(move |field| {
+            other && is_spelling(self.text(), field, name) && !self.matches(field, name)
+        });
+        fields.map(|field| self.view(field))
+    }
+
     /// Every value of a list-valued name as one (RFC 9110 5.3).
     pub fn joined<'a>(&'a self, name: impl Into<Name<'a>>) -> Option<Cow<'a, [u8]>> {
         let mut values = self.get_all(name);

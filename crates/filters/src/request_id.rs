@@ -102,12 +102,10 @@ impl Filter for Life {
         let given = || only_valid(request.headers.get_all(header));
         let id = match if !trust.is_empty() && trusted() { given() } else { None } {
             Some(id) => id.into(),
-            None => {
-                let id = self.maker.make(format);
-                request.headers.set(header, &*id);
-                id
-            }
+            None => self.maker.make(format),
         };
+        // Also one that is taken over: other spellings of the name go with it.
+        request.headers.set(header, &*id);
         request.request_id = Some(id);
         Step::Continue
     }
@@ -236,6 +234,10 @@ mod tests {
             assert_eq!(id(&everybody, &[given(bad)]).len(), 32, "{bad}");
         }
         assert_eq!(id(&everybody, &[given("a"), given("a")]).len(), 32, "which one?");
+        let ids = filter(&KIND, &everybody);
+        let mut request = get("/", &[given("abc"), ("X_Request_ID", "evil")]);
+        passed(ids.on_request(&mut request)).unwrap();
+        assert_eq!(request.headers.len(), 1, "another spelling went with it");
         for settings in [node!({}), node!({ "trust": ["10.0.0.0/8"] })] {
             assert_eq!(id(&settings, &[given("abc")]).len(), 32);
         }

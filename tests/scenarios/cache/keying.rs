@@ -1,6 +1,6 @@
 //! What makes two requests ask for the same, and what an origin is not told.
 
-use super::{Origin, cache, get, is_hit};
+use super::{Origin, answer, cache, get, is_hit};
 
 const KEPT: &str = "cache-control: max-age=60\r\n";
 
@@ -49,6 +49,46 @@ fn fields_that_origins_reflect_are_not_sent_on() {
     assert!(head.contains("x-host: evil.example"), "{head}");
     assert!(head.contains("x-http-method-override"), "{head}");
     assert!(!head.contains("x-kept"), "{head}");
+}
+
+/// Origins that take `X_Own` for `X-Own` (WSGI, CGI, PHP) answer by it: what one client gets that
+/// way is not for others.
+#[test]
+fn another_spelling_of_a_field_poisons_nothing() {
+    for entry in ["", "key: { headers: [x-own] }"] {
+        let vary = if entry.is_empty() { "vary: X-Own\r\n" } else { "" };
+        let origin = Origin::start(move |head, _| {
+            let head = head.to_ascii_lowercase().replace('_', "-");
+            let own = head.lines().find_map(|line| line.strip_prefix("x-own: ")).unwrap_or("none");
+            answer(200, &format!("{KEPT}{vary}"), own.as_bytes())
+        });
+        let server = cache(&origin, entry);
+        // Values that would be one key if they were only put one behind the other.
+        let asked =
+            ["X_Own: a\r\n", "", "X-Own: a\r\n", "X_Own: a\r\nX_Own: b\r\n", "x--own: a\r\n"];
+        for fields in asked.iter().chain(["X-Own: b\r\nX_Own: a\r\n", "X_Own: a:b\r\n"].iter()) {
+            let first = get(&server, "/", fields);
+            assert!(!is_hit(&first), "{entry} {fields:?}");
+            let again = get(&server, "/", fields);
+            assert!(is_hit(&again) && again.body == first.body, "{entry} {fields:?}");
+        }
+        assert_eq!(get(&server, "/", "").text(), "none");
+    }
+}
+
+#[test]
+fn no_spelling_of_what_one_client_wants_reaches_the_origin() {
+    let origin = Origin::counting(KEPT);
+    let server = cache(&origin, "");
+    let fields = "If_None_Match: *\r\nRange_: bytes=0-1\r\nAccept_Encoding: br\r\n\
+                  If--Modified-Since: x\r\nCache_Control: no-store\r\nx_kept: yes\r\n";
+    get(&server, "/", fields);
+    let head = origin.last().to_ascii_lowercase().replace("--", "-").replace('_', "-");
+    for name in ["if-none-match", "range", "if-modified-since", "cache-control"] {
+        assert!(!head.contains(name), "{name}: {head}");
+    }
+    assert_eq!(head.matches("accept-encoding").count(), 1, "{head}");
+    assert!(head.contains("x-kept: yes"), "{head}");
 }
 
 /// What a trusted proxy says of the request counts in the key; the address of one client is neither

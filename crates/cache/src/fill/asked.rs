@@ -42,7 +42,9 @@ pub(super) fn asked(
             .known
             .is_some_and(|known| known.is_client_address() && known != Known::XForwardedFor);
         let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
-        !own && !ours && !address && !dropped()
+        // The origin may take `If_None_Match` for what the cache has answered or taken out.
+        let alias = || field.known.is_none() && wire::alias::alias_of(field.name).is_some();
+        !own && !ours && !address && !alias() && !dropped()
     });
     // RFC 9110 12.5.3: no field at all would mean any coding.
     let codings = terms.accept_encoding.as_deref().unwrap_or("identity");
@@ -136,6 +138,9 @@ mod tests {
             ("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT"),
             ("Accept-Encoding", "br"),
             ("X-Host", "evil"),
+            ("If_None_Match", "*"),
+            ("Range_", "bytes=0-1"),
+            ("Accept--Language", "de"),
             ("Accept-Language", "en"),
         ];
         let asked = asked(&request("/", &fields), &key("http://a/"), None, &terms());

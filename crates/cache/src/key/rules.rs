@@ -173,11 +173,15 @@ fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal>
         field.is_forwarding() && !field.known.is_some_and(Known::is_client_address)
     };
     for field in request.headers.iter().filter(counts) {
-        out.extend_from_slice(b"\0f:");
-        out.extend(field.name.iter().map(u8::to_ascii_lowercase));
-        joined([field.value], b"", out)?;
+        write_named(b"\0f:", &field, out)?;
     }
     Ok(())
+}
+
+fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+    out.extend_from_slice(sign);
+    out.extend(field.name.iter().map(u8::to_ascii_lowercase));
+    joined([field.value], b"", out)
 }
 
 /// Appends a part: nothing where the request has no such thing, else `=` and the text. Every value
@@ -185,7 +189,11 @@ fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal>
 fn write_part(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal> {
     match part {
         // RFC 9110 5.3: lines of one name are one list.
-        Variable::Header(name) => joined(request.headers.get_all(name), b", ", out),
+        Variable::Header(name) => {
+            joined(request.headers.get_all(name), b", ", out)?;
+            // The origin may take such a field for the one that counts.
+            request.headers.aliases(name).try_for_each(|alias| write_named(b"\0a:", &alias, out))
+        }
         Variable::Cookie(name) => joined(variables::cookies(request, name), b";", out),
         Variable::Query(name) => joined(variables::query(request, name), b"\x01", out),
         Variable::Consumer if request.consumer.is_none() => Ok(()),

@@ -58,25 +58,36 @@ pub fn values(vary: &Vary, request: &Headers, policy: &Policy, out: &mut Vec<u8>
         out.push(b'\n');
         out.extend_from_slice(field);
         let name = Name::from(&**field);
-        if let (Name::Known(Known::AcceptLanguage), false) = (name, policy.languages.is_empty()) {
+        value(name, request, policy, out);
+        // The origin may take such a field for the one that it names.
+        for alias in request.aliases(name) {
+            out.push(b'\n');
+            out.extend(alias.name.iter().map(u8::to_ascii_lowercase));
             out.push(b':');
-            out.extend_from_slice(language::choose(request, &policy.languages).as_bytes());
-            continue;
+            out.extend_from_slice(alias.value);
         }
-        // An absent field matches an absent one only.
-        if !request.contains(name) {
-            continue;
-        }
+    }
+}
+
+fn value(name: Name<'_>, request: &Headers, policy: &Policy, out: &mut Vec<u8>) {
+    if let (Name::Known(Known::AcceptLanguage), false) = (name, policy.languages.is_empty()) {
         out.push(b':');
-        let list = is_list(name);
-        for (at, value) in request.get_all(name).enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            match list {
-                true => members(value, out),
-                false => out.extend_from_slice(value),
-            }
+        out.extend_from_slice(language::choose(request, &policy.languages).as_bytes());
+        return;
+    }
+    // An absent field matches an absent one only.
+    if !request.contains(name) {
+        return;
+    }
+    out.push(b':');
+    let list = is_list(name);
+    for (at, value) in request.get_all(name).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        match list {
+            true => members(value, out),
+            false => out.extend_from_slice(value),
         }
     }
 }
