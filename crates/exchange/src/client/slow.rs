@@ -23,13 +23,15 @@ impl SlowClients {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the rate of one; its key, and whether it is the slowest of more than `max`.
+    /// Notes the rate of one; its key, and whether it must end: `max` others are faster, or as fast
+    /// with a lower key. All that are too many end at once, not one after the other.
     fn note(&self, key: Option<usize>, rate: u64, max: usize) -> (usize, bool) {
         let mut rates = self.rates();
         let key = key.unwrap_or_else(|| rates.insert(rate));
         rates[key] = rate;
-        let is_slowest = || rates.iter().all(|(other, its)| (*its, other) >= (rate, key));
-        (key, rates.len() > max && is_slowest())
+        let is_before = |other, its| its > rate || its == rate && other < key;
+        let before = || rates.iter().filter(|(other, its)| is_before(*other, **its)).count();
+        (key, rates.len() > max && before() >= max)
     }
 }
 
@@ -80,6 +82,13 @@ mod tests {
         assert_eq!(clients.note(Some(second), 300, 2), (second, true));
         clients.rates().remove(second);
         assert_eq!(clients.note(Some(third), 1, 2), (third, false));
+    }
+
+    #[test]
+    fn all_that_are_too_many_give_way_when_they_are_noted() {
+        let clients = SlowClients::default();
+        let cut: Vec<_> = (0..8).map(|_| clients.note(None, 300, 4).1).collect();
+        assert_eq!(cut, [false, false, false, false, true, true, true, true]);
     }
 
     #[test]
