@@ -48,5 +48,6 @@ mod targets;
 mod timeouts;
 mod tunnel;
 mod unknown_host;
+mod unread_bodies;
 mod upstream;
 mod vanishing_client;
