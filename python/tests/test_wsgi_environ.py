@@ -75,7 +75,10 @@ def test_request_method(server, method):
     ("/environ/%ff%fe", b"/environ/\xff\xfe"),
     ("/environ/a%2Fb", b"/environ/a/b"),
     ("/environ/a+b%2525", b"/environ/a+b%25"),
-    ("/environ/a//b/", b"/environ/a//b/"),
+    # The path that is routed, and no other spelling of it.
+    ("/environ/a//b/", b"/environ/a/b/"),
+    ("/environ/x//%2e%2e/../a", b"/environ/a"),
+    ("/private/../environ/./a", b"/environ/a"),
 ])
 def test_path_info_is_bytes_in_the_dress_of_latin1(server, target, raw):
     """"Unicode Issues": the application gets the bytes back by encoding."""
