@@ -1,5 +1,5 @@
-//! Interim responses (RFC 9110 15.2): all but 100 Continue are forwarded, and a server that sends no
-//! final response is given up.
+//! Interim responses (RFC 9110 15.2): all but 100 Continue are forwarded, and a server that sends
+//! no final response is given up.
 
 use super::{GET, assert_fault, config, gateway, servers, settle, settle_without_connections};
 use scenarios::{Tidegate, Upstream};
