@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use exchange::Shared;
+use exchange::{Headers, Shared};
 use telemetry::Telemetry;
 use telemetry::log::Level;
+use wire::Known;
 
 use crate::derive::{self, Making};
 use crate::fill::Budget;
@@ -18,7 +19,7 @@ use crate::flight::Flights;
 use crate::metrics::{DiskShown, Shown};
 use crate::settings::CacheSettings;
 use crate::store::{Reason, Store};
-use crate::{Key, Object};
+use crate::{Key, Object, parts_key};
 
 /// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
 #[derive(Default)]
@@ -115,6 +116,18 @@ impl Cache {
             cache = self.name,
             url = String::from_utf8_lossy(path)
         );
+    }
+
+    /// Takes out stored parts that the origin has something else in the place of: a whole or parts
+    /// under another validator, or nothing.
+    pub(crate) fn drop_other_parts(&self, key: &Key, status: u16, headers: &Headers) {
+        let key = parts_key(key);
+        let Some(known) = self.store.peek(key.hash(), key.text()) else { return };
+        let known = known.response().map(|known| known.head.headers());
+        let same = known.is_some_and(|known| known.get(Known::Etag) == headers.get(Known::Etag));
+        if matches!(status, 404 | 410) || (status / 100 == 2 && !same) {
+            self.store.remove_because(key.hash(), key.text(), Reason::Replaced);
+        }
     }
 
     /// Uses the folder that the settings name, if they do.

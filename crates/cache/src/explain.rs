@@ -57,7 +57,7 @@ impl Verdict {
 pub struct Described {
     pub url: String,
     pub route: String,
-    /// `response`, `varies`, `search` or `uncacheable`.
+    /// `response`, `parts`, `varies`, `search` or `uncacheable`.
     pub kind: &'static str,
     pub status: Option<u16>,
     pub coding: Option<&'static str>,
@@ -172,16 +172,22 @@ impl Described {
             soft_purged: object.life.is_stale(),
             ..Described::default()
         };
+        if let Some(response) = object.response() {
+            described.status = Some(response.meta.status);
+            described.coding = response.coding.map(coding::Coding::token);
+            described.derived = response.derived;
+            described.age_s = Some(reuse::age_s(&response.meta, now_secs));
+            described.fresh_s = Some(reuse::left_s(&response.meta, now_secs));
+            described.tags = response.tags.len();
+        }
         match &object.kind {
             Kind::Response(response) => {
                 described.kind = "response";
-                described.status = Some(response.meta.status);
-                described.coding = response.coding.map(coding::Coding::token);
-                described.derived = response.derived;
                 described.bytes = Some(response.content.len());
-                described.age_s = Some(reuse::age_s(&response.meta, now_secs));
-                described.fresh_s = Some(reuse::left_s(&response.meta, now_secs));
-                described.tags = response.tags.len();
+            }
+            Kind::Parts(parts) => {
+                described.kind = "parts";
+                described.bytes = Some(parts.bytes());
             }
             Kind::Varies(vary) => {
                 described.kind = "varies";

@@ -17,8 +17,10 @@ mod pour;
 mod uncoded;
 
 pub(crate) use arrival::{Arrival, append};
-pub(crate) use budget::Budget;
+pub(crate) use asked::asked_part;
+pub(crate) use budget::{Budget, Share};
 pub(crate) use decoded::{DECODING_FULL, read};
-pub(crate) use fetch::{Fetch, Interim, Told};
+pub(crate) use fetch::{Fetch, Interim, Told, head_bytes};
+pub(crate) use keep::{object, of_parts};
 pub(crate) use part::less_than_whole;
 pub(crate) use uncoded::{Undoing, Whose, take_as_is, takes, uncode};

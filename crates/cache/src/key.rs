@@ -3,7 +3,8 @@
 //! Owns the form of the key's text: the URL first (`scheme://authority/path?query`, normalised as
 //! the route declares), then NUL and the route's name with a mark of how it builds keys, then NUL
 //! and each declared part, then, for one variant, NUL, `v:` and the normalised values of its Vary
-//! fields, then, for a derived coding, NUL, `c:` and its token. NUL stands in none of them.
+//! fields, then, for a derived coding, NUL, `c:` and its token, or for parts NUL and `p:`. NUL
+//! stands in none of them.
 //! Promises that two keys are equal only if all of their text is (the hash only says where to
 //! look), that two requests share a text only where the route says that they are one, and that a
 //! request which cannot be told from others safely has no key. Builds it in a buffer of the
@@ -46,6 +47,14 @@ impl Key {
 
     pub fn url(&self) -> &[u8] {
         &self.text[..self.url_len as usize]
+    }
+
+    /// `scheme://authority` of the URL.
+    pub(crate) fn origin(&self) -> &[u8] {
+        let url = self.url();
+        let authority = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
+        let path = memchr::memchr(b'/', &url[authority..]).map_or(url.len(), |at| authority + at);
+        &url[..path]
     }
 
     pub fn hash(&self) -> u64 {
@@ -163,6 +172,12 @@ impl Draft {
     pub fn coding(&mut self, token: &str) -> &mut Draft {
         self.text.extend_from_slice(b"\0c:");
         self.text.extend_from_slice(token.as_bytes());
+        self
+    }
+
+    /// Becomes the place of the parts of what is under this key.
+    pub fn parts(&mut self) -> &mut Draft {
+        self.text.extend_from_slice(b"\0p:");
         self
     }
 

@@ -17,6 +17,7 @@ mod key;
 pub mod limits;
 mod metrics;
 mod object;
+mod parts;
 mod plan;
 pub mod rules;
 mod serve;
@@ -26,6 +27,8 @@ pub mod store;
 pub use caches::{Cache, Caches};
 pub use key::{Key, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
 pub use object::{Content, Kind, Object, Response};
+pub(crate) use parts::parts_key;
+pub use parts::{Part, Parts};
 pub use plan::{CachePlan, FILTER, FetchTerms, Terms};
 pub use settings::{
     BestLevels, CacheSettings, CodingSettings, CodingWord, DiskSettings, FetchSettings,

@@ -47,6 +47,8 @@ pub const DECODED_AHEAD_BYTES: usize = 64 * 1024;
 /// Bytes of a response that is not stored that are read and dropped to reach the part that a client
 /// asked for; for a later part the origin is asked a second time.
 pub const SKIPPED_BYTES_MAX: u64 = 1024 * 1024;
+/// Parts of one response that is too long to be stored whole.
+pub const PARTS_MAX: usize = 16;
 /// How often a request that waited for others looks again before it goes for itself.
 pub const BOARDINGS_MAX: usize = 8;
 

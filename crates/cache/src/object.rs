@@ -12,8 +12,8 @@ use coding::Coding;
 pub use exchange::Content;
 use exchange::KeptHeaders;
 
-use crate::Key;
 use crate::rules::{Meta, Reason, SearchRule, Vary};
+use crate::{Key, Parts};
 
 /// One thing under one key.
 pub struct Object {
@@ -23,10 +23,11 @@ pub struct Object {
 }
 
 impl Object {
-    /// The response, if it is one.
+    /// The response, if it is one or parts of one.
     pub fn response(&self) -> Option<&Response> {
         match &self.kind {
             Kind::Response(response) => Some(response),
+            Kind::Parts(parts) => Some(&parts.response),
             _ => None,
         }
     }
@@ -37,6 +38,8 @@ pub enum Kind {
     /// A stored response in one coding: the canonical one, as the origin sent it, or one derived
     /// from it.
     Response(Response),
+    /// Parts of a response that is too long to be stored whole.
+    Parts(Box<Parts>),
     /// What is stored under this key varies: the variants are under keys that begin with this one.
     Varies(Vary),
     /// The origin says which parameters of the query do not matter (No-Vary-Search): stands under

@@ -13,7 +13,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
-use crate::{Key, Kind, Object};
+use crate::{Key, Object};
 
 mod disk;
 mod front;
@@ -204,7 +204,7 @@ impl Store {
         let object = Arc::new(object);
         let stored = self.memory.change(near, |shard, now, gone| {
             let most = admit(self, &object, hashes.1).ok_or(Refused::Purged)?;
-            if let Kind::Response(response) = &object.kind {
+            if let Some(response) = object.response() {
                 if response.derived && !shard.has_canonical(hashes.1, response.version, now.epochs)
                 {
                     return Err(Refused::Orphan);

@@ -59,6 +59,13 @@ impl Content {
     }
 }
 
+/// A body of several pieces of memory, one after the other.
+pub fn in_pieces(all: impl IntoIterator<Item = Bytes>) -> Body {
+    let mut pieces = Pieces::default();
+    all.into_iter().for_each(|bytes| pieces.push(bytes));
+    Body::stream(pieces)
+}
+
 fn file(range: FileRange) -> Body {
     let length = range.length;
     let waiting = VecDeque::from([Piece::File(range)]);

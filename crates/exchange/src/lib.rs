@@ -45,7 +45,7 @@ pub use chain::{
     Surround,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
-pub use content::{Content, WINDOW_BYTES};
+pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, Retry, Side};

@@ -132,6 +132,21 @@ pub fn write_content_range(range: ByteRange, len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(number.format(len).as_bytes());
 }
 
+/// Reads what [`write_content_range`] writes: the place of a part, and the length of the whole.
+/// `None` for everything else, a whole of unknown length among it (RFC 9110 14.4).
+pub fn read_content_range(value: &[u8]) -> Option<(ByteRange, u64)> {
+    let (unit, rest) = value.split_at_checked(6)?;
+    let rest = std::str::from_utf8(rest).ok().filter(|_| unit.eq_ignore_ascii_case(b"bytes "))?;
+    let (range, length) = rest.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let number = |text: &str| {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<u64>().ok().filter(|_| digits)
+    };
+    let (first, last, length) = (number(first)?, number(last)?, number(length)?);
+    (first <= last && last < length).then_some((ByteRange { first, last }, length))
+}
+
 /// Appends `bytes */LEN`, the value of Content-Range in a 416.
 pub fn write_unsatisfied(len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"bytes */");
@@ -140,7 +155,10 @@ pub fn write_unsatisfied(len: u64, out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ByteRange, MAX_RANGES, Ranges, resolve, write_content_range, write_unsatisfied};
+    use super::{
+        ByteRange, MAX_RANGES, Ranges, read_content_range, resolve, write_content_range,
+        write_unsatisfied,
+    };
 
     fn r(first: u64, last: u64) -> ByteRange {
         ByteRange { first, last }
@@ -210,6 +228,24 @@ mod tests {
         out.push(b'|');
         write_unsatisfied(100, &mut out);
         assert_eq!(out, b"bytes 0-9/100|bytes */100");
+        assert_eq!(read_content_range(b"Bytes 0-9/100"), Some((r(0, 9), 100)));
+        for other in [
+            "",
+            "bytes",
+            "bytes ",
+            "bytes */100",
+            "bytes 0-9/*",
+            "bytes 9-0/100",
+            "bytes 0-100/100",
+            "bytes +0-9/100",
+            "bytes 0-9/100 ",
+            "bytes -9/100",
+            "items 0-9/100",
+            "bytes=0-9/100",
+            "bytes 0-9/18446744073709551616",
+        ] {
+            assert_eq!(read_content_range(other.as_bytes()), None, "{other}");
+        }
         assert_eq!(r(5, 5).len(), 1);
     }
 }

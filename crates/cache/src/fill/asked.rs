@@ -57,6 +57,18 @@ pub(super) fn asked(
     asked
 }
 
+/// The request for a part, without any coding: parts of a coded response would not be stored.
+pub(crate) fn asked_part(request: &Request, key: &Key, terms: &FetchTerms) -> Request {
+    let mut part = asked(request, key, None, terms);
+    part.headers.set(Known::AcceptEncoding, "identity");
+    for name in [Known::Range, Known::IfRange] {
+        for value in request.headers.get_all(name) {
+            part.headers.append(name, value);
+        }
+    }
+    part
+}
+
 /// Requests the URL as the key has it: how one client spells it, and what it adds that does not
 /// count, must not decide what all others get.
 fn normalise(asked: &mut Request, key: &Key) {

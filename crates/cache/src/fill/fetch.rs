@@ -163,14 +163,11 @@ impl Fetch {
     }
 
     fn judge(&self, status: u16, headers: &Headers, times: Times) -> Result<Storing, Reason> {
-        let url = self.primary.url();
-        let authority = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
-        let path = memchr::memchr(b'/', &url[authority..]).map_or(url.len(), |at| authority + at);
         let fetch = rules::Fetch {
             method: &Method::Get,
             request: &self.request.headers,
             asked: &self.asked,
-            origin: &url[..path],
+            origin: self.primary.origin(),
             times,
         };
         rules::store::judge(&fetch, status, headers, &self.filter.terms().policy)
@@ -243,6 +240,7 @@ impl Fetch {
 
     /// A whole answer.
     async fn came(mut self, response: Answer, times: Times, notes: Notes) {
+        self.cache.drop_other_parts(&self.key, response.status, &response.headers);
         if self.stale.is_some() {
             self.filter.metrics().replaced.inc();
         }
@@ -400,6 +398,6 @@ impl Fetch {
     }
 }
 
-fn head_bytes(headers: &Headers) -> usize {
+pub(crate) fn head_bytes(headers: &Headers) -> usize {
     headers.iter().map(|field| field.name.len() + field.value.len() + 4).sum()
 }

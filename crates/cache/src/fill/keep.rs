@@ -2,6 +2,7 @@
 
 use std::io;
 
+use bytes::Bytes;
 use coding::Coding;
 use exchange::{Fault, Frame, Headers, KeptHeaders};
 use wire::Known;
@@ -15,7 +16,7 @@ use crate::{CodingSettings, Content, Key, Kind, Object, Response};
 /// Content that is put together on the worker; more of it, or parts of files, on the pool.
 const ON_WORKER_BYTES: u64 = 256 * 1024;
 
-pub(super) fn object(key: Key, kind: Kind) -> Object {
+pub(crate) fn object(key: Key, kind: Kind) -> Object {
     Object { key, kind, life: Default::default() }
 }
 
@@ -84,6 +85,11 @@ pub(super) fn response(
         derived: false,
         tags: storing.tags.clone(),
     }
+}
+
+/// A stored response without content of its own: parts are to be added.
+pub(crate) fn of_parts(storing: &Storing, version: u64, codings: &CodingSettings) -> Response {
+    response(storing, (Content::Memory(Bytes::new()), Some(0)), None, version, codings)
 }
 
 /// Whether other codings of it may be made. `length` is that of the content without any coding.

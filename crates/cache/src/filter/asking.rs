@@ -14,14 +14,14 @@ use wire::{Known, Method};
 
 use super::CacheFilter;
 use super::looking::{Found, Looked};
-use crate::fill::{
-    Arrival, DECODING_FULL, Fetch, Interim, Told, Whose, append, less_than_whole, take_as_is, takes,
-};
+use crate::fill::{Arrival, DECODING_FULL, Fetch, Interim, Told, append, takes};
 use crate::flight::{Boarding, Landing, Lead, Waiter};
 use crate::limits::BOARDINGS_MAX;
 use crate::rules::{Asked, Forward, Reason, Reuse, Status, Taken, reuse};
 use crate::serve::ASKING;
 use crate::{Key, Object};
+
+mod parts;
 
 pub(super) struct Asking {
     filter: Rc<CacheFilter>,
@@ -75,6 +75,9 @@ impl Asking {
                     return self.go(&status).await;
                 }
             };
+            if let Some(outcome) = self.stored_part(&looked) {
+                return outcome;
+            }
             let stale;
             (why, stale) = match self.stand(&looked).await {
                 Stand::Done(outcome) => return outcome,
@@ -132,7 +135,7 @@ impl Asking {
         let (object, now_secs) = match &looked.found {
             Found::Response(object) => (object, wall_secs()),
             _ if self.asked.only_if_cached => return Stand::Done(Err(not_cached())),
-            Found::Uncacheable => return Stand::Uncacheable,
+            Found::Uncacheable(_) => return Stand::Uncacheable,
             Found::Nothing(why) => return Stand::Missing(*why, None),
         };
         let Some(stored) = object.response() else { return Stand::Missing(Forward::Miss, None) };
@@ -176,8 +179,8 @@ impl Asking {
         let Ok(again) = self.filter.look(&self.request) else { return false };
         match (&again.found, stale) {
             (Found::Response(object), Some(stale)) => !Arc::ptr_eq(object, stale),
-            (Found::Response(_) | Found::Uncacheable, None) => true,
-            (Found::Uncacheable, Some(_)) => true,
+            (Found::Response(_) | Found::Uncacheable(_), None) => true,
+            (Found::Uncacheable(_), Some(_)) => true,
             (Found::Nothing(_), _) => again.key != looked.key,
         }
     }
@@ -245,7 +248,11 @@ impl Asking {
         let why = if stored { Forward::Stale } else { Forward::Miss };
         if self.asks_for_less(stored) {
             self.filter.metrics().missed(why);
-            return self.go(&by(why)).await;
+            let too_long = matches!(looked.found, Found::Uncacheable(Reason::ContentLength));
+            return match self.place(&looked).filter(|_| too_long) {
+                Some(place) => self.fetch_part(place, why).await,
+                None => self.go(&by(why)).await,
+            };
         }
         let cache = self.filter.cache();
         let lead = cache.flights().alone(cache.store().token());
@@ -277,6 +284,7 @@ impl Asking {
             drop(lead);
             return self.go(&Status { detail: Some("too-many-fetches"), ..by(why) }).await;
         };
+        let place = self.place(&looked);
         let (tell, told) = oneshot::channel();
         // As long as it waits, the fetch is wanted.
         let wanted = lead.waiter();
@@ -312,16 +320,7 @@ impl Asking {
                 outcome
             }
             Told::Failed(fault) => self.failed(fault, why, stale.as_ref(), false).await,
-            Told::Alone(response, reason) => {
-                metrics.not_stored(reason);
-                let status = by(why).refused(reason);
-                let mut response = *response;
-                take_as_is(&mut response, &self.request, || filter.undoing(Whose::Passing))?;
-                match less_than_whole(response, &self.request) {
-                    Some(outcome) => filter.went_by(outcome, &status),
-                    None => self.go(&status).await,
-                }
-            }
+            Told::Alone(response, reason) => self.came_alone(*response, (why, reason), place).await,
         }
     }
 

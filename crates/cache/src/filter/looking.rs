@@ -7,7 +7,7 @@ use net::clock::wall_secs;
 
 use super::CacheFilter;
 use crate::key::{Refusal, with_draft};
-use crate::rules::{Forward, SearchRule, Vary, vary};
+use crate::rules::{Forward, Reason, SearchRule, Vary, vary};
 use crate::{Key, Kind, Object, serve};
 
 /// What was found, and under which key.
@@ -21,8 +21,8 @@ pub(super) struct Looked {
 
 pub(super) enum Found {
     Response(Arc<Object>),
-    /// Requests for it do not wait for each other.
-    Uncacheable,
+    /// Requests for it do not wait for each other, and why.
+    Uncacheable(Reason),
     Nothing(Forward),
 }
 
@@ -42,8 +42,8 @@ impl CacheFilter {
                 None => Found::Nothing(looked.missing),
                 Some(object) => match &object.kind {
                     Kind::Response(_) => Found::Response(object.clone()),
-                    Kind::Uncacheable { until_secs, .. } if *until_secs > wall_secs() => {
-                        Found::Uncacheable
+                    Kind::Uncacheable { until_secs, why } if *until_secs > wall_secs() => {
+                        Found::Uncacheable(*why)
                     }
                     _ => Found::Nothing(Forward::Miss),
                 },

@@ -4,7 +4,9 @@
 //! whole.
 
 use exchange::Headers;
+use wire::conditional::EntityTag;
 use wire::date::format_http_date;
+use wire::range::{ByteRange, read_content_range};
 use wire::{Known, Method};
 
 use super::date::http_date;
@@ -78,6 +80,23 @@ pub fn judge(
         tags,
         search: policy.no_vary_search.then(|| search::of_response(headers)).flatten(),
     })
+}
+
+/// Decides about a part of a response whose whole is too long to be stored (RFC 9111 3.3): where it
+/// lies, and how long the whole is. It is as fresh as the whole would be.
+pub fn judge_part(
+    fetch: &Fetch<'_>,
+    headers: &Headers,
+    policy: &Policy,
+) -> Result<(Storing, ByteRange, u64), Reason> {
+    // Only a strong validator says that parts belong together (RFC 9110 15.3.7.3).
+    let tag = headers.get(Known::Etag).and_then(EntityTag::parse);
+    let strong = tag.is_some_and(|tag| !tag.weak) && headers.get_all(Known::Etag).count() == 1;
+    let coded = headers.contains(Known::ContentEncoding);
+    let place = headers.get(Known::ContentRange).and_then(read_content_range);
+    let one = headers.get_all(Known::ContentRange).count() == 1;
+    let (range, length) = place.filter(|_| strong && one && !coded).ok_or(Reason::Partial)?;
+    Ok((judge(fetch, 200, headers, policy)?, range, length))
 }
 
 /// Method and status (RFC 9111 3): a final one, whole, and with semantics that we know.

@@ -83,6 +83,17 @@ impl Case {
     }
 
     pub(super) fn judge(&self, response: &str) -> Result<Storing, Reason> {
+        self.fetched(|fetch| storage::judge(fetch, self.status, &fields(response), &self.policy))
+    }
+
+    pub(super) fn judge_part(
+        &self,
+        response: &str,
+    ) -> Result<(Storing, wire::range::ByteRange, u64), Reason> {
+        self.fetched(|fetch| storage::judge_part(fetch, &fields(response), &self.policy))
+    }
+
+    fn fetched<R>(&self, judge: impl FnOnce(&Fetch<'_>) -> R) -> R {
         let way = request::consider(&Method::Get, &self.request, false, false, &self.policy);
         let Way::Lookup(asked) = way else { panic!("{way:?}") };
         let fetch = Fetch {
@@ -92,7 +103,7 @@ impl Case {
             origin: b"http://example.com",
             times: Times { requested_secs: NOW - self.delay_s, received_secs: NOW },
         };
-        storage::judge(&fetch, self.status, &fields(response), &self.policy)
+        judge(&fetch)
     }
 
     pub(super) fn meta(&self, response: &str) -> Meta {

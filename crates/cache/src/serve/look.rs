@@ -89,7 +89,7 @@ fn look_at(
         Kind::Response(_) | Kind::Uncacheable { .. } => {
             Ok(Looked { found: Some(found), missing: Forward::Miss })
         }
-        Kind::Search(_) => missing(Forward::UriMiss),
+        Kind::Parts(_) | Kind::Search(_) => missing(Forward::UriMiss),
         Kind::Varies(fields) => {
             draft.variant(|out| vary::values(fields, &request.headers, policy, out))?;
             let found = find(store, shelf, draft);

@@ -157,7 +157,7 @@ impl Store {
                     let counts = canonical(object).is_some() && !(soft && object.life.is_stale());
                     purged += u64::from(counts);
                     match (&object.kind, soft) {
-                        (Kind::Response(_), true) => object.life.make_stale(),
+                        (Kind::Response(_) | Kind::Parts(_), true) => object.life.make_stale(),
                         // They say what is asked for, not what was answered.
                         (Kind::Varies(_) | Kind::Search(_), true) => {}
                         _ => drop(shard.remove(at, super::Reason::Purged, gone)),
@@ -170,8 +170,6 @@ impl Store {
 }
 
 fn has_tag(object: &Object, tags: &[u64]) -> bool {
-    match &object.kind {
-        Kind::Response(response) => response.tags.iter().any(|tag| tags.contains(tag)),
-        _ => false,
-    }
+    let own = object.response().map_or(&[][..], |response| &response.tags);
+    own.iter().any(|tag| tags.contains(tag))
 }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use exchange::{Headers, KeptHeaders};
 
 use super::*;
+use crate::Kind;
 use crate::rules::{Flags, Meta, Vary};
 use crate::{Content, Key, Response};
 

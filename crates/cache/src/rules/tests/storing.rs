@@ -136,6 +136,30 @@ fn s3_3_parts_are_not_stored() {
 }
 
 #[test]
+fn rfc9110_s15_3_7_3_parts_are_stored_under_a_strong_validator() {
+    let good = "Cache-Control: max-age=60\nETag: \"a\"\nContent-Range: bytes 2-4/9";
+    let (stored, range, length) = Case::status(206).judge_part(good).unwrap();
+    assert_eq!((range.first, range.last, length), (2, 4, 9));
+    assert_eq!((stored.meta.status, stored.meta.lifetime_s), (200, 60));
+    assert_eq!(lines(&stored.head), ["Cache-Control: max-age=60", "ETag: \"a\""]);
+    for (was, is) in [
+        ("ETag: \"a\"", "ETag: W/\"a\""),
+        ("ETag: \"a\"", "Last-Modified: Thu, 01 Jan 1970 00:00:01 GMT"),
+        ("ETag: \"a\"", "ETag: \"a\"\nETag: \"b\""),
+        ("ETag: \"a\"", "ETag: \"a\"\nContent-Encoding: gzip"),
+        ("2-4/9", "2-4/*"),
+        ("2-4/9", "2-9/9"),
+        ("2-4/9", "2-4/9\nContent-Range: bytes 2-4/10"),
+        ("Content-Range: bytes 2-4/9", "Content-Type: multipart/byteranges; boundary=b"),
+    ] {
+        let refused = Case::status(206).judge_part(&good.replace(was, is)).err();
+        assert_eq!(refused, Some(Reason::Partial), "{is}");
+    }
+    let refused = Case::status(206).judge_part(&good.replace("max-age=60", "no-store")).err();
+    assert_eq!(refused, Some(Reason::NoStore));
+}
+
+#[test]
 fn rfc9110_s14_4_content_range_of_a_whole_response_is_ignored() {
     let said = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
     let stored = Case::default().judge(said).unwrap();

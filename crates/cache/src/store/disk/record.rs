@@ -130,7 +130,7 @@ pub(super) fn encode(object: &Object) -> Option<(Form, Vec<u8>)> {
             put_list(&mut out, &rule.params);
             Form::Search
         }
-        Kind::Response(_) | Kind::Uncacheable { .. } => return None,
+        Kind::Response(_) | Kind::Parts(_) | Kind::Uncacheable { .. } => return None,
     };
     (out.len() <= DISK_HEAD_BYTES_MAX).then_some((form, out))
 }

@@ -382,25 +382,19 @@ impl Shard {
 }
 
 fn tags_of(object: &Object) -> &[u64] {
-    match &object.kind {
-        Kind::Response(response) => &response.tags,
-        _ => &[],
-    }
+    object.response().map_or(&[], |response| &response.tags)
 }
 
 /// The response as the origin sent it.
 pub(in crate::store) fn canonical(object: &Object) -> Option<&Response> {
-    match &object.kind {
-        Kind::Response(response) if !response.derived => Some(response),
-        _ => None,
-    }
+    object.response().filter(|response| !response.derived)
 }
 
 /// When an object is of no use any more: neither fresh, nor stale within what is allowed, nor worth
 /// asking the origin about.
 fn over_secs(object: &Object) -> u32 {
-    let secs = match &object.kind {
-        Kind::Response(response) => {
+    let secs = match (&object.kind, object.response()) {
+        (_, Some(response)) => {
             let meta = &response.meta;
             let keep_s = match meta.flags.has(Flags::VALIDATOR) {
                 true => VALIDATOR_KEEP_S,
@@ -410,8 +404,8 @@ fn over_secs(object: &Object) -> u32 {
             let left_s = meta.lifetime_s.saturating_sub(meta.initial_age_s);
             meta.received_secs + u64::from(left_s) + u64::from(stale_s)
         }
-        Kind::Uncacheable { until_secs, .. } => *until_secs,
-        Kind::Varies(_) | Kind::Search(_) => u64::MAX,
+        (Kind::Uncacheable { until_secs, .. }, None) => *until_secs,
+        _ => u64::MAX,
     };
     u32::try_from(secs).unwrap_or(u32::MAX)
 }

@@ -3,6 +3,7 @@
 //! Counts blocks as the allocator (mimalloc) gives them, not as they were asked for. Content that
 //! several objects share (after a 304) weighs for each of them.
 
+use bytes::Bytes;
 use exchange::KeptHeaders;
 
 use crate::{Content, Kind, Object};
@@ -27,30 +28,39 @@ const BLOCK_BINS_MAX: usize = 32 * 1024;
 /// The memory of an object in the store.
 pub(in crate::store) fn weigh(object: &Object) -> u64 {
     let mut bytes = block(COUNTERS + size_of::<Object>()) + block(object.key.text().len());
-    match &object.kind {
-        Kind::Response(response) => {
-            bytes += head(&response.head) + block(size_of_val(&*response.tags));
-            if let Some(hidden) = &response.hidden {
-                bytes += block(size_of::<KeptHeaders>()) + head(hidden);
+    if let Some(response) = object.response() {
+        bytes += head(&response.head) + block(size_of_val(&*response.tags));
+        if let Some(hidden) = &response.hidden {
+            bytes += block(size_of::<KeptHeaders>()) + head(hidden);
+        }
+        bytes += match &response.content {
+            Content::Memory(content) => memory(content),
+            Content::File(_) => block(COUNTERS + size_of::<std::fs::File>()),
+            Content::MemoryFile(range) => {
+                FILE_BYTES + (range.length as usize).next_multiple_of(PAGE)
             }
-            bytes += match &response.content {
-                Content::Memory(content) if content.is_empty() => 0,
-                Content::Memory(content) => {
-                    let block = block(content.len());
-                    let lost = if content.len() < LOOSE_BYTES { 0 } else { block / LOST_PART };
-                    block + lost + SHARED_BYTES
-                }
-                Content::File(_) => block(COUNTERS + size_of::<std::fs::File>()),
-                Content::MemoryFile(range) => {
-                    FILE_BYTES + (range.length as usize).next_multiple_of(PAGE)
-                }
-            };
+        };
+    }
+    match &object.kind {
+        Kind::Response(_) => {}
+        Kind::Parts(parts) => {
+            bytes += block(size_of_val(&**parts)) + block(size_of_val(parts.all()));
+            bytes += parts.all().iter().map(|part| memory(&part.content)).sum::<usize>();
         }
         Kind::Varies(vary) => bytes += texts(&vary.fields),
         Kind::Search(rule) => bytes += texts(&rule.params),
         Kind::Uncacheable { .. } => {}
     }
     bytes as u64
+}
+
+fn memory(content: &Bytes) -> usize {
+    if content.is_empty() {
+        return 0;
+    }
+    let block = block(content.len());
+    let lost = if content.len() < LOOSE_BYTES { 0 } else { block / LOST_PART };
+    block + lost + SHARED_BYTES
 }
 
 fn head(kept: &KeptHeaders) -> usize {

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use super::Purge;
+use crate::Object;
 use crate::key::url_hash;
 use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TIMES};
-use crate::{Kind, Object};
 
 /// When a fetch began, in purges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,10 +98,7 @@ impl Fences {
 
     /// Whether what was fetched since `token` may be stored.
     pub(in crate::store) fn admit(&self, object: &Object, url_hash: u64, token: Token) -> bool {
-        let tags: &[u64] = match &object.kind {
-            Kind::Response(response) => &response.tags,
-            _ => &[],
-        };
+        let tags = object.response().map_or(&[][..], |response| &response.tags);
         self.is_current(object.key.url(), url_hash, tags, token)
     }
 
