@@ -124,9 +124,7 @@ impl Target {
         let (received, query) = raw.split_at(path_length);
         let canonical = wire::target::canonical(received)?;
         let normal = wire::target::normal_form(&canonical)?;
-        // A path need not be UTF-8. Routes and files see U+FFFD for what is not.
-        let escapes = canonical.contains(&b'%');
-        let path = escapes.then(|| String::from_utf8_lossy(&normal).into());
+        let path = canonical.contains(&b'%').then(|| Box::from(&*normal));
         let received = (*canonical != *received).then(|| received.into());
         let unusual = path.is_some() || received.is_some();
         self.other = unusual.then(|| Box::new(Other { path, received, routed: None }));

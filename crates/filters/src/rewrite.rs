@@ -167,8 +167,7 @@ impl Life {
         }
         if let Some(Replacement { pattern, replace }) = regex
             && let Ok(path) = normal_form(&raw)
-            && let Ok(text) = std::str::from_utf8(&path)
-            && let Cow::Owned(replaced) = pattern.replace(text, replace.as_str())
+            && let Cow::Owned(replaced) = pattern.replace(&path, replace.as_str())
         {
             let mut encoded = Vec::with_capacity(replaced.len());
             encode_path(replaced.as_bytes(), &mut encoded);
@@ -187,7 +186,7 @@ fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
     let segments = prefix.iter().filter(|byte| **byte == b'/').count();
     let mut slashes = raw.iter().enumerate().filter(|(_, byte)| **byte == b'/');
     let (head, rest) = raw.split_at(slashes.nth(segments).map_or(raw.len(), |(at, _)| at));
-    normal_form(head).is_ok_and(|head| *head == *prefix).then_some(rest)
+    normal_form(head).is_ok_and(|head| head.as_bytes() == prefix).then_some(rest)
 }
 
 #[cfg(test)]

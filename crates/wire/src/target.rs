@@ -11,8 +11,9 @@
 //!   overlong UTF-8, escapes without two digits.
 //!
 //! Patterns are compared with the *normal form*: the canonical path decoded, except `%2F` and
-//! `%25`, which no receiver that decodes once reads as something else. Nearly all paths are
-//! canonical and have no escape: one short pass finds that out and borrows.
+//! `%25`, which no receiver that decodes once reads as something else, and bytes that are not
+//! UTF-8, so that it is text and says all of the path. Nearly all paths are canonical and have no
+//! escape: one short pass finds that out and borrows.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -84,9 +85,23 @@ pub fn canonical(path: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     Ok(Cow::Owned(canonical))
 }
 
-/// The normal form of a canonical path: decoded, except `%2F` and `%25`.
-pub fn normal_form(canonical: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
-    unescape(canonical, |byte| byte == b'/' || byte == b'%')
+/// The normal form of a canonical path: decoded, except `%2F`, `%25` and what is not UTF-8.
+pub fn normal_form(canonical: &[u8]) -> Result<Cow<'_, str>, PathFault> {
+    let decoded = unescape(canonical, |byte| byte == b'/' || byte == b'%')?;
+    if let Cow::Borrowed(text) = decoded
+        && let Ok(text) = std::str::from_utf8(text)
+    {
+        return Ok(Cow::Borrowed(text));
+    }
+    Ok(Cow::Owned(String::from_utf8(decoded.into_owned()).unwrap_or_else(|no_text| {
+        let mut text = String::with_capacity(no_text.as_bytes().len() + 16);
+        for chunk in no_text.as_bytes().utf8_chunks() {
+            text.push_str(chunk.valid());
+            let escapes = chunk.invalid().iter().flat_map(|byte| escape(*byte));
+            text.extend(escapes.map(char::from));
+        }
+        text
+    })))
 }
 
 /// The normal form of a path in any spelling, also of a decoded one: equal to the text if that is
@@ -94,7 +109,7 @@ pub fn normal_form(canonical: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
 pub fn normalize(text: &[u8]) -> Result<Vec<u8>, PathFault> {
     let mut raw = Vec::with_capacity(text.len());
     encode_path(text, &mut raw);
-    Ok(normal_form(&canonical(&raw)?)?.into_owned())
+    Ok(normal_form(&canonical(&raw)?)?.into_owned().into_bytes())
 }
 
 /// A path from its normal form to names in a file system: everything decoded, separators apart.
@@ -175,8 +190,12 @@ fn without_dot_segments(path: &[u8]) -> Result<Vec<u8>, PathFault> {
 }
 
 fn push_escape(byte: u8, out: &mut Vec<u8>) {
+    out.extend_from_slice(&escape(byte));
+}
+
+fn escape(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    [b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
 /// The bytes of a text, each with whether it was written as an escape.
@@ -266,7 +285,7 @@ mod tests {
     fn forms(path: &str) -> Result<(String, String), PathFault> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let canonical = canonical(path.as_bytes())?;
-        Ok((text(&canonical), text(&normal_form(&canonical)?)))
+        Ok((text(&canonical), normal_form(&canonical)?.into_owned()))
     }
 
     /// (received, canonical, normal form where it differs)
@@ -314,7 +333,7 @@ mod tests {
         ("//..", "/", None),
         ("/..//x", "/x", None),
         ("/a//.", "/a/", None),
-        ("/a%C3/%E9", "/a%C3/%E9", Some("/a\u{fffd}/\u{fffd}")),
+        ("/a%c3/%E9%25%c3%a9", "/a%C3/%E9%25%C3%A9", Some("/a%C3/%E9%25é")),
     ];
 
     #[test]
@@ -368,7 +387,7 @@ mod tests {
 
     #[test]
     fn encoding_undoes_decoding() {
-        for path in ["/a%20b%3Fc", "/caf%C3%A9", "/a%2Fb%25c", "/x%22%3C%3E%23"] {
+        for path in ["/a%20b%3Fc", "/caf%C3%A9", "/a%2Fb%25c", "/x%22%3C%3E%23", "/caf%E9/%C3"] {
             let mut out = Vec::new();
             encode_path(&normalize(path.as_bytes()).unwrap(), &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), path);

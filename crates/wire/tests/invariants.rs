@@ -341,8 +341,13 @@ pub fn path(data: &[u8]) {
     assert_eq!(target::canonical(&raw).as_deref(), Ok(&*raw), "canonical forms are stable");
     assert!(raw.iter().all(|b| b.is_ascii_graphic() && !b"?#\\\"<>^`{|}[]".contains(b)));
     let normal = target::normal_form(&raw).expect("canonical escapes are escapes");
+    let normal = normal.into_owned().into_bytes();
     assert_eq!(target::normalize(&normal).as_deref(), Ok(&*normal), "normal forms are normal");
-    for text in [&raw, &normal] {
+    let mut again = Vec::new();
+    target::encode_path(&normal, &mut again);
+    let again = target::canonical(&again).expect("what was canonical is");
+    assert_eq!(self::decoded(&again), self::decoded(&raw), "a normal form says all of the path");
+    for text in [&raw[..], &normal[..]] {
         let mut segments = text.split(|&b| b == b'/');
         assert!(segments.all(|segment| segment != b"." && segment != b".."));
         assert!(!text.windows(2).any(|pair| pair == b"//"));
