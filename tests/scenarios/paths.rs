@@ -138,6 +138,8 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
     filters: [{ rewrite: { strip_prefix: "/api" } }] },
   { name: user, match: { path: "/user/{name}" }, handler: { upstream: app },
     filters: [{ rewrite: { template: "/users/{path.name}/{query.tab}" } }] },
+  { name: public, match: { path: "/p/{*rest}" }, handler: { upstream: app },
+    filters: [{ rewrite: { regex: { pattern: "^/p/(.*)$", replace: "/public/$1" } } }] },
   "#,
     );
     let server = Tidegate::start(&config);
@@ -146,11 +148,57 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
         ("/%61pi//x//../y?z", "/x/y?z"),
         ("/user/%61%2b?tab=..%2fx", "/users/a+/..%2Fx?tab=..%2fx"),
         ("/user/a?tab=..", "/users/?tab=.."),
+        // What is no UTF-8 neither escapes an expression nor becomes something else.
+        ("/p/private/%e9%ff/%C3%A9%25", "/public/private/%E9%FF/%C3%A9%25"),
+        ("/user/%e9", "/users/%E9/"),
     ] {
         let answer = ask(&server, "GET", target);
         assert_eq!((answer.status, answer.header("x-target")), (204, Some(sent)), "{target}");
     }
     assert_eq!(ask(&server, "GET", "/user/a?tab=%5C").status, 400);
+    let redirect = ask(&server, "GET", "/old/%e9");
+    assert_eq!(redirect.header("location"), Some("/new/old/%E9"));
     let redirect = ask(&server, "GET", "/%6Fld//%2b/../a%2Bb%2c?q=//");
     assert_eq!(redirect.header("location"), Some("/new/old/a%2Bb%2C?q=//"));
+}
+
+/// What a client wrote is a part of the path of a redirect, never of its host.
+#[test]
+fn a_redirect_leads_to_the_host_that_is_configured() {
+    let server = Tidegate::start(
+        r#"
+workers: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes:
+  - name: root
+    match: { path: { regex: "^/root(?P<rest>.*)$" } }
+    handler: { redirect: { to: "/{path.rest}" } }
+  - name: host
+    match: { path: { regex: "^/host(?P<rest>.*)$" } }
+    handler: { redirect: { to: "https://example.com{path.rest}" } }
+  - name: tenant
+    match: { path: "/tenant/{name}/{*rest}" }
+    handler: { redirect: { to: "https://{path.name}.example.com/{path.rest}" } }
+  - name: cdn
+    match: { path: "/cdn/{*rest}" }
+    handler: { redirect: { to: "//cdn.example/{path.rest}" } }
+"#,
+    );
+    for (target, wanted) in [
+        ("/root/evil.example/x?q=//", "/evil.example/x?q=//"),
+        ("/root//evil.example", "/evil.example"),
+        ("/rootx", "/x"),
+        ("/root", "/"),
+        ("/host/a/b:c@d", "https://example.com/a/b:c@d"),
+        ("/host", "https://example.com"),
+        ("/host.evil.example/", "https://example.com/.evil.example/"),
+        ("/host:80@evil.example/", "https://example.com/:80@evil.example/"),
+        ("/host@evil.example", "https://example.com/@evil.example"),
+        ("/tenant/a:1@b/x", "https://a%3A1%40b.example.com/x"),
+        ("/tenant/shop-1/x/y", "https://shop-1.example.com/x/y"),
+        ("/cdn/x/y", "//cdn.example/x/y"),
+    ] {
+        let answer = ask(&server, "GET", target);
+        assert_eq!((answer.status, answer.header("location")), (308, Some(wanted)), "{target}");
+    }
 }

@@ -152,26 +152,64 @@ pub fn append(template: &Template, request: &Request, out: &mut Vec<u8>) {
 /// A template that is a URL or a part of one: the text stands as written, and whatever a variable
 /// holds is percent-encoded (RFC 3986 2.1), so that it can end neither the path nor the query.
 /// Slashes and escapes of paths and path parameters stay (see `wire::target`), and the path itself
-/// is the one that is forwarded.
+/// is the one that is forwarded. What a client wrote is never taken for the host: no path begins
+/// with two slashes because of a variable, and none continues a host.
 pub fn fill_url(template: &Template, request: &Request) -> Vec<u8> {
     let mut out = Vec::new();
-    append_with(template, &mut out, |variable, out| {
-        let raw_path = request.target.raw_path();
-        if *variable == Variable::Path && raw_path.starts_with(b"/") && !out.contains(&b'?') {
-            return out.extend_from_slice(raw_path);
-        }
-        let text = value(variable, request);
-        let kept: &[u8] = match variable {
-            Variable::Path | Variable::PathParam(_) if !out.contains(&b'?') => b"/%!$&'()*+,;=:@",
-            // In a query `&`, `+` and `=` would mean something.
-            Variable::Path | Variable::PathParam(_) => b"/%!$'()*,;:@",
+    let mut parts = template.parts.iter().peekable();
+    while let Some(part) = parts.next() {
+        match part {
+            Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+            Part::Var(name @ (Variable::Path | Variable::PathParam(_))) => {
+                append_path(name, parts.peek().copied(), request, &mut out);
+            }
             // A host was checked when it was received; brackets and colons belong to it.
-            Variable::Host => b"[]:!$&'()*+,;=%",
-            _ => b"",
-        };
-        percent_encode(&text, kept, out);
-    });
+            Part::Var(name @ Variable::Host) => {
+                percent_encode(&value(name, request), b"[]:!$&'()*+,;=%", &mut out);
+            }
+            Part::Var(name) => percent_encode(&value(name, request), b"", &mut out),
+        }
+    }
     out
+}
+
+/// Adds a path or a path parameter to what there is of a URL.
+fn append_path(variable: &Variable, next: Option<&Part>, request: &Request, out: &mut Vec<u8>) {
+    if out.contains(&b'?') {
+        // In a query `&`, `+` and `=` would mean something.
+        return percent_encode(&value(variable, request), b"/%!$'()*,;:@", out);
+    }
+    let raw_path = request.target.raw_path();
+    let text = match *variable == Variable::Path && raw_path.starts_with(b"/") {
+        true => Text::Slice(raw_path),
+        false => value(variable, request),
+    };
+    let mut text = &*text;
+    if out.ends_with(b"/") {
+        text = text.strip_prefix(b"/").unwrap_or(text);
+    }
+    if let Some(host) = open_authority(out)
+        && !text.is_empty()
+        && !text.starts_with(b"/")
+    {
+        let goes_on = matches!(next, Some(Part::Text(text)) if !text.starts_with(['/', '?', '#']));
+        let is_whole = host.contains(&b'.') && host.last().is_some_and(u8::is_ascii_alphanumeric);
+        if goes_on || !is_whole {
+            return percent_encode(text, b"", out);
+        }
+        out.push(b'/');
+    }
+    percent_encode(text, b"/%!$&'()*+,;=:@", out);
+}
+
+/// The authority that the beginning of a URL ends with.
+fn open_authority(url: &[u8]) -> Option<&[u8]> {
+    let begin = match url.starts_with(b"//") {
+        true => 2,
+        false => memchr::memmem::find(url, b"://")? + 3,
+    };
+    let authority = &url[begin..];
+    (!authority.contains(&b'/')).then_some(authority)
 }
 
 /// Everything but unreserved characters (RFC 3986 2.3) and those in `kept` becomes `%XX`.
