@@ -17,7 +17,9 @@ fn every_form_removes_what_it_names_and_nothing_else() {
     for (body, gone) in [
         (r#"{"url": "http://shop.example/shop/a"}"#, vec!["/shop/a"]),
         (r#"{"url": "HTTP://Shop.Example:80/sh%6fp/a"}"#, vec!["/shop/a"]),
+        (r#"{"url": "http://shop.example/x/%2e./shop//./%61"}"#, vec!["/shop/a"]),
         (r#"{"prefix": "http://shop.example/shop/"}"#, vec!["/shop/a", "/shop/b"]),
+        (r#"{"prefix": "http://shop.example//x/../sh%6Fp/"}"#, vec!["/shop/a", "/shop/b"]),
         (r#"{"tags": ["shop"]}"#, vec!["/shop/a", "/shop/b"]),
         (r#"{"tags": ["y"]}"#, vec!["/shop/a", "/shop/b"]),
         (r#"{"groups": ["g"]}"#, vec!["/shop/a", "/shop/b"]),

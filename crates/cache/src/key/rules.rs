@@ -22,10 +22,10 @@ pub struct KeyRules {
 /// How paths are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyPath {
-    /// As RFC 3986 6.2.2 compares them.
+    /// In their canonical form; one with an encoded slash has no key.
     #[default]
     Normal,
-    /// Byte by byte; an encoded slash is taken as part of a name.
+    /// In their canonical form; an encoded slash is taken as part of a name.
     Raw,
 }
 
@@ -99,14 +99,18 @@ impl KeyRules {
         draft.bounded().map(drop)
     }
 
-    /// Begins a key: the URL, normalised. The authority is one that was found valid.
-    pub fn url(
+    /// Begins a key: the URL, normalised. The authority is one that was found valid, the path is
+    /// canonical.
+    fn url(
         &self,
         scheme: Scheme,
         authority: &[u8],
         (raw_path, raw_query): (&[u8], Option<&[u8]>),
         draft: &mut Draft,
     ) -> Result<(), Refusal> {
+        if path::is_ambiguous(raw_path, self.path) {
+            return Err(Refusal::AmbiguousPath);
+        }
         let text = &mut draft.text;
         text.clear();
         // One look for room: names of routes are short.
@@ -117,7 +121,7 @@ impl KeyRules {
         let begin = text.len();
         write_authority(authority, scheme, text);
         text[begin..].make_ascii_lowercase();
-        path::write(raw_path, self.path, text)?;
+        text.extend_from_slice(raw_path);
         query::write(raw_query, &self.query, text)?;
         (draft.url_len, draft.primary_len) = (text.len(), text.len());
         draft.bounded().map(drop)
@@ -139,8 +143,9 @@ impl KeyRules {
         }
         let question = memchr::memchr(b'?', rest).unwrap_or(rest.len());
         let path = if question == 0 { b"/" } else { &rest[..question] };
+        let path = wire::target::canonical(path).ok()?;
         let mut draft = Draft::default();
-        self.url(scheme, authority, (path, rest.get(question + 1..)), &mut draft).ok()?;
+        self.url(scheme, authority, (&path, rest.get(question + 1..)), &mut draft).ok()?;
         Some(draft.url().into())
     }
 }

@@ -207,10 +207,20 @@ fn a_url_from_elsewhere_is_read_as_requests_are() {
         ("https://a:443?q", "https://a/?q"),
         ("http://a", "http://a/"),
         ("http://a/caf%c3%a9", "http://a/caf%C3%A9"),
+        ("http://a/x/../b//c/%2e%2E/%64?/../%64", "http://a/b/d?/../%64"),
     ] {
         assert_eq!(of_url(url).as_deref(), Some(wanted.as_bytes()), "{url}");
     }
-    for bad in ["", "/a", "ftp://a/", "http://", "http://u@a/", "http://a/../b", "http:a"] {
+    for bad in [
+        "",
+        "/a",
+        "ftp://a/",
+        "http://",
+        "http://u@a/",
+        "http://a/b\\c",
+        "http://a/b%2Fc",
+        "http:a",
+    ] {
         assert_eq!(of_url(bad), None, "{bad}");
     }
 }

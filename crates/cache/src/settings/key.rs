@@ -27,10 +27,10 @@ settings::record! {
 settings::choice! {
     /// How paths are compared.
     pub enum PathWord {
-        /// As RFC 3986 says: `/a%62` is `/ab`. A path that origins read in different ways, such as
-        /// one with an encoded slash, is not cached.
+        /// In their canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins
+        /// read in different ways, is not cached.
         Normal = "normal",
-        /// Byte by byte.
+        /// In their canonical form, too; an encoded slash is taken as part of a name.
         Raw = "raw",
     }
 }
