@@ -2,11 +2,11 @@
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use scenarios::{Answer, Tidegate, Upstream};
 
-use super::{Origin, answer, api, cache, config, get, is_hit, said};
+use super::{Origin, answer, cache, config, found_on_disk, get, is_hit, said};
 
 const COOKIES: &str = "set-cookie: sid=1; path=/\r\nset-cookie: theme=dark\r\n";
 
@@ -104,12 +104,7 @@ fn a_cookie_is_not_on_disk() {
     server.signal("TERM");
     assert_eq!(server.wait().code, Some(0));
     let server = Tidegate::start(&config);
-    // The directory is read in the background.
-    let begun = Instant::now();
-    while api(&server, "GET /v1/caches/pages", "").1["disk"]["objects"] == 0 {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing was found on disk");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    found_on_disk(&server, 1);
     let hit = get(&server, "/", "");
     assert!(is_hit(&hit) && cookies(&hit).is_empty(), "{hit:?}");
     assert_eq!(origin.asked(), 1);

@@ -1,6 +1,6 @@
 //! What lies on disk outlives the process.
 
-use super::{Origin, api, config, get, is_hit};
+use super::{Origin, api, config, found_on_disk, get, is_hit};
 use scenarios::Tidegate;
 
 fn on_disk(origin: &Origin, folder: &std::path::Path) -> String {
@@ -30,6 +30,7 @@ fn a_restart_finds_what_was_stored_and_not_what_was_purged() {
     assert_eq!(server.wait().code, Some(0));
 
     let server = Tidegate::start(&config);
+    found_on_disk(&server, 3);
     for (at, fields) in [german, english].into_iter().enumerate() {
         let after = get(&server, "/a", fields);
         assert_eq!(after.body, before[at].body);
