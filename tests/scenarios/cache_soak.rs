@@ -30,7 +30,7 @@ fn config(origin: &Upstream, memory: &str) -> String {
 workers: 2
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
-upstreams: {{ u: {{ servers: ["{address}"], timeouts: {{ connect: 15s }} }} }}
+upstreams: {{ u: {{ servers: ["{address}"], timeouts: {{ connect: 15s, idle: 5s }} }} }}
 caches: {{ pages: {{ memory: {memory} }} }}
 routes:
   - name: past
