@@ -20,7 +20,8 @@ fn file(head: &str, fields: &str) -> Vec<u8> {
     let Some((first, last)) = asked.and_then(|asked| asked.trim().split_once('-')) else {
         return answer(200, fields, &content());
     };
-    let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
+    let (first, last): (usize, usize) =
+        (first.parse().expect("a number"), last.parse().expect("a number"));
     let fields = format!("{fields}content-range: bytes {first}-{last}/{LENGTH}\r\n");
     answer(206, &fields, &content()[first..=last])
 }
