@@ -102,6 +102,11 @@ impl Connection {
         self.stream.shutdown(Shutdown::Write).expect("a half-close");
     }
 
+    /// [`Connection::finish_sending`] where the peer may have closed already: whether it had not.
+    pub fn try_finish_sending(&mut self) -> bool {
+        self.stream.shutdown(Shutdown::Write).is_ok()
+    }
+
     /// Ends the connection with RST. (Dropping it sends FIN, or RST when bytes were left unread.)
     pub fn reset(self) {
         let socket = socket2::SockRef::from(self.stream.as_ref());
