@@ -119,7 +119,7 @@ pub(crate) fn forget(vm: &Vm) {
     }
 }
 
-/// A real-time signal: they are nobody's by convention.
+/// A real-time signal: no convention gives these a meaning.
 #[cfg(target_os = "linux")]
 fn signal() -> c_int {
     libc::SIGRTMIN() + 7

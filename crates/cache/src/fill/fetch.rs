@@ -365,7 +365,7 @@ impl Fetch {
         let content = (content, Some(length));
         let stored = keep::response(storing, content, coding, version, codings);
         let stored = self.insert(keep::object(arrival.key.clone(), Kind::Response(stored)));
-        // It may have been found since: whoever did found nothing to take out.
+        // Another lookup may have found it since, and had nothing to remove.
         if let Some(object) = stored.filter(|_| arrival.is_damaged()) {
             self.cache.remove_damaged(&object);
         }

@@ -152,7 +152,7 @@ fn may_store(
         return Err(Reason::Authorization);
     }
     let is_named = |name: &[u8]| directives.fields.iter().any(|named| **named == *name);
-    // Without this field nobody else could read the content.
+    // Without this field no other client could read the content.
     if is_named(b"content-encoding") && headers.contains(Known::ContentEncoding) {
         return Err(Reason::Private);
     }

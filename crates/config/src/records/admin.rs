@@ -16,7 +16,7 @@ settings::record! {
         /// Names by which clients may reach the TCP address besides IP addresses and names without
         /// a dot: what a `Host` field says that is not listed gets 421, which stops DNS rebinding.
         pub hosts: Vec<String> = [] { example ["metrics.internal"] },
-        /// Whether `GET /v1/config?secrets` shows secrets over TCP too, to whoever has the token.
+        /// Whether `GET /v1/config?secrets` shows secrets over TCP too, with a valid token.
         /// Without it they are shown on the Unix socket only.
         pub config_secrets: bool = false,
         /// Path of the Unix socket: a server that cannot have it does not start. Without a path it

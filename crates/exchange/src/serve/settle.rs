@@ -19,8 +19,8 @@ use crate::{BodyStream, Bounds};
 const REST_BYTES_MAX: u64 = 256 * 1024;
 
 /// Whether the connection may go on after the response: asked before its head is written, so that
-/// the client is told. The length of a body in chunks is unknown, so the connection goes on only if
-/// the end of that body has arrived.
+/// the client is told. The length of a body in chunks is unknown, so the connection persists only
+/// if the end of that body has arrived.
 pub(super) fn may_continue(wire: &Wire, body_limit: u64) -> bool {
     let mut remainder = wire.remainder.borrow_mut();
     match &mut *remainder {

@@ -242,7 +242,7 @@ impl Incoming {
             let why = Reason::ContentLength;
             let _ = insert(at.key, Kind::Uncacheable { until_secs, why });
         }
-        // One that was purged meanwhile is counted by the store.
+        // An object that was purged in between is counted by the store.
         let _ = insert(key, Kind::Parts(Box::new(parts)));
     }
 }

@@ -123,7 +123,7 @@ fn s3_1_fields_that_private_and_no_cache_name_are_not_stored() {
     assert_eq!(lines(&stored.head)[1..], ["X-Else: 1"]);
     // The client that caused the fetch gets them all the same.
     assert_eq!(lines(&stored.private), ["x-user: 1", "Set-Cookie: a=b", "X-Token: t"]);
-    // Nobody could read content without its coding.
+    // No client could read content without its encoding.
     let said = "Cache-Control: max-age=60, private=content-encoding\nContent-Encoding: gzip";
     assert_eq!(Case::default().refusal(said), Some(Reason::Private));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
