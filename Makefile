@@ -23,7 +23,7 @@ REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy -
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
 
-# These two need a Python to be built with: tests/doors/python builds and tests them.
+# These two need a Python to be built with: scripts/python builds and tests them.
 WITHOUT_PYTHON := --exclude python --exclude wheel
 
 .PHONY: help
@@ -43,20 +43,20 @@ build: prepare-build ## build the release binary
 .PHONY: test
 test: prepare-test ## everything: format, lints, all tests, generated files, fuzz targets for seconds
 	@$(MAKE) format-check lint test-rust check-generated perf-smoke test-python
-	@tests/doors/fuzz $(FUZZ_SMOKE_SECONDS)
+	@scripts/fuzz $(FUZZ_SMOKE_SECONDS)
 
 .PHONY: check
-check: prepare-build ## the quick half of `make test`: format, lints, the rules of the house
+check: prepare-build ## the quick half of `make test`: format, lints, the architecture rules
 	@$(MAKE) format-check lint
-	cargo test --quiet --package scenarios --test house
+	cargo test --quiet --package scenarios --test architecture
 
 .PHONY: test-python
 test-python: ## build the wheel into an environment of each CPython here, and test it (PYTHONS="3.13" PYTEST="-k name")
-	@tests/doors/python test
+	@scripts/python test
 
 .PHONY: wheel
 wheel: prepare-build ## build a release wheel for each CPython here, into dist/
-	@tests/doors/python wheel
+	@scripts/python wheel
 
 .PHONY: fmt
 fmt: ## format everything
@@ -75,7 +75,7 @@ bench-report: prepare-bench ## write docs/benchmarks.md from a run of a quarter 
 
 .PHONY: bench-peers
 bench-peers: prepare-peers ## install the servers to compare with: packages, and those of Python with our wheel (WHEEL=no: without)
-	@tests/doors/python-peers
+	@scripts/python-peers
 
 .PHONY: bench-generator
 bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
@@ -99,11 +99,11 @@ soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten mi
 	TIDEGATE_BINARY=$(RELEASE_BINARY) CACHE_SOAK_SECONDS=600 \
 	  cargo test --package scenarios --test scenarios cache_soak -- --nocapture
 	CACHE_OBJECTS=1000000 cargo test --package cache --test memory -- --nocapture
-	TIDEGATE_SOAK_REQUESTS=1000000 PYTEST="test_faults_clients.py -k memory -s" tests/doors/python test
+	TIDEGATE_SOAK_REQUESTS=1000000 PYTEST="test_faults_clients.py -k memory -s" scripts/python test
 
 .PHONY: fuzz
 fuzz: prepare-test ## run every fuzz target for five minutes
-	tests/doors/fuzz $(FUZZ_SECONDS)
+	scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: generate
 generate: build-debug ## write the generated pages of docs/reference, and the lock file of the fuzz targets
@@ -129,7 +129,7 @@ check-generated: build-debug ## see that these files are what `make generate` wr
 
 .PHONY: prepare-build prepare-test prepare-bench prepare-peers
 prepare-build prepare-test prepare-bench prepare-peers: prepare-%:
-	@tests/doors/prepare $*
+	@scripts/prepare $*
 
 # With all targets the features of libraries are those of `cargo test`, so that one build serves both.
 .PHONY: build-debug
@@ -144,11 +144,11 @@ format-check:
 .PHONY: lint
 lint:
 	cargo clippy --quiet --workspace $(WITHOUT_PYTHON) --all-targets -- -D warnings
-	@tests/doors/python lint
+	@scripts/python lint
 
 .PHONY: test-rust
 test-rust: build-debug
-	TIDEGATE_BINARY=$(DEBUG_BINARY) tests/doors/rust $(WITHOUT_PYTHON)
+	TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/rust $(WITHOUT_PYTHON)
 
 # Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
 # when a request did.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use exchange::handover::Desk;
-use net::Bell;
+use exchange::offload::RequestQueue;
+use net::EventFd;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -87,11 +87,11 @@ pub(crate) fn embedded(spec: &str) -> PyResult<Worker> {
 }
 
 fn begin(spec: WorkerSpec) -> PyResult<Worker> {
-    let bell = Arc::new(Bell::new()?);
+    let bell = Arc::new(EventFd::new()?);
     let (rings, crew) = (bell.clone(), Crew::new());
     // Who reads the desk is known when the application is: threads, or an event loop.
     let threads = crew.clone();
-    let desk = Desk::new(WAITING_MAX, move || {
+    let desk = RequestQueue::new(WAITING_MAX, move || {
         if !threads.alarm() {
             rings.ring();
         }

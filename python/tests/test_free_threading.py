@@ -34,7 +34,7 @@ def test_scripts_skip_such_an_interpreter(tmp_path):
     interpreter.write_text(f"#!/bin/sh\nexec {sys.executable} -c '{FREE_THREADED}' \"$2\"\n")
     interpreter.chmod(0o755)
     surroundings = {**os.environ, "HOME": str(tmp_path), "PYTHONS": minor}
-    script = [str(ROOT / "tests/doors/python"), "list"]
+    script = [str(ROOT / "scripts/python"), "list"]
     listed = subprocess.run(script, capture_output=True, text=True, env=surroundings)
     assert listed.returncode == 0, listed.stderr
     assert "99t" not in listed.stdout

@@ -61,7 +61,7 @@ pages! {
     upstreams = "docs/guide/upstreams.md";
 }
 
-/// Needs a `tidegate` with Python inside: `tests/doors/python` installs one and names it.
+/// Needs a `tidegate` with Python inside: `scripts/python` installs one and names it.
 const PYTHON_PAGE: &str = "docs/guide/python.md";
 
 #[test]

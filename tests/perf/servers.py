@@ -74,5 +74,5 @@ def _program(name):
     # Debian keeps servers out of the path of ordinary users.
     path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
     if path is None:
-        raise Missing(f"{name}: not installed (tests/doors/prepare installs it)")
+        raise Missing(f"{name}: not installed (scripts/prepare installs it)")
     return path

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ::exchange::handover::{Arrival, Limits};
+use ::exchange::offload::{Arrival, Limits};
 use net::task::{self, JoinHandle};
 use net::{Accepted, Listener, is_exhausted, timer};
 use telemetry::event;

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use exchange::handover::{Arrival, Limits, Local, leave};
+use exchange::offload::{Arrival, Limits, Local, leave};
 use exchange::{Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Request, Takeover};
 
 use wire::Known;

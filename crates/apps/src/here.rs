@@ -6,11 +6,11 @@
 use std::sync::{Arc, OnceLock};
 
 use exchange::Shared;
-use exchange::handover::Desk;
+use exchange::offload::RequestQueue;
 
 /// The place of one application.
 #[derive(Default)]
-pub struct Here(OnceLock<Arc<Desk>>);
+pub struct Here(OnceLock<Arc<RequestQueue>>);
 
 impl Here {
     pub fn of(shared: &Shared, app: &str) -> Arc<Here> {
@@ -18,13 +18,13 @@ impl Here {
     }
 
     /// It runs here, and takes its requests from this desk.
-    pub fn set(&self, desk: Arc<Desk>) {
+    pub fn set(&self, desk: Arc<RequestQueue>) {
         // The first desk stays: a process runs an application once.
         let _ = self.0.set(desk);
     }
 
     /// Where its requests go; none where it runs elsewhere.
-    pub fn desk(&self) -> Option<Arc<Desk>> {
+    pub fn desk(&self) -> Option<Arc<RequestQueue>> {
         self.0.get().cloned()
     }
 }
@@ -38,7 +38,7 @@ mod tests {
         let shared = Shared::default();
         let here = Here::of(&shared, "shop");
         assert!(Here::of(&shared, "shop").desk().is_none());
-        here.set(Desk::new(1, || {}));
+        here.set(RequestQueue::new(1, || {}));
         assert!(Here::of(&shared, "shop").desk().is_some());
         assert!(Here::of(&shared, "blog").desk().is_none());
     }

@@ -2,7 +2,7 @@
 //! the way to a process that runs one.
 //!
 //! Knows no language: what it hands over is an exchange (seam 8) or a session of WebSocket. The
-//! application may run in this process (a [`exchange::handover::Desk`]) or in a process of its own,
+//! application may run in this process (a [`exchange::offload::RequestQueue`]) or in a process of its own,
 //! reached by frames over a Unix socket.
 
 mod conduit;

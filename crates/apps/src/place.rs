@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::handover::{Arrival, Desk, HandedOver};
+use exchange::offload::{Arrival, OffloadedRequest, RequestQueue};
 use exchange::{Fault, Side};
 
 use crate::whole::gather;
@@ -53,12 +53,12 @@ impl Refused {
 /// Where threads read it, bodies are whole before they are put there, and sessions are not.
 #[derive(Clone)]
 pub struct DeskPlace {
-    desk: Arc<Desk>,
+    desk: Arc<RequestQueue>,
     alert_is_due: Rc<Cell<bool>>,
 }
 
 impl DeskPlace {
-    pub fn new(desk: Arc<Desk>) -> DeskPlace {
+    pub fn new(desk: Arc<RequestQueue>) -> DeskPlace {
         DeskPlace { desk, alert_is_due: Rc::default() }
     }
 
@@ -76,7 +76,7 @@ impl DeskPlace {
     }
 
     /// Puts it there when its body is whole.
-    async fn put_whole(self, mut handed: Box<HandedOver>) {
+    async fn put_whole(self, mut handed: Box<OffloadedRequest>) {
         // A body that fails is the fault of the exchange, which is dropped with it.
         if gather(&mut handed.body).await.is_ok()
             && let Err(Arrival::Exchange(handed)) = self.put(Arrival::Exchange(handed))

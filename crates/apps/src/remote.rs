@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::exchange::WorkerContext;
-use ::exchange::handover::Arrival;
+use ::exchange::offload::Arrival;
 use net::Timer;
 use net::clock::{self, Moment};
 use net::task::{self, JoinHandle};

@@ -128,11 +128,11 @@ settings::record! {
 
 impl AppSettings {
     /// Bounds of one exchange.
-    pub fn exchange_limits(&self) -> exchange::handover::Limits {
-        exchange::handover::Limits {
+    pub fn exchange_limits(&self) -> exchange::offload::Limits {
+        exchange::offload::Limits {
             answer: self.timeouts.answer.get(),
             pause: self.timeouts.pause.get(),
-            ..exchange::handover::Limits::default()
+            ..exchange::offload::Limits::default()
         }
     }
 }

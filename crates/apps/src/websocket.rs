@@ -1,5 +1,5 @@
 //! WebSocket (RFC 6455) for applications: the server's side of a connection, whose messages go to
-//! a session that has left the worker ([`exchange::handover::session`]).
+//! a session that has left the worker ([`exchange::offload::session`]).
 //!
 //! Owns the handshake, frames, pings, the closing handshake and compression (RFC 7692). Promises
 //! that the application sees whole messages of bounded size and nothing of the protocol; that a
@@ -16,7 +16,7 @@ mod settings;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use exchange::handover::session::{self, Decision, HandedSession, LocalSession};
+use exchange::offload::session::{self, Decision, HandedSession, LocalSession};
 use exchange::{Fault, Outcome, Request};
 
 use handshake::Handshake;

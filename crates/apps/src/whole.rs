@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use exchange::handover::Incoming;
+use exchange::offload::Incoming;
 use exchange::{BodyStream, Fault, Frame};
 use net::{FileRange, blocking};
 
@@ -66,7 +66,7 @@ struct Spool {
 
 impl Spool {
     async fn begin() -> Result<Spool, Fault> {
-        let opened = blocking(|| net::unlinked_file(&std::env::temp_dir())).await;
+        let opened = blocking(|| net::anonymous_file(&std::env::temp_dir())).await;
         let file = opened.and_then(|opened| opened).map_err(failed)?;
         Ok(Spool { file: Arc::new(file), length: 0 })
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     async fn gathered(count: usize, length: usize) -> Option<Frame> {
-        let (mut writer, pieces) = exchange::growing(u64::MAX, None);
+        let (mut writer, pieces) = exchange::shared_body(u64::MAX, None);
         for number in 0..count {
             let piece = vec![b'a' + (number % 26) as u8; length];
             assert!(writer.push(Bytes::from(piece)).is_ok());
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_body_that_fails_is_none() {
         net::worker::block_on_local(async {
-            let (mut writer, pieces) = exchange::growing(1 << 20, None);
+            let (mut writer, pieces) = exchange::shared_body(1 << 20, None);
             assert!(writer.push(Bytes::from_static(b"half")).is_ok());
             drop(writer);
             let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };

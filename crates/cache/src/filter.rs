@@ -12,7 +12,7 @@ mod purging;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{LocalFuture, Next, Outcome, Request, Surround, WorkerContext};
+use exchange::{LocalFuture, Middleware, Next, Outcome, Request, WorkerContext};
 
 use crate::Cache;
 use crate::key::KeyRules;
@@ -101,7 +101,7 @@ impl CacheFilter {
     }
 }
 
-impl Surround for CacheFilter {
+impl Middleware for CacheFilter {
     fn name(&self) -> &'static str {
         FILTER.name
     }
@@ -112,7 +112,7 @@ impl Surround for CacheFilter {
         Some(outcome)
     }
 
-    fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
         Box::pin(async move {
             let content = !request.body.is_empty();
             let policy = &self.terms.policy;

@@ -10,7 +10,7 @@ use coding::Coding;
 /// The content of a stored response, whole. A `File` is of the disk tier and weighs nothing in
 /// memory; a `MemoryFile` is memory that only we know (memfd) and weighs what it holds.
 pub use exchange::Content;
-use exchange::KeptHeaders;
+use exchange::SharedHeaders;
 
 use crate::rules::{Meta, Reason, SearchRule, Vary};
 use crate::{Key, Parts};
@@ -62,9 +62,9 @@ pub struct Response {
     pub meta: Meta,
     /// The fields to send, without what is said anew for each answer (Age, Date stays the origin's,
     /// Cache-Status, Connection, Content-Length).
-    pub head: KeptHeaders,
+    pub head: SharedHeaders,
     /// What the origin said to us alone: never sent, kept for the next merge with a 304.
-    pub hidden: Option<Box<KeptHeaders>>,
+    pub hidden: Option<Box<SharedHeaders>>,
     pub content: Content,
     /// The coding of `content`; `None` is identity, or one that we do not know.
     pub coding: Option<Coding>,

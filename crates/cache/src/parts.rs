@@ -102,7 +102,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use exchange::{Headers, KeptHeaders};
+    use exchange::{Headers, SharedHeaders};
 
     use super::*;
     use crate::Content;
@@ -127,7 +127,7 @@ mod tests {
         Response {
             version: 0,
             meta,
-            head: KeptHeaders::from(&Headers::new()),
+            head: SharedHeaders::from(&Headers::new()),
             hidden: None,
             content: Content::Memory(Bytes::new()),
             coding: None,

@@ -140,7 +140,7 @@ impl FilterPlan for CachePlan {
         // `config` has checked the name and `server` has applied the caches of this Plan.
         let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
         let rules = self.key_rules(route);
-        Stage::Surround(Rc::new(CacheFilter::new(cache, self.terms.clone(), rules, worker)))
+        Stage::Middleware(Rc::new(CacheFilter::new(cache, self.terms.clone(), rules, worker)))
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

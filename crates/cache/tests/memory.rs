@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cache::rules::{Flags, Meta};
 use cache::store::{Purge, Store};
 use cache::{Content, Key, Kind, Object, Response};
-use exchange::{Headers, KeptHeaders};
+use exchange::{Headers, SharedHeaders};
 
 #[global_allocator]
 static ALLOCATOR: net::Allocator = net::Allocator;
@@ -35,7 +35,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
     head.append("content-type", "text/html; charset=utf-8");
     head.append("cache-control", "public, max-age=3600");
     head.append("etag", "\"0123456789abcdef\"");
-    let head = KeptHeaders::from(&head);
+    let head = SharedHeaders::from(&head);
     let body = vec![b'x'; 200 + version % 200];
     let own = key.text().len() + head.bytes() + body.len();
     let meta = Meta {

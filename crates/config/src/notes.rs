@@ -43,7 +43,7 @@ fn writable(path: &Path) -> io::Result<()> {
         Ok(_) => Ok(()),
         Err(_) => {
             let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-            net::unlinked_file(directory.unwrap_or(Path::new("."))).map(drop)
+            net::anonymous_file(directory.unwrap_or(Path::new("."))).map(drop)
         }
     }
 }

@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     fn pieces() -> Body {
-        let (mut writer, pieces) = crate::growing(1 << 20, None);
+        let (mut writer, pieces) = crate::shared_body(1 << 20, None);
         for piece in ["one", "two"] {
             assert!(writer.push(Bytes::from_static(piece.as_bytes())).is_ok());
         }

@@ -2,7 +2,7 @@
 //!
 //! A filter has two hooks. A hook that need not wait allocates nothing; one that must answers
 //! [`Step::Wait`], and its `wait_*` twin is then awaited. Only what must surround the rest of the
-//! way (cache, mirror, retry) is a [`Surround`] and takes [`Next`]. Filters see the request in the
+//! way (cache, mirror, retry) is a [`Middleware`] and takes [`Next`]. Filters see the request in the
 //! order the route lists them and the response in the reverse order; a response made by a filter
 //! passes the filters before it.
 
@@ -78,18 +78,18 @@ pub trait Filter {
 }
 
 /// A filter that surrounds the rest of the way.
-pub trait Surround {
+pub trait Middleware {
     fn name(&self) -> &'static str;
 
     /// The answer, where it is known without waiting and without the rest of the way: it passes the
-    /// filters before this one, and [`Surround::around`] is not called. `None` asks for that, which
+    /// filters before this one, and [`Middleware::around`] is not called. `None` asks for that, which
     /// follows at once, and leaves the request as it was. Must do hardly anything: see
     /// [`Handler::is_instant`].
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {
         None
     }
 
-    fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome>;
+    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome>;
 }
 
 /// What a route ends in.
@@ -117,7 +117,7 @@ pub trait Handler {
 #[derive(Clone)]
 pub enum Stage {
     Filter(Rc<dyn Filter>),
-    Surround(Rc<dyn Surround>),
+    Middleware(Rc<dyn Middleware>),
 }
 
 impl Stage {
@@ -132,7 +132,7 @@ impl Stage {
         match self {
             Stage::Filter(filter) => filter.is_instant(),
             // Only where it answers at once, which nobody knows before.
-            Stage::Surround(_) => false,
+            Stage::Middleware(_) => false,
         }
     }
 }
@@ -327,7 +327,7 @@ impl Route {
                         None => None,
                     }
                 }
-                Some(Stage::Surround(surround)) => {
+                Some(Stage::Middleware(surround)) => {
                     let answered = surround.answer(request);
                     progress.instant = answered.is_some()
                         && self.stages[..progress.passed].iter().all(Stage::is_instant);
@@ -413,11 +413,11 @@ impl Route {
                 self.pass_over(request, progress);
                 taken.unwrap_or_else(|| Err(waits_twice(filter.name())))
             }
-            Some(Stage::Surround(surround)) => {
+            Some(Stage::Middleware(surround)) => {
                 let noted = Rc::new(Cell::new(None));
                 let next =
                     Next { route: self.clone(), at: progress.passed + 1, noted: noted.clone() };
-                let outcome = surround.clone().around(request.take(), next).await;
+                let outcome = surround.clone().call(request.take(), next).await;
                 if let Some(notes) = noted.take() {
                     request.notes = notes;
                 }
@@ -436,8 +436,8 @@ fn waits_twice(name: &'static str) -> Fault {
     Fault::internal(format!("the filter {name} asked to wait while it was waited for"))
 }
 
-/// The rest of the way behind a [`Surround`] (seam 6): an owned handle that may run apart from its
-/// client (as a task of its own: [`crate::ApartSeat`]), more than once, with a made-up request
+/// The rest of the way behind a [`Middleware`] (seam 6): an owned handle that may run apart from its
+/// client (as a task of its own: [`crate::BackgroundPermit`]), more than once, with a made-up request
 /// ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
 #[derive(Clone)]
 pub struct Next {

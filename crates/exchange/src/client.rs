@@ -12,7 +12,7 @@ mod body;
 mod connection;
 mod faults;
 mod head;
-mod keeper;
+mod idle_sweeper;
 mod limits;
 mod parking;
 mod pool;

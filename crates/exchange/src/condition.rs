@@ -21,7 +21,7 @@ use std::fmt;
 
 use settings::{Cidr, Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value};
 
-use crate::{Ant, HeaderName, Request, Scheme, variables};
+use crate::{HeaderName, PathGlob, Request, Scheme, variables};
 use time::Times;
 use written::Written;
 
@@ -63,7 +63,7 @@ enum Test {
     Prefix(String),
     Suffix(String),
     Contains(String),
-    Ant(Ant),
+    PathGlob(PathGlob),
     Regex(Regex),
 }
 
@@ -147,7 +147,7 @@ impl Check {
 impl Test {
     fn cost(&self) -> u32 {
         match self {
-            Test::Ant(_) | Test::Regex(_) => 40,
+            Test::PathGlob(_) | Test::Regex(_) => 40,
             Test::Contains(_) => 4,
             Test::In(list) => 1 + list.len() as u32,
             _ => 1,
@@ -165,7 +165,7 @@ impl Test {
             Test::Suffix(suffix) => value.ends_with(suffix.as_bytes()),
             Test::Contains(part) => memchr::memmem::find(value, part.as_bytes()).is_some(),
             // A value that is not UTF-8 is like no pattern.
-            Test::Ant(ant) => text().is_ok_and(|text| ant.is_match(text)),
+            Test::PathGlob(ant) => text().is_ok_and(|text| ant.is_match(text)),
             Test::Regex(regex) => text().is_ok_and(|text| regex.is_match(text)),
         }
     }
@@ -288,7 +288,7 @@ impl fmt::Display for Test {
             Test::Prefix(text) => write!(f, "prefix {text:?}"),
             Test::Suffix(text) => write!(f, "suffix {text:?}"),
             Test::Contains(text) => write!(f, "contains {text:?}"),
-            Test::Ant(ant) => write!(f, "ant {ant}"),
+            Test::PathGlob(ant) => write!(f, "ant {ant}"),
             Test::Regex(regex) => write!(f, "regex {regex}"),
         }
     }

@@ -6,8 +6,8 @@
 //! the block it was received into, and pins no such block. Nobody above may rely on that: they see
 //! names and values as bytes.
 
-mod kept;
 mod room;
+mod shared;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,8 +17,8 @@ use bytes::BufMut;
 use wire::h1::{FieldSpan, Span};
 use wire::{Known, alias};
 
-pub use kept::KeptHeaders;
 use room::Room;
+pub use shared::SharedHeaders;
 
 /// Fields of a request, a response or a trailer section.
 #[derive(Default)]

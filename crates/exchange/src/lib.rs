@@ -1,13 +1,12 @@
 //! One request in flight: the types, the contracts, the serving loop and the client connection.
 //!
 //! Everything above speaks of [`Request`], [`Response`], [`Body`] and [`Fault`], and plugs in
-//! through [`Filter`], [`Surround`], [`Handler`] and [`Dispatch`]. An exchange lives and dies on
+//! through [`Filter`], [`Middleware`], [`Handler`] and [`Dispatch`]. An exchange lives and dies on
 //! one worker; nothing here is `Send` unless it says so. Owns no route table and reads no
 //! configuration.
 
 mod access;
-mod ant;
-mod apart;
+mod background;
 mod body;
 mod chain;
 pub mod client;
@@ -16,48 +15,48 @@ mod content;
 pub mod duplex;
 mod facts;
 mod fault;
-mod growing;
+mod filter_scratch;
 mod handlers;
-pub mod handover;
 mod header_name;
 mod headers;
 pub mod keyed;
-mod marks;
 mod media_pattern;
+pub mod offload;
 mod params;
-mod plan;
+mod path_glob;
+mod plugin;
 mod preconditions;
 pub mod problem;
 mod ranges;
 mod request;
 mod response;
 pub mod serve;
+mod shared_body;
 mod subrequest;
 mod target;
 pub mod variables;
 
 pub use access::{AccessFormat, AccessLog};
-pub use ant::{ANT_CHARS, Ant};
-pub use apart::{APART_MAX, Apart, ApartSeat, Canceller};
+pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
-    Bounds, Filter, Handler, LocalFuture, Next, Outcome, Pace, Route, RouteBounds, Stage, Step,
-    Surround,
+    Bounds, Filter, Handler, LocalFuture, Middleware, Next, Outcome, Pace, Route, RouteBounds,
+    Stage, Step,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, Retry, Side};
-pub use growing::{Full, Growing, GrowingReader, GrowingWriter, growing};
+pub use filter_scratch::FilterScratch;
 pub use handlers::HANDLERS;
 pub use header_name::HeaderName;
-pub use headers::{BegunField, Field, Headers, KeptHeaders, Name};
+pub use headers::{BegunField, Field, Headers, Name, SharedHeaders};
 pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};
-pub use marks::Marks;
 pub use media_pattern::MediaPattern;
 pub use params::{PARAMS_MAX, Params};
-pub use plan::{
+pub use path_glob::{PATH_GLOB_CHARS, PathGlob};
+pub use plugin::{
     FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions, Shared,
     WorkerContext,
 };
@@ -65,6 +64,7 @@ pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
 pub use request::{Held, Inform, Notes, Request};
 pub use response::Response;
+pub use shared_body::{Full, SharedBody, SharedBodyReader, SharedBodyWriter, shared_body};
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};
 pub use target::Target;
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use wire::{Known, Method, Version};
 
 use crate::facts::{ConnectionFacts, Protocol, Scheme};
-use crate::{Body, Fault, Headers, Marks, Params, Route, Target};
+use crate::{Body, Fault, FilterScratch, Headers, Params, Route, Target};
 
 /// What a handler may tell the client's side of its exchange.
 pub trait Inform {
@@ -65,7 +65,7 @@ pub struct Request {
     /// What filters want the log to know: upstream address, attempts, ...
     pub notes: Notes,
     /// What filters keep between their two hooks.
-    pub marks: Marks,
+    pub marks: FilterScratch,
     /// What a script keeps with the request; it goes when the request does.
     pub attached: Option<Rc<dyn Any>>,
     pub informer: Option<Rc<dyn Inform>>,
@@ -108,7 +108,7 @@ impl Request {
             request_id: None,
             consumer: None,
             notes: Notes::default(),
-            marks: Marks::default(),
+            marks: FilterScratch::default(),
             attached: None,
             informer: None,
             depth: 0,
@@ -133,7 +133,7 @@ impl Request {
         self.request_id = None;
         self.consumer = None;
         self.notes = Notes::default();
-        self.marks = Marks::default();
+        self.marks = FilterScratch::default();
         self.attached = None;
         self.informer = None;
         self.depth = 0;
@@ -165,7 +165,7 @@ impl Request {
         }
     }
 
-    /// Takes the request out of its place, leaving what the log needs. For [`crate::Surround`].
+    /// Takes the request out of its place, leaving what the log needs. For [`crate::Middleware`].
     pub fn take(&mut self) -> Request {
         let husk = self.without_body();
         std::mem::replace(self, husk)

@@ -2,20 +2,22 @@
 
 mod active;
 mod allowance;
-mod arrive;
 mod body;
+mod build_request;
 mod connection;
-mod edge;
+mod connection_io;
+mod drain_body;
 mod exchange;
+mod fault_log;
 mod head;
+mod listener_snapshot;
 mod read;
 mod respond;
-mod settle;
-mod tell;
 mod tunnel;
-mod wire;
 
 pub use allowance::Patience;
 pub use connection::{refuse, serve};
-pub use edge::{ConnectionTimeouts, Edge, Service, TrustedProxies, close_longest_idle};
+pub use listener_snapshot::{
+    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
+};
 pub(crate) use respond::COPIED_BYTES_MAX;

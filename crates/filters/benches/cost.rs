@@ -34,7 +34,7 @@ fn main() {
         let plan = (kind.read)(settings, &mut Reader::new(&mut report)).expect("valid settings");
         match plan.build(&context) {
             Stage::Filter(filter) => filter,
-            Stage::Surround(_) => unreachable!("none of these surrounds"),
+            Stage::Middleware(_) => unreachable!("none of these surrounds"),
         }
     };
     let keys =

@@ -36,7 +36,7 @@ pub(crate) fn plan(kind: &FilterKind, node: &Node) -> Result<Arc<dyn FilterPlan>
 pub(crate) fn filter_in(kind: &FilterKind, node: &Node, context: &WorkerContext) -> Rc<dyn Filter> {
     match plan(kind, node).unwrap().build(context) {
         Stage::Filter(filter) => filter,
-        Stage::Surround(_) => panic!("not a filter"),
+        Stage::Middleware(_) => panic!("not a filter"),
     }
 }
 

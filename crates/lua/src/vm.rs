@@ -58,7 +58,7 @@ pub struct Vm {
     turning: Cell<bool>,
     exit: Cell<Option<i32>>,
     ids: Cell<i64>,
-    names: OnceCell<Rc<net::Names>>,
+    names: OnceCell<Rc<net::Resolver>>,
     pub(crate) signals: modules::SignalHandlers,
     pub(crate) guard: Guard,
     hooks: Cell<hooks::Hooks>,
@@ -177,8 +177,8 @@ impl Vm {
     }
 
     /// Who knows the addresses of names.
-    pub(crate) fn names(&self) -> Rc<net::Names> {
-        self.names.get_or_init(|| Rc::new(net::Names::system())).clone()
+    pub(crate) fn names(&self) -> Rc<net::Resolver> {
+        self.names.get_or_init(|| Rc::new(net::Resolver::system())).clone()
     }
 
     pub(crate) fn weak(&self) -> Weak<Vm> {

@@ -39,7 +39,7 @@ impl SharedCounts {
 
     /// That of a parent, which has handed it down under this number.
     pub fn handed(descriptor: RawFd) -> Result<SharedCounts, InheritError> {
-        crate::handed::check(descriptor, "counts")?;
+        crate::inherited_fd::check(descriptor, "counts")?;
         // SAFETY: it is open, and as it is not closed on exec nobody in this process owns it.
         let file = unsafe { own_descriptor(descriptor) };
         let refuse = |error: io::Error| InheritError::new(format!("counts: {error}"));

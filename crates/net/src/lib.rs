@@ -6,52 +6,52 @@
 //! TCP. The process's allocator is here as well, because its few lines are `unsafe`.
 
 mod allocator;
-mod bell;
+mod anonymous_file;
 mod blocking;
 mod child;
 pub mod clock;
 mod counts;
 mod datagram;
 mod driver;
+mod event_fd;
 pub mod files;
-mod handed;
 mod inherit;
+mod inherited_fd;
 mod listener;
 mod memory_file;
-mod names;
 mod outgoing;
 mod platform;
 mod process;
 mod readiness;
 mod receive;
+mod resolver;
 mod serve;
 mod stream;
 pub mod task;
 pub mod timer;
-mod unlinked;
 pub mod worker;
 
 pub use allocator::{Allocator, give_back};
-pub use bell::Bell;
+pub use anonymous_file::anonymous_file;
 pub use blocking::{Blocking, blocking};
 pub use child::{Child, Launch};
 pub use counts::SharedCounts;
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
-pub use handed::{handed_listener, handed_stream};
+pub use event_fd::EventFd;
 pub use inherit::{InheritError, Inherited, inherited};
+pub use inherited_fd::{handed_listener, handed_stream};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
 pub use memory_file::memory_file;
-pub use names::{Answer, NameError, Names, NoAddress};
 pub use outgoing::{FileRange, Outgoing};
 pub use process::{
     address_space_bytes, address_space_limit, descriptor_limit, open_descriptors, page_bytes,
     raise_descriptor_limit, user_id,
 };
-pub use receive::{Lent, detach};
+pub use receive::{RecvChunk, detach};
+pub use resolver::{Answer, NameError, NoAddress, Resolver};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
-pub use timer::{Nudge, Timer};
-pub use unlinked::unlinked_file;
+pub use timer::{Timer, WakeHandle};

@@ -29,7 +29,7 @@ thread_local! {
 }
 
 /// What one read gave.
-pub struct Lent {
+pub struct RecvChunk {
     /// How many bytes were read; none is the end of the stream.
     pub length: usize,
     /// Those that the borrower was not done with.
@@ -46,7 +46,7 @@ pub(crate) fn lend(
     socket: RawFd,
     at_most: usize,
     borrower: impl FnOnce(&[u8]) -> usize,
-) -> io::Result<Lent> {
+) -> io::Result<RecvChunk> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         // Where panics unwind, a borrower may have left what it was lent.
@@ -66,11 +66,11 @@ pub(crate) fn lend(
         let done = borrower(&room);
         if done >= taken {
             room.clear();
-            return Ok(Lent { length: taken, rest: Bytes::new(), drained });
+            return Ok(RecvChunk { length: taken, rest: Bytes::new(), drained });
         }
         let mut rest = room.split().freeze();
         rest.advance(done);
-        Ok(Lent { length: taken, rest, drained })
+        Ok(RecvChunk { length: taken, rest, drained })
     })
 }
 

@@ -17,7 +17,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
 use crate::readiness::{Side, Source};
-use crate::receive::{Lent, ROOM_MAX, lend};
+use crate::receive::{ROOM_MAX, RecvChunk, lend};
 use crate::{platform, task};
 
 /// A step from this length counts against the turn of its task (see [`task`]).
@@ -145,11 +145,15 @@ impl Stream {
 
     /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
     /// them, from the front, it is done with. It must not receive itself.
-    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<RecvChunk> {
         self.read_once(ROOM_MAX, borrower)
     }
 
-    fn read_once(&self, at_most: usize, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<Lent> {
+    fn read_once(
+        &self,
+        at_most: usize,
+        borrower: impl FnOnce(&[u8]) -> usize,
+    ) -> io::Result<RecvChunk> {
         let mut lent = None;
         let outcome = self.source.try_io(Side::Read, || {
             let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;

@@ -1,7 +1,7 @@
 //! Tasks of a worker: futures that never leave their thread.
 //!
 //! Owns the spawning of tasks, their handles, and how long one may go on before the others have
-//! their turn. They run on the worker's [`hive`]: a queue of ready tasks in which a wake on the
+//! their turn. They run on the worker's [`executor`]: a queue of ready tasks in which a wake on the
 //! worker's own thread, which is what readiness and neighbours cause, takes no lock and no atomic
 //! step. Promises that tasks run in the order in which they were woken; that a wake from any thread
 //! is heard, and one that comes late reaches nobody; that what panics ends alone (where panics
@@ -18,18 +18,18 @@ use std::task::{Context, Poll};
 
 use tokio::task::coop;
 
-mod abroad;
 mod deferred;
-pub(crate) mod hive;
+pub(crate) mod executor;
 mod join;
 mod key;
+mod remote_wake;
 #[cfg(test)]
 mod tests;
 
-use hive::Hive;
+use executor::LocalExecutor;
 use join::Joined;
 
-pub use deferred::{Sender, defer, defer_less, may_defer, send_deferred};
+pub use deferred::{Sender, charge_deferral, defer, may_defer, send_deferred};
 pub use join::{AbortHandle, Ended, JoinHandle};
 
 /// Long steps a task may make before the others have their turn; tokio's own budget.
@@ -48,9 +48,9 @@ pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: 'static> + 'static,
 {
-    Hive::current(|hive| {
+    LocalExecutor::current(|executor| {
         let (joined, shared) = Joined::new(future);
-        JoinHandle::new(shared, hive.spawn(Box::pin(joined)))
+        JoinHandle::new(shared, executor.spawn(Box::pin(joined)))
     })
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn count_step(cx: &mut Context<'_>) {
     }
 }
 
-/// The worker's hive, for what else has to be driven with its tasks.
-pub(crate) fn hive() -> Rc<Hive> {
-    Hive::current(Rc::clone)
+/// The worker's executor, for what else has to be driven with its tasks.
+pub(crate) fn executor() -> Rc<LocalExecutor> {
+    LocalExecutor::current(Rc::clone)
 }

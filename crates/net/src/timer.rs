@@ -30,7 +30,7 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct Wheel {
+struct TimerQueue {
     ticks: BTreeMap<u64, Vec<Rc<Entry>>>,
     driver: Option<Waker>,
     /// The tick the driver sleeps towards.
@@ -42,7 +42,7 @@ const SPARE_MAX: usize = 1024;
 
 thread_local! {
     static SPARE: RefCell<Vec<Rc<Entry>>> = const { RefCell::new(Vec::new()) };
-    static WHEEL: RefCell<Wheel> = RefCell::new(Wheel { target: u64::MAX, ..Wheel::default() });
+    static TIMER_QUEUE: RefCell<TimerQueue> = RefCell::new(TimerQueue { target: u64::MAX, ..TimerQueue::default() });
 }
 
 /// A deadline that can be moved, belonging to one task of this worker.
@@ -53,12 +53,12 @@ pub struct Timer {
 /// Wakes the task that last polled its [`Timer`], whatever the deadline: how a drain reaches idle
 /// connections.
 #[derive(Clone)]
-pub struct Nudge {
+pub struct WakeHandle {
     entry: Rc<Entry>,
 }
 
-impl Nudge {
-    pub fn nudge(&self) {
+impl WakeHandle {
+    pub fn wake(&self) {
         if let Some(waker) = self.entry.waker.borrow().as_ref() {
             waker.wake_by_ref();
         }
@@ -116,7 +116,7 @@ impl Timer {
         Poll::Pending
     }
 
-    /// Registers the task for [`Nudge`] and for the deadline.
+    /// Registers the task for [`WakeHandle`] and for the deadline.
     pub fn remember(&self, cx: &mut Context<'_>) {
         let mut waker = self.entry.waker.borrow_mut();
         match waker.as_ref() {
@@ -125,8 +125,8 @@ impl Timer {
         }
     }
 
-    pub fn nudge_handle(&self) -> Nudge {
-        Nudge { entry: self.entry.clone() }
+    pub fn wake_handle(&self) -> WakeHandle {
+        WakeHandle { entry: self.entry.clone() }
     }
 }
 
@@ -176,7 +176,7 @@ fn tick_of(deadline: Moment) -> u64 {
 fn insert(entry: &Rc<Entry>, deadline: Moment) {
     let tick = tick_of(deadline);
     entry.place.set(tick);
-    WHEEL.with(|wheel| {
+    TIMER_QUEUE.with(|wheel| {
         let mut wheel = wheel.borrow_mut();
         wheel.ticks.entry(tick).or_default().push(entry.clone());
         if tick < wheel.target
@@ -191,7 +191,7 @@ fn insert(entry: &Rc<Entry>, deadline: Moment) {
 fn turn(now: Moment) -> Option<Moment> {
     let reached = now.as_ms() / TICK_MS;
     loop {
-        let due = WHEEL.with(|wheel| {
+        let due = TIMER_QUEUE.with(|wheel| {
             let mut wheel = wheel.borrow_mut();
             let first = wheel.ticks.first_entry()?;
             (*first.key() <= reached).then(|| first.remove_entry())
@@ -212,7 +212,7 @@ fn turn(now: Moment) -> Option<Moment> {
             }
         }
     }
-    WHEEL.with(|wheel| {
+    TIMER_QUEUE.with(|wheel| {
         wheel.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick.saturating_mul(TICK_MS)))
     })
 }
@@ -224,11 +224,11 @@ pub async fn drive() {
         let now = clock::now();
         let next = turn(now);
         let target = next.map_or(u64::MAX, tick_of);
-        WHEEL.with(|wheel| wheel.borrow_mut().target = target);
+        TIMER_QUEUE.with(|wheel| wheel.borrow_mut().target = target);
         // The only place that asks tokio for time: one sleep per worker, not one per connection.
         let mut sleep = next.map(|at| Box::pin(tokio::time::sleep(at.since(now))));
         poll_fn(|cx| {
-            let earlier = WHEEL.with(|wheel| {
+            let earlier = TIMER_QUEUE.with(|wheel| {
                 let mut wheel = wheel.borrow_mut();
                 wheel.driver = Some(cx.waker().clone());
                 wheel.ticks.keys().next().is_some_and(|first| *first < target)
@@ -289,8 +289,8 @@ mod tests {
                 let done = within(Duration::from_secs(3600), std::future::ready(())).await;
                 assert!(done.is_some());
             }
-            let held =
-                WHEEL.with(|wheel| wheel.borrow().ticks.values().map(Vec::len).sum::<usize>());
+            let held = TIMER_QUEUE
+                .with(|wheel| wheel.borrow().ticks.values().map(Vec::len).sum::<usize>());
             assert_eq!(held, 1);
             // What was left by the others is as good as a new one.
             let begin = clock::precise_us();
@@ -303,9 +303,9 @@ mod tests {
     fn a_nudge_wakes_the_owner() {
         block_on_local(async {
             let timer = Timer::new();
-            let nudge = timer.nudge_handle();
+            let wake = timer.wake_handle();
             let mut polls = 0;
-            crate::task::spawn_local(async move { nudge.nudge() });
+            crate::task::spawn_local(async move { wake.wake() });
             poll_fn(|cx| {
                 polls += 1;
                 timer.remember(cx);

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use exchange::handover::Desk;
-use net::Bell;
+use exchange::offload::RequestQueue;
+use net::EventFd;
 use telemetry::{Counter, Histogram};
 
 /// Stack dumps are cut after so many bytes.
@@ -30,8 +30,8 @@ pub struct Numbers {
 /// The application's life in this process.
 pub struct Life {
     pub numbers: Numbers,
-    desk: Arc<Desk>,
-    bell: Arc<Bell>,
+    desk: Arc<RequestQueue>,
+    bell: Arc<EventFd>,
     stopping: AtomicBool,
     draining: AtomicBool,
     /// Since when the call that blocks a thread the longest has not got on; 0 without one.
@@ -42,7 +42,7 @@ pub struct Life {
 }
 
 impl Life {
-    pub fn new(desk: Arc<Desk>, bell: Arc<Bell>) -> Arc<Life> {
+    pub fn new(desk: Arc<RequestQueue>, bell: Arc<EventFd>) -> Arc<Life> {
         Arc::new(Life {
             numbers: Numbers::default(),
             desk,
@@ -55,11 +55,11 @@ impl Life {
         })
     }
 
-    pub fn desk(&self) -> &Arc<Desk> {
+    pub fn desk(&self) -> &Arc<RequestQueue> {
         &self.desk
     }
 
-    pub fn bell(&self) -> &Arc<Bell> {
+    pub fn bell(&self) -> &Arc<EventFd> {
         &self.bell
     }
 

@@ -26,7 +26,7 @@ pub(crate) fn compare(
 ) -> Result<Vec<(usize, usize)>, PathDiffers> {
     let matches = match pattern {
         PathPattern::Segments(segments) => return by_segments(segments, path),
-        PathPattern::Ant(ant) => ant.is_match(path).then(Vec::new),
+        PathPattern::PathGlob(ant) => ant.is_match(path).then(Vec::new),
         PathPattern::Regex(regex) => regex.captures(path).map(|captures| {
             let group =
                 |name| captures.name(name).map_or((0, 0), |group| (group.start(), group.end()));

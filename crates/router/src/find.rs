@@ -275,7 +275,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// The Ant patterns and expressions of a bucket: those of the path's first segment and those of
+    /// The PathGlob patterns and expressions of a bucket: those of the path's first segment and those of
     /// none, together in their order.
     fn patterns(&mut self, bucket: &Bucket) {
         let first = match bucket.patterns.is_empty() {
@@ -291,7 +291,7 @@ impl<'r, 'i> Walk<'r, 'i> {
             *list = &list[1..];
             let entry = &self.router.table.entries[rank as usize];
             let matches = match &self.router.patterns[entry.pattern as usize] {
-                PathPattern::Ant(ant) => ant.is_match(self.input.path()),
+                PathPattern::PathGlob(ant) => ant.is_match(self.input.path()),
                 PathPattern::Regex(regex) => regex.is_match(self.input.path()),
                 PathPattern::Segments(_) => false,
             };

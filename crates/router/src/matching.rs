@@ -12,7 +12,7 @@ settings::record! {
     /// every request, and of a list one has to fit.
     ///
     /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
-    /// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns
+    /// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), PathGlob patterns
     /// and regular expressions after those; then the one with more conditions; then the one written
     /// first.
     pub struct Match {

@@ -1,7 +1,7 @@
 //! The total order of routes.
 //!
 //! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by
-//! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more
+//! segment (literal, `{param}`, `{*rest}`), PathGlob patterns and expressions after those; then the more
 //! conditions; then the order of the file. Everything else in this room only makes it fast or
 //! explains it.
 
@@ -17,7 +17,7 @@ pub enum Order {
     Host,
     /// The kind of this segment, counted from 1.
     Segment(usize),
-    /// One of them is an Ant pattern or an expression.
+    /// One of them is an PathGlob pattern or an expression.
     Pattern,
     Conditions,
     File,
@@ -62,7 +62,7 @@ impl Place {
         };
         let path = match written.path.get(path_index as usize) {
             Some(PathPattern::Segments(segments)) => segments.parts().iter().map(kind).collect(),
-            Some(PathPattern::Ant(_) | PathPattern::Regex(_)) => vec![PathKind::Pattern],
+            Some(PathPattern::PathGlob(_) | PathPattern::Regex(_)) => vec![PathKind::Pattern],
             None => vec![PathKind::Rest],
         };
         Place {
@@ -127,7 +127,7 @@ impl fmt::Display for Order {
             Order::Segment(at) => {
                 write!(f, "segment {at}: literal comes before {{param}} before {{*rest}}")
             }
-            Order::Pattern => f.write_str("Ant patterns and regular expressions come last"),
+            Order::Pattern => f.write_str("PathGlob patterns and regular expressions come last"),
             Order::Conditions => f.write_str("more conditions come first"),
             Order::File => f.write_str("the one written first comes first"),
         }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use exchange::{Ant, PARAMS_MAX};
+use exchange::{PARAMS_MAX, PathGlob};
 use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value, quote};
 use wire::target::PathFault;
 
@@ -18,7 +18,7 @@ use crate::limits::{PATTERN_BYTES, SEGMENTS_MAX};
 #[derive(Clone, Debug, PartialEq)]
 pub enum PathPattern {
     Segments(Segments),
-    Ant(Ant),
+    PathGlob(PathGlob),
     Regex(Regex),
 }
 
@@ -43,8 +43,8 @@ pub enum Segment {
 settings::choice! {
     /// A pattern that is not compared segment by segment. It is tried after all that are.
     pub(crate) enum Special {
-        /// An Ant pattern: `?` is one character, `*` any within a segment, `**` any segments.
-        Ant(Ant) = "ant",
+        /// An PathGlob pattern: `?` is one character, `*` any within a segment, `**` any segments.
+        PathGlob(PathGlob) = "ant",
         /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
         /// are parameters.
         Regex(Regex) = "regex",
@@ -62,7 +62,7 @@ impl PathPattern {
     pub fn params(&self) -> Vec<&str> {
         match self {
             PathPattern::Segments(segments) => segments.params().collect(),
-            PathPattern::Ant(_) => Vec::new(),
+            PathPattern::PathGlob(_) => Vec::new(),
             PathPattern::Regex(regex) => regex.capture_names().flatten().collect(),
         }
     }
@@ -70,7 +70,7 @@ impl PathPattern {
     /// The whole first segment of every matching path, where that is plain to see.
     pub(crate) fn first_segment(&self) -> Option<String> {
         match self {
-            PathPattern::Ant(ant) => {
+            PathPattern::PathGlob(ant) => {
                 let first = ant.as_str().strip_prefix('/')?.split('/').next()?;
                 (!first.contains(['?', '*'])).then(|| first.to_owned())
             }
@@ -92,7 +92,7 @@ impl PathPattern {
                 });
                 literal.fold(String::new(), |prefix, text| prefix + "/" + text)
             }
-            PathPattern::Ant(ant) => ant.literal_prefix().to_owned(),
+            PathPattern::PathGlob(ant) => ant.literal_prefix().to_owned(),
             PathPattern::Regex(regex) => expression_prefix(regex.as_str()),
         }
     }
@@ -206,9 +206,11 @@ fn literal(text: &str) -> Result<Segment, String> {
         return Err(format!("has {}: write {{name}} or {{*rest}}, or {{ ant: … }}", quote(text)));
     }
     if text.contains('?') {
-        return Err("has a question mark: a query is tested under `when`, and an Ant pattern is \
+        return Err(
+            "has a question mark: a query is tested under `when`, and an PathGlob pattern is \
                     written { ant: … }"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if text == "." || text == ".." {
         return Err("has a dot segment: those are resolved before routing".to_owned());
@@ -229,7 +231,7 @@ impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PathPattern::Segments(segments) => f.write_str(&segments.text),
-            PathPattern::Ant(ant) => write!(f, "ant {ant}"),
+            PathPattern::PathGlob(ant) => write!(f, "ant {ant}"),
             PathPattern::Regex(regex) => write!(f, "regex {regex}"),
         }
     }
@@ -253,7 +255,7 @@ impl Setting for PathPattern {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         if let Value::Map(_) = node.value {
             let special = match Special::read(node, reader)? {
-                Special::Ant(ant) => PathPattern::Ant(ant),
+                Special::PathGlob(ant) => PathPattern::PathGlob(ant),
                 Special::Regex(regex) => PathPattern::Regex(regex),
             };
             return checked(special, node, reader);
@@ -265,7 +267,9 @@ impl Setting for PathPattern {
 fn checked(special: PathPattern, node: &Node, reader: &mut Reader<'_>) -> Option<PathPattern> {
     let params = special.params();
     let why = match &special {
-        PathPattern::Ant(ant) if !matches!(ant.as_str().split('/').next(), Some("" | "**")) => {
+        PathPattern::PathGlob(ant)
+            if !matches!(ant.as_str().split('/').next(), Some("" | "**")) =>
+        {
             format!(
                 "{} matches no path, because every path begins with a slash",
                 quote(ant.as_str())

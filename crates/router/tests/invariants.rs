@@ -151,7 +151,7 @@ fn condition(node: settings::Node) -> Condition {
 
 fn pattern(choices: &mut Choices<'_>) -> PathPattern {
     match choices.below(8) {
-        0 => PathPattern::Ant(choices.of(ANTS).parse().expect("valid")),
+        0 => PathPattern::PathGlob(choices.of(ANTS).parse().expect("valid")),
         1 => PathPattern::Regex(choices.of(EXPRESSIONS).parse().expect("valid")),
         _ => {
             let mut text = String::new();
@@ -286,7 +286,7 @@ fn host_fits(pattern: &HostPattern, request: &Request) -> (u8, usize) {
 fn path_fits(pattern: &PathPattern, path: &str) -> Option<(Vec<u8>, Values)> {
     let parts = match pattern {
         PathPattern::Segments(segments) => segments.parts(),
-        PathPattern::Ant(ant) => return ant.is_match(path).then(|| (vec![4], Vec::new())),
+        PathPattern::PathGlob(ant) => return ant.is_match(path).then(|| (vec![4], Vec::new())),
         PathPattern::Regex(regex) => {
             let groups = regex.captures(path)?;
             let named = regex.capture_names().flatten();

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::handover::Desk;
+use exchange::offload::RequestQueue;
 use telemetry::event;
 use telemetry::log::{self, Format, Level};
 
@@ -72,7 +72,7 @@ pub trait Application: Send + Sync {
 pub struct Hosted {
     pub application: Arc<dyn Application>,
     /// Where its requests are put.
-    pub desk: Arc<Desk>,
+    pub desk: Arc<RequestQueue>,
     /// Its word on whether it is ready: the other end of an [`Announcer`].
     pub announced: Announced,
 }
@@ -154,7 +154,7 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
 async fn live(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<Desk>,
+    desk: Arc<RequestQueue>,
     mut announced: Announced,
 ) -> u8 {
     let stand = tokio::select! {

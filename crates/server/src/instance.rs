@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{Limits, ListenerPlan, Plan, RoutePlan, Timeouts};
-use exchange::serve::{ConnectionTimeouts, Edge, TrustedProxies};
+use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
 use exchange::{
     AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
 };
@@ -53,9 +53,9 @@ impl Instance {
     }
 
     /// What a listener's connections work with under this Plan.
-    pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> Edge {
+    pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
-        Edge {
+        ListenerSnapshot {
             dispatch: unknown_host::ruled(listener.unknown_host, self.clone()),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),

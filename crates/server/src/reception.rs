@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, Plan};
-use exchange::serve::{ConnectionTimeouts, Edge, Patience, Service, TrustedProxies};
+use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Patience, Service, TrustedProxies};
 use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
 use net::{Bind, Listener, Listening};
 use telemetry::{RouteMetrics, WorkerMetrics};
@@ -49,12 +49,12 @@ struct Open {
 }
 
 /// What the Plan says about connections, and about those in the reserve.
-struct Edges([Rc<Edge>; 2]);
+struct Edges([Rc<ListenerSnapshot>; 2]);
 
 impl Open {
     fn replace_edges(&self, Edges([edge, reserve]): &Edges) {
-        self.service.replace_edge(edge.clone());
-        self.reserve.replace_edge(reserve.clone());
+        self.service.replace_snapshot(edge.clone());
+        self.reserve.replace_snapshot(reserve.clone());
     }
 
     fn close(&self) {
@@ -166,10 +166,10 @@ fn hurried(patience: Patience, most: Duration) -> Patience {
 }
 
 /// `most` bounds whatever the configuration allows a client to take its time for.
-fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> Edge {
+fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
     let timeouts = &plan.timeouts;
     let idle = if most == HURRY { HURRY } else { IDLE };
-    Edge {
+    ListenerSnapshot {
         dispatch: Rc::new(Always(route)),
         head_limits: head_limits(&plan.limits),
         timeouts: ConnectionTimeouts {

@@ -13,7 +13,7 @@ pub(crate) struct Background(JoinHandle<()>);
 
 impl Background {
     pub(crate) fn start(upstreams: &Arc<Upstreams>) -> Background {
-        let names = Arc::new(net::Names::system());
+        let names = Arc::new(net::Resolver::system());
         let upkeep = upstream::control::run(upstreams.clone(), names);
         Background(net::task::spawn_local(upkeep))
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use config::Plan;
-use exchange::serve::{Edge, Service};
+use exchange::serve::{ListenerSnapshot, Service};
 use exchange::{AccessLog, WorkerContext};
 use net::{BoundSocket, Listener};
 use telemetry::log::Level;
@@ -160,7 +160,7 @@ impl Worker {
             let edge = Rc::new(instance.edge(listener));
             let name: Rc<str> = Rc::from(&*listener.name);
             if let Some(open) = self.doors.get(&key) {
-                open.service.replace_edge(edge);
+                open.service.replace_snapshot(edge);
                 *open.name.borrow_mut() = name;
             } else if let Some(socket) = sockets.remove(&key) {
                 let own = serving.seats.get(&key).unwrap_or(&serving.all_seats);
@@ -183,7 +183,7 @@ impl Worker {
         key: String,
         listener: Listener,
         name: Rc<str>,
-        edge: Rc<Edge>,
+        edge: Rc<ListenerSnapshot>,
         seats: [Arc<Seats>; 2],
     ) {
         let service = Service::new(edge, self.metrics.clone());

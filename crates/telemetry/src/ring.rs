@@ -12,12 +12,12 @@ use std::thread::Thread;
 
 /// Wakes the writer's thread, once per sleep.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
+pub(crate) struct WriterSignal {
     asleep: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-impl Bell {
+impl WriterSignal {
     /// Names the thread to wake; the first call counts.
     pub(crate) fn answers(&self, thread: Thread) {
         self.thread.get_or_init(|| thread);
@@ -55,16 +55,16 @@ pub struct LogRing {
     lines: ArrayQueue<Vec<u8>>,
     spare: ArrayQueue<Vec<u8>>,
     dropped: Arc<SharedCounter>,
-    bell: Arc<Bell>,
+    signal: Arc<WriterSignal>,
 }
 
 impl LogRing {
-    pub(crate) fn new(dropped: Arc<SharedCounter>, bell: Arc<Bell>) -> Self {
+    pub(crate) fn new(dropped: Arc<SharedCounter>, signal: Arc<WriterSignal>) -> Self {
         Self {
             lines: ArrayQueue::new(RING_LINES),
             spare: ArrayQueue::new(RING_LINES / 16),
             dropped,
-            bell,
+            signal,
         }
     }
 
@@ -79,7 +79,7 @@ impl LogRing {
             self.dropped.inc();
             return;
         }
-        self.bell.ring();
+        self.signal.ring();
     }
 
     pub fn dropped(&self) -> u64 {
@@ -105,13 +105,13 @@ impl LogRing {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bell, LogRing};
+    use super::{LogRing, WriterSignal};
     use crate::limits::{KEPT_BUFFER_BYTES, RING_LINES};
     use std::sync::Arc;
 
     #[test]
     fn a_full_ring_drops_and_counts() {
-        let ring = LogRing::new(Arc::default(), Arc::new(Bell::default()));
+        let ring = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
         for i in 0..RING_LINES + 3 {
             ring.push(i.to_string().into_bytes());
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn buffers_come_back_unless_they_grew_large() {
-        let ring = LogRing::new(Arc::default(), Arc::new(Bell::default()));
+        let ring = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
         let mut small = Vec::with_capacity(300);
         small.extend_from_slice(b"line");
         let address = small.as_ptr();

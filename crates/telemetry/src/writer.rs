@@ -12,7 +12,7 @@ use crate::families;
 use crate::limits::{FLUSH_WITHIN, GATHER_MS, RING_LINES, WRITE_BATCH_BYTES};
 use crate::log::Level;
 use crate::registry::Telemetry;
-use crate::ring::{Bell, LogRing};
+use crate::ring::{LogRing, WriterSignal};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -92,7 +92,7 @@ struct Orders {
 struct Shared {
     orders: Mutex<Orders>,
     flushed: Condvar,
-    bell: Arc<Bell>,
+    signal: Arc<WriterSignal>,
     dropped: Arc<SharedCounter>,
     failed: Arc<SharedCounter>,
 }
@@ -118,7 +118,7 @@ impl LogWriter {
         let shared = Arc::new(Shared {
             orders: Mutex::default(),
             flushed: Condvar::new(),
-            bell: Arc::new(Bell::default()),
+            signal: Arc::new(WriterSignal::default()),
             dropped: telemetry.counter(&families::LOG_DROPPED, &[log]),
             failed: telemetry.counter(&families::LOG_WRITE_ERRORS, &[log]),
         });
@@ -126,14 +126,14 @@ impl LogWriter {
         let thread = thread::Builder::new().name(format!("log-{log}")).spawn(move || {
             Round { log, shared: run, output, batch: Vec::new(), failing: false }.run()
         })?;
-        shared.bell.answers(thread.thread().clone());
+        shared.signal.answers(thread.thread().clone());
         Ok(Self { shared, sink: Mutex::new(sink), thread: Some(thread) })
     }
 
     /// A ring of its own for one worker. It is forgotten when the worker drops it.
     pub fn ring(&self) -> Arc<LogRing> {
         let dropped = Arc::clone(&self.shared.dropped);
-        let ring = Arc::new(LogRing::new(dropped, Arc::clone(&self.shared.bell)));
+        let ring = Arc::new(LogRing::new(dropped, Arc::clone(&self.shared.signal)));
         self.shared.orders().rings.push(Arc::clone(&ring));
         ring
     }
@@ -158,7 +158,7 @@ impl LogWriter {
         let mut orders = self.shared.orders();
         orders.flushes_wanted += 1;
         let ticket = orders.flushes_wanted;
-        self.shared.bell.wake();
+        self.shared.signal.wake();
         drop(self.wait_while(orders, |orders| orders.flushes_done < ticket));
     }
 
@@ -177,7 +177,7 @@ impl Drop for LogWriter {
     fn drop(&mut self) {
         let mut orders = self.shared.orders();
         orders.stop = true;
-        self.shared.bell.wake();
+        self.shared.signal.wake();
         let has_ended = self.wait_while(orders, |orders| !orders.ended).ended;
         if let Some(thread) = self.thread.take().filter(|_| has_ended) {
             // A writer that panicked has nothing left to say.
@@ -198,7 +198,7 @@ struct Round {
 impl Round {
     fn run(mut self) {
         // In case the first line comes before `start` has named the thread.
-        self.shared.bell.answers(thread::current());
+        self.shared.signal.answers(thread::current());
         loop {
             let (rings, output, wanted, stop) = {
                 let mut orders = self.shared.orders();
@@ -221,7 +221,7 @@ impl Round {
                 thread::park_timeout(Duration::from_millis(GATHER_MS));
             } else {
                 let shared = Arc::clone(&self.shared);
-                shared.bell.sleep(|| {
+                shared.signal.sleep(|| {
                     let orders = shared.orders();
                     !orders.stop
                         && orders.flushes_done == orders.flushes_wanted

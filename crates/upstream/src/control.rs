@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use net::Names;
+use net::Resolver;
 use net::task::JoinHandle;
 use settings::{Address, Host};
 
@@ -26,7 +26,7 @@ use crate::upstreams::Upstreams;
 
 /// Looks after the upstreams of the registry for ever. To be spawned on the control thread, whose
 /// runtime is local and has a clock; dropping it ends every check.
-pub async fn run(upstreams: Arc<Upstreams>, names: Arc<Names>) {
+pub async fn run(upstreams: Arc<Upstreams>, names: Arc<Resolver>) {
     let mut keepers: HashMap<u64, Task> = HashMap::new();
     loop {
         let clusters = upstreams.all();
@@ -78,7 +78,7 @@ impl Duty {
     }
 }
 
-async fn look_after(cluster: Arc<Cluster>, names: Arc<Names>) {
+async fn look_after(cluster: Arc<Cluster>, names: Arc<Resolver>) {
     let mut running: Vec<(Duty, Task)> = Vec::new();
     loop {
         let wanted = duties(&cluster.snapshot());

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     fn pieces(pieces: &[&'static [u8]], trailers: Option<Headers>) -> Body {
-        let (mut writer, body) = exchange::growing(u64::MAX, None);
+        let (mut writer, body) = exchange::shared_body(u64::MAX, None);
         for piece in pieces {
             assert!(writer.push(Bytes::from_static(piece)).is_ok());
         }

@@ -1,6 +1,6 @@
 //! What the two ends tell each other of an answer: its head, an interim one, a fault.
 
-use exchange::handover::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
+use exchange::offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
 use exchange::{Fault, Headers, Retry, Side};
 use wire::frames::{self, Malformed};
 

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use exchange::handover::encoding::put_fields;
+use exchange::offload::encoding::put_fields;
 use exchange::{Fault, Frame};
 use net::{Blocking, FileRange};
 use wire::frames::{self, FRAME_COST, Kind, Malformed, WINDOW_MAX, cost};

@@ -6,7 +6,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::handover::session::{Closed, Message, Received};
+use exchange::offload::session::{Closed, Message, Received};
 use wire::frames::{self, FRAME_COST, Malformed, WINDOW_MAX};
 
 use super::outbox::Outbox;

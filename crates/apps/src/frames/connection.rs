@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use exchange::handover::{Arrival, Head};
+use exchange::offload::{Arrival, Head};
 use net::Stream;
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 

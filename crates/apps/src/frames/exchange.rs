@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::{HandedOver, Head, Limits, Local, begin};
+use exchange::offload::{Head, Limits, Local, OffloadedRequest, begin};
 use exchange::{Body, Fault, Headers, Inform, Outcome, Response};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
@@ -53,7 +53,7 @@ impl Exchange {
         window: u32,
         limits: Limits,
         asides: &Asides,
-    ) -> (HandedOver, Exchange) {
+    ) -> (OffloadedRequest, Exchange) {
         let (body, feed) = if end {
             (Body::from(Bytes::copy_from_slice(body)), None)
         } else {

@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use exchange::Outcome;
-use exchange::handover::encoding::{put_fields, put_optional};
-use exchange::handover::session::{
+use exchange::offload::encoding::{put_fields, put_optional};
+use exchange::offload::session::{
     Accepted, Closed, Decision, HandedSession, LocalSession, OpenSession, begin,
 };
-use exchange::handover::{Head, Limits};
+use exchange::offload::{Head, Limits};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::conduit::{Hearing, Outbox, Pumped, Saying, Step, close, closed};

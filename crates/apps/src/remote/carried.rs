@@ -3,7 +3,7 @@
 use std::task::Waker;
 
 use exchange::Fault;
-use exchange::handover::Arrival;
+use exchange::offload::Arrival;
 use wire::frames::{Kind, Malformed};
 
 use super::exchange::Exchange;

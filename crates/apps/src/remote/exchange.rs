@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::{Answering, HandedOver, Incoming, Sending};
+use exchange::offload::{Answering, Incoming, OffloadedRequest, Sending};
 use exchange::{BodyStream, Fault, Frame, Side};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
@@ -32,13 +32,13 @@ impl Exchange {
     /// Sends the head, with the body if that is there and short. `None` where it was answered
     /// instead.
     pub(super) fn begin(
-        handed: HandedOver,
+        handed: OffloadedRequest,
         number: u32,
         window: u32,
         waker: &Waker,
         outbox: &mut Outbox,
     ) -> Option<Exchange> {
-        let HandedOver { head, body, answer } = handed;
+        let OffloadedRequest { head, body, answer } = handed;
         // Asking for the body is what tells a client to send it (RFC 9110 10.1.1): the application
         // asks by its first credit.
         let expects = head.headers.lists_token(Known::Expect, "100-continue");

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::Arrival;
+use exchange::offload::Arrival;
 use exchange::{Fault, Retry};
 use net::Stream;
 use wire::frames::{self, Data, Frame, Kind, Malformed};

@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll, Waker};
 
-use exchange::handover::encoding::Reader;
-use exchange::handover::session::{Accepted, HandedSession, Session};
-use exchange::handover::{Answering, Head};
+use exchange::offload::encoding::Reader;
+use exchange::offload::session::{Accepted, HandedSession, Session};
+use exchange::offload::{Answering, Head};
 use exchange::{Fault, Side};
 use wire::frames::{self, Kind, Malformed};
 

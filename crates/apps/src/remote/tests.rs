@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::exchange::handover::{Arrival, Limits, Local, leave};
+use ::exchange::offload::{Arrival, Limits, Local, leave};
 use ::exchange::{Body, Fault, Headers, Inform, Request, Response, Target};
 use bytes::Bytes;
 use net::worker::block_on_local;

@@ -1,6 +1,6 @@
 //! The opening handshake (RFC 6455 4.2).
 
-use exchange::handover::session::Accepted;
+use exchange::offload::session::Accepted;
 use exchange::{Fault, Request, Response, Side};
 use wire::websocket::{PerMessageDeflate, accept_key};
 use wire::{Known, Method, token};

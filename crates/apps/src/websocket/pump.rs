@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use exchange::handover::session::{Closed, Message, OpenSession, Received};
+use exchange::offload::session::{Closed, Message, OpenSession, Received};
 use exchange::{Duplex, Ending, Takeover};
 use net::Timer;
 use wire::websocket::{Decoder, Message as Heard, Opcode, PerMessageDeflate, Violation};

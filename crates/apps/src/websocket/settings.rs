@@ -1,6 +1,6 @@
 //! `apps.NAME.websocket`: bounds of sessions, and what is spoken.
 
-use exchange::handover::Limits;
+use exchange::offload::Limits;
 use settings::{Duration, Size};
 
 settings::record! {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use apps::websocket::WebSocketSettings;
-use exchange::handover::session::{Accepted, Closed, HandedSession, Message as Said};
+use exchange::offload::session::{Accepted, Closed, HandedSession, Message as Said};
 use net::worker::block_on_local;
 use settings::Size;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -178,7 +178,7 @@ fn a_client_that_goes_before_the_decision_is_heard_of() {
         let (address, _) = start(WebSocketSettings::default(), move |mut handed| {
             let gone = next(&mut handed.session);
             assert!(handed.session.accept(Accepted::default()).is_err());
-            let exchange::handover::session::Received::Closed(closed) = gone else { panic!() };
+            let exchange::offload::session::Received::Closed(closed) = gone else { panic!() };
             ended.send(closed).unwrap();
         });
         let client = Client::dial(address).await;

@@ -2,8 +2,8 @@
 
 use apps::websocket::WebSocketSettings;
 use exchange::Headers;
-use exchange::handover::session::{Accepted, HandedSession};
-use exchange::handover::wait;
+use exchange::offload::session::{Accepted, HandedSession};
+use exchange::offload::wait;
 use net::worker::block_on_local;
 
 use crate::client::{Client, request};

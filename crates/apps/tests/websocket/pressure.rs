@@ -7,8 +7,8 @@ use std::sync::mpsc::{channel, sync_channel};
 
 use apps::websocket::WebSocketSettings;
 use bytes::Bytes;
-use exchange::handover::session::{Accepted, Message as Said, Received};
-use exchange::handover::wait;
+use exchange::offload::session::{Accepted, Message as Said, Received};
+use exchange::offload::wait;
 use net::worker::block_on_local;
 use tokio::sync::mpsc::unbounded_channel;
 use wire::websocket::{Message, Opcode};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apps::websocket::{self, WebSocketSettings};
-use exchange::handover::session::{Accepted, Closed, HandedSession, Received, Session};
-use exchange::handover::wait;
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
+use exchange::offload::session::{Accepted, Closed, HandedSession, Received, Session};
+use exchange::offload::wait;
+use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
 use exchange::{
     Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol, Request,
     Response, Route, RouteBounds,
@@ -89,8 +89,8 @@ async fn accept(socket: BoundSocket, address: SocketAddr, service: Rc<Service>) 
     }
 }
 
-fn edge(route: Route) -> Edge {
-    Edge {
+fn edge(route: Route) -> ListenerSnapshot {
+    ListenerSnapshot {
         dispatch: Rc::new(One(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {

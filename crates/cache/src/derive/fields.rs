@@ -1,6 +1,6 @@
 //! The fields of a coding: those of the canonical response, but for what speaks of its bytes.
 
-use exchange::{Headers, KeptHeaders};
+use exchange::{Headers, SharedHeaders};
 use wire::Known;
 
 use super::{Target, token};
@@ -9,7 +9,7 @@ use super::{Target, token};
 const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
 /// The fields of `canonical` in another coding.
-pub(super) fn of(canonical: &Headers, target: Target) -> KeptHeaders {
+pub(super) fn of(canonical: &Headers, target: Target) -> SharedHeaders {
     let mut headers = canonical.clone();
     headers.retain(|field| {
         !DIGESTS.iter().any(|name| field.name.eq_ignore_ascii_case(name.as_bytes()))
@@ -24,7 +24,7 @@ pub(super) fn of(canonical: &Headers, target: Target) -> KeptHeaders {
     if !headers.lists_token(Known::Vary, "accept-encoding") {
         headers.append(Known::Vary, "Accept-Encoding");
     }
-    KeptHeaders::from(&headers)
+    SharedHeaders::from(&headers)
 }
 
 /// The tag of a coding: other bytes, another tag (RFC 9110 8.8.3.3). A weak one stays weak.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-use exchange::ApartSeat;
+use exchange::BackgroundPermit;
 use net::clock::precise_us;
 use tokio::sync::{Semaphore, watch};
 
@@ -101,7 +101,7 @@ impl Order<'_> {
         if table.len() >= MAKING_WAITING_MAX {
             return Started::No;
         }
-        let Some(seat) = ApartSeat::take() else { return Started::No };
+        let Some(seat) = BackgroundPermit::take() else { return Started::No };
         let (tell, news) = watch::channel(None);
         table.insert(work, news.clone());
         drop(table);
@@ -134,7 +134,7 @@ impl Order<'_> {
             return;
         }
         let Ok(turn) = TURNS.try_acquire() else { return };
-        let Some(seat) = ApartSeat::take() else { return };
+        let Some(seat) = BackgroundPermit::take() else { return };
         made.life.try_once(index(self.target));
         let (tell, news) = watch::channel(None);
         table.insert(work, news);

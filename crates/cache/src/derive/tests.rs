@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use coding::{Decode, decode_all, encode_all};
-use exchange::{Headers, KeptHeaders};
+use exchange::{Headers, SharedHeaders};
 use settings::{node, read};
 use wire::Known;
 
@@ -45,7 +45,7 @@ fn response(content: &[u8], coding: Option<Coding>) -> Response {
             while_revalidate_s: 0,
             if_error_s: 0,
         },
-        head: KeptHeaders::from(&head),
+        head: SharedHeaders::from(&head),
         hidden: None,
         content: Content::Memory(Bytes::from(bytes)),
         coding,

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use exchange::{
-    Body, BodyStream, Fault, Frame, Growing, GrowingReader, Headers, Outcome, Request, Response,
+    Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, SharedBody,
+    SharedBodyReader,
 };
 
 use super::budget::Share;
@@ -27,7 +28,7 @@ pub(crate) struct Arrival {
     pub(crate) stored: crate::Response,
     /// Of the content, where it was announced.
     pub(super) length: Option<u64>,
-    pub(super) content: Growing,
+    pub(super) content: SharedBody,
     /// What the content takes in memory: given back when nobody reads it any more.
     pub(super) share: Share,
     /// The address of the server that it comes from, for the log.
@@ -38,7 +39,7 @@ pub(crate) struct Arrival {
 
 impl Arrival {
     /// A reader of the content; `None` if it has become too long for somebody to join.
-    pub(crate) fn join(&self) -> Option<GrowingReader> {
+    pub(crate) fn join(&self) -> Option<SharedBodyReader> {
         self.content.join()
     }
 
@@ -54,7 +55,7 @@ impl Arrival {
     /// The response to a request for it; `private` are fields for this client alone.
     pub(crate) fn answer(
         self: &Arc<Arrival>,
-        reader: GrowingReader,
+        reader: SharedBodyReader,
         private: &Headers,
         said: &Said<'_>,
         request: &Request,
@@ -88,7 +89,7 @@ pub(crate) fn append(headers: &mut Headers, more: &Headers) {
 
 /// The content, for one who reads it.
 struct Reading {
-    reader: GrowingReader,
+    reader: SharedBodyReader,
     _arrival: Arc<Arrival>,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Fault, GrowingReader, Headers, Inform, Next, Notes, Outcome, Request, Response as Answer,
-    Retry, Side, growing,
+    Fault, Headers, Inform, Next, Notes, Outcome, Request, Response as Answer, Retry,
+    SharedBodyReader, Side, shared_body,
 };
 use net::clock::wall_secs;
 use tokio::sync::oneshot;
@@ -48,7 +48,7 @@ pub(crate) enum Told {
     Alone(Box<Answer>, Reason),
     /// A response that is shared while it comes, and the fields of it that are for this client
     /// alone.
-    Arrived(Arc<Arrival>, GrowingReader, Headers),
+    Arrived(Arc<Arrival>, SharedBodyReader, Headers),
     /// The stored response is valid again; with it the fields of the 304 for this client alone.
     Stored(Arc<Object>, Headers),
     Failed(Fault),
@@ -321,7 +321,7 @@ impl Fetch {
         notes: Notes,
     ) {
         let terms = self.filter.terms().clone();
-        let (writer, content) = growing(growing_bytes_max(self.bytes_max()), length);
+        let (writer, content) = shared_body(growing_bytes_max(self.bytes_max()), length);
         let reader = content.reader();
         let (coding, none) = (coding_of(&storing.head), Content::Memory(Bytes::new()));
         let version = self.cache.store().next_version();

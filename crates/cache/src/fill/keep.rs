@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{Fault, Frame, Headers, KeptHeaders};
+use exchange::{Fault, Frame, Headers, SharedHeaders};
 use wire::Known;
 
 use super::decoded::read;
@@ -78,8 +78,8 @@ pub(super) fn response(
     Response {
         version,
         meta,
-        head: KeptHeaders::from(&head),
-        hidden: (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(hidden))),
+        head: SharedHeaders::from(&head),
+        hidden: (!hidden.is_empty()).then(|| Box::new(SharedHeaders::from(hidden))),
         content,
         coding,
         derived: false,

@@ -127,7 +127,7 @@ impl BodyStream for Part {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use exchange::growing;
+    use exchange::shared_body;
     use net::worker::block_on_local;
 
     use super::*;
@@ -141,7 +141,7 @@ mod tests {
                 ("bytes=3-", "3456789", "bytes 3-9/10"),
                 ("bytes=-2", "89", "bytes 8-9/10"),
             ] {
-                let (mut writer, content) = growing(1 << 20, Some(10));
+                let (mut writer, content) = shared_body(1 << 20, Some(10));
                 let mut whole = Response::new(200);
                 whole.body = content.body();
                 let mut part = part(asked.as_bytes(), 10, whole).unwrap();

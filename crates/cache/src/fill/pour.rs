@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use exchange::{Body, Fault, Frame, GrowingWriter, Retry};
+use exchange::{Body, Fault, Frame, Retry, SharedBodyWriter};
 use net::clock::{self, Moment};
 
 use super::Arrival;
@@ -34,7 +34,7 @@ pub(super) enum Poured {
     Failed,
 }
 
-/// Growing bodies count their pieces: this bound lets those of usual size be as long as allowed.
+/// SharedBody bodies count their pieces: this bound lets those of usual size be as long as allowed.
 pub(super) fn growing_bytes_max(object_bytes_max: u64) -> u64 {
     object_bytes_max.saturating_add(object_bytes_max / 8).saturating_add(LITTLE_LEFT_BYTES)
 }
@@ -42,7 +42,7 @@ pub(super) fn growing_bytes_max(object_bytes_max: u64) -> u64 {
 /// Pours until the end. Nobody joins the flight any more if it is not whole.
 pub(super) async fn pour(
     body: &mut Body,
-    mut writer: GrowingWriter,
+    mut writer: SharedBodyWriter,
     arrival: &Arrival,
     lead: &mut Lead,
     (terms, bytes_max): (&Terms, u64),
@@ -96,7 +96,7 @@ pub(super) async fn pour(
 }
 
 /// The rest of what is too long, for those who read it.
-async fn pour_on(body: &mut Body, mut writer: GrowingWriter, first: Frame, arrival: &Arrival) {
+async fn pour_on(body: &mut Body, mut writer: SharedBodyWriter, first: Frame, arrival: &Arrival) {
     writer.narrow(WINDOW_BYTES);
     let mut frame = Some(Ok(first));
     loop {

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{ApartSeat, Fault, Headers, Inform, Next, Notes, Outcome, Request, Side};
+use exchange::{BackgroundPermit, Fault, Headers, Inform, Next, Notes, Outcome, Request, Side};
 use net::clock::{self, Moment, wall_secs};
 use tokio::sync::oneshot;
 use wire::{Known, Method};
@@ -235,7 +235,7 @@ impl Asking {
         if self.has_come(&looked, Some(object)) {
             return;
         }
-        let Some(seat) = ApartSeat::take() else { return };
+        let Some(seat) = BackgroundPermit::take() else { return };
         let own = lead.waiter();
         let mut fetch = self.fetch(lead, looked, Some(object.clone()));
         fetch.own = Some(own);
@@ -280,7 +280,7 @@ impl Asking {
     ) -> Outcome {
         let metrics = self.filter.metrics();
         metrics.missed(why);
-        let Some(seat) = ApartSeat::take() else {
+        let Some(seat) = BackgroundPermit::take() else {
             drop(lead);
             return self.go(&Status { detail: Some("too-many-fetches"), ..by(why) }).await;
         };

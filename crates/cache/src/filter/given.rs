@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::{Fault, GrowingReader, Headers, Outcome, Request, Response};
+use exchange::{Fault, Headers, Outcome, Request, Response, SharedBodyReader};
 use net::clock::wall_secs;
 
 use super::CacheFilter;
@@ -56,7 +56,7 @@ impl CacheFilter {
     pub(super) fn give_growing(
         &self,
         arrival: &Arc<Arrival>,
-        reader: GrowingReader,
+        reader: SharedBodyReader,
         private: &Headers,
         way: Taken,
         request: &Request,

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::{self, Arc};
 
-use exchange::{Body, Headers, KeptHeaders};
+use exchange::{Body, Headers, SharedHeaders};
 
 use super::look::Found;
 use super::present::Said;
@@ -47,7 +47,7 @@ pub(crate) struct Hot {
     /// Short content as the worker's own: counted without a locked instruction.
     body: Option<Rc<[u8]>>,
     /// The head of an answer, as it is in this second.
-    head: RefCell<(u64, KeptHeaders)>,
+    head: RefCell<(u64, SharedHeaders)>,
     /// Its codings, as far as this worker has them at hand.
     codings: RefCell<[Weak<Hot>; CODINGS]>,
     /// How often it was the answer here.
@@ -135,7 +135,7 @@ impl Hot {
         if head.0 != now_secs {
             let mut headers = response.head.headers();
             said.write(&mut headers);
-            *head = (now_secs, KeptHeaders::from(&headers));
+            *head = (now_secs, SharedHeaders::from(&headers));
         }
         head.1.headers()
     }

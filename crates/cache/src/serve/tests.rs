@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coding::Coding;
 use exchange::{
-    Body, FilterPlan, Headers, KeptHeaders, Local, Outcome, Request, Shared, Stage, Surround,
+    Body, FilterPlan, Headers, Local, Middleware, Outcome, Request, Shared, SharedHeaders, Stage,
     Target, WorkerContext,
 };
 use settings::{Node, node, read};
@@ -23,7 +23,7 @@ const CONTENT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 /// A filter on a worker of its own, and its cache.
 struct Bench {
     plan: CachePlan,
-    filter: Rc<dyn Surround>,
+    filter: Rc<dyn Middleware>,
     cache: Arc<Cache>,
 }
 
@@ -38,7 +38,7 @@ impl Bench {
         };
         let plan = CachePlan::new(read(&settings).unwrap_or_else(|wrong| panic!("{wrong}")));
         let caches = Caches::of(&worker.shared);
-        let Stage::Surround(filter) = plan.build_on("shop", &worker) else { unreachable!() };
+        let Stage::Middleware(filter) = plan.build_on("shop", &worker) else { unreachable!() };
         let cache = caches.all().pop().unwrap();
         Bench { plan, filter, cache }
     }
@@ -101,7 +101,7 @@ fn response(content: Content) -> Response {
             while_revalidate_s: 0,
             if_error_s: 0,
         },
-        head: KeptHeaders::from(&head),
+        head: SharedHeaders::from(&head),
         hidden: None,
         content,
         coding: None,
@@ -300,7 +300,7 @@ fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
     let mut head = coded.head.headers();
     head.set(Known::Etag, "\"a-gzip\"");
     head.append(Known::ContentEncoding, "gzip");
-    coded.head = KeptHeaders::from(&head);
+    coded.head = SharedHeaders::from(&head);
     coded.derived = false;
     bench.put(&get("/a", &[]), b"", Kind::Response(coded.clone()));
     assert!(bench.ask(&mut get("/a", &[])).is_none());
@@ -347,7 +347,7 @@ fn each_client_gets_the_coding_that_it_prefers_whoever_came_before() {
         if coding.is_some() {
             let mut head = made.head.headers();
             head.append(Known::ContentEncoding, "gzip");
-            made.head = KeptHeaders::from(&head);
+            made.head = SharedHeaders::from(&head);
         }
         Kind::Response(made)
     };

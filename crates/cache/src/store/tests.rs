@@ -1,7 +1,7 @@
 //! The store as its users see it.
 
 use bytes::Bytes;
-use exchange::{Headers, KeptHeaders};
+use exchange::{Headers, SharedHeaders};
 
 use super::*;
 use crate::Kind;
@@ -79,7 +79,7 @@ impl Sample<'_> {
         let response = Response {
             version: self.derived_of.unwrap_or_else(|| store.next_version()),
             meta,
-            head: KeptHeaders::from(&head),
+            head: SharedHeaders::from(&head),
             hidden: None,
             content: Content::Memory(Bytes::from(vec![b'x'; self.body])),
             coding: None,

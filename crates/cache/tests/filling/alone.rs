@@ -1,6 +1,6 @@
 //! What is for one client alone: nobody waits for it twice.
 
-use exchange::growing;
+use exchange::shared_body;
 use net::worker::block_on_local;
 use settings::node;
 use wire::Method;
@@ -211,7 +211,7 @@ fn what_is_known_to_be_too_long_is_not_stored() {
         let (site, mut origin) = Site::new(|| node!({ "store": "pages", "max_size": "1KiB" }));
         let route = site.worker(0);
         let client = get(&route, "/").await;
-        let (mut writer, content) = growing(1 << 20, Some(2000));
+        let (mut writer, content) = shared_body(1 << 20, Some(2000));
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         let got = done(client).await.unwrap();
         let status = "tidegate; fwd=uri-miss; detail=content_too_long";

@@ -1,7 +1,7 @@
 //! What the origin is asked for, and what clients are given who asked for something else.
 
 use bytes::Bytes;
-use exchange::{Frame, growing};
+use exchange::{Frame, shared_body};
 use net::worker::block_on_local;
 use wire::Method;
 
@@ -37,7 +37,7 @@ fn a_part_is_taken_of_the_whole_while_that_comes() {
         let client = get_with(&route, "/", &[("range", "bytes=2-4")]).await;
         let call = origin.asked().await;
         assert_eq!(call.field("range"), None);
-        let (mut writer, content) = growing(1 << 20, Some(7));
+        let (mut writer, content) = shared_body(1 << 20, Some(7));
         call.answer(growing_answer(&[KEPT], &content));
         let got = done(client).await.unwrap();
         assert_eq!((got.status, got.field("content-range")), (206, "bytes 2-4/7"));
@@ -99,7 +99,7 @@ fn nobody_gets_a_coding_that_he_does_not_take() {
                 let call = origin.asked().await;
                 assert_eq!(call.field("accept-encoding"), Some("gzip"));
                 let length = Some(piece_by_piece.len() as u64);
-                let (mut writer, content) = growing(1 << 20, length);
+                let (mut writer, content) = shared_body(1 << 20, length);
                 let fields = [said, ("content-encoding", "gzip"), ("etag", "\"1\"")];
                 call.answer(growing_answer(&fields, &content));
                 for piece in piece_by_piece.chunks(1000) {

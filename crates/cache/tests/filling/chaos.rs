@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::store::Purge;
-use exchange::{Fault, Growing, GrowingWriter, growing};
+use exchange::{Fault, SharedBody, SharedBodyWriter, shared_body};
 use net::worker::block_on_local;
 use tokio::task::JoinHandle;
 
@@ -54,7 +54,7 @@ struct Chaos {
     dice: Dice,
     world: Rc<RefCell<World>>,
     calls: Vec<(Call, usize)>,
-    bodies: Vec<(GrowingWriter, Growing, String)>,
+    bodies: Vec<(SharedBodyWriter, SharedBody, String)>,
     clients: Vec<JoinHandle<()>>,
 }
 
@@ -91,7 +91,7 @@ impl Chaos {
             (2..=4, Some(tag)) => answer(304, &[("etag", &tag), ("cache-control", said)], ""),
             _ => {
                 let length = (self.dice.below(2) == 0).then_some(body.len() as u64);
-                let (writer, content) = growing(1 << 20, length);
+                let (writer, content) = shared_body(1 << 20, length);
                 self.bodies.push((writer, content.clone(), body));
                 growing_answer(&fields, &content)
             }

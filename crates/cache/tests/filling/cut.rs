@@ -1,7 +1,7 @@
 //! What comes only in part, or goes on for too long.
 
 use bytes::Bytes;
-use exchange::{Fault, growing};
+use exchange::{Fault, shared_body};
 use net::worker::block_on_local;
 use settings::node;
 
@@ -22,7 +22,7 @@ fn what_is_cut_off_is_not_stored_and_whoever_reads_it_sees_that() {
             let (site, mut origin) = Site::plain();
             let route = site.worker(0);
             let (leader, follower) = (get(&route, "/").await, get(&route, "/").await);
-            let (mut writer, content) = growing(1 << 20, length);
+            let (mut writer, content) = shared_body(1 << 20, length);
             origin.asked().await.answer(growing_answer(&[KEPT], &content));
             writer.push(Bytes::from_static(b"some")).unwrap();
             writer.push(Bytes::from_static(rest.as_bytes())).unwrap();
@@ -47,7 +47,7 @@ fn what_becomes_too_long_goes_on_for_those_who_read_it_and_for_nobody_else() {
         let (site, mut origin) = Site::new(|| node!({ "store": "pages", "max_size": "1KiB" }));
         let route = site.worker(0);
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        let (mut writer, content) = growing(1 << 30, None);
+        let (mut writer, content) = shared_body(1 << 30, None);
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         let clients = [done(one).await.unwrap(), done(two).await.unwrap()];
         let readers = clients.map(|got| tokio::task::spawn_local(got.text()));
@@ -74,7 +74,7 @@ fn a_slow_reader_has_all_of_it_long_after_it_was_stored() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let (quick, slow) = (get(&route, "/").await, get(&route, "/").await);
-        let (mut writer, content) = growing(1 << 20, None);
+        let (mut writer, content) = shared_body(1 << 20, None);
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         let slow = done(slow).await.unwrap();
         for piece in ["one ", "two ", "three"] {
@@ -100,7 +100,7 @@ fn what_finds_no_room_is_passed_on() {
         // Of the 64 MiB for fills, each takes 12.
         for at in 0..6 {
             let client = get(&route, &format!("/{at}")).await;
-            let (writer, content) = growing(1 << 30, Some(LENGTH));
+            let (writer, content) = shared_body(1 << 30, Some(LENGTH));
             origin.asked().await.answer(growing_answer(&[KEPT], &content));
             writers.push(writer);
             clients.push(done(client).await.unwrap());
@@ -119,7 +119,7 @@ fn what_finds_no_room_is_passed_on() {
         }
         // It is not remembered, and there is room again.
         let client = get(&route, "/6").await;
-        let (writer, content) = growing(1 << 30, Some(LENGTH));
+        let (writer, content) = shared_body(1 << 30, Some(LENGTH));
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         assert!(done(client).await.unwrap().field("cache-status").contains("; stored"));
         drop(writer);

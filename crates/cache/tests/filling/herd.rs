@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use exchange::growing;
+use exchange::shared_body;
 use net::worker::block_on_local;
 use settings::node;
 
@@ -55,7 +55,7 @@ fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
         let mut origin = origin;
         let route = site.worker(0);
         let leader = get(&route, "/").await;
-        let (mut writer, content) = growing(1 << 20, None);
+        let (mut writer, content) = shared_body(1 << 20, None);
         let call = origin.asked().await;
         go.send(()).unwrap();
         assert_eq!(hears.recv().unwrap(), "asks");
@@ -122,7 +122,7 @@ fn a_fetch_that_nobody_wants_for_longer_is_given_up() {
         call.given_up().await;
         // So is one whose content has begun.
         let reader = get(&route, "/").await;
-        let (writer, content) = growing(1 << 20, None);
+        let (writer, content) = shared_body(1 << 20, None);
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         let got = done(reader).await.unwrap();
         drop((got, content));
@@ -188,7 +188,7 @@ fn a_fetch_for_nobody_takes_so_much_and_no_more() {
                 Site::new(|| node!({ "store": "pages", "fetch": { "outlive_size": "0B" } }));
             let route = site.worker(0);
             let client = get(&route, "/").await;
-            let (mut writer, content) = growing(1 << 30, Some(length));
+            let (mut writer, content) = shared_body(1 << 30, Some(length));
             origin.asked().await.answer(growing_answer(&[KEPT], &content));
             drop((done(client).await.unwrap(), content));
             writer.push(Bytes::from_static(b"some")).unwrap();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::{Cache, Caches};
 use exchange::{
-    Body, Fault, Growing, Handler, Headers, Local, LocalFuture, Notes, Outcome, Request, Response,
-    Route, RouteBounds, Shared, Target, WorkerContext,
+    Body, Fault, Handler, Headers, Local, LocalFuture, Notes, Outcome, Request, Response, Route,
+    RouteBounds, Shared, SharedBody, Target, WorkerContext,
 };
 use settings::{Node, Reader, Report, node};
 use telemetry::Telemetry;
@@ -51,7 +51,7 @@ pub(crate) struct Answer {
 
 enum Content {
     Whole(Bytes),
-    Growing(Growing),
+    SharedBody(SharedBody),
     Fault(Fault),
 }
 
@@ -148,7 +148,7 @@ impl Handler for Waiting {
             response.headers = answer.headers;
             response.body = match answer.body {
                 Content::Whole(bytes) => Body::from(bytes),
-                Content::Growing(content) => content.body(),
+                Content::SharedBody(content) => content.body(),
                 Content::Fault(fault) => return Err(fault),
             };
             Ok(response)
@@ -202,8 +202,8 @@ pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> Answer {
 }
 
 /// One whose body the test adds to.
-pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &Growing) -> Answer {
-    let body = Content::Growing(content.clone());
+pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> Answer {
+    let body = Content::SharedBody(content.clone());
     Answer { status: 200, headers: headers(fields), body }
 }
 

@@ -1,6 +1,6 @@
 //! What is stored and stale: served while it is confirmed, or because it cannot be.
 
-use exchange::growing;
+use exchange::shared_body;
 use net::worker::block_on_local;
 
 use crate::site::{Origin, Site, answer, done, fault, get, get_with, growing_answer, text};
@@ -136,7 +136,7 @@ fn what_is_stored_survives_an_answer_that_is_cut_off() {
         let route = site.worker(0);
         store(&route, &mut origin, ASK).await;
         let client = get(&route, "/").await;
-        let (writer, content) = growing(1 << 20, Some(100));
+        let (writer, content) = shared_body(1 << 20, Some(100));
         origin.asked().await.answer(growing_answer(&[KEPT], &content));
         drop(writer);
         assert!(done(client).await.unwrap().text().await.is_err());

@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exchange::{
-    ApartSeat, Fault, Growing, Headers, LocalFuture, Next, Outcome, Request, Response, Surround,
-    growing,
+    BackgroundPermit, Fault, Headers, LocalFuture, Middleware, Next, Outcome, Request, Response,
+    SharedBody, shared_body,
 };
 use tokio::sync::watch;
 use wire::{Known, Method};
@@ -40,7 +40,7 @@ enum Landing {
     Shared {
         status: u16,
         headers: Headers,
-        content: Growing,
+        content: SharedBody,
     },
     /// It may not be shared.
     Alone,
@@ -97,13 +97,14 @@ impl Coalesce {
             }
         };
         let length = response.body.length().filter(|length| *length <= self.bytes_max);
-        let seat = if is_for_all(&response) && length.is_some() { ApartSeat::take() } else { None };
+        let seat =
+            if is_for_all(&response) && length.is_some() { BackgroundPermit::take() } else { None };
         let Some(seat) = seat else {
             flight.news.send_replace(Some(Landing::Alone));
             return Ok(response);
         };
         // Twice, for what it takes to keep small pieces.
-        let (writer, content) = growing(self.bytes_max * 2, length);
+        let (writer, content) = shared_body(self.bytes_max * 2, length);
         let mut body = std::mem::replace(&mut response.body, content.body());
         let (status, headers) = (response.status, response.headers.clone());
         flight.news.send_replace(Some(Landing::Shared { status, headers, content }));
@@ -117,12 +118,12 @@ impl Coalesce {
     }
 }
 
-impl Surround for Coalesce {
+impl Middleware for Coalesce {
     fn name(&self) -> &'static str {
         "coalesce"
     }
 
-    fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
         Box::pin(async move {
             let Some(key) = key(&request) else { return next.run(request).await };
             loop {

@@ -77,7 +77,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("worker {worker} listens on {}", socket.0);
         let (flights, runs) = (flights.clone(), runs.clone());
         let work = move || async move {
-            let stage = Stage::Surround(Rc::new(Coalesce::new(flights, SHARED_BYTES_MAX)));
+            let stage = Stage::Middleware(Rc::new(Coalesce::new(flights, SHARED_BYTES_MAX)));
             if let Err(error) = served::serve_route(socket, vec![stage], Rc::new(Slow(runs))).await
             {
                 eprintln!("worker {worker}: {error}");

@@ -3,24 +3,24 @@
 use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use exchange::handover::{Gone, HandedOver, Incoming, wait};
+use exchange::offload::{Gone, Incoming, OffloadedRequest, wait};
 use exchange::{Fault, Frame, Headers};
 
 /// Starts the thread; it ends when the last sender of its queue is dropped.
-pub(crate) fn start(waiting_max: usize) -> io::Result<SyncSender<HandedOver>> {
+pub(crate) fn start(waiting_max: usize) -> io::Result<SyncSender<OffloadedRequest>> {
     let (queue, exchanges) = sync_channel(waiting_max);
     let serving = move || exchanges.iter().for_each(answer);
     std::thread::Builder::new().name("answering".to_owned()).spawn(serving)?;
     Ok(queue)
 }
 
-fn answer(handed: HandedOver) {
+fn answer(handed: OffloadedRequest) {
     if handed.head.target.path() == "/count" {
         // Whoever stopped listening is no reason to end the thread.
         let _ = count(handed);
         return;
     }
-    let HandedOver { head, mut body, answer } = handed;
+    let OffloadedRequest { head, mut body, answer } = handed;
     match words(&mut body) {
         Ok(words) => {
             let text = format!("{}: {words} words\n", head.target.path());
@@ -45,7 +45,7 @@ fn words(body: &mut Incoming) -> Result<usize, Fault> {
 }
 
 /// `/count?to=n`: a line for each number, sent as fast as the client reads them.
-fn count(handed: HandedOver) -> Result<(), Gone> {
+fn count(handed: OffloadedRequest) -> Result<(), Gone> {
     let query = handed.head.target.query().unwrap_or_default();
     let named = query.strip_prefix(b"to=").and_then(|digits| std::str::from_utf8(digits).ok());
     let Some(to) = named.and_then(|digits| digits.parse::<u64>().ok()) else {

@@ -9,7 +9,7 @@ mod served;
 
 use std::rc::Rc;
 
-use exchange::handover::{Elsewhere, Limits};
+use exchange::offload::{Limits, OffloadHandler};
 
 /// Exchanges that may wait for the thread.
 const WAITING_MAX: usize = 64;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = served::listen(address.parse()?)?;
     eprintln!("listening on {}", socket.0);
     let queue = answering::start(WAITING_MAX)?;
-    let handler = Rc::new(Elsewhere::new(queue, Limits::default()));
+    let handler = Rc::new(OffloadHandler::new(queue, Limits::default()));
     net::worker::block_on_local(served::serve_route(socket, Vec::new(), handler))?;
     Ok(())
 }

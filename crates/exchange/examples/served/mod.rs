@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, serve};
+use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
 use exchange::{
     Bounds, ConnectionFacts, Dispatch, Fault, Handler, Protocol, Request, Route, RouteBounds, Stage,
 };
@@ -75,8 +75,8 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
     serve(accepted, service, facts).await;
 }
 
-fn edge(route: Route) -> Edge {
-    Edge {
+fn edge(route: Route) -> ListenerSnapshot {
+    ListenerSnapshot {
         dispatch: Rc::new(One(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {

@@ -16,7 +16,7 @@ use telemetry::{Counter, Gauge, Lane, LimitHit, WorkerMetrics, families};
 
 use super::connection::{Connection, Destination};
 use super::faults;
-use super::keeper::Keeper;
+use super::idle_sweeper::Keeper;
 use super::limits::PARK_AFTER;
 use super::parking::{ParkedConnection, Parking};
 use super::slow::{HeldConnection, SlowClients};

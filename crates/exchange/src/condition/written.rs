@@ -7,7 +7,7 @@ use settings::{Cidr, Node, OneOrMany, Reader, Regex};
 
 use super::time::{Offset, Times, Window};
 use super::{Check, Condition, Place, Test, combined};
-use crate::{Ant, HeaderName, Scheme};
+use crate::{HeaderName, PathGlob, Scheme};
 
 settings::record! {
     /// A condition on a request.
@@ -45,8 +45,8 @@ settings::record! {
         pub(crate) contains: Option<String>,
         /// This expression occurs in the value; `^` and `$` bind it to the ends.
         pub(crate) regex: Option<Regex> { example "^v[0-9]+$" },
-        /// The value is like this Ant pattern: `?` one character, `*` any up to a slash, `**` any.
-        pub(crate) ant: Option<Ant> { example "/files/**/*.txt" },
+        /// The value is like this PathGlob pattern: `?` one character, `*` any up to a slash, `**` any.
+        pub(crate) ant: Option<PathGlob> { example "/files/**/*.txt" },
         /// The value is one of these texts.
         pub(crate) r#in: Option<OneOrMany<String>>,
         /// There is (`true`) or is not (`false`) such a value.
@@ -179,7 +179,7 @@ impl Written {
             self.prefix.map(Test::Prefix),
             self.suffix.map(Test::Suffix),
             self.contains.map(Test::Contains),
-            self.ant.map(Test::Ant),
+            self.ant.map(Test::PathGlob),
             self.regex.map(Test::Regex),
         ]
         .into_iter()

@@ -8,14 +8,14 @@
 use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 
-use super::arrive;
+use super::build_request;
 use super::connection::{After, Connection};
-use super::edge::Edge;
 use super::exchange::Exchange;
+use super::fault_log;
 use super::head::Persistence;
+use super::listener_snapshot::ListenerSnapshot;
 use super::read::{self, Taken, Waited};
 use super::respond;
-use super::tell;
 use crate::{Fault, Request, Side, problem};
 
 /// Requests of one connection that are answered before the others of the worker have their turn: a
@@ -59,7 +59,7 @@ pub(super) fn at_once(connection: &Connection) -> Step {
             Taken::Ended(reason) => return Step::Ended(After::Close(reason)),
             Taken::Head(head, headers) => {
                 let framing = (head.framing, head.expect_continue, head.keep_alive);
-                match arrive::request(head, headers, &connection.facts, &edge) {
+                match build_request::request(head, headers, &connection.facts, &edge) {
                     Err(fault) => return Step::Waits(Rest::Refusal(fault)),
                     Ok(request) => {
                         let mut exchange = Exchange::begin(connection, edge, request, framing);
@@ -119,7 +119,7 @@ async fn finish_head(connection: &Connection) -> After {
     match read::wait(&connection.wire, &edge).await {
         Waited::Head(head, headers) => {
             let framing = (head.framing, head.expect_continue, head.keep_alive);
-            match arrive::request(head, headers, &connection.facts, &edge) {
+            match build_request::request(head, headers, &connection.facts, &edge) {
                 Ok(request) => {
                     let exchange = Exchange::begin(connection, edge, request, framing);
                     Box::new(exchange).go_on(connection).await
@@ -138,14 +138,14 @@ async fn finish_head(connection: &Connection) -> After {
 }
 
 /// Answers what was no request; the connection cannot go on.
-async fn refuse(connection: &Connection, edge: &Edge, fault: Fault) -> After {
+async fn refuse(connection: &Connection, edge: &ListenerSnapshot, fault: Fault) -> After {
     let wire = &connection.wire;
     let reason = close_reason(&fault, &wire.metrics);
     wire.metrics.answered(fault.status);
     if let Some(access) = &edge.access {
         access.refused(&connection.facts, &fault);
     }
-    tell::refused(&connection.facts, &fault);
+    fault_log::refused(&connection.facts, &fault);
     let mut response = problem::render(&fault, None, &edge.pages);
     let unknown = Request::blank();
     edge.dispatch.on_generated(&unknown, &mut response);

@@ -14,7 +14,7 @@ use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::allowance::{Allowance, Patience};
-use super::wire::Wire;
+use super::connection_io::ConnectionIo;
 use crate::{BodyStream, Fault, Frame, Headers};
 
 /// What is left of a request's body.
@@ -48,7 +48,7 @@ pub(crate) struct BodyBounds {
 }
 
 pub(crate) struct RequestBody {
-    wire: Rc<Wire>,
+    wire: Rc<ConnectionIo>,
     decoder: Decoder,
     bytes_max: u64,
     received: u64,
@@ -62,7 +62,7 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(
-        wire: Rc<Wire>,
+        wire: Rc<ConnectionIo>,
         decoder: Decoder,
         bounds: BodyBounds,
         expects: bool,

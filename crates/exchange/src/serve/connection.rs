@@ -21,8 +21,8 @@ use net::{Accepted, Stream};
 use telemetry::{CloseReason, LimitHit};
 
 use super::active::{self, Rest, Step};
-use super::edge::{Presence, Service};
-use super::wire::Wire;
+use super::connection_io::ConnectionIo;
+use super::listener_snapshot::{ConnectionGuard, Service};
 use crate::facts::ConnectionFacts;
 
 /// How long a connection that we end may take to read our last words, and how much of what it still
@@ -49,15 +49,15 @@ pub(super) enum After {
 }
 
 pub(super) struct Connection {
-    pub(super) wire: Rc<Wire>,
+    pub(super) wire: Rc<ConnectionIo>,
     pub(super) service: Rc<Service>,
     pub(super) facts: Rc<ConnectionFacts>,
 }
 
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
-    let wire = Wire::new(accepted.stream, service.metrics.clone());
-    let presence: Presence = service.enter(&wire);
+    let wire = ConnectionIo::new(accepted.stream, service.metrics.clone());
+    let presence: ConnectionGuard = service.enter(&wire);
     service.metrics.connections_accepted.inc();
     let connection = Connection { wire, service: service.clone(), facts: Rc::new(facts) };
     let wire = Rc::downgrade(&connection.wire);

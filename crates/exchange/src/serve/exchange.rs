@@ -16,14 +16,14 @@ use wire::h1::Framing;
 use wire::{Known, Method, Version};
 
 use super::active::close_reason;
-use super::arrive;
 use super::body::BodyBounds;
+use super::build_request;
 use super::connection::{After, Connection};
-use super::edge::Edge;
+use super::drain_body;
+use super::fault_log;
 use super::head::Persistence;
+use super::listener_snapshot::ListenerSnapshot;
 use super::respond::{self, Broken, Streaming};
-use super::settle;
-use super::tell;
 use super::tunnel::ClientDuplex;
 use crate::chain::{Bounds, Progress, Route, RouteBounds, Stand};
 use crate::{Body, Ending, Fault, Outcome, Request, Response, Takeover, problem};
@@ -33,7 +33,7 @@ const GATHER_BYTES_MAX: u64 = 64 * 1024;
 
 /// An exchange under way.
 pub(super) struct Exchange {
-    edge: Rc<Edge>,
+    edge: Rc<ListenerSnapshot>,
     request: Box<Request>,
     /// What came of it before any filter saw it: no route, `OPTIONS *`, a body above the limit.
     early: Option<Box<Outcome>>,
@@ -66,7 +66,7 @@ impl Exchange {
     /// Takes a request in: finds its route and puts its body in place.
     pub(super) fn begin(
         connection: &Connection,
-        edge: Rc<Edge>,
+        edge: Rc<ListenerSnapshot>,
         request: Box<Request>,
         (framing, expects, keep_alive): (Framing, bool, bool),
     ) -> Exchange {
@@ -109,7 +109,7 @@ impl Exchange {
         };
         // Even a request without a route has its body put in place: what is left of it must be
         // known.
-        arrive::attach_body(
+        build_request::attach_body(
             request,
             &connection.wire,
             framing,
@@ -162,7 +162,7 @@ impl Exchange {
         let closes = answer.persistence == Persistence::Close;
         if answer.stream.is_some()
             || answer.takeover.is_some()
-            || !(closes || settle::is_settled(wire))
+            || !(closes || drain_body::is_settled(wire))
         {
             return None;
         }
@@ -196,7 +196,7 @@ impl Exchange {
         } else if !self.instant {
             let (now_us, took_us) = net::clock::lap_us();
             route.pace.took(took_us);
-            net::task::defer_less(took_us);
+            net::task::charge_deferral(took_us);
             self.answered_us = Some(now_us);
         }
         Some(outcome)
@@ -223,7 +223,7 @@ impl Exchange {
         drop(self.retire());
         match after {
             Some(after) => after,
-            None => settle::rest_of_body(&connection.wire, &bounds, &connection.service).await,
+            None => drain_body::rest_of_body(&connection.wire, &bounds, &connection.service).await,
         }
     }
 
@@ -234,7 +234,7 @@ impl Exchange {
     }
 
     /// Leaves the request's memory to the next one of the worker.
-    pub(super) fn retire(self) -> Rc<Edge> {
+    pub(super) fn retire(self) -> Rc<ListenerSnapshot> {
         self.request.retire();
         self.edge
     }
@@ -283,7 +283,7 @@ impl Exchange {
             Ok(response) => (response, None, false),
             Err(fault) => {
                 request.notes.fault = Some(fault.slug);
-                tell::answered(request, &fault);
+                fault_log::answered(request, &fault);
                 let edge = &self.edge;
                 let response = problem::respond(&fault, request, &edge.pages, &*edge.dispatch);
                 let close = fault.close.then(|| close_reason(&fault, &wire.metrics));
@@ -295,7 +295,7 @@ impl Exchange {
             // A body nobody took is dropped now, so that it is known what is left of it.
             request.body = Body::Empty;
         }
-        let unread = !settle::may_continue(wire, bounds.body);
+        let unread = !drain_body::may_continue(wire, bounds.body);
         let persistence = if takeover.is_some() {
             Persistence::Upgrade
         } else if !self.keep_alive
@@ -352,7 +352,7 @@ impl Exchange {
         // read away may wait for the answer before it sends on.
         let now = answer.takeover.is_some()
             || answer.persistence == Persistence::Close
-            || !settle::is_settled(wire);
+            || !drain_body::is_settled(wire);
         if now || must_flush(connection) {
             respond::flush(wire, answer.plan.patience).await?;
         }
@@ -363,7 +363,7 @@ impl Exchange {
     fn conclude(&mut self, connection: &Connection, sent: Result<(), Broken>) -> Option<After> {
         if let Err(Broken::Body { fault, .. }) = &sent {
             self.request.notes.fault = Some(fault.slug);
-            tell::broke_off(&self.request, fault);
+            fault_log::broke_off(&self.request, fault);
         }
         self.log(connection);
         if let Err(broken) = sent {
@@ -387,7 +387,7 @@ impl Exchange {
                 || !wire.input.borrow().is_empty();
             return Some(if sending { After::Linger(reason) } else { After::Close(reason) });
         }
-        settle::is_settled(wire).then_some(After::Idle)
+        drain_body::is_settled(wire).then_some(After::Idle)
     }
 
     /// Hands the connection to whoever asked for it; its 101 is out.

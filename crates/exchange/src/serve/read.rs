@@ -9,9 +9,9 @@ use telemetry::CloseReason;
 use wire::Reject;
 use wire::h1::{HeadLimits, RequestHead, parse_request};
 
-use super::edge::Edge;
+use super::connection_io::ConnectionIo;
+use super::listener_snapshot::ListenerSnapshot;
 use super::respond;
-use super::wire::Wire;
 use crate::Headers;
 
 /// What taking a head came to.
@@ -26,7 +26,7 @@ pub(super) enum Taken {
 }
 
 /// Takes a head that is there in full.
-pub(super) fn take(wire: &Wire, edge: &Edge) -> Taken {
+pub(super) fn take(wire: &ConnectionIo, edge: &ListenerSnapshot) -> Taken {
     let mut taken = Taken::Nothing;
     let mut input = wire.input.take();
     if !input.is_empty() {
@@ -55,7 +55,7 @@ pub(super) fn take(wire: &Wire, edge: &Edge) -> Taken {
 }
 
 /// Reads a head from the start of `bytes`; how many of them are done with.
-fn parse(bytes: &[u8], edge: &Edge, taken: &mut Taken) -> usize {
+fn parse(bytes: &[u8], edge: &ListenerSnapshot, taken: &mut Taken) -> usize {
     let mut headers = Headers::new();
     match parse_request(bytes, &edge.head_limits, headers.spans()) {
         Ok(Some(head)) => {
@@ -84,7 +84,7 @@ pub(super) enum Waited {
 }
 
 /// Waits for the rest of a head that is there in part.
-pub(super) async fn wait(wire: &Wire, edge: &Edge) -> Waited {
+pub(super) async fn wait(wire: &ConnectionIo, edge: &ListenerSnapshot) -> Waited {
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&wire.input.take());
     let mut has_line = partial.contains(&b'\n');

@@ -17,8 +17,8 @@ use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
 use super::allowance::{Allowance, Patience};
 use super::connection::After;
+use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
-use super::wire::Wire;
 use crate::{Body, BodyStream, Fault, Frame, Headers, Response, Side};
 
 /// Bytes that may wait for the client before a streamed body is no longer asked for more.
@@ -92,7 +92,7 @@ impl Broken {
 }
 
 /// Queues a response: its head, and its body unless that arrives over time.
-pub(super) fn queue(wire: &Rc<Wire>, response: Response, plan: &Plan) -> Queued {
+pub(super) fn queue(wire: &Rc<ConnectionIo>, response: Response, plan: &Plan) -> Queued {
     let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
     let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
     let copied: &[u8] = match &response.body {
@@ -144,7 +144,7 @@ pub(super) fn queue(wire: &Rc<Wire>, response: Response, plan: &Plan) -> Queued 
 pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, to a client that may be this slow.
-pub(super) async fn flush(wire: &Wire, patience: Patience) -> Result<(), Broken> {
+pub(super) async fn flush(wire: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
     let mut progress = Progress::new(patience);
     poll_fn(|cx| match wire.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
@@ -167,7 +167,7 @@ impl Progress {
         Progress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
     }
 
-    fn poll(&mut self, wire: &Wire, cx: &mut Context<'_>) -> Poll<Broken> {
+    fn poll(&mut self, wire: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
         if wire.sent.get() != self.sent {
             self.look(wire);
         }
@@ -192,7 +192,7 @@ impl Progress {
     }
 
     /// Credits the client with what it has confirmed.
-    fn look(&mut self, wire: &Wire) {
+    fn look(&mut self, wire: &ConnectionIo) {
         self.sent = wire.sent.get();
         let confirmed = self.sent.saturating_sub(wire.stream.unconfirmed() as u64);
         self.allowance.moved(confirmed.saturating_sub(self.confirmed));
@@ -210,7 +210,7 @@ pub(super) struct Streaming {
 
 /// Dropped before the end of a body that ends with its connection, as when the time to drain is
 /// over: the client must not take the close for that end.
-struct Cut<'w>(Option<&'w Wire>);
+struct Cut<'w>(Option<&'w ConnectionIo>);
 
 impl Drop for Cut<'_> {
     fn drop(&mut self) {
@@ -226,7 +226,7 @@ impl Streaming {
     }
 
     /// Sends the body to its end.
-    pub(super) async fn run(&mut self, wire: &Wire, plan: &Plan) -> Result<(), Broken> {
+    pub(super) async fn run(&mut self, wire: &ConnectionIo, plan: &Plan) -> Result<(), Broken> {
         let mut progress = Progress::new(plan.patience);
         let mut failed = pin!(wire.stream.failed());
         let mut cut = Cut((self.framing == Framing::Close).then_some(wire));
@@ -241,7 +241,7 @@ impl Streaming {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        wire: &Wire,
+        wire: &ConnectionIo,
         half_close: bool,
         progress: &mut Progress,
         failed: Pin<&mut impl Future<Output = ()>>,
@@ -284,7 +284,11 @@ impl Streaming {
         }
     }
 
-    fn take(&mut self, wire: &Wire, frame: Option<Result<Frame, Fault>>) -> Result<(), Broken> {
+    fn take(
+        &mut self,
+        wire: &ConnectionIo,
+        frame: Option<Result<Frame, Fault>>,
+    ) -> Result<(), Broken> {
         match frame {
             Some(Ok(Frame::Data(data))) => self.data(wire, data),
             Some(Ok(Frame::File(range))) => self.file(wire, range),
@@ -318,7 +322,7 @@ impl Streaming {
         }
     }
 
-    fn data(&mut self, wire: &Wire, data: Bytes) -> Result<(), Broken> {
+    fn data(&mut self, wire: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
         if data.is_empty() {
             return Ok(()); // an empty chunk would end the body
         }
@@ -339,7 +343,7 @@ impl Streaming {
         Ok(())
     }
 
-    fn file(&mut self, wire: &Wire, range: FileRange) -> Result<(), Broken> {
+    fn file(&mut self, wire: &ConnectionIo, range: FileRange) -> Result<(), Broken> {
         if range.length == 0 {
             return Ok(());
         }
@@ -356,7 +360,7 @@ impl Streaming {
         Ok(())
     }
 
-    fn end(&mut self, wire: &Wire, trailers: Option<&Headers>) {
+    fn end(&mut self, wire: &ConnectionIo, trailers: Option<&Headers>) {
         self.ended = true;
         if self.framing != Framing::Chunked {
             return;
@@ -417,7 +421,7 @@ mod tests {
                 [(Framing::Chunked, "1\r\nx\r\n2\r\nxx\r\n"), (Framing::Close, "xxx")]
             {
                 let (ours, client) = net::Stream::pair().unwrap();
-                let wire = Wire::new(ours, telemetry::Telemetry::new().worker(0));
+                let wire = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
                 let body = Box::new(Nothing);
                 let mut streaming = Streaming { body, framing, sent: 0, ended: false };
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);

@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use super::edge::Service;
-use super::wire::Wire;
+use super::connection_io::ConnectionIo;
+use super::listener_snapshot::Service;
 use crate::Duplex;
 
 /// Holds the connection, but not the Plan: a tunnel outlives reloads.
 pub(super) struct ClientDuplex {
-    pub(super) wire: Rc<Wire>,
+    pub(super) wire: Rc<ConnectionIo>,
     /// The connection's own, which lives as long as it does.
     pub(super) service: Rc<Service>,
 }

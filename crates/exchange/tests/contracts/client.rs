@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exchange::{Filter, Handler, LocalFuture, Outcome, Request, Stage, Surround};
+use exchange::{Filter, Handler, LocalFuture, Middleware, Outcome, Request, Stage};
 use net::{Outgoing, Stream};
 
 use crate::served;
@@ -24,8 +24,8 @@ pub(crate) fn filter(filter: impl Filter + 'static) -> Stage {
     Stage::Filter(Rc::new(filter))
 }
 
-pub(crate) fn surround(surround: impl Surround + 'static) -> Stage {
-    Stage::Surround(Rc::new(surround))
+pub(crate) fn surround(surround: impl Middleware + 'static) -> Stage {
+    Stage::Middleware(Rc::new(surround))
 }
 
 /// A handler of a function.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use bytes::Bytes;
-use exchange::{Body, Growing, GrowingWriter, Request, Response, Stage, growing};
+use exchange::{Body, Request, Response, SharedBody, SharedBodyWriter, Stage, shared_body};
 use net::worker::block_on_local;
 use sharing::{Coalesce, Flights};
 use tokio::sync::oneshot;
@@ -31,7 +31,7 @@ struct Two {
 }
 
 impl Two {
-    fn start(source: &Growing) -> Two {
+    fn start(source: &SharedBody) -> Two {
         let (flights, runs) = (Arc::new(Flights::default()), Arc::new(AtomicUsize::new(0)));
         let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = [(); 2].map(|()| served::listen(anywhere).unwrap());
@@ -51,7 +51,7 @@ impl Two {
                     }
                     Ok(response)
                 });
-                let stage = Stage::Surround(Rc::new(Coalesce::new(flights, SHARED_BYTES_MAX)));
+                let stage = Stage::Middleware(Rc::new(Coalesce::new(flights, SHARED_BYTES_MAX)));
                 tokio::select! {
                     ended = served::serve_route(socket, vec![stage], Rc::new(handler)) => {
                         ended.unwrap();
@@ -79,8 +79,8 @@ impl Drop for Two {
     }
 }
 
-fn source() -> (GrowingWriter, Two) {
-    let (writer, source) = growing(1 << 20, Some(10));
+fn source() -> (SharedBodyWriter, Two) {
+    let (writer, source) = shared_body(1 << 20, Some(10));
     (writer, Two::start(&source))
 }
 

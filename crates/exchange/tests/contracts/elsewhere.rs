@@ -8,14 +8,14 @@ use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use exchange::Headers;
-use exchange::handover::{Elsewhere, HandedOver, Limits, wait};
+use exchange::offload::{Limits, OffloadHandler, OffloadedRequest, wait};
 use net::worker::block_on_local;
 
 use crate::client::{Client, serve};
 
 fn start() -> SocketAddr {
     let queue = answering::start(4).unwrap();
-    serve(Vec::new(), Elsewhere::new(queue, Limits::default()))
+    serve(Vec::new(), OffloadHandler::new(queue, Limits::default()))
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn a_client_that_leaves_is_noticed_and_the_thread_goes_on() {
 #[test]
 fn a_full_queue_is_answered_with_503_at_once() {
     block_on_local(async {
-        let (queue, exchanges) = sync_channel::<HandedOver>(1);
-        let address = serve(Vec::new(), Elsewhere::new(queue, Limits::default()));
+        let (queue, exchanges) = sync_channel::<OffloadedRequest>(1);
+        let address = serve(Vec::new(), OffloadHandler::new(queue, Limits::default()));
         let mut first = Client::connect(address).await;
         first.get("/").await;
         let mut second = Client::connect(address).await;
@@ -100,7 +100,7 @@ fn a_full_queue_is_answered_with_503_at_once() {
 #[test]
 fn an_answer_that_is_dropped_in_its_middle_cannot_pass_for_whole() {
     block_on_local(async {
-        let (queue, exchanges) = sync_channel::<HandedOver>(1);
+        let (queue, exchanges) = sync_channel::<OffloadedRequest>(1);
         let breaking = std::thread::spawn(move || {
             let unanswered = exchanges.recv().unwrap();
             drop(unanswered);
@@ -108,7 +108,8 @@ fn an_answer_that_is_dropped_in_its_middle_cannot_pass_for_whole() {
             wait(sending.send("part")).unwrap();
         });
         let limits = Limits { answer: Duration::from_secs(10), ..Limits::default() };
-        let mut client = Client::connect(serve(Vec::new(), Elsewhere::new(queue, limits))).await;
+        let mut client =
+            Client::connect(serve(Vec::new(), OffloadHandler::new(queue, limits))).await;
         client.get("/").await;
         assert!(client.head().await.starts_with("HTTP/1.1 500 "));
         client.read_to("Error\n").await;

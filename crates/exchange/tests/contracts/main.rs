@@ -10,7 +10,7 @@ mod duplex;
 mod elsewhere;
 mod filters;
 mod inform;
+mod middleware;
 mod next;
 #[path = "../../examples/served/mod.rs"]
 mod served;
-mod surround;

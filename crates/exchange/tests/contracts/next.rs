@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use exchange::{
-    ApartSeat, Body, Handler, LocalFuture, Next, Outcome, Protocol, Request, Response, Surround,
+    BackgroundPermit, Body, Handler, LocalFuture, Middleware, Next, Outcome, Protocol, Request,
+    Response,
 };
 use net::worker::block_on_local;
 use tokio::sync::{mpsc, oneshot};
@@ -18,16 +19,16 @@ struct Mirror {
     within: Duration,
 }
 
-impl Surround for Mirror {
+impl Middleware for Mirror {
     fn name(&self) -> &'static str {
         "mirror"
     }
 
-    fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
         let copy = request.apart();
         let ended = self.ended.take().unwrap();
         let running = next.run_within(self.within, copy);
-        ApartSeat::take()
+        BackgroundPermit::take()
             .unwrap()
             .run(async move {
                 let _ = ended.send(running.await);
@@ -110,11 +111,11 @@ fn its_deadline_drops_it() {
 #[test]
 fn its_client_going_away_drops_it_unless_it_runs_apart() {
     struct Through;
-    impl Surround for Through {
+    impl Middleware for Through {
         fn name(&self) -> &'static str {
             "through"
         }
-        fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+        fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
             next.run(request.apart())
         }
     }
@@ -142,11 +143,11 @@ fn what_the_handler_notes_for_the_log_comes_back_from_the_clients_own_run() {
         }
     }
     struct Twice;
-    impl Surround for Twice {
+    impl Middleware for Twice {
         fn name(&self) -> &'static str {
             "twice"
         }
-        fn around(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
+        fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
             Box::pin(async move {
                 let mut copy = request.apart();
                 copy.target.replace_path(b"/copy").unwrap();

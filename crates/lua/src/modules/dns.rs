@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use mlua::{IntoLuaMulti, Lua, MultiValue, Result, Table, Value};
-use net::Names;
+use net::Resolver;
 
 use crate::errno;
 use crate::vm::Vm;
@@ -24,7 +24,7 @@ const AAAA: i64 = 28;
 /// What `conf` and `sethosts` have set.
 #[derive(Default)]
 struct Own {
-    names: Option<Rc<Names>>,
+    names: Option<Rc<Resolver>>,
     hosts: HashMap<String, Vec<IpAddr>>,
 }
 
@@ -115,7 +115,7 @@ fn configure(own: &RefCell<Own>, options: &Table) -> Result<()> {
         let text = "bad argument #1 to 'conf' (nameservers holds what is no address)";
         return Err(mlua::Error::runtime(text));
     };
-    own.borrow_mut().names = Some(Rc::new(Names::with_servers(&servers)));
+    own.borrow_mut().names = Some(Rc::new(Resolver::with_servers(&servers)));
     Ok(())
 }
 

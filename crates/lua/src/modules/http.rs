@@ -23,7 +23,7 @@ use mlua::{Lua, Result, Table};
 
 use crate::script;
 
-pub(super) use bell::Bell;
+pub(super) use bell::EventFd;
 pub(super) use client::Client;
 pub(crate) use faults::reason;
 pub(super) use inbound::Inbound;

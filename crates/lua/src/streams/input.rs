@@ -142,7 +142,7 @@ impl Input {
         self.scanned = 0;
     }
 
-    /// Marks bytes as read. They stay where they are until the turn ends or more arrive.
+    /// FilterScratch bytes as read. They stay where they are until the turn ends or more arrive.
     pub(crate) fn take(&mut self, count: usize) {
         self.start += count;
         self.scanned = 0;

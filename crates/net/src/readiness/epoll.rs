@@ -1,6 +1,6 @@
 //! Readiness from an epoll of the worker's own (epoll(7), edge-triggered).
 //!
-//! Tokio waits for the epoll itself, as for any descriptor; the hive asks it. What an event says is
+//! Tokio waits for the epoll itself, as for any descriptor; the executor asks it. What an event says is
 //! kept in cells beside the descriptor. A place among the [`Reactor`]'s sources is used again, so
 //! an event carries a generation, and one that comes late reaches nobody.
 
@@ -200,7 +200,7 @@ impl Watch {
     }
 
     /// The same once tokio says that there are some; registers the task otherwise.
-    pub(crate) fn poll_look(&self, cx: &mut Context<'_>) -> Poll<usize> {
+    pub(crate) fn poll_events(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(reactor) = self.0.get() else { return Poll::Pending };
         // An error means that the event loop ends.
         let Ok(mut there) = ready!(reactor.epoll.poll_read_ready(cx)) else {
@@ -245,11 +245,11 @@ pub(crate) struct Source {
 impl Source {
     /// For a non-blocking descriptor that has no copy: the kernel forgets it when it is closed.
     pub(crate) fn new(descriptor: OwnedFd) -> io::Result<Source> {
-        let hive = task::hive();
-        let reactor = hive.watch.reactor()?;
+        let executor = task::executor();
+        let reactor = executor.watch.reactor()?;
         let (index, state) = reactor.add(descriptor.as_raw_fd())?;
-        // Should this be the first, the hive does not wait for events yet.
-        hive.rouse();
+        // Should this be the first, the executor does not wait for events yet.
+        executor.wake_driver();
         let place = Place { index, told: Cell::new(None), reactor };
         Ok(Source { state, place, descriptor })
     }

@@ -106,7 +106,7 @@ impl Watch {
         0
     }
 
-    pub(crate) fn poll_look(&self, _: &mut Context<'_>) -> Poll<usize> {
+    pub(crate) fn poll_events(&self, _: &mut Context<'_>) -> Poll<usize> {
         Poll::Pending
     }
 }

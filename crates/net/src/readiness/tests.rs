@@ -237,7 +237,7 @@ macro_rules! tests {
 fn where_tokio_tells_the_hive_has_nothing_to_watch() {
     let watch = super::portable::Watch;
     assert_eq!(watch.look(), 0);
-    assert!(watch.poll_look(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(watch.poll_events(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 tests!(epoll);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 
-use super::hive::Hive;
+use super::executor::LocalExecutor;
 use super::key::Key;
 use super::{FOREIGN, STEPS};
 
@@ -91,14 +91,14 @@ pub fn may_defer() -> bool {
 #[inline]
 pub fn defer(sender: Rc<dyn Sender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
     debug_assert!(may_defer(), "only a task of the worker may defer");
-    Hive::current(|hive| hive.defer(sender, room_min, write));
+    LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
 }
 
 /// Says that the running task has taken so long: what is deferred will not wait for much more.
 #[inline]
-pub fn defer_less(spent_us: u64) {
+pub fn charge_deferral(spent_us: u64) {
     if may_defer() && spent_us > 0 {
-        Hive::current(|hive| hive.defer_less(spent_us));
+        LocalExecutor::current(|executor| executor.charge_deferral(spent_us));
     }
 }
 
@@ -106,6 +106,6 @@ pub fn defer_less(spent_us: u64) {
 #[inline]
 pub fn send_deferred() {
     if may_defer() {
-        Hive::current(|hive| hive.send_deferred());
+        LocalExecutor::current(|executor| executor.send_deferred());
     }
 }

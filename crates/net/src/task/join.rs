@@ -8,9 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::abroad;
-use super::hive;
+use super::executor;
 use super::key::Key;
+use super::remote_wake;
 
 /// Why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,8 +165,8 @@ pub struct AbortHandle {
 impl AbortHandle {
     /// As [`JoinHandle::abort`].
     pub fn abort(&self) {
-        if !hive::abort_here(*self) {
-            abroad::abort(*self);
+        if !executor::abort_here(*self) {
+            remote_wake::abort(*self);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-use super::{abroad, hive};
+use super::{executor, remote_wake};
 
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 24;
@@ -27,14 +27,14 @@ pub(super) struct Key(u64);
 impl Key {
     /// The serial number of the task is cut to the generation.
     #[inline]
-    pub(super) fn new(hive: u16, slot: usize, serial: u64) -> Key {
+    pub(super) fn new(executor: u16, slot: usize, serial: u64) -> Key {
         let generation = serial & ((1 << GENERATION_BITS) - 1);
         let slot = slot as u64 & (TASKS_MAX as u64 - 1);
-        Key(u64::from(hive) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot)
+        Key(u64::from(executor) << (SLOT_BITS + GENERATION_BITS) | generation << SLOT_BITS | slot)
     }
 
     #[inline]
-    pub(super) fn hive(self) -> u16 {
+    pub(super) fn executor(self) -> u16 {
         (self.0 >> (SLOT_BITS + GENERATION_BITS)) as u16
     }
 
@@ -71,8 +71,8 @@ fn clone(word: *const ()) -> RawWaker {
 
 fn wake(word: *const ()) {
     let key = Key::of(word);
-    if !hive::wake_here(key) {
-        abroad::wake(key);
+    if !executor::wake_here(key) {
+        remote_wake::wake(key);
     }
 }
 

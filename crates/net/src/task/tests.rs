@@ -501,7 +501,7 @@ fn only_so_many_pieces_and_bytes_wait_and_not_for_long() {
             for spent_us in [100, 50, 50, 50] {
                 assert_eq!(seen.borrow().len(), 0);
                 defer(sink.clone(), 1, |room| room.extend_from_slice(b"z"));
-                defer_less(spent_us);
+                charge_deferral(spent_us);
             }
             assert_eq!(seen.take().len(), 4);
         });

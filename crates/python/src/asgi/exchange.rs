@@ -10,7 +10,7 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::{Answering, Gone, HandedOver, Head, Incoming, Sending};
+use exchange::offload::{Answering, Gone, Head, Incoming, OffloadedRequest, Sending};
 use exchange::{BodyStream, Fault, Frame, Side};
 use pyo3::prelude::*;
 
@@ -70,8 +70,8 @@ pub(super) struct Streaming {
 
 impl Exchange {
     /// The exchange of what arrived, and its head.
-    pub(super) fn new(server: Py<Server>, handed: HandedOver) -> (Exchange, Head) {
-        let HandedOver { head, body, answer } = handed;
+    pub(super) fn new(server: Py<Server>, handed: OffloadedRequest) -> (Exchange, Head) {
+        let OffloadedRequest { head, body, answer } = handed;
         let state = State {
             body: Some(body),
             is_read: false,

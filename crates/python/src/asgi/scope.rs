@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use exchange::handover::Head;
+use exchange::offload::Head;
 use exchange::{Headers, Scheme};
 use net::{Bind, Peer};
 use pyo3::prelude::*;

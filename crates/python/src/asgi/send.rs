@@ -4,7 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::handover::{Answering, Gone};
+use exchange::offload::{Answering, Gone};
 use exchange::{Frame, Headers};
 use net::FileRange;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exchange::handover::session::HandedSession;
-use exchange::handover::{Arrival, Desk, Event, HandedOver, Head, held};
+use exchange::offload::session::HandedSession;
+use exchange::offload::{Arrival, Event, Head, OffloadedRequest, RequestQueue, held};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -121,7 +121,7 @@ impl Server {
         })
     }
 
-    pub(super) fn desk(&self) -> &Arc<Desk> {
+    pub(super) fn desk(&self) -> &Arc<RequestQueue> {
         self.life.desk()
     }
 
@@ -188,7 +188,7 @@ impl Server {
     // Slots.
 
     /// The next exchange for a slot that runs, as long as the drain may go on.
-    pub(super) fn next_exchange(&self) -> Option<Box<HandedOver>> {
+    pub(super) fn next_exchange(&self) -> Option<Box<OffloadedRequest>> {
         let next = self.next.take().or_else(|| self.next_arrival());
         match next {
             Some(Arrival::Exchange(handed)) => Some(handed),
@@ -281,7 +281,11 @@ impl Server {
     }
 
     /// A Task with a slot. Where Tasks cannot begin at once it begins in the loop's next turn.
-    fn begin_task(&self, slf: &Bound<'_, Self>, first: Option<Box<HandedOver>>) -> PyResult<()> {
+    fn begin_task(
+        &self,
+        slf: &Bound<'_, Self>,
+        first: Option<Box<OffloadedRequest>>,
+    ) -> PyResult<()> {
         let py = slf.py();
         let slot = Bound::new(py, Slot::new(py, slf.as_unbound(), first)?)?;
         self.task.bind(py).call((slot,), Some(self.task_options.bind(py))).map(drop)

@@ -8,7 +8,7 @@
 //! [`Traces`]). Promises that `current_task()` is right from the first instruction of the
 //! application, and that a request finds nothing of the one before it in its Task or context.
 
-use exchange::handover::HandedOver;
+use exchange::offload::OffloadedRequest;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::ffi;
@@ -29,7 +29,7 @@ pub(super) struct Slot {
     parked: GilCell<Option<Py<Parked>>>,
     running: GilCell<Option<Running>>,
     /// Given before the Task had its first step.
-    first: GilCell<Option<Box<HandedOver>>>,
+    first: GilCell<Option<Box<OffloadedRequest>>>,
     /// The Task; borrowed, because it owns this coroutine.
     task: GilFlag<usize>,
     /// Of the Task; made when it may serve a second request.
@@ -64,7 +64,7 @@ impl Slot {
     pub(super) fn new(
         py: Python<'_>,
         server: &Py<Server>,
-        first: Option<Box<HandedOver>>,
+        first: Option<Box<OffloadedRequest>>,
     ) -> PyResult<Slot> {
         Ok(Slot {
             server: server.clone_ref(py),

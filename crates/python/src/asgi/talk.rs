@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::session::{Accepted, Closed, Message};
+use exchange::offload::session::{Accepted, Closed, Message};
 use exchange::{Fault, Headers};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;

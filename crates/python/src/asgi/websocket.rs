@@ -1,6 +1,6 @@
 //! One session of WebSocket, as the application sees it: its `receive` and `send`.
 //!
-//! Owns the end of a session that has left its worker ([`exchange::handover::session`]). Promises
+//! Owns the end of a session that has left its worker ([`exchange::offload::session`]). Promises
 //! the order of events of the ASGI text ("WebSocket"): `websocket.connect` comes first;
 //! `websocket.disconnect` comes behind the last message, and again to whoever asks again; `send`
 //! fails with an `OSError` when the client has gone. What the application owes when it ends is made
@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use exchange::handover::session::{Closed, Message, Received, Session};
+use exchange::offload::session::{Closed, Message, Received, Session};
 use exchange::{Fault, Headers, Side};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -107,7 +107,7 @@ impl WebSocket {
     pub(super) fn poll_room(
         &self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), exchange::handover::Gone>> {
+    ) -> Poll<Result<(), exchange::offload::Gone>> {
         let mut state = self.state.get();
         match &mut *state {
             State { stage: Stage::Denying(Answer::Streaming(streaming)), .. } => {

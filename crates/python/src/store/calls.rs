@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
 use ::store::{Client, Failure, Outcome};
-use net::Bell;
+use net::EventFd;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -26,7 +26,7 @@ enum Arrived {
 
 /// Where answers arrive, from any thread.
 struct Post {
-    bell: Bell,
+    bell: EventFd,
     letters: Mutex<Vec<(u64, Arrived)>>,
 }
 
@@ -74,7 +74,7 @@ pub struct Calls {
 
 impl Calls {
     pub(super) fn new(client: Client) -> PyResult<Calls> {
-        let post = Arc::new(Post { bell: Bell::new()?, letters: Mutex::default() });
+        let post = Arc::new(Post { bell: EventFd::new()?, letters: Mutex::default() });
         Ok(Calls { client, post, waiting: GilCell::default() })
     }
 

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use exchange::handover::Head;
+use exchange::offload::Head;
 use exchange::{Headers, Scheme};
 use net::{Bind, Peer};
 use pyo3::prelude::*;

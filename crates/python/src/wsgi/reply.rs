@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::handover::{Answering, Gone, Sending, held};
+use exchange::offload::{Answering, Gone, Sending, held};
 use exchange::{Fault, Frame, Side};
 use net::FileRange;
 use pyo3::exceptions::PyAssertionError;
@@ -209,7 +209,7 @@ impl Reply {
                 let hosted = &self.hosted;
                 seat::with_mine(seat::Seat::has_ended);
                 let room = hosted.without_gil(py, || {
-                    exchange::handover::wait(poll_fn(|cx| sending.poll_ready(cx)))
+                    exchange::offload::wait(poll_fn(|cx| sending.poll_ready(cx)))
                 });
                 seat::with_mine(|seat| seat.gets_on(net::clock::precise_us()));
                 hosted.is_busy_again();

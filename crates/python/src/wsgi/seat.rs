@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use exchange::handover::held::{self, Held};
+use exchange::offload::held::{self, Held};
 
 /// A thread's place.
 pub(super) struct Seat {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exchange::handover::{Arrival, Event, HandedOver, held};
+use exchange::offload::{Arrival, Event, OffloadedRequest, held};
 use exchange::{BodyStream, Fault};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -261,7 +261,7 @@ impl Hosted {
                 return Ok(());
             }
         };
-        let HandedOver { head, body, answer } = *handed;
+        let OffloadedRequest { head, body, answer } = *handed;
         let reply = bench.reply.bind(py).get();
         reply.begin(answer, head.method == Method::Head);
         let called = self.call(py, bench, head, body);
@@ -285,8 +285,8 @@ impl Hosted {
         &self,
         py: Python<'_>,
         bench: &Bench,
-        head: exchange::handover::Head,
-        body: exchange::handover::Incoming,
+        head: exchange::offload::Head,
+        body: exchange::offload::Incoming,
     ) -> PyResult<()> {
         let input = match body.length() {
             Some(0) => None,

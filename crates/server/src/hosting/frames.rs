@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apps::{DeskPlace, Place, frames};
-use exchange::handover::{Desk, Limits};
+use exchange::offload::{Limits, RequestQueue};
 use net::Listener;
 
 use super::http::inherited;
@@ -18,7 +18,7 @@ use crate::supervise::Word;
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<Desk>,
+    desk: Arc<RequestQueue>,
     announced: Announced,
 ) -> Result<(), String> {
     let place = Rc::new(DeskPlace::new(desk));

@@ -8,7 +8,7 @@ use admin::ServerState;
 use apps::Here;
 use config::TextSource;
 use exchange::Shared;
-use exchange::handover::Desk;
+use exchange::offload::RequestQueue;
 use net::{Inherited, SharedCounts};
 use telemetry::Telemetry;
 
@@ -29,7 +29,7 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<Desk>,
+    desk: Arc<RequestQueue>,
     announced: Announced,
 ) -> Result<(), String> {
     let text = spec.config.as_deref().ok_or("role http has no configuration")?;

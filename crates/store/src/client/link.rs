@@ -65,7 +65,7 @@ struct Channel {
 }
 
 #[derive(Default)]
-struct Desk {
+struct CommandQueue {
     waiting: VecDeque<Call>,
     /// Of all calls that have not ended.
     calls: usize,
@@ -81,10 +81,10 @@ pub(super) struct Link {
     pub(super) path: PathBuf,
     /// Longest silence with an answer due.
     pub(super) answer_within: Duration,
-    desk: Mutex<Desk>,
+    queue: Mutex<CommandQueue>,
 }
 
-impl Desk {
+impl CommandQueue {
     fn push(&mut self, bytes: Vec<u8>, missing: usize, for_whom: For) {
         self.calls += 1;
         self.bytes += bytes.len();
@@ -111,97 +111,97 @@ impl Desk {
 
 impl Link {
     pub(super) fn new(path: &Path, answer_within: Duration) -> Arc<Link> {
-        Arc::new(Link { path: path.to_owned(), answer_within, desk: Mutex::default() })
+        Arc::new(Link { path: path.to_owned(), answer_within, queue: Mutex::default() })
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, CommandQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Wakes who talks to the store, once until it looks again.
-    fn ring(mut desk: MutexGuard<'_, Desk>) {
-        let waker = desk.waker.take();
-        drop(desk);
+    fn ring(mut queue: MutexGuard<'_, CommandQueue>) {
+        let waker = queue.waker.take();
+        drop(queue);
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
     pub(super) fn submit(&self, request: Request, done: Done) {
-        let mut desk = self.desk();
-        if let Some(failure) = desk.refusal() {
-            drop(desk);
+        let mut queue = self.queue();
+        if let Some(failure) = queue.refusal() {
+            drop(queue);
             return done.tell(Err(failure));
         }
         let commands = request.commands();
-        desk.push(request.into_bytes(), commands, For::Caller(done));
-        Link::ring(desk);
+        queue.push(request.into_bytes(), commands, For::Caller(done));
+        Link::ring(queue);
     }
 
     /// `done` is told when the last of the channels is listened to.
     pub(super) fn subscribe(&self, channels: &[Bytes], mailbox: &Arc<Mailbox>, done: Done) {
-        let mut desk = self.desk();
-        let crowded = desk.channels.len() + channels.len() > CHANNELS_PER_CONNECTION;
+        let mut queue = self.queue();
+        let crowded = queue.channels.len() + channels.len() > CHANNELS_PER_CONNECTION;
         let crowded = crowded.then_some(Failure::Refused("this process listens to too much"));
-        if let Some(failure) = desk.refusal().or(crowded) {
-            drop(desk);
+        if let Some(failure) = queue.refusal().or(crowded) {
+            drop(queue);
             return done.tell(Err(failure));
         }
         for channel in channels {
-            desk.hub.subscribe(channel, mailbox);
-            desk.change(channel, true);
+            queue.hub.subscribe(channel, mailbox);
+            queue.change(channel, true);
         }
         // Answers come in order: one to a call that says nothing comes behind all confirmations.
-        let pending = channels.iter().filter_map(|channel| desk.channels.get(channel));
+        let pending = channels.iter().filter_map(|channel| queue.channels.get(channel));
         if pending.map(|state| state.changes).sum::<usize>() > 0 {
-            desk.push(Request::of(&[b"PING"]).into_bytes(), 1, For::Caller(done));
-            Link::ring(desk);
+            queue.push(Request::of(&[b"PING"]).into_bytes(), 1, For::Caller(done));
+            Link::ring(queue);
         } else {
-            drop(desk);
+            drop(queue);
             done.tell(Ok(Vec::new()));
         }
     }
 
     pub(super) fn unsubscribe(&self, channels: &[Bytes], mailbox: &Mailbox) {
-        let mut desk = self.desk();
+        let mut queue = self.queue();
         for channel in channels {
-            desk.hub.unsubscribe(channel, mailbox);
-            if !desk.hub.is_heard(channel) && desk.channels.contains_key(channel) {
-                desk.change(channel, false);
+            queue.hub.unsubscribe(channel, mailbox);
+            if !queue.hub.is_heard(channel) && queue.channels.contains_key(channel) {
+                queue.change(channel, false);
             }
         }
-        Link::ring(desk);
+        Link::ring(queue);
     }
 
     /// Moves what waits to `taken`; what is left next wakes `waker`.
     pub(super) fn take(&self, waker: &Waker, taken: &mut VecDeque<Call>) {
-        let mut desk = self.desk();
-        desk.waker = Some(waker.clone());
-        taken.append(&mut desk.waiting);
+        let mut queue = self.queue();
+        queue.waker = Some(waker.clone());
+        taken.append(&mut queue.waiting);
     }
 
     /// Whether anything waits; if not, what is left next wakes `waker`.
     pub(super) fn is_wanted(&self, waker: &Waker) -> bool {
-        let mut desk = self.desk();
-        desk.waker = Some(waker.clone());
-        !desk.waiting.is_empty()
+        let mut queue = self.queue();
+        queue.waker = Some(waker.clone());
+        !queue.waiting.is_empty()
     }
 
     /// A call has all its answers.
     pub(super) fn ended(&self, call: Call) {
-        let mut desk = self.desk();
-        desk.calls = desk.calls.saturating_sub(1);
-        desk.bytes = desk.bytes.saturating_sub(call.bytes.len());
+        let mut queue = self.queue();
+        queue.calls = queue.calls.saturating_sub(1);
+        queue.bytes = queue.bytes.saturating_sub(call.bytes.len());
         match call.for_whom {
             For::Caller(done) => {
-                drop(desk);
+                drop(queue);
                 done.tell(Ok(call.answers));
             }
             For::Channel(channel) => {
-                if let Some(state) = desk.channels.get_mut(&channel) {
+                if let Some(state) = queue.channels.get_mut(&channel) {
                     state.changes = state.changes.saturating_sub(1);
                     if state.changes == 0 && !state.wanted {
-                        desk.channels.remove(&channel);
+                        queue.channels.remove(&channel);
                     }
                 }
             }
@@ -210,18 +210,18 @@ impl Link {
 
     /// A message for those who listen in this process.
     pub(super) fn deliver(&self, channel: &[u8], payload: Bytes, text: bool) {
-        self.desk().hub.publish(channel, payload, text);
+        self.queue().hub.publish(channel, payload, text);
     }
 
     /// Ends all that waits, and all listening; calls fail at once as long as the store is `down`.
     pub(super) fn fail(&self, mut sent: VecDeque<Call>, failure: &Failure, down: bool) {
-        let mut desk = self.desk();
-        sent.append(&mut desk.waiting);
-        (desk.calls, desk.bytes) = (0, 0);
-        desk.down = down.then(|| failure.clone());
-        desk.channels.clear();
-        let listeners = desk.hub.dismiss();
-        drop(desk);
+        let mut queue = self.queue();
+        sent.append(&mut queue.waiting);
+        (queue.calls, queue.bytes) = (0, 0);
+        queue.down = down.then(|| failure.clone());
+        queue.channels.clear();
+        let listeners = queue.hub.dismiss();
+        drop(queue);
         for mailbox in listeners {
             mailbox.shut(Shut::Lost);
         }
@@ -234,6 +234,6 @@ impl Link {
 
     /// Calls may try again.
     pub(super) fn up(&self) {
-        self.desk().down = None;
+        self.queue().down = None;
     }
 }

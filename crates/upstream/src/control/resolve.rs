@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use exchange::client::Destination;
-use net::{Names, NoAddress};
+use net::{NoAddress, Resolver};
 use settings::{Address, Host};
 use telemetry::log::Level;
 
@@ -11,7 +11,7 @@ use super::family::{Chosen, Family};
 use crate::cluster::Cluster;
 
 /// Keeps the addresses of one name.
-pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Names>) {
+pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Resolver>) {
     let Address::Tcp { host: Host::Name(host), port } = &server else { return };
     let mut family = Family::default();
     loop {

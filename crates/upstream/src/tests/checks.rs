@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use net::Names;
+use net::Resolver;
 use net::worker::block_on_local;
 
 use super::*;
@@ -10,7 +10,7 @@ use crate::control;
 
 /// Runs the control side until `done`.
 async fn controlled(gateway: &Gateway, done: impl AsyncFnOnce()) {
-    let names = Arc::new(Names::system());
+    let names = Arc::new(Resolver::system());
     tokio::select! {
         () = control::run(gateway.upstreams.clone(), names) => panic!("it runs for ever"),
         () = done() => {}

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
-use ::exchange::handover::{Arrival, HandedOver, wait};
+use ::exchange::offload::{Arrival, OffloadedRequest, wait};
 use ::exchange::{Fault, Frame, Headers, Side};
 use net::{Bind, ListenOptions, Listening};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -40,7 +40,7 @@ impl Process {
         let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &ListenOptions::default());
         let (says, said) = unbounded_channel();
         let talk_says = says.clone();
-        let (queue, exchanges) = mpsc::channel::<HandedOver>();
+        let (queue, exchanges) = mpsc::channel::<OffloadedRequest>();
         std::thread::spawn(move || Application { says, gathered: Vec::new() }.answer(exchanges));
         let seen = Arc::new(AtomicUsize::new(0));
         let (orders, mut ordered) = unbounded_channel();
@@ -114,11 +114,11 @@ impl Drop for Process {
 
 struct Application {
     says: UnboundedSender<&'static str>,
-    gathered: Vec<(HandedOver, Vec<u8>)>,
+    gathered: Vec<(OffloadedRequest, Vec<u8>)>,
 }
 
 impl Application {
-    fn answer(mut self, exchanges: Receiver<HandedOver>) {
+    fn answer(mut self, exchanges: Receiver<OffloadedRequest>) {
         for handed in exchanges {
             let path = handed.head.target.path().to_owned();
             if let Some(many) = path.strip_prefix("/gather/") {
@@ -132,7 +132,7 @@ impl Application {
     }
 
     /// Answers so many together, the last one first.
-    fn gather(&mut self, mut handed: HandedOver, many: usize) {
+    fn gather(&mut self, mut handed: OffloadedRequest, many: usize) {
         let body = read(&mut handed);
         self.gathered.push((handed, body));
         if self.gathered.len() == many {
@@ -143,7 +143,7 @@ impl Application {
     }
 }
 
-fn read(handed: &mut HandedOver) -> Vec<u8> {
+fn read(handed: &mut OffloadedRequest) -> Vec<u8> {
     let mut whole = Vec::new();
     while let Some(Ok(frame)) = wait(handed.body.frame()) {
         if let Frame::Data(data) = frame {
@@ -153,7 +153,7 @@ fn read(handed: &mut HandedOver) -> Vec<u8> {
     whole
 }
 
-fn one(path: &str, mut handed: HandedOver, says: &UnboundedSender<&'static str>) {
+fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static str>) {
     let mut headers = Headers::new();
     headers.append("x-host", handed.head.headers.get("host").unwrap());
     match path {

@@ -10,7 +10,7 @@ use std::io;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{Headers, KeptHeaders};
+use exchange::{Headers, SharedHeaders};
 use wire::token::{is_field_value, is_token};
 
 use crate::limits::DISK_HEAD_BYTES_MAX;
@@ -293,9 +293,9 @@ impl<'a> Input<'a> {
         };
         let count = self.count(8)?;
         let tags = (0..count).map(|_| self.u64()).collect::<Option<_>>()?;
-        let head = KeptHeaders::from(&self.fields()?);
+        let head = SharedHeaders::from(&self.fields()?);
         let hidden = self.fields()?;
-        let hidden = (!hidden.is_empty()).then(|| Box::new(KeptHeaders::from(&hidden)));
+        let hidden = (!hidden.is_empty()).then(|| Box::new(SharedHeaders::from(&hidden)));
         Some(Response { version, meta, head, hidden, content, coding, derived: false, tags })
     }
 }

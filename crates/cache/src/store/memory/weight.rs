@@ -4,7 +4,7 @@
 //! several objects share (after a 304) weighs for each of them.
 
 use bytes::Bytes;
-use exchange::KeptHeaders;
+use exchange::SharedHeaders;
 
 use crate::{Content, Kind, Object};
 
@@ -31,7 +31,7 @@ pub(in crate::store) fn weigh(object: &Object) -> u64 {
     if let Some(response) = object.response() {
         bytes += head(&response.head) + block(size_of_val(&*response.tags));
         if let Some(hidden) = &response.hidden {
-            bytes += block(size_of::<KeptHeaders>()) + head(hidden);
+            bytes += block(size_of::<SharedHeaders>()) + head(hidden);
         }
         bytes += match &response.content {
             Content::Memory(content) => memory(content),
@@ -63,7 +63,7 @@ fn memory(content: &Bytes) -> usize {
     block + lost + SHARED_BYTES
 }
 
-fn head(kept: &KeptHeaders) -> usize {
+fn head(kept: &SharedHeaders) -> usize {
     kept.blocks().into_iter().map(block).sum()
 }
 

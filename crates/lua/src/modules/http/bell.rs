@@ -7,9 +7,9 @@ use std::cell::RefCell;
 use std::task::{Context, Waker};
 
 #[derive(Default)]
-pub(in crate::modules) struct Bell(RefCell<Vec<Waker>>);
+pub(in crate::modules) struct EventFd(RefCell<Vec<Waker>>);
 
-impl Bell {
+impl EventFd {
     /// Wakes the task of `cx` at the next ring.
     pub(in crate::modules) fn wait(&self, cx: &Context<'_>) {
         let mut waiting = self.0.borrow_mut();

@@ -15,7 +15,7 @@ use exchange::client::{
     Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, exchange,
 };
 use exchange::{Body, Fault, Local, Request, Response, Retry, Shared, WorkerContext};
-use net::Names;
+use net::Resolver;
 use telemetry::Telemetry;
 
 use super::faults;
@@ -58,7 +58,7 @@ impl Client {
     /// A connection to the server: a kept one, or the first that can be made.
     pub(in crate::modules) async fn connect(
         &self,
-        names: &Names,
+        names: &Resolver,
         host: &str,
         port: u16,
     ) -> Result<(Lease, Rc<Pool>), String> {

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use exchange::{Body, Fault, Frame, Headers};
 
-use super::bell::Bell;
+use super::bell::EventFd;
 use crate::errno;
 use crate::limits::HTTP_UNSENT_BYTES;
 
@@ -26,8 +26,8 @@ pub(super) struct Feed {
     end: RefCell<Option<Result<Option<Headers>, Fault>>>,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
-    reader: Bell,
-    writers: Bell,
+    reader: EventFd,
+    writers: EventFd,
 }
 
 impl Feed {

@@ -17,7 +17,7 @@ use exchange::{
 use net::Peer;
 use wire::{Method, Version};
 
-use super::bell::Bell;
+use super::bell::EventFd;
 use super::feed::Feed;
 use super::fields;
 use super::input::Input;
@@ -42,7 +42,7 @@ pub(in crate::modules) struct Inbound {
     released: Cell<bool>,
     gone: Cell<bool>,
     /// Rung when there is something for the connection's task, beside what `input` asks for.
-    answered: Bell,
+    answered: EventFd,
 }
 
 impl Inbound {
@@ -56,14 +56,14 @@ impl Inbound {
             peer: request.facts.peer.clone(),
             scheme: request.scheme,
             upgrade: request.upgrade,
-            input: Input::new(std::mem::take(&mut request.body), Some(Bell::default())),
+            input: Input::new(std::mem::take(&mut request.body), Some(EventFd::default())),
             output: Feed::default(),
             head: RefCell::default(),
             outcome: RefCell::default(),
             responded: Cell::new(false),
             released: Cell::new(false),
             gone: Cell::new(false),
-            answered: Bell::default(),
+            answered: EventFd::default(),
         })
     }
 

@@ -15,7 +15,7 @@ use coding::{Coding, Decode, Decoder};
 use exchange::{Body, Frame, Headers};
 use mlua::{IntoLuaMulti, Lua, MultiValue, Result, Value};
 
-use super::bell::Bell;
+use super::bell::EventFd;
 use super::faults;
 use crate::errno;
 use crate::limits::{HTTP_BODY_BYTES, HTTP_INFLATE_RATIO};
@@ -58,13 +58,13 @@ pub(super) struct Input {
     pub(super) trailers: RefCell<Option<Headers>>,
     decoder: RefCell<Option<Decoder>>,
     wanted: Cell<usize>,
-    readers: Bell,
+    readers: EventFd,
     /// The task that the body belongs to, where it is not the reader's.
-    pub(super) pump: Option<Bell>,
+    pub(super) pump: Option<EventFd>,
 }
 
 impl Input {
-    pub(super) fn new(body: Body, pump: Option<Bell>) -> Input {
+    pub(super) fn new(body: Body, pump: Option<EventFd>) -> Input {
         let input = Input { pump, ..Input::default() };
         input.put(body);
         input

@@ -17,7 +17,7 @@ use exchange::{Body, BodyStream, Fault, Frame, Headers, Request};
 use net::task::JoinHandle;
 use wire::Known;
 
-use super::bell::Bell;
+use super::bell::EventFd;
 use super::client::Client;
 use super::faults;
 use super::feed::Feed;
@@ -45,7 +45,7 @@ pub(super) struct Outbound {
 #[derive(Default)]
 struct Answer {
     head: RefCell<Option<Result<(u16, Headers), String>>>,
-    came: Bell,
+    came: EventFd,
     here: Cell<bool>,
 }
 

@@ -12,7 +12,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use exchange::problem::ErrorPages;
-use exchange::serve::{ConnectionTimeouts, Edge, Service, TrustedProxies, refuse, serve};
+use exchange::serve::{
+    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, refuse, serve,
+};
 use exchange::{
     AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol,
     Request, Route, RouteBounds, Side,
@@ -22,7 +24,7 @@ use net::{Accepted, Bind, BoundSocket, Listener};
 use slab::Slab;
 use telemetry::{RouteMetrics, WorkerMetrics};
 
-use super::bell::Bell;
+use super::bell::EventFd;
 use super::inbound::{Inbound, Waiting};
 use super::stream::Stream;
 use crate::errno;
@@ -110,7 +112,7 @@ pub(crate) fn observe(vm: &Vm, observed: Observed) {
     vm.lua().set_app_data(observed);
 }
 
-fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> Edge {
+fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> ListenerSnapshot {
     let handler = Program { vm: vm.weak(), begin, waiting: RefCell::default() };
     let route = Route {
         name: Rc::from("lua"),
@@ -120,7 +122,7 @@ fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> Edg
         metrics: observed.route.clone(),
         pace: exchange::Pace::default(),
     };
-    Edge {
+    ListenerSnapshot {
         dispatch: Rc::new(Everything(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
@@ -187,8 +189,8 @@ pub(super) fn listen(
         service: Service::new(edge, observed.worker),
         connections: options.connections,
         closed: Cell::new(false),
-        closing: Bell::default(),
-        left: Bell::default(),
+        closing: EventFd::default(),
+        left: EventFd::default(),
     });
     let open = lua.app_data_ref::<Doors>().map(|doors| doors.clone()).unwrap_or_default();
     open.0.0.borrow_mut().retain(|door| door.strong_count() > 0);
@@ -204,9 +206,9 @@ struct Door {
     service: Rc<Service>,
     connections: usize,
     closed: Cell<bool>,
-    closing: Bell,
+    closing: EventFd,
     /// Rung when a connection has ended.
-    left: Bell,
+    left: EventFd,
 }
 
 /// The listeners of a VM. They end with it: what would answer their requests is gone.

@@ -17,7 +17,7 @@ use wire::websocket::{Decoder, Message, Opcode, Violation, write_frame};
 
 use crate::errno;
 use crate::limits::{WEBSOCKET_CLOSE_MS, WEBSOCKET_CONTROLS, WEBSOCKET_MESSAGES, WEBSOCKET_UNSENT};
-use crate::modules::http::Bell;
+use crate::modules::http::EventFd;
 
 pub(super) struct Socket {
     /// We are the client: what we send is masked (RFC 6455 5.3).
@@ -36,9 +36,9 @@ pub(super) struct Socket {
     /// The connection is gone.
     over: Cell<bool>,
     patience: Timer,
-    driver: Bell,
-    readers: Bell,
-    writers: Bell,
+    driver: EventFd,
+    readers: EventFd,
+    writers: EventFd,
 }
 
 impl Socket {
@@ -56,9 +56,9 @@ impl Socket {
             deaf: Cell::new(false),
             over: Cell::new(false),
             patience: Timer::new(),
-            driver: Bell::default(),
-            readers: Bell::default(),
-            writers: Bell::default(),
+            driver: EventFd::default(),
+            readers: EventFd::default(),
+            writers: EventFd::default(),
         }
     }
 

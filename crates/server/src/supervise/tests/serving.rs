@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use exchange::Headers;
-use exchange::handover::{Arrival, Desk, Event};
+use exchange::offload::{Arrival, Event, RequestQueue};
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
 
 use super::super::{Doors, Group, Stats};
@@ -47,7 +47,7 @@ impl Application for Program {
 pub(super) fn serve(spec: &WorkerSpec) -> i32 {
     let (ring, rung) = sync_channel(1);
     let bell = ring.clone();
-    let desk = Desk::new(64, move || {
+    let desk = RequestQueue::new(64, move || {
         // Rung already, it is heard as well.
         let _ = ring.try_send(());
     });

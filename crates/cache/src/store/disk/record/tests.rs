@@ -11,10 +11,10 @@ pub(in crate::store::disk) fn full() -> Object {
         let mut head = Headers::new();
         head.append("content-type", "text/plain");
         head.append("x-odd", &b"\x80\xff"[..]);
-        response.head = KeptHeaders::from(&head);
+        response.head = SharedHeaders::from(&head);
         let mut hidden = Headers::new();
         hidden.append("surrogate-key", "a b");
-        response.hidden = Some(Box::new(KeptHeaders::from(&hidden)));
+        response.hidden = Some(Box::new(SharedHeaders::from(&hidden)));
         response.coding = Some(Coding::Br);
         response.tags = Box::from([1, u64::MAX]);
         response.meta.flags = Flags::IMMUTABLE.with(Flags::VALIDATOR);
@@ -34,7 +34,7 @@ fn an_object_reads_back() {
     let (was, is) = (object.response().unwrap(), back.response().unwrap());
     assert_eq!((&back.key, is.version, &is.meta), (&object.key, was.version, &was.meta));
     assert_eq!((is.coding, &is.tags), (was.coding, &was.tags));
-    let fields = |kept: &KeptHeaders| {
+    let fields = |kept: &SharedHeaders| {
         let headers = kept.headers();
         headers.iter().map(|f| (f.name.to_vec(), f.value.to_vec())).collect::<Vec<_>>()
     };

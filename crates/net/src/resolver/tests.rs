@@ -1,0 +1,249 @@
+//! Resolver against a small DNS server of the tests' own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
+use hickory_resolver::proto::rr::rdata::SOA;
+use hickory_resolver::proto::rr::{RData, Record};
+
+use super::*;
+use crate::datagram::Datagram;
+use crate::worker::block_on_local;
+
+/// Name with its final dot → TTL and addresses.
+type Zone = HashMap<String, (u32, Vec<IpAddr>)>;
+
+/// A name server on this machine that says what it is told to.
+#[derive(Clone, Default)]
+struct FakeDns {
+    /// What is not listed does not exist.
+    zone: Rc<RefCell<Zone>>,
+    queries: Rc<Cell<usize>>,
+    /// TTL of negative answers, said by an SOA record; `None` leaves it out.
+    negative_ttl: Rc<Cell<Option<u32>>>,
+}
+
+impl FakeDns {
+    fn start(&self) -> SocketAddr {
+        let socket = Datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let local = socket.local();
+        let server = self.clone();
+        crate::task::spawn_local(async move {
+            while let Ok((datagram, from)) = socket.receive_from().await {
+                let answer = server.answer(&Message::from_vec(&datagram).unwrap());
+                socket.send_to(&answer.to_vec().unwrap(), from).await.unwrap();
+            }
+        });
+        local
+    }
+
+    fn set(&self, name: &str, ttl: u32, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        self.zone.borrow_mut().insert(name.to_owned(), (ttl, addresses));
+    }
+
+    fn answer(&self, question: &Message) -> Message {
+        self.queries.set(self.queries.get() + 1);
+        let query = question.queries[0].clone();
+        let mut answer = Message::response(question.metadata.id, OpCode::Query);
+        answer.add_query(query.clone());
+        let zone = self.zone.borrow();
+        let known = zone.get(&query.name().to_string().to_lowercase());
+        if let Some((ttl, addresses)) = known {
+            for address in addresses {
+                if RData::from(*address).record_type() == query.query_type() {
+                    answer.add_answer(Record::from_rdata(
+                        query.name().clone(),
+                        *ttl,
+                        RData::from(*address),
+                    ));
+                }
+            }
+        } else {
+            answer.metadata.response_code = ResponseCode::NXDomain;
+        }
+        if let (true, Some(ttl)) = (answer.answers.is_empty(), self.negative_ttl.get()) {
+            let root = Name::root();
+            let soa = SOA::new(root.clone(), root.clone(), 1, 1, 1, 1, ttl);
+            answer.add_authority(Record::from_rdata(root, ttl, RData::SOA(soa)));
+        }
+        answer
+    }
+}
+
+fn names(server: SocketAddr, folder: &tempfile::TempDir, limits: Limits) -> Resolver {
+    let sources = Sources {
+        resolv_conf: folder.path().join("resolv.conf"),
+        hosts: folder.path().join("hosts"),
+        servers: vec![server],
+    };
+    Resolver::build(sources, limits)
+}
+
+fn addresses(answer: &Answer) -> Vec<String> {
+    answer.addresses.iter().map(SocketAddr::to_string).collect()
+}
+
+#[test]
+fn may_be_shared_by_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Resolver>();
+}
+
+#[test]
+fn literals_and_localhost_need_no_name_server() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let dns = FakeDns::default();
+        let names = names(dns.start(), &folder, LIMITS);
+        for (host, expected) in [
+            ("192.0.2.7", "192.0.2.7:80"),
+            ("2001:db8::7", "[2001:db8::7]:80"),
+            ("[2001:db8::7]", "[2001:db8::7]:80"),
+            ("localhost", "127.0.0.1:80"),
+            ("LocalHost.", "127.0.0.1:80"),
+        ] {
+            let answer = names.resolve(host, 80).await.unwrap();
+            assert_eq!(addresses(&answer)[0], expected, "{host}");
+        }
+        assert_eq!(dns.queries.get(), 0);
+    });
+}
+
+#[test]
+fn an_answer_says_its_ttl_and_is_kept_that_long() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let dns = FakeDns::default();
+        dns.negative_ttl.set(Some(30)); // for AAAA
+        dns.set("app.test.", 30, &["127.0.0.5", "127.0.0.4", "127.0.0.5"]);
+        let names = names(dns.start(), &folder, LIMITS);
+        let answer = names.resolve("App.test", 8080).await.unwrap();
+        assert_eq!(addresses(&answer), ["127.0.0.5:8080", "127.0.0.4:8080"]);
+        let seconds = answer.valid_for.as_secs_f64();
+        assert!((28.0..=30.0).contains(&seconds), "{seconds}");
+        let asked = dns.queries.get();
+        dns.set("app.test.", 30, &["127.0.0.9"]);
+        assert_eq!(addresses(&names.resolve("app.test.", 1).await.unwrap())[0], "127.0.0.5:1");
+        assert_eq!(dns.queries.get(), asked);
+    });
+}
+
+#[test]
+fn a_changed_name_is_seen_when_its_ttl_is_over() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let dns = FakeDns::default();
+        let limits = Limits { ttl_min: Duration::ZERO, ..LIMITS };
+        let names = names(dns.start(), &folder, limits);
+        dns.set("move.test.", 0, &["127.0.0.1"]);
+        let before = names.resolve("move.test", 80).await.unwrap();
+        assert_eq!(
+            (addresses(&before)[0].as_str(), before.valid_for),
+            ("127.0.0.1:80", Duration::ZERO)
+        );
+        dns.set("move.test.", 0, &["127.0.0.2"]);
+        let after = names.resolve("move.test", 80).await.unwrap();
+        assert_eq!(addresses(&after), ["127.0.0.2:80"]);
+    });
+}
+
+#[test]
+fn ttls_are_bounded() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let dns = FakeDns::default();
+        dns.set("short.test.", 0, &["127.0.0.1"]);
+        dns.set("long.test.", 1_000_000, &["127.0.0.1"]);
+        let names = names(dns.start(), &folder, LIMITS);
+        let short = names.resolve("short.test", 80).await.unwrap();
+        assert_eq!(short.valid_for, LIMITS.ttl_min);
+        let long = names.resolve("long.test", 80).await.unwrap();
+        assert!(long.valid_for <= LIMITS.ttl_max && long.valid_for > LIMITS.ttl_max / 2);
+    });
+}
+
+#[test]
+fn an_unknown_name_is_an_answer_with_a_short_life() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let dns = FakeDns::default();
+        let names = names(dns.start(), &folder, LIMITS);
+        for (said, expected) in [
+            (None, LIMITS.negative_default),
+            (Some(7), Duration::from_secs(7)),
+            (Some(900), LIMITS.negative_max),
+        ] {
+            dns.negative_ttl.set(said);
+            let host = format!("none{}.test", said.unwrap_or_default());
+            let error = names.resolve(&host, 80).await.unwrap_err();
+            assert_eq!((&error.reason, error.valid_for), (&NoAddress::Unknown, expected));
+            assert_eq!(error.to_string(), format!("cannot resolve {host}: it has no address"));
+        }
+        let asked = dns.queries.get();
+        for host in ["", ".", "two..dots", &"x".repeat(64)] {
+            let error = names.resolve(host, 80).await.unwrap_err();
+            assert_eq!(error.reason, NoAddress::Malformed, "{host:?}");
+        }
+        assert_eq!(dns.queries.get(), asked);
+    });
+}
+
+#[test]
+fn the_search_list_and_ndots_are_respected() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let conf = "# a comment\nsearch one.test two.test\noptions ndots:2\n";
+        std::fs::write(folder.path().join("resolv.conf"), conf).unwrap();
+        let dns = FakeDns::default();
+        dns.set("db.two.test.", 60, &["127.0.0.2"]);
+        dns.set("a.b.one.test.", 60, &["127.0.0.3"]);
+        dns.set("a.b.", 60, &["127.0.0.4"]);
+        let names = names(dns.start(), &folder, LIMITS);
+        for (host, expected) in
+            [("db", "127.0.0.2:1"), ("a.b", "127.0.0.3:1"), ("a.b.", "127.0.0.4:1")]
+        {
+            assert_eq!(addresses(&names.resolve(host, 1).await.unwrap()), [expected], "{host}");
+        }
+    });
+}
+
+#[test]
+fn the_hosts_file_comes_first_and_is_read_again_when_it_changes() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hosts");
+        std::fs::write(&path, "127.0.0.7 my_db db.internal # ours\n").unwrap();
+        let dns = FakeDns::default();
+        let names = names(dns.start(), &folder, LIMITS);
+        for host in ["my_db", "DB.internal"] {
+            let answer = names.resolve(host, 5432).await.unwrap();
+            assert_eq!(addresses(&answer), ["127.0.0.7:5432"]);
+            assert_eq!(answer.valid_for, LIMITS.hosts);
+        }
+        std::fs::write(&path, "127.0.0.8 my_db\n::1 my_db\n").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(2);
+        std::fs::File::options().append(true).open(&path).unwrap().set_modified(later).unwrap();
+        let answer = names.resolve("my_db", 5432).await.unwrap();
+        assert_eq!(addresses(&answer), ["127.0.0.8:5432", "[::1]:5432"]);
+        assert_eq!(dns.queries.get(), 0);
+    });
+}
+
+#[test]
+fn silence_is_not_waited_for_without_end() {
+    block_on_local(async {
+        let folder = tempfile::tempdir().unwrap();
+        let silent = Datagram::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let limits = Limits { lookup: Duration::from_millis(20), ..LIMITS };
+        let names = names(silent.local(), &folder, limits);
+        let error = names.resolve("slow.test", 80).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot resolve slow.test: no name server answered within 20ms"
+        );
+        assert_eq!(error.valid_for, LIMITS.negative_default);
+    });
+}

@@ -1,0 +1,174 @@
+//! Which crate may import which: levels inside the house, and one owner for a foreign library.
+//!
+//! Read from `cargo metadata`, so a dependency counts wherever it is declared: for building, for
+//! tests, for one target or behind a feature.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// A room imports only rooms of a lower level, and inside a level nobody imports a neighbour.
+const LEVELS: &[(&str, u8)] = &[
+    ("wire", 0),
+    ("settings", 0),
+    ("coding", 0),
+    ("telemetry", 1),
+    ("net", 1),
+    ("exchange", 2),
+    ("store", 2),
+    ("router", 3),
+    ("upstream", 3),
+    ("filters", 3),
+    ("files", 3),
+    ("lua", 3),
+    ("cache", 3),
+    ("apps", 3),
+    ("python", 3),
+    ("config", 4),
+    ("admin", 5),
+    ("server", 6),
+    ("tidegate", 7),
+    // The wheel: the binary with Python inside.
+    ("wheel", 8),
+];
+
+/// Import nothing of ours, and nothing of ours imports them, but for the doors.
+const OUTSIDE: &[&str] = &["bench", "scenarios"];
+/// Who may import one that stands outside: the binary has a command for it.
+const DOORS: &[(&str, &str)] = &[("tidegate", "bench")];
+
+/// Foreign libraries with an owner. One that is not named here is free to all.
+const OWNERS: &[(&str, &[&str])] = &[
+    ("async-std", &[]),
+    ("brotli", &["coding"]),
+    ("clap", &["tidegate"]),
+    ("clap_complete", &["tidegate"]),
+    // Those who share nothing of ours look into what servers compressed.
+    ("flate2", &["coding", "bench", "scenarios"]),
+    ("h2", &["exchange"]),
+    ("hickory-resolver", &["net"]),
+    ("http", &["exchange"]),
+    ("httparse", &["wire"]),
+    ("hyper", &[]),
+    // The configuration files of the server; the folders that Lua programs ask about.
+    ("inotify", &["server", "lua"]),
+    ("libc", &["net", "lua", "python", "server", "tidegate", "bench"]),
+    ("libmimalloc-sys", &["net"]),
+    ("mio", &[]),
+    ("mlua", &["lua"]),
+    ("native-tls", &[]),
+    ("openssl", &[]),
+    ("pyo3", &["python", "wheel"]),
+    ("pyo3-build-config", &["wheel"]),
+    ("rustls", &["net"]),
+    ("saphyr", &[]),
+    ("saphyr-parser", &["config"]),
+    ("serde", &["bench"]),
+    ("serde_yaml", &[]),
+    ("socket2", &["net", "scenarios", "bench"]),
+    // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
+    ("tokio", &["net", "exchange", "upstream", "files", "cache", "apps", "lua", "server"]),
+    ("tokio-rustls", &["net"]),
+    ("zstd", &["coding"]),
+];
+
+/// Names that say nothing about what is inside.
+pub(crate) const EMPTY_NAMES: &[&str] =
+    &["core", "common", "util", "utils", "misc", "helper", "helpers", "types"];
+
+struct Package {
+    name: String,
+    /// Name, and whether it lies in this repository.
+    imports: Vec<(String, bool)>,
+}
+
+#[test]
+fn crates_import_only_what_the_house_allows() {
+    let broken = complaints(&workspace());
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+fn workspace() -> Vec<Package> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("metadata is JSON");
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    let packages = metadata["packages"].as_array().expect("packages");
+    packages
+        .iter()
+        .map(|package| {
+            let imports = package["dependencies"].as_array().expect("dependencies").iter();
+            Package {
+                name: text(&package["name"]),
+                imports: imports
+                    .map(|import| (text(&import["name"]), import["path"].is_string()))
+                    .collect(),
+            }
+        })
+        .collect()
+}
+
+fn level(name: &str) -> Option<u8> {
+    LEVELS.iter().find(|(room, _)| *room == name).map(|(_, level)| *level)
+}
+
+fn complaints(packages: &[Package]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for package in packages {
+        let name = package.name.as_str();
+        if EMPTY_NAMES.contains(&name) {
+            complaints.push(format!("{name}: a name that says nothing"));
+        }
+        if level(name).is_none() && !OUTSIDE.contains(&name) {
+            complaints.push(format!("{name}: has no level in tests/architecture/layers.rs"));
+        }
+        for (import, ours) in &package.imports {
+            let problem = if *ours { inside(name, import) } else { owner(name, import) };
+            complaints.extend(problem);
+        }
+    }
+    complaints
+}
+
+fn inside(name: &str, import: &str) -> Option<String> {
+    if DOORS.contains(&(name, import)) {
+        return None;
+    }
+    if OUTSIDE.contains(&name) || OUTSIDE.contains(&import) {
+        return Some(format!("{name} imports {import}: {OUTSIDE:?} stand outside"));
+    }
+    let (above, below) = (level(name)?, level(import)?);
+    (below >= above)
+        .then(|| format!("{name} (level {above}) imports {import} (level {below}), not lower"))
+}
+
+fn owner(name: &str, import: &str) -> Option<String> {
+    let (_, owners) = OWNERS.iter().find(|(library, _)| *library == import)?;
+    (!owners.contains(&name)).then(|| match owners {
+        [] => format!("{name} imports {import}, which this house does not use"),
+        _ => format!("{name} imports {import}, which belongs to {owners:?}"),
+    })
+}
+
+#[test]
+fn a_broken_rule_is_seen() {
+    let complain = |name: &str, import: &str, ours: bool| {
+        let imports = vec![(import.to_owned(), ours)];
+        complaints(&[Package { name: name.to_owned(), imports }]).len()
+    };
+    assert_eq!(complain("exchange", "wire", true), 0);
+    assert_eq!(complain("wire", "exchange", true), 1, "upwards");
+    assert_eq!(complain("router", "filters", true), 1, "a neighbour");
+    assert_eq!(complain("bench", "wire", true), 1, "out of the house");
+    assert_eq!(complain("server", "bench", true), 1, "into the house");
+    assert_eq!(complain("tidegate", "bench", true), 0, "through the door");
+    assert_eq!(complain("tidegate", "scenarios", true), 1, "into the house");
+    assert_eq!(complain("net", "tokio", false), 0);
+    assert_eq!(complain("router", "tokio", false), 1, "another's library");
+    assert_eq!(complain("net", "hyper", false), 1, "nobody's library");
+    assert_eq!(complain("types", "memchr", false), 2, "no level, and no name");
+}

@@ -1,6 +1,0 @@
-//! The rules of the house, as tests: which room imports what, and what a file may look like.
-
-mod rooms;
-mod rows;
-mod source;
-mod tidy;
