@@ -11,14 +11,14 @@ use std::task::Waker;
 
 /// What one thread keeps back.
 #[derive(Default)]
-pub struct Held(Mutex<Vec<Waker>>);
+pub struct WakeBatch(Mutex<Vec<Waker>>);
 
 thread_local! {
     static HOLDING: Cell<bool> = const { Cell::new(false) };
-    static HELD: Arc<Held> = Arc::default();
+    static HELD: Arc<WakeBatch> = Arc::default();
 }
 
-impl Held {
+impl WakeBatch {
     fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,7 +41,7 @@ pub fn hold() {
 }
 
 /// What this thread keeps back, for a thread that looks after it.
-pub fn mine() -> Arc<Held> {
+pub fn mine() -> Arc<WakeBatch> {
     HELD.with(Arc::clone)
 }
 

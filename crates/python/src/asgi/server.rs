@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use exchange::offload::session::HandedSession;
-use exchange::offload::{Arrival, Event, Head, OffloadedRequest, RequestQueue, held};
+use exchange::offload::{Arrival, Event, Head, OffloadedRequest, RequestQueue, wake_batch};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -94,7 +94,7 @@ impl Server {
         if py.version_info() >= (3, 12, 5) {
             task_options.set_item("eager_start", true)?;
         }
-        held::hold();
+        wake_batch::hold();
         Ok(Server {
             life,
             on_stop,
@@ -377,7 +377,7 @@ impl Server {
     /// Has the worker woken once the loop has done what it does now.
     pub(super) fn flush_soon(slf: &Py<Self>, py: Python<'_>) -> PyResult<()> {
         let this = slf.get();
-        if this.draining.get() || this.flush_is_due.get() || held::held() == 0 {
+        if this.draining.get() || this.flush_is_due.get() || wake_batch::held() == 0 {
             return Ok(());
         }
         this.flush_is_due.set(true);
@@ -414,7 +414,7 @@ impl Server {
         let goes_on = *outcome.as_ref().unwrap_or(&false);
         this.life.set_oldest_call_us(if goes_on { net::clock::precise_us() } else { 0 });
         this.draining.set(false);
-        held::flush();
+        wake_batch::flush();
         if this.life.is_stopping() {
             this.on_stop.call0(slf.py())?;
         }
@@ -424,7 +424,7 @@ impl Server {
     /// Wakes the worker for what was sent outside of a drain.
     fn flush(&self) {
         self.flush_is_due.set(false);
-        held::flush();
+        wake_batch::flush();
     }
 
     /// Makes Tasks that wait for requests.

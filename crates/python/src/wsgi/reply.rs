@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Gone, Sending, held};
+use exchange::offload::{Answering, Gone, Sending, wake_batch};
 use exchange::{Fault, Frame, Side};
 use net::FileRange;
 use pyo3::exceptions::PyAssertionError;
@@ -126,7 +126,7 @@ impl Reply {
                 state.answer =
                     Answer::Streaming(sending, start.length.map(|promised| promised - length));
                 drop(state);
-                held::flush();
+                wake_batch::flush();
                 Ok(Sent::More)
             }
             Answer::Streaming(sending, left) => {
@@ -205,7 +205,7 @@ impl Reply {
         let room = match sending.poll_ready(&mut cx) {
             Poll::Ready(room) => room,
             Poll::Pending => {
-                held::flush();
+                wake_batch::flush();
                 let hosted = &self.hosted;
                 seat::with_mine(seat::Seat::has_ended);
                 let room = hosted.without_gil(py, || {
@@ -226,7 +226,7 @@ impl Reply {
         } else {
             self.state.get().answer = Answer::Streaming(sending, left);
         }
-        held::flush();
+        wake_batch::flush();
         if is_cut { self.too_long(py) } else { Ok(Sent::More) }
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use exchange::offload::held::{self, Held};
+use exchange::offload::wake_batch::{self, WakeBatch};
 
 /// A thread's place.
 pub(super) struct Seat {
@@ -27,7 +27,7 @@ struct OfThread {
     thread: Thread,
     id: libc::pid_t,
     clock: Option<libc::clockid_t>,
-    held: Arc<Held>,
+    held: Arc<WakeBatch>,
 }
 
 thread_local! {
@@ -56,7 +56,7 @@ impl Seat {
             thread: std::thread::current(),
             id,
             clock: known.then_some(clock),
-            held: held::mine(),
+            held: wake_batch::mine(),
         };
         // A seat is taken once.
         let _ = self.of_thread.set(of_thread);

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exchange::offload::{Arrival, Event, OffloadedRequest, held};
+use exchange::offload::{Arrival, Event, OffloadedRequest, wake_batch};
 use exchange::{BodyStream, Fault};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -174,7 +174,7 @@ impl Hosted {
     /// The loop of a thread.
     fn serve(self: &Arc<Self>, py: Python<'_>, seat: &Arc<Seat>, stays: bool) -> PyResult<()> {
         seat.sit_down();
-        held::hold();
+        wake_batch::hold();
         let mut bench = Bench::new(py, self)?;
         let mut now_us = net::clock::precise_us();
         let mut cautious = 0;
@@ -192,14 +192,14 @@ impl Hosted {
                         SLOW_CALL_US.. => CAUTIOUS_CALLS,
                         _ => cautious.saturating_sub(1),
                     };
-                    if cautious > 0 || took_us > QUICK_CALL_US || held::held() >= HELD_MAX {
-                        held::flush();
+                    if cautious > 0 || took_us > QUICK_CALL_US || wake_batch::held() >= HELD_MAX {
+                        wake_batch::flush();
                     }
                     now_us = ended_us;
                 }
                 Some(Event::Ended(_)) => {}
                 None => {
-                    held::flush();
+                    wake_batch::flush();
                     let rested = self.crew.rest(seat, stays, |sleep| self.without_gil(py, sleep));
                     if rested == Rested::End {
                         break;
@@ -208,7 +208,7 @@ impl Hosted {
                 }
             }
         }
-        held::release();
+        wake_batch::release();
         bench.part();
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Source {
             return Err(broken(fault));
         }
         let Some(body) = &mut self.coming else { return Ok(None) };
-        held::flush();
+        wake_batch::flush();
         let frame = py.detach(|| wait(body.frame()));
         if body.length() == Some(0) {
             self.coming = None;
