@@ -93,7 +93,7 @@ fn begin(spec: WorkerSpec) -> PyResult<Worker> {
     let threads = crew.clone();
     let desk = RequestQueue::new(WAITING_MAX, move || {
         if !threads.alarm() {
-            rings.ring();
+            rings.notify();
         }
     });
     let life = Life::new(desk.clone(), bell);

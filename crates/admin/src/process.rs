@@ -1,6 +1,6 @@
 //! What the system says of our process, read from /proc when somebody scrapes.
 //!
-//! OffloadHandler than on Linux these families are simply absent.
+//! Elsewhere than on Linux these families are simply absent.
 
 use std::fs;
 use telemetry::{Family, FamilySamples, Sample, Value, families};

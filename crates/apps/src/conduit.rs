@@ -182,7 +182,7 @@ fn turn<E: End>(stream: &Stream, end: &mut E, cx: &mut Context<'_>) -> Result<Tu
 fn read<E: End>(stream: &Stream, end: &mut E) -> Result<bool, Ended> {
     let mut decoder = std::mem::take(&mut end.conduit().decoder);
     let mut verdict = Ok(());
-    let lent = stream.try_lend(|bytes| match take(end, &mut decoder, bytes, None) {
+    let lent = stream.try_receive_with(|bytes| match take(end, &mut decoder, bytes, None) {
         Ok(taken) => taken,
         Err(malformed) => {
             verdict = Err(malformed);

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use coding::Coding;
-use net::files::{Folder, Found, Refusal, open_beneath};
+use net::files::{Directory, OpenError, OpenedPath, open_beneath};
 
 use crate::record::Files;
 use crate::resource::{Probes, Resource};
@@ -23,19 +23,19 @@ pub(crate) enum Located {
     /// A folder, asked for without its slash.
     NeedsSlash,
     /// A folder without index, to be listed. The path is beneath the root.
-    Listing(Folder, PathBuf),
+    Listing(Directory, PathBuf),
 }
 
 /// What lies at `path`, which is in the normal form of `wire::target`.
-pub(crate) fn find(files: &Files, path: &str) -> Result<Located, Refusal> {
-    let relative = relative(path, files.dotfiles).ok_or(Refusal::Missing)?;
+pub(crate) fn find(files: &Files, path: &str) -> Result<Located, OpenError> {
+    let relative = relative(path, files.dotfiles).ok_or(OpenError::Missing)?;
     if path.ends_with('/') {
         return find_in_folder(files, relative);
     }
     let name = relative.to_string_lossy();
     match open_beneath(&files.root, &relative, files.links())? {
-        Found::Folder(_) => Ok(Located::NeedsSlash),
-        Found::File(file, about) => {
+        OpenedPath::Directory(_) => Ok(Located::NeedsSlash),
+        OpenedPath::File(file, about) => {
             let mut probes = Probes::default();
             probes.saw(&relative, Some(about.clone()));
             resource(files, &name, &relative, (file, about), probes)
@@ -44,12 +44,12 @@ pub(crate) fn find(files: &Files, path: &str) -> Result<Located, Refusal> {
 }
 
 /// The file that stands in for missing ones.
-pub(crate) fn find_fallback(files: &Files) -> Result<Located, Refusal> {
-    let spa = files.spa.as_deref().ok_or(Refusal::Missing)?;
+pub(crate) fn find_fallback(files: &Files) -> Result<Located, OpenError> {
+    let spa = files.spa.as_deref().ok_or(OpenError::Missing)?;
     let relative = Path::new(spa);
     match open_beneath(&files.root, relative, files.links())? {
-        Found::Folder(_) => Err(Refusal::Missing),
-        Found::File(file, about) => {
+        OpenedPath::Directory(_) => Err(OpenError::Missing),
+        OpenedPath::File(file, about) => {
             let mut probes = Probes::default();
             probes.saw(relative, Some(about.clone()));
             resource(files, spa, relative, (file, about), probes)
@@ -57,25 +57,25 @@ pub(crate) fn find_fallback(files: &Files) -> Result<Located, Refusal> {
     }
 }
 
-fn find_in_folder(files: &Files, folder: PathBuf) -> Result<Located, Refusal> {
+fn find_in_folder(files: &Files, folder: PathBuf) -> Result<Located, OpenError> {
     let mut probes = Probes::default();
     for name in &files.index {
         let relative = folder.join(name);
         match open_beneath(&files.root, &relative, files.links()) {
-            Ok(Found::File(file, about)) => {
+            Ok(OpenedPath::File(file, about)) => {
                 probes.saw(&relative, Some(about.clone()));
                 return resource(files, name, &relative, (file, about), probes);
             }
-            Ok(Found::Folder(_)) | Err(Refusal::Missing) => probes.saw(&relative, None),
+            Ok(OpenedPath::Directory(_)) | Err(OpenError::Missing) => probes.saw(&relative, None),
             Err(refusal) => return Err(refusal),
         }
     }
     if !files.listing {
-        return Err(Refusal::Missing);
+        return Err(OpenError::Missing);
     }
     match open_beneath(&files.root, &folder, files.links())? {
-        Found::Folder(open) => Ok(Located::Listing(open, folder)),
-        Found::File(..) => Err(Refusal::Missing),
+        OpenedPath::Directory(open) => Ok(Located::Listing(open, folder)),
+        OpenedPath::File(..) => Err(OpenError::Missing),
     }
 }
 
@@ -85,7 +85,7 @@ fn resource(
     relative: &Path,
     found: (File, Metadata),
     mut probes: Probes,
-) -> Result<Located, Refusal> {
+) -> Result<Located, OpenError> {
     let mut coded = Vec::new();
     for precompressed in &files.precompressed {
         let coding = precompressed.coding();
@@ -110,7 +110,7 @@ fn neighbour(
     path.push(coding.extension());
     let path = Path::new(&path);
     match open_beneath(&files.root, path, files.links()) {
-        Ok(Found::File(file, about)) => {
+        Ok(OpenedPath::File(file, about)) => {
             probes.saw(path, Some(about.clone()));
             // Left over from an older version of the file.
             let is_current = about.mtime() + OLDER_SECS >= source.mtime();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use exchange::{Fault, Handler, LocalFuture, Outcome, Request, Response, WorkerContext};
 use net::clock::Moment;
-use net::files::Refusal;
+use net::files::OpenError;
 use wire::{Known, Method};
 
 use crate::answer::respond;
@@ -40,7 +40,7 @@ impl Life {
             Ok(Answer::Resource(resource)) => respond(&resource, request),
             Ok(Answer::NeedsSlash) => Ok(with_slash(request)),
             Ok(Answer::Listing(items)) => Ok(listing::response(path, &items, &request.headers)),
-            Err(Refusal::Missing) if self.falls_back(request) => {
+            Err(OpenError::Missing) if self.falls_back(request) => {
                 match self.locate(FALLBACK, now, |files, _| find_fallback(files)).await {
                     Ok(Answer::Resource(resource)) => respond(&resource, request),
                     Ok(_) => Err(Fault::not_found()),
@@ -56,8 +56,8 @@ impl Life {
         &self,
         path: &str,
         now: Moment,
-        find: impl FnOnce(&Files, &str) -> Result<Located, Refusal> + Send + 'static,
-    ) -> Result<Answer, Refusal> {
+        find: impl FnOnce(&Files, &str) -> Result<Located, OpenError> + Send + 'static,
+    ) -> Result<Answer, OpenError> {
         if let Some(resource) = self.cache.fresh(path, now) {
             return Ok(Answer::Resource(resource));
         }
@@ -72,15 +72,15 @@ impl Life {
         let found = blocking(move || match find(&files, &name)? {
             Located::Listing(folder, path) => {
                 let items = listing::items(&files, &folder, &path)?;
-                Ok(Found::Listing(items))
+                Ok(OpenedPath::Listing(items))
             }
-            Located::Resource(resource) => Ok(Found::Resource(resource)),
-            Located::NeedsSlash => Ok(Found::NeedsSlash),
+            Located::Resource(resource) => Ok(OpenedPath::Resource(resource)),
+            Located::NeedsSlash => Ok(OpenedPath::NeedsSlash),
         });
         Ok(match found.await? {
-            Found::Listing(items) => Answer::Listing(items),
-            Found::NeedsSlash => Answer::NeedsSlash,
-            Found::Resource(resource) => {
+            OpenedPath::Listing(items) => Answer::Listing(items),
+            OpenedPath::NeedsSlash => Answer::NeedsSlash,
+            OpenedPath::Resource(resource) => {
                 let resource: Rc<Resource> = Rc::from(resource);
                 self.cache.insert(path, resource.clone(), now);
                 Answer::Resource(resource)
@@ -102,7 +102,7 @@ impl Life {
 }
 
 /// What the blocking pool gives back.
-enum Found {
+enum OpenedPath {
     Resource(Box<Resource>),
     NeedsSlash,
     Listing(Vec<listing::Item>),
@@ -133,9 +133,9 @@ impl Handler for Life {
 }
 
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    net::blocking(work).await.map_err(Refusal::Failed)?
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    net::blocking(work).await.map_err(OpenError::Failed)?
 }
 
 /// The folder's path with its slash, relative to what the client asked for: a filter may have
@@ -155,12 +155,12 @@ fn with_slash(request: &Request) -> Response {
     response
 }
 
-fn fault(refusal: Refusal) -> Fault {
+fn fault(refusal: OpenError) -> Fault {
     match refusal {
-        Refusal::Missing => Fault::not_found(),
-        Refusal::Denied => Fault::client(403, "forbidden", "the file may not be read"),
-        Refusal::Special => Fault::client(404, "not_found", "neither a file nor a folder"),
-        Refusal::Failed(error) => Fault::internal(format!("a file cannot be opened: {error}")),
+        OpenError::Missing => Fault::not_found(),
+        OpenError::Denied => Fault::client(403, "forbidden", "the file may not be read"),
+        OpenError::Special => Fault::client(404, "not_found", "neither a file nor a folder"),
+        OpenError::Failed(error) => Fault::internal(format!("a file cannot be opened: {error}")),
     }
 }
 

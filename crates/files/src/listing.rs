@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use exchange::{Headers, Response};
-use net::files::{Folder, look_beneath};
+use net::files::{Directory, metadata_beneath};
 use wire::date::format_http_date;
 use wire::{Known, negotiate, target};
 
@@ -26,7 +26,7 @@ pub(crate) struct Item {
 }
 
 /// What is in the folder at `path` beneath the root; folders first, by name. Waits for the disk.
-pub(crate) fn items(files: &Files, folder: &Folder, path: &Path) -> io::Result<Vec<Item>> {
+pub(crate) fn items(files: &Files, folder: &Directory, path: &Path) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
     for (name, about) in folder.entries(LISTED_NAMES)? {
         // A name that is not UTF-8 cannot be asked for.
@@ -36,7 +36,7 @@ pub(crate) fn items(files: &Files, folder: &Folder, path: &Path) -> io::Result<V
         }
         // What a link leads to, if it may be followed.
         let about = match about.is_symlink() {
-            true => look_beneath(&files.root, &path.join(&name), files.links()).ok(),
+            true => metadata_beneath(&files.root, &path.join(&name), files.links()).ok(),
             false => Some(about),
         };
         items.extend(about.and_then(|about| Item::new(name, &about)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use coding::Coding;
 use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
-use net::files::Links;
+use net::files::SymlinkPolicy;
 use settings::{FilePath, Node, Reader, Setting};
 
 use crate::handler::Life;
@@ -83,10 +83,10 @@ impl Precompressed {
 }
 
 impl Files {
-    pub(crate) fn links(&self) -> Links {
+    pub(crate) fn links(&self) -> SymlinkPolicy {
         match self.symlinks {
-            Symlinks::Inside => Links::Beneath,
-            Symlinks::Never => Links::Refused,
+            Symlinks::Inside => SymlinkPolicy::Beneath,
+            Symlinks::Never => SymlinkPolicy::Refused,
         }
     }
 

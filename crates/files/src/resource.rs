@@ -11,7 +11,7 @@ use bytes::Bytes;
 use coding::Coding;
 use exchange::{Content, Headers, WINDOW_BYTES};
 use net::FileRange;
-use net::files::{Refusal, is_resident, is_same, look_beneath, warm};
+use net::files::{OpenError, is_resident, is_same, metadata_beneath, warm};
 use wire::Known;
 use wire::date::format_http_date;
 
@@ -55,11 +55,11 @@ impl Probes {
     /// Looks again. Waits for the disk.
     pub(crate) fn still_hold(&self, files: &Files) -> bool {
         let holds = |(path, before): &(PathBuf, Option<Metadata>)| match (
-            look_beneath(&files.root, path, files.links()),
+            metadata_beneath(&files.root, path, files.links()),
             before,
         ) {
             (Ok(now), Some(before)) => is_same(&now, before),
-            (Err(Refusal::Missing), None) => true,
+            (Err(OpenError::Missing), None) => true,
             _ => false,
         };
         let hold = self.seen.iter().all(holds);

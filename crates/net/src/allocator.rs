@@ -119,7 +119,7 @@ extern "C" fn reserve_nothing_under_a_limit() {
 /// its like again. Who allocates much for others to free, and then perhaps nothing for long, calls
 /// this when it is done. It looks through all pages of the thread and gives free ones back to the
 /// kernel: not for the way of a request.
-pub fn give_back() {
+pub fn release_free_memory() {
     // SAFETY: the function may be called at any time, and touches no block that is in use.
     unsafe { mi_collect(true) }
 }

@@ -24,13 +24,13 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What is started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Launch {
+pub struct ChildCommand {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     /// Added to the environment of this process.
     pub environment: Vec<(OsString, OsString)>,
     /// Where it starts; here without one.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
 }
 
 /// A child, seen from the event loop that it was started on.
@@ -42,15 +42,15 @@ pub struct Child {
     status: Cell<Option<ExitStatus>>,
 }
 
-impl Launch {
+impl ChildCommand {
     /// Starts it with these descriptors open, under the numbers that they have here.
     pub fn start(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
-        if let Some(folder) = &self.folder {
-            command.current_dir(folder);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
         }
         let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
@@ -143,9 +143,9 @@ mod tests {
     use super::*;
     use crate::{Outgoing, Stream};
 
-    fn shell(script: &str) -> Launch {
+    fn shell(script: &str) -> ChildCommand {
         let arguments = ["-c", script].map(OsString::from).to_vec();
-        Launch { program: PathBuf::from("/bin/bash"), arguments, ..Launch::default() }
+        ChildCommand { program: PathBuf::from("/bin/bash"), arguments, ..ChildCommand::default() }
     }
 
     #[test]
@@ -193,7 +193,8 @@ mod tests {
             let id = child.id();
             drop(child);
             assert!(!std::path::Path::new(&format!("/proc/{id}")).exists());
-            let nothing = Launch { program: "/no/such/program".into(), ..Launch::default() };
+            let nothing =
+                ChildCommand { program: "/no/such/program".into(), ..ChildCommand::default() };
             assert_eq!(nothing.start(&[]).unwrap_err().kind(), io::ErrorKind::NotFound);
         });
     }

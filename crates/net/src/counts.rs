@@ -38,7 +38,7 @@ impl SharedCounts {
     }
 
     /// That of a parent, which has handed it down under this number.
-    pub fn handed(descriptor: RawFd) -> Result<SharedCounts, InheritError> {
+    pub fn inherited(descriptor: RawFd) -> Result<SharedCounts, InheritError> {
         crate::inherited_fd::check(descriptor, "counts")?;
         // SAFETY: it is open, and as it is not closed on exec nobody in this process owns it.
         let file = unsafe { own_descriptor(descriptor) };
@@ -106,10 +106,10 @@ mod tests {
     fn what_one_writes_the_other_reads() {
         let ours = SharedCounts::new(7).unwrap();
         let number = ours.descriptor().try_clone_to_owned().unwrap().into_raw_fd();
-        assert!(SharedCounts::handed(number).is_err(), "it was not handed down");
+        assert!(SharedCounts::inherited(number).is_err(), "it was not handed down");
         // SAFETY: takes numbers.
         assert_eq!(unsafe { libc::fcntl(number, libc::F_SETFD, 0) }, 0);
-        let theirs = SharedCounts::handed(number).unwrap();
+        let theirs = SharedCounts::inherited(number).unwrap();
         assert_eq!((theirs.get(0), theirs.get(SharedCounts::PLACES - 1)), (7, 7));
         ours.set(3, 9);
         theirs.set(4, 8);

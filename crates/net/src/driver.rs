@@ -157,7 +157,7 @@ impl<T> Driver<T> {
     }
 
     /// Says what to wait for from now on; a stale key is ignored.
-    pub fn want(&mut self, key: Key, interest: Interest) {
+    pub fn set_interest(&mut self, key: Key, interest: Interest) {
         if let Some(slot) = self.slot(key)
             && slot.interest != interest
         {

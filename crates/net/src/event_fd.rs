@@ -29,7 +29,7 @@ impl EventFd {
     }
 
     /// Makes the descriptor readable.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: the buffer is as long as is said. It fails only when 2^64 rings were not heard,
         // and then the descriptor is readable as it is.
@@ -37,7 +37,7 @@ impl EventFd {
     }
 
     /// Makes it unreadable until the next ring.
-    pub fn hear(&self) {
+    pub fn reset(&self) {
         let mut count = [0_u8; 8];
         // SAFETY: the buffer is as long as is said. It fails where nobody rang, which is as well.
         let _ = unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
@@ -65,14 +65,14 @@ mod tests {
     fn many_rings_are_one_and_none_is_lost() {
         let bell = EventFd::new().unwrap();
         assert!(!is_readable(&bell));
-        bell.hear();
-        bell.ring();
-        bell.ring();
+        bell.reset();
+        bell.notify();
+        bell.notify();
         assert!(is_readable(&bell));
-        bell.hear();
+        bell.reset();
         assert!(!is_readable(&bell));
         std::thread::scope(|scope| {
-            scope.spawn(|| bell.ring());
+            scope.spawn(|| bell.notify());
         });
         assert!(is_readable(&bell));
     }

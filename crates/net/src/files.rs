@@ -23,7 +23,7 @@ const WARM_STEP_BYTES: usize = 64 * 1024;
 
 /// What becomes of symbolic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Links {
+pub enum SymlinkPolicy {
     /// Followed while they stay beneath the folder.
     Beneath,
     /// A path through one is missing.
@@ -32,18 +32,18 @@ pub enum Links {
 
 /// What lies at a path.
 #[derive(Debug)]
-pub enum Found {
+pub enum OpenedPath {
     File(File, Metadata),
-    Folder(Folder),
+    Directory(Directory),
 }
 
 /// An open folder.
 #[derive(Debug)]
-pub struct Folder(File);
+pub struct Directory(File);
 
 /// Why nothing was opened.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum OpenError {
     /// There is nothing, or it lies outside the folder.
     Missing,
     /// The file system does not let us.
@@ -53,23 +53,27 @@ pub enum Refusal {
     Failed(io::Error),
 }
 
-impl From<io::Error> for Refusal {
-    fn from(error: io::Error) -> Refusal {
+impl From<io::Error> for OpenError {
+    fn from(error: io::Error) -> OpenError {
         match error.raw_os_error() {
             // EXDEV is openat2's word for a path that leaves the folder.
             Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP | libc::EXDEV) => {
-                Refusal::Missing
+                OpenError::Missing
             }
-            Some(libc::EACCES | libc::EPERM) => Refusal::Denied,
-            Some(libc::ENXIO) => Refusal::Special,
-            _ => Refusal::Failed(error),
+            Some(libc::EACCES | libc::EPERM) => OpenError::Denied,
+            Some(libc::ENXIO) => OpenError::Special,
+            _ => OpenError::Failed(error),
         }
     }
 }
 
 /// Opens what lies at `relative` beneath `root`. The root itself is looked up anew each time, so
 /// that a folder which was replaced as a whole is the new one.
-pub fn open_beneath(root: &Path, relative: &Path, links: Links) -> Result<Found, Refusal> {
+pub fn open_beneath(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<OpenedPath, OpenError> {
     let relative = plain(relative)?;
     #[cfg(target_os = "linux")]
     if openat2::available() {
@@ -79,7 +83,11 @@ pub fn open_beneath(root: &Path, relative: &Path, links: Links) -> Result<Found,
 }
 
 /// What [`open_beneath`] would find, without opening it.
-pub fn look_beneath(root: &Path, relative: &Path, links: Links) -> Result<Metadata, Refusal> {
+pub fn metadata_beneath(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<Metadata, OpenError> {
     let relative = plain(relative)?;
     #[cfg(target_os = "linux")]
     if openat2::available() {
@@ -89,10 +97,10 @@ pub fn look_beneath(root: &Path, relative: &Path, links: Links) -> Result<Metada
 }
 
 /// Only names: no `..`, no `/` in front, no NUL.
-fn plain(relative: &Path) -> Result<&Path, Refusal> {
+fn plain(relative: &Path) -> Result<&Path, OpenError> {
     let names_only = relative.components().all(|part| matches!(part, Component::Normal(_)));
     if !names_only || relative.as_os_str().as_encoded_bytes().contains(&0) {
-        return Err(Refusal::Missing);
+        return Err(OpenError::Missing);
     }
     Ok(if relative.as_os_str().is_empty() { Path::new(".") } else { relative })
 }
@@ -108,7 +116,7 @@ pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
     of(one) == of(other)
 }
 
-impl Folder {
+impl Directory {
     /// The names in it, and what each is; `limit` at most, in no order. Symbolic links count as
     /// what they are, not as what they lead to.
     pub fn entries(&self, limit: usize) -> io::Result<Vec<(std::ffi::OsString, Metadata)>> {

@@ -15,13 +15,13 @@ use crate::stream::{Stream, own_descriptor};
 const LAST_STANDARD: RawFd = 2;
 
 /// A listening socket with this number, to be known by `name`.
-pub fn handed_listener(descriptor: RawFd, name: &str) -> Result<Inherited, InheritError> {
+pub fn inherited_listener(descriptor: RawFd, name: &str) -> Result<Inherited, InheritError> {
     check(descriptor, name)?;
     take(descriptor, name.to_owned())
 }
 
 /// A connected Unix socket with this number, on this worker's event loop.
-pub fn handed_stream(descriptor: RawFd, name: &str) -> Result<Stream, InheritError> {
+pub fn inherited_stream(descriptor: RawFd, name: &str) -> Result<Stream, InheritError> {
     check(descriptor, name)?;
     // SAFETY: it is open, and as it is not closed on exec nobody in this process owns it.
     let socket = unsafe { own_descriptor(descriptor) };
@@ -72,12 +72,12 @@ mod tests {
         let number = listener.into_raw_fd();
         let said = |result: Result<Inherited, InheritError>| result.unwrap_err().to_string();
         let expected = format!("descriptor {number} (web) was not handed down");
-        assert_eq!(said(handed_listener(number, "web")), expected);
-        let taken = handed_listener(hand_down(number), "web").unwrap();
+        assert_eq!(said(inherited_listener(number, "web")), expected);
+        let taken = inherited_listener(hand_down(number), "web").unwrap();
         assert_eq!((taken.name(), taken.local()), ("web", &Bind::Tcp(address)));
-        assert_eq!(said(handed_listener(number, "web")), expected);
-        assert!(said(handed_listener(1, "web")).contains("is not open"));
-        assert!(said(handed_listener(1_000_000, "web")).contains("is not open"));
+        assert_eq!(said(inherited_listener(number, "web")), expected);
+        assert!(said(inherited_listener(1, "web")).contains("is not open"));
+        assert!(said(inherited_listener(1_000_000, "web")).contains("is not open"));
     }
 
     #[test]
@@ -85,12 +85,12 @@ mod tests {
         crate::worker::block_on_local(async {
             let (ours, theirs) = Stream::pair_for_child().unwrap();
             let number = hand_down(theirs.into_raw_fd());
-            let theirs = handed_stream(number, "control").unwrap();
+            let theirs = inherited_stream(number, "control").unwrap();
             let mut outgoing = crate::Outgoing::default();
             outgoing.push("hello".into());
             theirs.send_all(&mut outgoing).await.unwrap();
             assert_eq!(&ours.receive().await.unwrap()[..], b"hello");
-            assert!(handed_stream(number, "control").is_err());
+            assert!(inherited_stream(number, "control").is_err());
         });
     }
 }

@@ -31,16 +31,16 @@ pub mod task;
 pub mod timer;
 pub mod worker;
 
-pub use allocator::{Allocator, give_back};
+pub use allocator::{Allocator, release_free_memory};
 pub use anonymous_file::anonymous_file;
 pub use blocking::{Blocking, blocking};
-pub use child::{Child, Launch};
+pub use child::{Child, ChildCommand};
 pub use counts::SharedCounts;
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
 pub use event_fd::EventFd;
 pub use inherit::{InheritError, Inherited, inherited};
-pub use inherited_fd::{handed_listener, handed_stream};
+pub use inherited_fd::{inherited_listener, inherited_stream};
 pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
@@ -51,7 +51,7 @@ pub use process::{
     raise_descriptor_limit, user_id,
 };
 pub use receive::{RecvChunk, detach};
-pub use resolver::{Answer, NameError, NoAddress, Resolver};
+pub use resolver::{NameError, NoAddress, ResolvedAddresses, Resolver};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Timer, WakeHandle};

@@ -127,7 +127,10 @@ impl Listening {
 
     /// One more socket on an address that sockets of this process listen on, as
     /// [`Listening::bind`] made them.
-    pub fn beside(local: SocketAddr, options: &ListenOptions) -> Result<BoundSocket, BindError> {
+    pub fn bind_additional(
+        local: SocketAddr,
+        options: &ListenOptions,
+    ) -> Result<BoundSocket, BindError> {
         let bind = Bind::Tcp(local);
         match join_tcp(local, options) {
             Ok(socket) => Ok(BoundSocket { socket, local: bind }),

@@ -11,12 +11,14 @@ mod portable;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
     MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, keep_to_us, pin_to_core,
-    process_descriptor, receive, send, send_file, send_message, shared_memory, socket, unconfirmed,
+    process_descriptor, receive, send, send_file, send_message, shared_memory, socket,
+    unacknowledged,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
     MSG_MORE, accept, allowed_cores, bind_restricted, end_with_parent, keep_to_us, pin_to_core,
-    process_descriptor, receive, send, send_file, send_message, shared_memory, socket, unconfirmed,
+    process_descriptor, receive, send, send_file, send_message, shared_memory, socket,
+    unacknowledged,
 };
 
 #[cfg(test)]
@@ -129,13 +131,13 @@ mod tests {
     #[test]
     fn what_is_unconfirmed_is_known_where_the_system_says_it() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        assert_eq!(linux::unconfirmed(ours.as_raw_fd()), 0);
+        assert_eq!(linux::unacknowledged(ours.as_raw_fd()), 0);
         std::io::Write::write_all(&mut &ours, &[7; 1000]).unwrap();
-        let waiting = linux::unconfirmed(ours.as_raw_fd());
+        let waiting = linux::unacknowledged(ours.as_raw_fd());
         assert!(waiting >= 1000, "{waiting}");
         theirs.read_exact(&mut [0; 1000]).unwrap();
-        assert_eq!(linux::unconfirmed(ours.as_raw_fd()), 0);
-        assert_eq!(portable::unconfirmed(ours.as_raw_fd()), 0);
+        assert_eq!(linux::unacknowledged(ours.as_raw_fd()), 0);
+        assert_eq!(portable::unacknowledged(ours.as_raw_fd()), 0);
     }
 
     #[test]

@@ -113,7 +113,7 @@ mod tests {
                 std::future::poll_fn(|cx| one.poll_readable(cx)).await.unwrap();
                 if text == "secret" {
                     let lending =
-                        std::panic::AssertUnwindSafe(|| one.try_lend(|_| panic!("a bug")));
+                        std::panic::AssertUnwindSafe(|| one.try_receive_with(|_| panic!("a bug")));
                     assert!(std::panic::catch_unwind(lending).is_err());
                 } else {
                     assert_eq!(one.receive().await.unwrap(), text);

@@ -61,7 +61,7 @@ const LIMITS: Limits = Limits {
 
 /// What a name stands for, and how long to believe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResolvedAddresses {
     /// At least one, without repeats, IPv4 first; else in the order they came.
     pub addresses: Vec<SocketAddr>,
     pub valid_for: Duration,
@@ -148,11 +148,11 @@ impl Resolver {
     /// The addresses of `host`, which may be a name, `localhost` or an IP literal, at `port`.
     ///
     /// DNS runs on the tokio runtime that asks first; ask from one only.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Answer, NameError> {
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<ResolvedAddresses, NameError> {
         let limits = &self.limits;
         let answer = |addresses: Vec<IpAddr>, valid_for| {
             let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
-            Ok(Answer { addresses, valid_for })
+            Ok(ResolvedAddresses { addresses, valid_for })
         };
         let fail = |reason, valid_for| Err(NameError { host: host.to_owned(), reason, valid_for });
         if let Some(literal) = literal(host) {

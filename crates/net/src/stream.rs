@@ -145,7 +145,7 @@ impl Stream {
 
     /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
     /// them, from the front, it is done with. It must not receive itself.
-    pub fn try_lend(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<RecvChunk> {
+    pub fn try_receive_with(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<RecvChunk> {
         self.read_once(ROOM_MAX, borrower)
     }
 
@@ -292,7 +292,7 @@ impl Stream {
 
     /// True while the event loop knows of nothing to read: no bytes, no end, no error. Costs no
     /// system call in that case, which is what a pool asks of a connection before using it again.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let peek = self.source.try_io(Side::Read, || {
             let mut byte = 0u8;
             // SAFETY: one byte of a local is offered, and the call only peeks.
@@ -311,8 +311,8 @@ impl Stream {
 
     /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
     /// not read they stay the same. Zero where the system does not say.
-    pub fn unconfirmed(&self) -> usize {
-        platform::unconfirmed(self.socket())
+    pub fn unacknowledged(&self) -> usize {
+        platform::unacknowledged(self.socket())
     }
 
     /// Says that we send nothing more; what was sent is still delivered.
@@ -356,7 +356,7 @@ impl Parked {
 
     /// Whether the peer has closed or sent something since: nobody watches a parked connection, so
     /// this asks the kernel.
-    pub fn is_quiet(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let asked = has_bytes(self.socket.as_raw_fd());
         matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }

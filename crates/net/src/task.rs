@@ -29,8 +29,8 @@ mod tests;
 use executor::LocalExecutor;
 use join::Joined;
 
-pub use deferred::{Sender, charge_deferral, defer, may_defer, send_deferred};
-pub use join::{AbortHandle, Ended, JoinHandle};
+pub use deferred::{DeferredSender, charge_deferral, defer, may_defer, send_deferred};
+pub use join::{AbortHandle, JoinError, JoinHandle};
 
 /// Long steps a task may make before the others have their turn; tokio's own budget.
 const STEPS_PER_POLL: u16 = 128;

@@ -112,12 +112,12 @@ impl Timer {
         if self.entry.deadline.get() <= clock::now() {
             return Poll::Ready(());
         }
-        self.remember(cx);
+        self.register(cx);
         Poll::Pending
     }
 
     /// Registers the task for [`WakeHandle`] and for the deadline.
-    pub fn remember(&self, cx: &mut Context<'_>) {
+    pub fn register(&self, cx: &mut Context<'_>) {
         let mut waker = self.entry.waker.borrow_mut();
         match waker.as_ref() {
             Some(known) if known.will_wake(cx.waker()) => {}
@@ -308,7 +308,7 @@ mod tests {
             crate::task::spawn_local(async move { wake.wake() });
             poll_fn(|cx| {
                 polls += 1;
-                timer.remember(cx);
+                timer.register(cx);
                 if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
             })
             .await;

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::task::{self, Ended};
+use crate::task::{self, JoinError};
 use crate::{clock, platform, timer};
 
 /// Polls between two looks at the sockets. Tokio's default of 61 makes a loaded loop ask the kernel
@@ -62,7 +62,7 @@ where
             Ok(runtime) => runtime.block_on(async {
                 tokio::task::spawn_local(timer::drive());
                 // Among the tasks, so that what wakes it and them is seen in one order.
-                if let Err(Ended::Panicked) = task::spawn_local(main()).await {
+                if let Err(JoinError::Panicked) = task::spawn_local(main()).await {
                     resume_unwind(Box::new("the main task of a worker panicked"));
                 }
             }),

@@ -95,7 +95,7 @@ impl Life {
     /// Nothing new comes: what would stay open is to be ended.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Release);
-        self.bell.ring();
+        self.bell.notify();
     }
 
     pub fn is_draining(&self) -> bool {

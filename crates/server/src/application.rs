@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{TextSource, Workers};
-use net::{Bind, Launch, ListenOptions, Listening};
+use net::{Bind, ChildCommand, ListenOptions, Listening};
 use serde_json::{Value, json};
 use settings::Size;
 use telemetry::event;
@@ -91,11 +91,11 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
     let program = command.next().ok_or_else(|| Failure::Start("nothing starts workers".into()))?;
     let environment = spec.environment.into_iter().map(|(name, value)| (name.into(), value.into()));
     let settings = GroupSettings {
-        launch: Launch {
+        launch: ChildCommand {
             program: program.into(),
             arguments: command.collect(),
             environment: environment.collect(),
-            folder: spec.folder,
+            directory: spec.folder,
         },
         config: Some(worker_configuration(spec.configuration, &listening, level, format)),
         python: spec.python,
@@ -117,7 +117,7 @@ fn open(name: &str, door: &Door) -> Result<Listening, String> {
         }
         Door::Descriptor(number) => {
             let inherited =
-                net::handed_listener(*number, name).map_err(|error| error.to_string())?;
+                net::inherited_listener(*number, name).map_err(|error| error.to_string())?;
             inherited.listen(1).map_err(|error| format!("descriptor {number}: {error}"))
         }
     }

@@ -115,7 +115,7 @@ pub fn run_worker(spec: &WorkerSpec, hosted: Hosted) -> u8 {
 }
 
 async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
-    let stream = match net::handed_stream(spec.control, "control") {
+    let stream = match net::inherited_stream(spec.control, "control") {
         Ok(stream) => stream,
         Err(error) => {
             event!(Level::Error, "a worker has no supervisor", error = error);

@@ -177,7 +177,7 @@ impl Order<'_> {
                 let response = of.response().ok_or(Unfit::Failed)?;
                 let content = make(response, target, level, bytes_max, shorter_than);
                 // This thread may have nothing to do for long, or be one of many.
-                net::give_back();
+                net::release_free_memory();
                 Ok((object(&of, response, target, content?), precise_us()))
             });
             let stored = match made.await {

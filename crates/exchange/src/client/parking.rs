@@ -110,7 +110,7 @@ impl Parking {
             let mut over = place.idle_until <= now || place.retires <= now;
             if !over && now.since(place.looked_at) >= PARKED_LOOK {
                 place.looked_at = now;
-                over = !place.socket.is_quiet();
+                over = !place.socket.is_idle();
             }
             if over {
                 closed.extend(places.remove(at));

@@ -193,7 +193,7 @@ impl Pool {
         let now = clock::now();
         loop {
             let Some(connection) = self.pop() else { break };
-            if connection.stream.is_quiet()
+            if connection.stream.is_idle()
                 && now < connection.idle_until
                 && now < connection.retires
             {
@@ -205,7 +205,7 @@ impl Pool {
             self.metrics.parked.dec();
             let usable = now < parked.idle_until && now < parked.retires;
             if usable
-                && parked.socket.is_quiet()
+                && parked.socket.is_idle()
                 && let Ok(stream) = parked.socket.adopt()
             {
                 self.metrics.reuses.inc();
@@ -343,7 +343,7 @@ impl Pool {
         let mut idle = self.idle.take();
         let before = idle.len();
         idle.retain(|connection| {
-            now < connection.idle_until && now < connection.retires && connection.stream.is_quiet()
+            now < connection.idle_until && now < connection.retires && connection.stream.is_idle()
         });
         let stale = if self.workers > 1 {
             idle.partition_point(|connection| now.since(connection.idle_since) >= PARK_AFTER)
@@ -436,7 +436,7 @@ impl Lease {
     }
 
     /// Gives the connection back for the next request.
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn release_free_memory(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.keep(connection);
         }

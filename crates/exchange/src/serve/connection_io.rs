@@ -223,7 +223,7 @@ impl Inform for ConnectionIo {
     }
 }
 
-impl net::task::Sender for ConnectionIo {
+impl net::task::DeferredSender for ConnectionIo {
     fn send(&self, bytes: &[u8]) -> bool {
         self.deferred.set(false);
         let mut out = self.out.borrow_mut();

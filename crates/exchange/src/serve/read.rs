@@ -38,7 +38,7 @@ pub(super) fn take(wire: &ConnectionIo, edge: &ListenerSnapshot) -> Taken {
     if wire.drained.take() {
         return taken;
     }
-    match wire.stream.try_lend(|bytes| parse(bytes, edge, &mut taken)) {
+    match wire.stream.try_receive_with(|bytes| parse(bytes, edge, &mut taken)) {
         Ok(lent) if lent.length == 0 => return Taken::Ended(CloseReason::ClientClosed),
         Ok(lent) => {
             wire.metrics.bytes_received.add(lent.length as u64);

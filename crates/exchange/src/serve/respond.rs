@@ -194,7 +194,7 @@ impl Progress {
     /// Credits the client with what it has confirmed.
     fn look(&mut self, wire: &ConnectionIo) {
         self.sent = wire.sent.get();
-        let confirmed = self.sent.saturating_sub(wire.stream.unconfirmed() as u64);
+        let confirmed = self.sent.saturating_sub(wire.stream.unacknowledged() as u64);
         self.allowance.moved(confirmed.saturating_sub(self.confirmed));
         self.confirmed = self.confirmed.max(confirmed);
     }

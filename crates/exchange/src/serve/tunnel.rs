@@ -38,7 +38,7 @@ impl Duplex for ClientDuplex {
             return Poll::Ready(());
         }
         // A drain nudges the tasks that this timer knows.
-        self.wire.read_timer.remember(cx);
+        self.wire.read_timer.register(cx);
         Poll::Pending
     }
 }

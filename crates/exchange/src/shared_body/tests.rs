@@ -154,7 +154,7 @@ fn a_reader_that_leaves_leaves_no_waker_behind() {
         };
         tokio::task::yield_now().await;
         task.abort();
-        assert_eq!(task.await, Err(net::task::Ended::Cancelled));
+        assert_eq!(task.await, Err(net::task::JoinError::Cancelled));
         assert_eq!(Rc::strong_count(&held), 1);
         assert_eq!(writer.readers(), 0);
         drop(writer);

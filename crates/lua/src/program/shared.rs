@@ -88,7 +88,7 @@ impl Shared {
         match bound.get_mut(bind) {
             Some(Group::Tcp(local, asked)) if !asked[index] => {
                 asked[index] = true;
-                return Listening::beside(*local, options).map(Some);
+                return Listening::bind_additional(*local, options).map(Some);
             }
             Some(Group::Unix(handles)) if handles[index].is_some() => {
                 return Ok(handles[index].take());

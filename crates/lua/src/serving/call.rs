@@ -227,7 +227,7 @@ impl Ticket {
     }
 
     /// Gives the request back, once the coroutine has ended.
-    pub(super) fn give_back(&self, request: &mut Request) {
+    pub(super) fn release_free_memory(&self, request: &mut Request) {
         if let Some(owned) = self.with(|call| call.owned.take()) {
             *request = *owned;
         }

@@ -153,7 +153,7 @@ impl Filter for LuaFilter {
             waiting::wait(&ticket).await;
             match waiting::stand(&ticket) {
                 Stand::Ended => {
-                    ticket.give_back(request);
+                    ticket.release_free_memory(request);
                     asked(&ticket)
                 }
                 _ => match waiting::answer(ticket, request) {

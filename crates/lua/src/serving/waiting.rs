@@ -54,7 +54,7 @@ pub(super) async fn wait(ticket: &Ticket) {
 pub(super) fn answer(ticket: Ticket, request: &mut Request) -> Outcome {
     match stand(&ticket) {
         Stand::Failed => {
-            ticket.give_back(request);
+            ticket.release_free_memory(request);
             Err(failed())
         }
         Stand::Answers => {
@@ -66,7 +66,7 @@ pub(super) fn answer(ticket: Ticket, request: &mut Request) -> Outcome {
             Ok(response)
         }
         Stand::Ended | Stand::Waits => {
-            ticket.give_back(request);
+            ticket.release_free_memory(request);
             ticket.with(|call| call.reply())
         }
     }

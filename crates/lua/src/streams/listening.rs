@@ -77,7 +77,7 @@ impl Streams {
         if let Some(listening) = inner.listeners.get(handle.index as usize)
             && listening.generation == handle.generation
         {
-            inner.driver.want(listening.key, Interest::READ);
+            inner.driver.set_interest(listening.key, Interest::READ);
         }
     }
 
@@ -87,7 +87,7 @@ impl Streams {
         let Listening { generation, accept, .. } = inner.listeners[index as usize];
         match accepted {
             Err(error) if net::is_exhausted(&error) => {
-                inner.driver.want(key, Interest::NONE);
+                inner.driver.set_interest(key, Interest::NONE);
                 turn.timers.set(EXHAUSTED_MS, Due::Accept(Handle { index, generation }));
             }
             // That connection is gone, the others are not.

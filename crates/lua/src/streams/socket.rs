@@ -86,7 +86,7 @@ impl Inner {
     pub(super) fn watch(&mut self, index: u32) {
         let Some(connection) = self.connections.get(index as usize) else { return };
         if let Some(key) = connection.key {
-            self.driver.want(key, connection.interest());
+            self.driver.set_interest(key, connection.interest());
         }
     }
 

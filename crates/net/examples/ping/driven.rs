@@ -44,7 +44,7 @@ pub(crate) async fn drive(listeners: Vec<Listener>) {
         let next = poll_fn(|cx| {
             if rest.poll(cx).is_ready() {
                 rest.clear();
-                doors.iter().for_each(|door| driver.want(*door, Interest::READ));
+                doors.iter().for_each(|door| driver.set_interest(*door, Interest::READ));
             }
             driver.poll_ready(cx)
         });
@@ -53,14 +53,14 @@ pub(crate) async fn drive(listeners: Vec<Listener>) {
                 driver.insert(accepted.stream, Conversation::default());
             }
             (door, Event::Accepted(Err(error))) if is_exhausted(&error) => {
-                driver.want(door, Interest::NONE);
+                driver.set_interest(door, Interest::NONE);
                 rest.set(EXHAUSTED_PAUSE);
             }
             (_, Event::Accepted(Err(_))) => {} // that connection is gone, the others are not
             (key, Event::Ready(_)) => {
                 let Some((stream, conversation)) = driver.stream(key) else { continue };
                 match turn(stream, conversation) {
-                    Ok(Some(interest)) => driver.want(key, interest),
+                    Ok(Some(interest)) => driver.set_interest(key, interest),
                     Ok(None) | Err(_) => drop(driver.remove(key)),
                 }
             }

@@ -124,7 +124,7 @@ fn a_stale_key_reaches_nothing() {
         assert!(is_idle(&mut driver).await);
         assert!(driver.stream(stale).is_none() && driver.state(stale).is_none());
         assert!(driver.remove(stale).is_none());
-        driver.want(stale, Interest::NONE);
+        driver.set_interest(stale, Interest::NONE);
         send(&theirs, b"heard").await;
         assert_eq!(driver.next_ready().await.0, fresh);
         assert_eq!(driver.keys().collect::<Vec<_>>(), [fresh]);
@@ -137,10 +137,10 @@ fn interest_decides_what_is_reported() {
         let mut driver = Driver::new();
         let (ours, theirs) = Stream::pair().unwrap();
         let key = driver.insert(ours, ());
-        driver.want(key, Interest::NONE);
+        driver.set_interest(key, Interest::NONE);
         send(&theirs, b"later").await;
         assert!(is_idle(&mut driver).await);
-        driver.want(key, Interest::BOTH);
+        driver.set_interest(key, Interest::BOTH);
         let (_, event) = driver.next_ready().await;
         assert!(matches!(event, Event::Ready(Interest::BOTH)), "{event:?}");
 
@@ -151,7 +151,7 @@ fn interest_decides_what_is_reported() {
         while stream.try_send(&mut outgoing).is_ok() {}
         let left = outgoing.length();
         assert!(left > 0);
-        driver.want(key, Interest::WRITE);
+        driver.set_interest(key, Interest::WRITE);
         assert!(is_idle(&mut driver).await);
         while (theirs.try_receive()).is_ok() {}
         let (_, event) = driver.next_ready().await;
@@ -179,10 +179,10 @@ fn connections_and_bytes_share_one_queue() {
         assert_eq!(driver.next_ready().await.0, guest);
         driver.stream(guest).unwrap().0.try_receive().unwrap();
 
-        driver.want(door, Interest::NONE);
+        driver.set_interest(door, Interest::NONE);
         let _second = Stream::connect_tcp(address).await.unwrap();
         assert!(is_idle(&mut driver).await);
-        driver.want(door, Interest::READ);
+        driver.set_interest(door, Interest::READ);
         assert!(matches!(driver.next_ready().await.1, Event::Accepted(Ok(_))));
         assert!(matches!(driver.remove(door), Some((Source::Listener(_), ()))));
     });

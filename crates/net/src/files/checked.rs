@@ -7,31 +7,39 @@ use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::{Folder, Found, Links, Refusal, is_same};
+use super::{Directory, OpenError, OpenedPath, SymlinkPolicy, is_same};
 
-pub(super) fn open(root: &Path, relative: &Path, links: Links) -> Result<Found, Refusal> {
+pub(super) fn open(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<OpenedPath, OpenError> {
     let path = resolve(root, relative, links)?;
     let expected = std::fs::symlink_metadata(&path)?;
     if !expected.is_file() && !expected.is_dir() {
-        return Err(Refusal::Special);
+        return Err(OpenError::Special);
     }
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
     let about = file.metadata()?;
     if !is_same(&expected, &about) || resolve(root, relative, links)? != path {
-        return Err(Refusal::Missing);
+        return Err(OpenError::Missing);
     }
     Ok(match about.is_dir() {
-        true => Found::Folder(Folder(file)),
-        false => Found::File(file, about),
+        true => OpenedPath::Directory(Directory(file)),
+        false => OpenedPath::File(file, about),
     })
 }
 
-pub(super) fn look(root: &Path, relative: &Path, links: Links) -> Result<Metadata, Refusal> {
+pub(super) fn look(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<Metadata, OpenError> {
     Ok(std::fs::symlink_metadata(resolve(root, relative, links)?)?)
 }
 
-fn resolve(root: &Path, relative: &Path, links: Links) -> Result<PathBuf, Refusal> {
+fn resolve(root: &Path, relative: &Path, links: SymlinkPolicy) -> Result<PathBuf, OpenError> {
     let root = root.canonicalize()?;
     let straight = match relative == Path::new(".") {
         true => root.clone(),
@@ -39,8 +47,8 @@ fn resolve(root: &Path, relative: &Path, links: Links) -> Result<PathBuf, Refusa
     };
     let path = straight.canonicalize()?;
     let allowed = match links {
-        Links::Beneath => path.starts_with(&root),
-        Links::Refused => path == straight,
+        SymlinkPolicy::Beneath => path.starts_with(&root),
+        SymlinkPolicy::Refused => path == straight,
     };
-    if allowed { Ok(path) } else { Err(Refusal::Missing) }
+    if allowed { Ok(path) } else { Err(OpenError::Missing) }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::{Folder, Found, Links, Refusal};
+use super::{Directory, OpenError, OpenedPath, SymlinkPolicy};
 
 /// How often a walk that raced with a rename is begun again (EAGAIN, openat2(2)).
 const ATTEMPTS: usize = 8;
@@ -21,25 +21,34 @@ const READ: libc::c_int = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | 
 /// Whether the kernel has the call and no sandbox forbids it.
 pub(super) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| call(libc::AT_FDCWD, Path::new("."), LOOK, Links::Beneath).is_ok())
+    *AVAILABLE
+        .get_or_init(|| call(libc::AT_FDCWD, Path::new("."), LOOK, SymlinkPolicy::Beneath).is_ok())
 }
 
-pub(super) fn open(root: &Path, relative: &Path, links: Links) -> Result<Found, Refusal> {
+pub(super) fn open(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<OpenedPath, OpenError> {
     let root = folder(root)?;
     let about = call(root.as_raw_fd(), relative, LOOK, links)?.metadata()?;
     if !about.is_file() && !about.is_dir() {
-        return Err(Refusal::Special);
+        return Err(OpenError::Special);
     }
     let file = call(root.as_raw_fd(), relative, READ, links)?;
     let about = file.metadata()?;
     match (about.is_file(), about.is_dir()) {
-        (true, _) => Ok(Found::File(file, about)),
-        (_, true) => Ok(Found::Folder(Folder(file))),
-        _ => Err(Refusal::Special),
+        (true, _) => Ok(OpenedPath::File(file, about)),
+        (_, true) => Ok(OpenedPath::Directory(Directory(file))),
+        _ => Err(OpenError::Special),
     }
 }
 
-pub(super) fn look(root: &Path, relative: &Path, links: Links) -> Result<Metadata, Refusal> {
+pub(super) fn look(
+    root: &Path,
+    relative: &Path,
+    links: SymlinkPolicy,
+) -> Result<Metadata, OpenError> {
     Ok(call(folder(root)?.as_raw_fd(), relative, LOOK, links)?.metadata()?)
 }
 
@@ -48,14 +57,19 @@ fn folder(root: &Path) -> io::Result<File> {
     std::fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)
 }
 
-fn call(root: RawFd, relative: &Path, flags: libc::c_int, links: Links) -> io::Result<File> {
+fn call(
+    root: RawFd,
+    relative: &Path,
+    flags: libc::c_int,
+    links: SymlinkPolicy,
+) -> io::Result<File> {
     let path = CString::new(relative.as_os_str().as_bytes())
         .map_err(|_| io::Error::from_raw_os_error(libc::ENOENT))?;
     // SAFETY: open_how is three integers; all zero is a valid value and asks for nothing.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = flags as u64;
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
-    if links == Links::Refused {
+    if links == SymlinkPolicy::Refused {
         how.resolve |= libc::RESOLVE_NO_SYMLINKS;
     }
     for _ in 0..ATTEMPTS {

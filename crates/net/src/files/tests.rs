@@ -7,10 +7,11 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::{
-    Found, Links, Refusal, checked, is_resident, is_same, look_beneath, open_beneath, warm,
+    OpenError, OpenedPath, SymlinkPolicy, checked, is_resident, is_same, metadata_beneath,
+    open_beneath, warm,
 };
 
-type Open = fn(&Path, &Path, Links) -> Result<Found, Refusal>;
+type Open = fn(&Path, &Path, SymlinkPolicy) -> Result<OpenedPath, OpenError>;
 
 fn walks() -> Vec<(&'static str, Open)> {
     let mut walks: Vec<(&'static str, Open)> = vec![("checked", checked::open)];
@@ -27,8 +28,8 @@ fn pipe(path: &Path) {
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
-fn is_missing(result: &Result<Found, Refusal>) -> bool {
-    matches!(result, Err(Refusal::Missing))
+fn is_missing(result: &Result<OpenedPath, OpenError>) -> bool {
+    matches!(result, Err(OpenError::Missing))
 }
 
 #[test]
@@ -48,16 +49,25 @@ fn links_may_lead_around_inside_but_not_out() {
     symlink("deep", root.join("shallow")).unwrap();
     for (name, open) in walks() {
         let at = |path: &str, links| open(&root, Path::new(path), links);
-        assert!(matches!(at("plain", Links::Beneath), Ok(Found::File(..))), "{name}");
-        assert!(matches!(at("deep/er/inside", Links::Beneath), Ok(Found::File(..))), "{name}");
-        assert!(matches!(at("shallow/er", Links::Beneath), Ok(Found::Folder(_))), "{name}");
+        assert!(matches!(at("plain", SymlinkPolicy::Beneath), Ok(OpenedPath::File(..))), "{name}");
+        assert!(
+            matches!(at("deep/er/inside", SymlinkPolicy::Beneath), Ok(OpenedPath::File(..))),
+            "{name}"
+        );
+        assert!(
+            matches!(at("shallow/er", SymlinkPolicy::Beneath), Ok(OpenedPath::Directory(_))),
+            "{name}"
+        );
         for path in ["out", "absolute", "up", "up/secret", "loop1", "dangling", "plain/x", "none"] {
-            assert!(is_missing(&at(path, Links::Beneath)), "{name}: {path}");
+            assert!(is_missing(&at(path, SymlinkPolicy::Beneath)), "{name}: {path}");
         }
         for path in ["deep/er/inside", "shallow/er", "out", "absolute"] {
-            assert!(is_missing(&at(path, Links::Refused)), "{name}: {path}");
+            assert!(is_missing(&at(path, SymlinkPolicy::Refused)), "{name}: {path}");
         }
-        assert!(matches!(at("deep/er", Links::Refused), Ok(Found::Folder(_))), "{name}");
+        assert!(
+            matches!(at("deep/er", SymlinkPolicy::Refused), Ok(OpenedPath::Directory(_))),
+            "{name}"
+        );
     }
 }
 
@@ -68,11 +78,14 @@ fn only_names_are_walked() {
     fs::create_dir(&root).unwrap();
     fs::write(dir.path().join("secret"), "").unwrap();
     for path in ["../secret", "/etc/passwd", "./../secret", "a/../../secret", "\0", "secret\0"] {
-        assert!(is_missing(&open_beneath(&root, Path::new(path), Links::Beneath)), "{path:?}");
+        assert!(
+            is_missing(&open_beneath(&root, Path::new(path), SymlinkPolicy::Beneath)),
+            "{path:?}"
+        );
     }
-    let found = open_beneath(&root, Path::new(""), Links::Beneath);
-    assert!(matches!(found, Ok(Found::Folder(_))));
-    let found = open_beneath(&dir.path().join("gone"), Path::new("a"), Links::Beneath);
+    let found = open_beneath(&root, Path::new(""), SymlinkPolicy::Beneath);
+    assert!(matches!(found, Ok(OpenedPath::Directory(_))));
+    let found = open_beneath(&dir.path().join("gone"), Path::new("a"), SymlinkPolicy::Beneath);
     assert!(is_missing(&found));
 }
 
@@ -82,12 +95,12 @@ fn special_files_are_refused_without_waiting_for_them() {
     pipe(&dir.path().join("pipe"));
     fs::create_dir(dir.path().join("folder")).unwrap();
     for (name, open) in walks() {
-        let found = open(dir.path(), Path::new("pipe"), Links::Beneath);
-        assert!(matches!(found, Err(Refusal::Special)), "{name}: {found:?}");
-        let found = open(Path::new("/dev"), Path::new("null"), Links::Beneath);
-        assert!(matches!(found, Err(Refusal::Special)), "{name}: {found:?}");
-        let found = open(dir.path(), Path::new("folder"), Links::Beneath);
-        assert!(matches!(found, Ok(Found::Folder(_))), "{name}");
+        let found = open(dir.path(), Path::new("pipe"), SymlinkPolicy::Beneath);
+        assert!(matches!(found, Err(OpenError::Special)), "{name}: {found:?}");
+        let found = open(Path::new("/dev"), Path::new("null"), SymlinkPolicy::Beneath);
+        assert!(matches!(found, Err(OpenError::Special)), "{name}: {found:?}");
+        let found = open(dir.path(), Path::new("folder"), SymlinkPolicy::Beneath);
+        assert!(matches!(found, Ok(OpenedPath::Directory(_))), "{name}");
     }
 }
 
@@ -100,10 +113,10 @@ fn a_replaced_root_is_looked_up_anew() {
         fs::write(dir.path().join(release).join("file"), release).unwrap();
     }
     symlink("one", &root).unwrap();
-    let before = look_beneath(&root, Path::new("file"), Links::Refused).unwrap();
+    let before = metadata_beneath(&root, Path::new("file"), SymlinkPolicy::Refused).unwrap();
     symlink("two", dir.path().join("next")).unwrap();
     fs::rename(dir.path().join("next"), &root).unwrap();
-    let after = look_beneath(&root, Path::new("file"), Links::Refused).unwrap();
+    let after = metadata_beneath(&root, Path::new("file"), SymlinkPolicy::Refused).unwrap();
     assert!(!is_same(&before, &after));
 }
 
@@ -113,7 +126,9 @@ fn folders_tell_their_names() {
     for name in ["a", "b", "c"] {
         fs::write(dir.path().join(name), name).unwrap();
     }
-    let Ok(Found::Folder(folder)) = open_beneath(dir.path(), Path::new(""), Links::Beneath) else {
+    let Ok(OpenedPath::Directory(folder)) =
+        open_beneath(dir.path(), Path::new(""), SymlinkPolicy::Beneath)
+    else {
         panic!("no folder")
     };
     let mut names: Vec<_> = folder.entries(10).unwrap().into_iter().map(|(name, _)| name).collect();

@@ -97,7 +97,7 @@ fn a_drained_listener_loses_no_queued_connection() {
             clients.push(Stream::connect_tcp(address).await.unwrap());
         }
         assert_eq!(listener.drain().unwrap().len(), 5);
-        assert!(clients.iter().all(Stream::is_quiet));
+        assert!(clients.iter().all(Stream::is_idle));
     });
 }
 
@@ -113,7 +113,7 @@ fn connections_have_nagles_algorithm_off_unless_it_is_asked_for() {
             let options = ListenOptions { nodelay: wanted, ..ListenOptions::default() };
             let listening = Listening::bind(&local(), 1, &options).unwrap();
             let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
-            let beside = Listening::beside(address, &options).unwrap().adopt().unwrap();
+            let beside = Listening::bind_additional(address, &options).unwrap().adopt().unwrap();
             let first = listening.into_sockets().remove(0).adopt().unwrap();
             // The kernel chooses which of the two gets it.
             let client = Stream::connect_tcp(address).await.unwrap();

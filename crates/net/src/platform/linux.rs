@@ -112,7 +112,7 @@ pub(crate) fn bind_restricted(socket: &Socket, path: &Path, mode: u32) -> io::Re
 }
 
 /// Bytes sent and not confirmed by the peer's kernel (SIOCOUTQ, tcp(7)).
-pub(crate) fn unconfirmed(socket: RawFd) -> usize {
+pub(crate) fn unacknowledged(socket: RawFd) -> usize {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the call writes one integer, to a local.
     let done = unsafe { libc::ioctl(socket, libc::TIOCOUTQ, &raw mut bytes) };

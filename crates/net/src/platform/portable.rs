@@ -68,14 +68,14 @@ pub(crate) fn allowed_cores() -> Vec<usize> {
 /// Threads stay where the scheduler puts them.
 pub(crate) fn pin_to_core(_core: usize) {}
 
-/// OffloadHandler the file is changed once it is there.
+/// Elsewhere the file is changed once it is there.
 pub(crate) fn bind_restricted(socket: &Socket, path: &Path, mode: u32) -> io::Result<()> {
     socket.bind(&SockAddr::unix(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 /// Not told.
-pub(crate) fn unconfirmed(_socket: RawFd) -> usize {
+pub(crate) fn unacknowledged(_socket: RawFd) -> usize {
     0
 }
 

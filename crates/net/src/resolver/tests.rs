@@ -82,7 +82,7 @@ fn names(server: SocketAddr, folder: &tempfile::TempDir, limits: Limits) -> Reso
     Resolver::build(sources, limits)
 }
 
-fn addresses(answer: &Answer) -> Vec<String> {
+fn addresses(answer: &ResolvedAddresses) -> Vec<String> {
     answer.addresses.iter().map(SocketAddr::to_string).collect()
 }
 

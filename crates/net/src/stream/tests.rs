@@ -19,7 +19,7 @@ fn what_one_end_sends_the_other_receives_and_then_the_end() {
         assert_eq!((other.try_receive_into(&mut room).unwrap(), room[0]), (1, b'e'));
         let nothing = other.try_receive_into(&mut room).unwrap_err();
         assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
-        assert!(other.is_quiet());
+        assert!(other.is_idle());
         one.finish();
         assert!(other.receive().await.unwrap().is_empty());
     });
@@ -125,7 +125,7 @@ fn a_parked_connection_is_taken_over_by_another_worker() {
         let (one, other) = Stream::pair().unwrap();
         (one.park().unwrap(), other.park().unwrap())
     });
-    assert!(parked.is_quiet());
+    assert!(parked.is_idle());
     std::thread::spawn(move || {
         block_on_local(async {
             let one = parked.adopt().unwrap();
@@ -136,7 +136,7 @@ fn a_parked_connection_is_taken_over_by_another_worker() {
     })
     .join()
     .unwrap();
-    assert!(!other.is_quiet());
+    assert!(!other.is_idle());
 }
 
 #[test]

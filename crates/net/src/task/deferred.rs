@@ -23,14 +23,14 @@ const BYTES_MAX: usize = 32 * 1024;
 pub(super) const SPENT_MAX_US: u64 = 200;
 
 /// Who sends what was deferred.
-pub trait Sender {
+pub trait DeferredSender {
     /// Sends these bytes; `false` if not all of them have left: then it keeps the rest, and the
     /// task that deferred them is woken. Must not defer anything itself.
     fn send(&self, bytes: &[u8]) -> bool;
 }
 
 struct Piece {
-    sender: Rc<dyn Sender>,
+    sender: Rc<dyn DeferredSender>,
     task: Key,
     /// Where its bytes end; they begin where those of the piece before it end.
     end: usize,
@@ -49,7 +49,7 @@ impl Deferred {
     #[inline]
     pub(super) fn push(
         &mut self,
-        sender: Rc<dyn Sender>,
+        sender: Rc<dyn DeferredSender>,
         task: Key,
         room_min: usize,
         write: impl FnOnce(&mut BytesMut),
@@ -89,7 +89,7 @@ pub fn may_defer() -> bool {
 /// Defers what `write` writes: at most about `room_min` bytes. For a running task that
 /// [`may_defer`] and that is done in no time; nobody would send what others defer.
 #[inline]
-pub fn defer(sender: Rc<dyn Sender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
+pub fn defer(sender: Rc<dyn DeferredSender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
     debug_assert!(may_defer(), "only a task of the worker may defer");
     LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
 }

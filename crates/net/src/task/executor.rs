@@ -18,8 +18,8 @@ use bytes::BytesMut;
 use slab::Slab;
 use tokio::task::coop;
 
-use super::deferred::{Deferred, SPENT_MAX_US, Sender};
-use super::join::{AbortHandle, forget_safely};
+use super::deferred::{Deferred, DeferredSender, SPENT_MAX_US};
+use super::join::{AbortHandle, drop_payload};
 use super::key::{Key, TASKS_MAX};
 use super::remote_wake::{Received, RemoteQueue};
 use super::{FOREIGN, STEPS, STEPS_PER_POLL};
@@ -278,7 +278,7 @@ impl LocalExecutor {
     #[inline]
     pub(super) fn defer(
         &self,
-        sender: Rc<dyn Sender>,
+        sender: Rc<dyn DeferredSender>,
         room_min: usize,
         write: impl FnOnce(&mut BytesMut),
     ) {
@@ -340,7 +340,7 @@ impl LocalExecutor {
 /// Drops a future; a panic of its destructors ends here.
 fn drop_catching_panic(future: LocalFuture) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(future))) {
-        forget_safely(payload);
+        drop_payload(payload);
     }
 }
 

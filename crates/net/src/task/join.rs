@@ -14,31 +14,31 @@ use super::remote_wake;
 
 /// Why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum JoinError {
     Cancelled,
     Panicked,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Ended::Cancelled => "the task was cancelled",
-            Ended::Panicked => "the task panicked",
+            JoinError::Cancelled => "the task was cancelled",
+            JoinError::Panicked => "the task panicked",
         })
     }
 }
 
-impl std::error::Error for Ended {}
+impl std::error::Error for JoinError {}
 
 /// What a task and its handle share.
 pub(super) struct Shared<T> {
-    outcome: Cell<Option<Result<T, Ended>>>,
+    outcome: Cell<Option<Result<T, JoinError>>>,
     ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
 
 impl<T> Shared<T> {
-    fn end(&self, outcome: Result<T, Ended>) {
+    fn end(&self, outcome: Result<T, JoinError>) {
         if self.ended.replace(true) {
             return;
         }
@@ -81,8 +81,8 @@ impl<F: Future> Future for Joined<F> {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => {
-                forget_safely(payload);
-                Err(Ended::Panicked)
+                drop_payload(payload);
+                Err(JoinError::Panicked)
             }
         };
         shared.end(outcome);
@@ -93,12 +93,12 @@ impl<F: Future> Future for Joined<F> {
 impl<F: Future> Drop for Joined<F> {
     fn drop(&mut self) {
         // Nothing happens where it has ended: this is what a cancelled task leaves.
-        self.shared.end(Err(Ended::Cancelled));
+        self.shared.end(Err(JoinError::Cancelled));
     }
 }
 
 /// Drops what a panic was thrown with; the panic itself was reported when it was thrown.
-pub(super) fn forget_safely(payload: Box<dyn Any + Send>) {
+pub(super) fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
         std::mem::forget(again);
     }
@@ -139,10 +139,10 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> Future for JoinHandle<T> {
-    type Output = Result<T, Ended>;
+    type Output = Result<T, JoinError>;
 
     /// Pending for ever once it has given its result.
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, Ended>> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
         match self.shared.outcome.take() {
             Some(outcome) => Poll::Ready(outcome),
             None => {

@@ -188,7 +188,7 @@ fn a_waker_that_is_late_reaches_nobody() {
         settle().await;
         let stale = old.waker();
         task.abort();
-        assert_eq!(task.await, Err(Ended::Cancelled));
+        assert_eq!(task.await, Err(JoinError::Cancelled));
         let (new, task) = Watched::spawn();
         settle().await;
         // In the same place.
@@ -243,10 +243,10 @@ fn what_panics_ends_alone() {
             let _grave = Grave(grave);
             panic!("a bug with something in hand");
         });
-        assert_eq!(bad.await, Err(Ended::Panicked));
+        assert_eq!(bad.await, Err(JoinError::Panicked));
         worse.abort();
-        assert_eq!(worse.await, Err(Ended::Cancelled));
-        assert_eq!(holder.await, Err(Ended::Panicked));
+        assert_eq!(worse.await, Err(JoinError::Cancelled));
+        assert_eq!(holder.await, Err(JoinError::Panicked));
         assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
         assert_eq!(neighbour.await, Ok("alive"));
     });
@@ -267,19 +267,19 @@ fn a_cancelled_task_is_dropped_at_its_turn() {
         settle().await;
         task.abort();
         assert!(buried.try_recv().is_err(), "dropped within the call");
-        assert_eq!(task.await, Err(Ended::Cancelled));
+        assert_eq!(task.await, Err(JoinError::Cancelled));
         assert!(buried.try_recv().is_ok());
 
         let never_run = spawn(grave.clone());
         never_run.abort();
-        assert_eq!(never_run.await, Err(Ended::Cancelled));
+        assert_eq!(never_run.await, Err(JoinError::Cancelled));
         assert!(buried.try_recv().is_ok());
 
         let elsewhere = spawn(grave);
         settle().await;
         let handle = elsewhere.abort_handle();
         std::thread::spawn(move || handle.abort()).join().unwrap();
-        assert_eq!(elsewhere.await, Err(Ended::Cancelled));
+        assert_eq!(elsewhere.await, Err(JoinError::Cancelled));
         assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
     });
 }
@@ -295,7 +295,7 @@ fn a_task_may_cancel_itself_and_a_late_cancellation_reaches_nobody() {
             pending::<()>().await;
         });
         own.set(Some(task.abort_handle()));
-        assert_eq!(task.await, Err(Ended::Cancelled));
+        assert_eq!(task.await, Err(JoinError::Cancelled));
         let next = spawn_local(async { 1 });
         let late = own.get().unwrap();
         assert_eq!(next.abort_handle().key.slot(), late.key.slot());
@@ -420,7 +420,7 @@ struct Sink {
     takes: bool,
 }
 
-impl Sender for Sink {
+impl DeferredSender for Sink {
     fn send(&self, bytes: &[u8]) -> bool {
         self.sent.borrow_mut().push(String::from_utf8_lossy(bytes).into_owned());
         self.takes

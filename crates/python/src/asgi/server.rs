@@ -398,7 +398,7 @@ impl Server {
         let this = slf.get();
         // A drain that goes on was not rung for; who rings meanwhile is heard in its own turn.
         if !this.goes_on.get() {
-            this.life.bell().hear();
+            this.life.bell().reset();
         }
         this.goes_on.set(false);
         super::probe::forget(slf.py());

@@ -41,7 +41,7 @@ impl Post {
         // The loop hears the bell before it looks: one ring is enough for all that lies here.
         if letters.len() == 1 {
             drop(letters);
-            self.bell.ring();
+            self.bell.notify();
         }
     }
 }
@@ -124,7 +124,7 @@ impl Calls {
 
     /// Resolves the futures for which something has come.
     fn drain(&self, py: Python<'_>) {
-        self.post.bell.hear();
+        self.post.bell.reset();
         let letters = std::mem::take(&mut *self.post.letters());
         for (number, arrived) in letters {
             let future = self.waiting.get().futures.remove(&number);

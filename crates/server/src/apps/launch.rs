@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::apps::{AppSettings, EventLoop, Interface, Lifespan};
 use config::{LevelWord, LogFormatWord, LogSettings};
-use net::Launch;
+use net::ChildCommand;
 use serde_json::{Value, json};
 use settings::FilePath;
 use telemetry::log::{Format, Level};
@@ -52,11 +52,11 @@ pub(crate) fn settings_of(app: &AppSettings, folder: &Path, words: &Words) -> Gr
     };
     let environment = app.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
     GroupSettings {
-        launch: Launch {
+        launch: ChildCommand {
             program,
             arguments: ["-m", "tidegate"].map(Into::into).to_vec(),
             environment,
-            folder: Some(dir.clone()),
+            directory: Some(dir.clone()),
         },
         python: python(app, &dir),
         config: None,
@@ -124,7 +124,7 @@ mod tests {
         };
         let least = made(&node!("shop.web:app"));
         assert_eq!(least.launch.program, Path::new("python3"));
-        assert_eq!(least.launch.folder.as_deref(), Some(Path::new("/srv")));
+        assert_eq!(least.launch.directory.as_deref(), Some(Path::new("/srv")));
         assert_eq!((&*least.log_level, &least.python["threads"]), ("warn", &Value::Null));
         let more = made(&node!({
             "python": "shop.web:app", "dir": "/srv/shop", "venv": "/srv/venv", "threads": 3,

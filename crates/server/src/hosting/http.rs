@@ -45,7 +45,7 @@ pub(super) async fn serve(
     let balance = match spec.counts {
         None => None,
         Some(number) => {
-            let counts = SharedCounts::handed(number).map_err(|error| error.to_string())?;
+            let counts = SharedCounts::inherited(number).map_err(|error| error.to_string())?;
             Some(Arc::new(Balance::new(counts, spec.slot)))
         }
     };
@@ -108,7 +108,7 @@ async fn reopen_logs(process: &Process, control: &Control) {
 /// The listeners, under the names that the configuration has for them.
 pub(super) fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
     let take = |one: &crate::spec::Handed| {
-        net::handed_listener(one.descriptor, &one.name).map_err(|error| error.to_string())
+        net::inherited_listener(one.descriptor, &one.name).map_err(|error| error.to_string())
     };
     spec.listen.iter().map(take).collect()
 }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use net::task::JoinHandle;
-use net::{Bind, Launch, ListenOptions, Listening, SharedCounts};
+use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
@@ -35,7 +35,7 @@ const NOT_FOUND: i32 = 3;
 /// What the processes of a group are started with. Two that are equal need no new processes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupSettings {
-    pub(crate) launch: Launch,
+    pub(crate) launch: ChildCommand,
     pub(crate) python: Value,
     /// What each serves, role `http` only.
     pub(crate) config: Option<String>,
@@ -322,8 +322,8 @@ impl Group {
         let is_missing = net::blocking(move || {
             let mut probe = std::process::Command::new(launch.program);
             probe.args(["-c", PROBE]);
-            if let Some(folder) = &launch.folder {
-                probe.current_dir(folder);
+            if let Some(directory) = &launch.directory {
+                probe.current_dir(directory);
             }
             probe.status().is_ok_and(|status| status.code() == Some(NOT_FOUND))
         });
@@ -424,9 +424,9 @@ impl Group {
 }
 
 /// Why a program was not started.
-fn unable(launch: &Launch, error: &std::io::Error) -> String {
+fn unable(launch: &ChildCommand, error: &std::io::Error) -> String {
     let program = launch.program.display();
-    match &launch.folder {
+    match &launch.directory {
         // The system says the same of both.
         Some(folder) if !folder.is_dir() => format!("there is no folder {}", folder.display()),
         _ if error.kind() == std::io::ErrorKind::NotFound => format!(

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use net::Launch;
+use net::ChildCommand;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -25,10 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
     let arguments = ["--exact", "--nocapture", "supervise::tests::worker::worker"];
     GroupSettings {
-        launch: Launch {
+        launch: ChildCommand {
             program: std::env::current_exe().unwrap(),
             arguments: arguments.map(Into::into).to_vec(),
-            ..Launch::default()
+            ..ChildCommand::default()
         },
         python: json!({ "behaviour": behaviour }),
         config: None,

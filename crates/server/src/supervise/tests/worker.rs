@@ -34,7 +34,7 @@ fn worker() {
 
 /// Speaks the control protocol by hand, as wrong as it is told to.
 async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
-    let link = Link::new(net::handed_stream(spec.control, "control").expect("a control socket"));
+    let link = Link::new(net::inherited_stream(spec.control, "control").expect("a control socket"));
     match behaviour {
         "failed" => {
             link.say(&Word::Failed("no module named \"shop\"".to_owned())).await.unwrap();
