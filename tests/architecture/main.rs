@@ -1,6 +1,7 @@
-//! The rules of the house, as tests: which room imports what, and what a file may look like.
+//! The architecture rules as tests: crate imports, file size and contents, plain words.
 
 mod layers;
 mod rows;
 mod source;
 mod tidy;
+mod words;

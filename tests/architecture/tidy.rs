@@ -46,7 +46,7 @@ fn every_file_is_tidy() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-fn visit(folder: &Path, found: &mut impl FnMut(&Path)) {
+pub(crate) fn visit(folder: &Path, found: &mut impl FnMut(&Path)) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
         let entry = entry.expect("a readable entry");
         let name = entry.file_name();

@@ -1,0 +1,269 @@
+//! Plain words: phrases of a private dialect and type names that do not say whose they are.
+//!
+//! Scans comments, literals of more than one word and function names of Rust files, and the text of
+//! other files without its code. Prints what to write instead. `WORDS=crates/cache` in the
+//! environment prints the findings of one area, whether or not it is still exempt.
+
+use crate::source::{code_of, functions_in, words_in};
+use crate::tidy::visit;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Areas that are not clean yet. Entries are removed, never added; an entry that is not needed any
+/// more fails the test.
+const EXEMPT: &[&str] = &[
+    ".",
+    "crates/admin",
+    "crates/apps",
+    "crates/bench",
+    "crates/cache",
+    "crates/coding",
+    "crates/config",
+    "crates/exchange",
+    "crates/files",
+    "crates/filters",
+    "crates/lua",
+    "crates/net",
+    "crates/python",
+    "crates/router",
+    "crates/server",
+    "crates/settings",
+    "crates/store",
+    "crates/telemetry",
+    "crates/tidegate",
+    "crates/upstream",
+    "crates/wire",
+    "docs",
+    "examples",
+    "fuzz",
+    "lua",
+    "python",
+    "scripts",
+    "tests",
+];
+
+/// Files without rules of their own: past releases, generated files and foreign text.
+const SKIPPED: &[&str] =
+    &["CHANGELOG.md", "docs/benchmarks.md", "docs/reference/", "tests/architecture/words.rs"];
+const EXTENSIONS: &[&str] = &["rs", "md", "py", "lua", "sh", "toml", "html", "js", "Makefile"];
+
+/// A phrase, and what to write instead.
+const PHRASES: &[(&str, &str)] = &[
+    ("anew", "again"),
+    ("beside", "next to, along with, besides"),
+    ("but for", "except"),
+    ("door", "script, entry point"),
+    ("doors", "scripts, entry points"),
+    ("everybody", "all of them, by name"),
+    ("folder", "directory"),
+    ("folders", "directories"),
+    ("go on", "continue"),
+    ("goes on", "continues"),
+    ("hardly anything", "little; or the figure"),
+    ("has its turn", "runs, is polled"),
+    ("have their turn", "run, are polled"),
+    ("hearsay", "an unverified header"),
+    ("house", "repository, architecture"),
+    ("lets in", "allows"),
+    ("meanwhile", "while NAME does so"),
+    ("mended", "fixed"),
+    ("mistake", "error"),
+    ("mistakes", "errors"),
+    ("nobody", "no client, no worker, nothing"),
+    ("of late", "recently"),
+    ("otherwise than", "unlike, in another way than"),
+    ("rooms", "crates"),
+    ("seam", "extension point"),
+    ("seams", "extension points"),
+    ("somebody", "a client, a worker, another process"),
+    ("someone", "a client, a worker, another process"),
+    ("the way of", "the path of"),
+    ("this room", "this crate"),
+    ("those who", "the clients that, the workers that"),
+    ("told apart", "distinguished, keyed by"),
+    ("turned away", "rejected"),
+    ("under way", "in flight, running"),
+    ("went on", "continued"),
+    ("what is left", "the rest, what remains"),
+    ("who", "that; name the part of the program"),
+    ("whoever", "the caller, the client; or nothing"),
+    ("whom", "which; name the part of the program"),
+];
+
+/// Type and module names that say nothing alone, or that only this repository gave their meaning.
+const NAMES: &[(&str, &str)] = &[
+    ("Answer", "whose: HttpResponse, DnsAnswer, …"),
+    ("Asking", "MissHandler"),
+    ("Bell", "EventFd"),
+    ("Boarding", "Join"),
+    ("Desk", "RequestQueue"),
+    ("Door", "AcceptContext"),
+    ("Draft", "KeyBuffer"),
+    ("Edge", "ListenerSnapshot"),
+    ("Found", "whose: RouteMatch, LookupResult, …"),
+    ("Front", "WorkerCache"),
+    ("Hearing", "Inbound"),
+    ("Held", "what is held: PendingRequest, …"),
+    ("Hive", "LocalExecutor"),
+    ("Hot", "HotEntry"),
+    ("Inbox", "RemoteQueue"),
+    ("Landing", "FetchResult"),
+    ("Lent", "RecvChunk"),
+    ("Life", "whose: KeyAuthFilter, FilesHandler, …"),
+    ("Link", "whose: WorkerChannel, ListLink, …"),
+    ("Matter", "SignificantParams"),
+    ("Nudge", "WakeHandle"),
+    ("Order", "SupervisorCommand"),
+    ("Outcome", "whose: CallResult, CheckResult, …"),
+    ("Over", "ExitReason"),
+    ("Pace", "LatencyClass"),
+    ("Place", "whose: FilePosition, SlabIndex, …"),
+    ("Plan", "whose: RoutingPlan, ListenerPlan, …"),
+    ("Presence", "ConnectionGuard"),
+    ("Print", "SourceFingerprint"),
+    ("Said", "StatusHeaders"),
+    ("Saying", "Outbound"),
+    ("Seat", "Permit"),
+    ("Seats", "ConnectionLimiter"),
+    ("Shelf", "WorkerCache"),
+    ("Slot", "whose: WorkerSlot, TaskSlot, …"),
+    ("Stand", "ChainPoll"),
+    ("State", "whose: ConnectionState, CheckState, …"),
+    ("Surround", "Middleware"),
+    ("Terms", "FilterConfig"),
+    ("Verdict", "whose: HealthVerdict, CacheDecision, …"),
+    ("Way", "Disposition"),
+    ("Wish", "ReplaceRequest"),
+    ("Word", "WorkerMessage"),
+];
+
+#[test]
+fn words_are_plain() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let mut areas: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    visit(workspace, &mut |path| {
+        let name = path.strip_prefix(workspace).expect("inside").to_string_lossy();
+        let kind = name.rsplit(['.', '/']).next().unwrap_or_default();
+        if !EXTENSIONS.contains(&kind) && !name.starts_with("scripts/")
+            || SKIPPED.iter().any(|skipped| name.starts_with(skipped))
+        {
+            return;
+        }
+        let Ok(text) = fs::read_to_string(path) else { return };
+        let findings = areas.entry(area(&name)).or_default();
+        let found = if kind == "rs" { rust(&text) } else { prose(&text, kind == "md") };
+        findings.extend(found.into_iter().map(|finding| format!("{name}:{finding}")));
+    });
+    if let Ok(area) = std::env::var("WORDS") {
+        let findings = areas.get(&area).unwrap_or_else(|| panic!("areas: {:?}", areas.keys()));
+        assert!(findings.is_empty(), "\n{}\n{} findings", findings.join("\n"), findings.len());
+    }
+    let wrong = areas.iter().filter(|(area, _)| !EXEMPT.contains(&area.as_str()));
+    let wrong: Vec<&str> = wrong.flat_map(|(_, found)| found).map(String::as_str).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    let needless: Vec<_> =
+        EXEMPT.iter().filter(|area| areas.get(**area).is_none_or(Vec::is_empty)).collect();
+    assert!(needless.is_empty(), "remove from EXEMPT, these are clean: {needless:?}");
+}
+
+/// The crate, or the first directory; "." for files in the root.
+fn area(name: &str) -> String {
+    let mut parts = name.split('/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("crates"), Some(package), Some(_)) => format!("crates/{package}"),
+        (Some(directory), Some(_), _) => directory.to_owned(),
+        _ => ".".to_owned(),
+    }
+}
+
+fn rust(text: &str) -> Vec<String> {
+    let code = code_of(text);
+    let mut findings = prose(&comments_and_literals(text, &code), true);
+    let line_of = |at: usize| code[..at].matches('\n').count() + 1;
+    for (name, range) in functions_in(&code) {
+        let line = line_of(range.start);
+        findings
+            .extend(phrases_in(&name.replace('_', " ")).map(|found| format!("{line}: {found}")));
+    }
+    for kind in ["struct", "enum", "trait", "union", "type", "mod"] {
+        for (at, _) in words_in(&code, kind) {
+            // An associated type belongs to its trait, which says whose it is.
+            if kind == "type" && code[..at].ends_with("    ") {
+                continue;
+            }
+            let after = code[at + kind.len()..].trim_start();
+            let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
+            let same = NAMES.iter().filter(|(bad, _)| match kind {
+                "mod" => name == bad.to_lowercase(),
+                _ => name == *bad,
+            });
+            let line = line_of(at);
+            findings.extend(same.map(|(_, good)| format!("{line}: {kind} {name}: {good}")));
+        }
+    }
+    findings
+}
+
+/// Everything that is neither code nor a literal of a single word becomes spaces.
+fn comments_and_literals(text: &str, code: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for (text, code) in text.lines().zip(code.lines()) {
+        let text: Vec<char> = text.chars().collect();
+        let code: Vec<char> = code.chars().collect();
+        let mut at = 0;
+        while at < text.len() {
+            let same = code[at..].iter().take_while(|c| **c == code[at]).count();
+            let is_prose = match code[at] {
+                ' ' => true,
+                '"' => text[at..at + same].contains(&' '),
+                _ => false,
+            };
+            let run = text[at..at + same].iter();
+            kept.extend(run.map(|c| if is_prose { *c } else { ' ' }));
+            at += same;
+        }
+        kept.push('\n');
+    }
+    kept
+}
+
+/// Findings in text; without what stands between backticks and fences if it is Markdown.
+fn prose(text: &str, is_markdown: bool) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut fenced = false;
+    for (at, line) in text.lines().enumerate() {
+        let is_fence = is_markdown && line.trim_start_matches(['/', '!', ' ']).starts_with("```");
+        fenced ^= is_fence;
+        if fenced || is_fence {
+            continue;
+        }
+        let line = if is_markdown {
+            line.split('`').step_by(2).collect::<Vec<_>>().join("`")
+        } else {
+            line.to_owned()
+        };
+        findings.extend(phrases_in(&line).map(|found| format!("{}: {found}", at + 1)));
+    }
+    findings
+}
+
+fn phrases_in(line: &str) -> impl Iterator<Item = String> + use<> {
+    let line = line.to_lowercase();
+    let found = PHRASES.iter().filter(move |(bad, _)| words_in(&line, bad).next().is_some());
+    found.map(|(bad, good)| format!("\"{bad}\": {good}"))
+}
+
+#[test]
+fn each_kind_of_finding_is_seen() {
+    assert_eq!(rust("//! Reads.\nfn read() { say(\"done\") }\n"), [""; 0]);
+    assert_eq!(rust("//! Reads anew.\n").len(), 1, "a comment");
+    assert_eq!(rust("//! Reads `anew`.\n"), [""; 0], "code in a comment");
+    assert_eq!(rust("fn a() { say(\"nobody came\") }").len(), 1, "a message");
+    assert_eq!(rust("fn a() { get(\"nobody\") }"), [""; 0], "a key");
+    assert_eq!(rust("fn goes_on() {}").len(), 1, "a function");
+    assert_eq!(rust("struct Place;\nmod place;\nstruct Places;\n").len(), 2, "names");
+    assert_eq!(prose("Nobody knows.\n```\nnobody\n```\n", true).len(), 1, "Markdown");
+    assert_eq!(area("crates/net/src/a.rs"), "crates/net");
+    assert_eq!(area("Makefile"), ".");
+}
