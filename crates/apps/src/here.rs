@@ -14,7 +14,7 @@ pub struct Here(OnceLock<Arc<RequestQueue>>);
 
 impl Here {
     pub fn of(shared: &Shared, app: &str) -> Arc<Here> {
-        shared.get(app, Here::default)
+        shared.get(app.to_owned(), Here::default)
     }
 
     /// It runs here, and takes its requests from this desk.

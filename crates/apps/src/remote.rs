@@ -87,7 +87,7 @@ impl Remote {
 
     /// That of this worker for an application, which all its routes share.
     pub fn of(worker: &WorkerContext, app: &str) -> Rc<Remote> {
-        worker.local.get(app, || {
+        worker.local.get(app.to_owned(), || {
             let broken = Broken::new(&worker.telemetry, app);
             Remote::new(Slots::of(&worker.shared, app), broken, REMOTE_WAIT)
         })

@@ -28,7 +28,7 @@ pub struct Slots(watch::Sender<Arc<[Slot]>>);
 impl Slots {
     /// The set of an application, empty if nobody has asked for it before.
     pub fn of(shared: &Shared, app: &str) -> Arc<Slots> {
-        shared.get(app, || Slots(watch::Sender::new(Arc::from([]))))
+        shared.get(app.to_owned(), || Slots(watch::Sender::new(Arc::from([]))))
     }
 
     /// Replaces the set; the same set again tells nobody.

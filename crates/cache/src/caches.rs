@@ -175,7 +175,7 @@ impl Caches {
     /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
     /// server does, for its whole life.
     pub fn of(shared: &Shared) -> Arc<Caches> {
-        shared.get("caches", Caches::default)
+        shared.get((), Caches::default)
     }
 
     fn caches(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cache>>> {

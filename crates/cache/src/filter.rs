@@ -45,8 +45,8 @@ impl CacheFilter {
         // after it has one of its own.
         // So has one whose memory has changed.
         let memory_bytes = cache.store().memory_bytes();
-        let identity = format!("cache at {:p}, {memory_bytes}", Arc::as_ptr(&cache));
-        let shelf = worker.local.get(&identity, || Shelf::new(memory_bytes));
+        let shelf =
+            worker.local.get((Arc::as_ptr(&cache), memory_bytes), || Shelf::new(memory_bytes));
         CacheFilter { cache, terms, rules, shelf, metrics }
     }
 

@@ -73,7 +73,7 @@ impl<const N: usize> ByLabel<N> {
 impl Metrics {
     /// The worker's counters of that cache.
     pub(crate) fn of(worker: &WorkerContext, cache: &str) -> Rc<Metrics> {
-        worker.local.get(cache, || Metrics::new(worker, cache))
+        worker.local.get(cache.to_owned(), || Metrics::new(worker, cache))
     }
 
     fn new(worker: &WorkerContext, cache: &str) -> Metrics {

@@ -8,7 +8,8 @@
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::hash::Hash;
+use std::rc::{self, Rc};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use settings::{Node, Reader, Schema, SchemaBuilder};
@@ -121,52 +122,80 @@ pub struct WorkerContext {
     pub local: Rc<Local>,
 }
 
-/// Process-wide state keyed by type and identity. It lives as long as somebody holds it, so what
-/// two successive Plans both name is kept and what only the old one named goes with it.
+/// Process-wide state by key. An entry lives as long as something holds it, so state that two
+/// successive plans both name is reused, and state that only the old plan named goes with it.
 #[derive(Default)]
 pub struct Shared {
-    // Taken when a Plan is built, never while a request runs.
-    entries: Mutex<HashMap<(TypeId, String), Weak<dyn Any + Send + Sync>>>,
+    /// One `HashMap<K, Weak<T>>` for each pair of types. Locked when a plan is built, never while a
+    /// request runs.
+    tables: Mutex<HashMap<TypeId, Box<dyn Any + Send>>>,
 }
 
 impl Shared {
-    /// The living state of that type and identity, or a new one.
-    pub fn get<T: Any + Send + Sync>(&self, identity: &str, make: impl FnOnce() -> T) -> Arc<T> {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (TypeId::of::<T>(), identity.to_owned());
-        if let Some(living) = entries.get(&key).and_then(Weak::upgrade)
-            && let Ok(found) = living.downcast::<T>()
-        {
-            return found;
+    /// Returns the living state of type `T` under `key`, or makes it. Keys of different types and
+    /// states of different types never meet; the only state of its type has the key `()`.
+    pub fn get<K, T>(&self, key: K, make: impl FnOnce() -> T) -> Arc<T>
+    where
+        K: Hash + Eq + Send + 'static,
+        T: Send + Sync + 'static,
+    {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = tables
+            .entry(TypeId::of::<(K, T)>())
+            .or_insert_with(|| Box::new(HashMap::<K, Weak<T>>::new()));
+        let table: &mut HashMap<K, Weak<T>> = typed(&mut **table);
+        if let Some(living) = table.get(&key).and_then(Weak::upgrade) {
+            return living;
         }
-        entries.retain(|_, entry| entry.strong_count() > 0);
+        table.retain(|_, entry| entry.strong_count() > 0);
         let made = Arc::new(make());
-        let erased: Arc<dyn Any + Send + Sync> = made.clone();
-        entries.insert(key, Arc::downgrade(&erased));
+        table.insert(key, Arc::downgrade(&made));
         made
     }
 }
 
-/// State of one worker keyed by type and identity, with the life of [`Shared`].
+/// State of one worker by key, with the lifetime rules of [`Shared`].
 #[derive(Default)]
 pub struct Local {
-    entries: RefCell<HashMap<(TypeId, String), std::rc::Weak<dyn Any>>>,
+    tables: RefCell<HashMap<TypeId, Box<dyn Any>>>,
 }
 
 impl Local {
-    /// The living state of that type and identity, or a new one.
-    pub fn get<T: Any>(&self, identity: &str, make: impl FnOnce() -> T) -> Rc<T> {
-        let key = (TypeId::of::<T>(), identity.to_owned());
-        let living = self.entries.borrow().get(&key).and_then(std::rc::Weak::upgrade);
-        if let Some(found) = living.and_then(|entry| entry.downcast::<T>().ok()) {
-            return found;
-        }
-        let made = Rc::new(make());
-        let erased: Rc<dyn Any> = made.clone();
-        let mut entries = self.entries.borrow_mut();
-        entries.retain(|_, entry| entry.strong_count() > 0);
-        entries.insert(key, Rc::downgrade(&erased));
-        made
+    /// Returns the living state of type `T` under `key`, or makes it; see [`Shared::get`]. `make`
+    /// may call this method.
+    pub fn get<K, T>(&self, key: K, make: impl FnOnce() -> T) -> Rc<T>
+    where
+        K: Hash + Eq + 'static,
+        T: 'static,
+    {
+        let living =
+            self.table(|table: &mut HashMap<K, _>| table.get(&key).and_then(rc::Weak::upgrade));
+        living.unwrap_or_else(|| {
+            let made = Rc::new(make());
+            self.table(|table: &mut HashMap<K, _>| {
+                table.retain(|_, entry| entry.strong_count() > 0);
+                table.insert(key, Rc::downgrade(&made));
+            });
+            made
+        })
+    }
+
+    fn table<K: 'static, T: 'static, R>(
+        &self,
+        work: impl FnOnce(&mut HashMap<K, rc::Weak<T>>) -> R,
+    ) -> R {
+        let mut tables = self.tables.borrow_mut();
+        let table = tables
+            .entry(TypeId::of::<(K, T)>())
+            .or_insert_with(|| Box::new(HashMap::<K, rc::Weak<T>>::new()));
+        work(typed(&mut **table))
+    }
+}
+
+fn typed<T: 'static>(table: &mut dyn Any) -> &mut T {
+    match table.downcast_mut() {
+        Some(table) => table,
+        None => unreachable!("a table is stored under the types of its keys and values"),
     }
 }
 
@@ -180,7 +209,8 @@ mod tests {
         let first = shared.get("a", || 1u32);
         assert_eq!(*shared.get("a", || 2u32), 1);
         assert_eq!(*shared.get("b", || 3u32), 3);
-        assert_eq!(*shared.get("a", || 4u64), 4);
+        assert_eq!(*shared.get("a", || 4u64), 4, "another type of state");
+        assert_eq!(*shared.get(1u8, || 6u32), 6, "another type of key");
         drop(first);
         assert_eq!(*shared.get("a", || 5u32), 5);
     }

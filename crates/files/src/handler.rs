@@ -26,9 +26,9 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) fn new(files: Arc<Files>, worker: &WorkerContext) -> Life {
         // Everything that changes what a path leads to; two Plans that agree share what is known.
-        let identity = format!("files {files:?}");
-        let cache = worker.local.get(&identity, || {
-            let budget = worker.local.get("files", Budget::default);
+        let identity = format!("{files:?}");
+        let cache = worker.local.get(identity, || {
+            let budget = worker.local.get((), Budget::default);
             Cache::new(budget)
         });
         Life { files, cache }

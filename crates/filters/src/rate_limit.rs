@@ -78,20 +78,36 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 
 struct Plan(RateLimit);
 
+/// Identifies the counters of a limit across reloads.
+#[derive(PartialEq, Eq, Hash)]
+struct CountersKey {
+    limit: Limit,
+    key: Key,
+    ipv6_prefix: u8,
+    entries: u32,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Limit {
+    Named(String),
+    Unnamed { rate: Rate, burst: u32 },
+}
+
 impl Plan {
     fn burst(&self) -> u32 {
         let per_second = (self.0.rate.per_second() as u32).max(1);
         self.0.burst.unwrap_or(per_second)
     }
 
-    /// Who counts together. Neither route nor chain is in it, so that it means the same after a
-    /// reload.
-    fn identity(&self) -> String {
+    /// The key of the counters: limits with equal keys count together. Neither route nor chain is
+    /// in it, so that it means the same after a reload.
+    fn counters(&self) -> CountersKey {
         let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
-        match name {
-            Some(name) => format!("rate_limit named {name} {key} {ipv6_prefix} {entries}"),
-            None => format!("rate_limit {rate} {} {key} {ipv6_prefix} {entries}", self.burst()),
-        }
+        let limit = match name {
+            Some(name) => Limit::Named(name.clone()),
+            None => Limit::Unnamed { rate: *rate, burst: self.burst() },
+        };
+        CountersKey { limit, key: key.clone(), ipv6_prefix: *ipv6_prefix, entries: *entries }
     }
 }
 
@@ -106,7 +122,7 @@ impl FilterPlan for Plan {
         let RateLimit { rate, .. } = self.0;
         let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
         Stage::Filter(Rc::new(Life {
-            cells: worker.shared.get(&self.identity(), || {
+            cells: worker.shared.get(self.counters(), || {
                 let entries = worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]);
                 let evictions = worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]);
                 Keyed::new(limits, KeyedMetrics { entries, evictions })

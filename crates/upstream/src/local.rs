@@ -30,9 +30,8 @@ pub(crate) struct LocalCluster {
 impl LocalCluster {
     /// That of this worker, kept while any handler uses it.
     pub(crate) fn of(context: &WorkerContext, cluster: &Arc<Cluster>) -> Rc<LocalCluster> {
-        // The id: a name may come back with a later Plan while an old one still runs.
-        let identity = format!("{} {}", cluster.id, cluster.name);
-        context.local.get(&identity, || LocalCluster::new(context, cluster.clone()))
+        // The id: a name may come back with a later plan while an old one still runs.
+        context.local.get(cluster.id, || LocalCluster::new(context, cluster.clone()))
     }
 
     fn new(context: &WorkerContext, cluster: Arc<Cluster>) -> LocalCluster {

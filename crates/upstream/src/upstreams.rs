@@ -28,7 +28,7 @@ impl Upstreams {
     /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
     /// server does, for its whole life.
     pub fn of(shared: &Shared) -> Arc<Upstreams> {
-        shared.get("upstreams", Upstreams::default)
+        shared.get((), Upstreams::default)
     }
 
     fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cluster>>> {

@@ -123,6 +123,13 @@ pub struct Pool {
     dice: Cell<u64>,
 }
 
+/// The key of a pool in a worker's state, and of its parking places in the process's.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PoolKey {
+    upstream: String,
+    destination: Destination,
+}
+
 impl Pool {
     /// The pool of this worker to `destination` on behalf of `upstream`, with what it kept before.
     pub fn of(
@@ -131,16 +138,16 @@ impl Pool {
         destination: &Destination,
         limits: PoolLimits,
     ) -> Rc<Pool> {
-        let identity = format!("{upstream} {destination}");
-        let keeper = context.local.get("keeper", Keeper::default);
+        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let keeper = context.local.get((), Keeper::default);
         let mut made = false;
-        let pool = context.local.get(&identity, || {
+        let pool = context.local.get(key.clone(), || {
             made = true;
             Pool {
                 destination: destination.clone(),
                 limits: Cell::new(limits),
                 idle: RefCell::default(),
-                parking: Pool::parking(&context.shared, &identity, context.workers),
+                parking: Pool::parking(&context.shared, key, context.workers),
                 keeper: keeper.clone(),
                 worker: context.index.min(context.workers.saturating_sub(1)),
                 workers: context.workers.max(1),
@@ -155,8 +162,8 @@ impl Pool {
         pool
     }
 
-    fn parking(shared: &crate::Shared, identity: &str, workers: usize) -> Arc<Parking> {
-        shared.get(identity, || Parking::new(workers))
+    fn parking(shared: &crate::Shared, key: PoolKey, workers: usize) -> Arc<Parking> {
+        shared.get(key, || Parking::new(workers))
     }
 
     /// How many connections all workers have to that peer.
@@ -166,7 +173,8 @@ impl Pool {
         destination: &Destination,
         workers: usize,
     ) -> PoolState {
-        let parking = Pool::parking(shared, &format!("{upstream} {destination}"), workers);
+        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let parking = Pool::parking(shared, key, workers);
         let sum = |lanes: &[Lane<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
         PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
     }
@@ -401,7 +409,7 @@ impl Pool {
 
 /// Closes idle connections of this worker's pools because there are no descriptors left. How many.
 pub fn close_idle(context: &WorkerContext) -> usize {
-    context.local.get("keeper", Keeper::default).close_idle()
+    context.local.get((), Keeper::default).close_idle()
 }
 
 /// A connection in use. Dropping it closes the connection.

@@ -58,12 +58,12 @@ impl Generation {
         subrequests: Rc<Subrequests>,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Generation> {
-        let seat = worker.local.get("lua", Seat::default);
+        let seat = worker.local.get((), Seat::default);
         let generation = Rc::new(Generation {
             seat,
             name: format!("worker-{}", worker.index),
             native_modules: settings.native_modules,
-            shared: worker.shared.get("lua", SharedTable::default),
+            shared: worker.shared.get((), SharedTable::default),
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
             observed: Observed {
@@ -80,7 +80,7 @@ impl Generation {
 
     /// The generation under construction.
     pub(super) fn current(worker: &WorkerContext) -> Rc<Generation> {
-        let seat = worker.local.get("lua", Seat::default);
+        let seat = worker.local.get((), Seat::default);
         let known = seat.current.borrow().upgrade();
         known.unwrap_or_else(|| {
             let settings = ServingSettings { native_modules: false };
