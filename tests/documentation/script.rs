@@ -89,6 +89,7 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
         .env("PATH", format!("{}:{programs}:/usr/sbin:/sbin", tools.path().display()))
         .env("HOME", folder.path())
         .env("XDG_RUNTIME_DIR", tools.path().join("logs"))
+        .env("TMPDIR", tools.path())
         .env("TOOLS", tools.path())
         .env("REPOSITORY", crate::workspace())
         .env_remove("TIDEGATE_ADMIN")

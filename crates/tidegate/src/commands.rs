@@ -82,7 +82,7 @@ impl Tidegate {
 impl Command {
     pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         match self {
-            Command::Demo(command) => command.run(),
+            Command::Demo(command) => command.run(host),
             Command::Up(command) => command.run(),
             Command::Check(command) => command.run(),
             Command::Explain(command) => command.run(),
@@ -100,7 +100,7 @@ impl Command {
 }
 
 /// Reads a configuration to look at it.
-fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
+pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
     match config::load(source, &config::process_environment, &config::Kinds::all()) {
         Ok(loaded) => Ok(loaded.plan),
         Err(report) => Err(Failure::Mistakes(report.render())),
@@ -113,7 +113,7 @@ fn address(typed: &str) -> Result<Address, String> {
 }
 
 /// A text that stands in a configuration for itself: `${` would be an environment variable.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 

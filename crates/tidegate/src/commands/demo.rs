@@ -1,23 +1,25 @@
-//! `tidegate demo`: everything at once, without a file.
+//! `tidegate demo`: all parts of the server at once, without a configuration.
 
 use std::net::IpAddr;
+use std::path::Path;
 
-use config::TextSource;
+use config::FileSource;
 
-use crate::demo::Addresses;
+use crate::demo::{Addresses, Directory};
 use crate::failure::Failure;
+use crate::host::Host;
 use crate::output::{columns, print};
 use crate::serving::{ServingOptions, serve};
 
 const EXAMPLES: &str = "\
-Where an address is taken a free one is used, and said so.
+If an address is taken, a free one is used and printed.
 
 Examples:
   tidegate demo
   tidegate demo --port 0          all on free ports
-  tidegate demo --print-config    the configuration of the demo, to change and serve with `up`";
+  tidegate demo --print-config    the configuration without its programs, for `up`";
 
-/// Start everything at once on local ports, without any file, and say what to try
+/// Start a demo on local ports: gateway, mock backend, cache, programs, metrics, and a page to try them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
@@ -25,11 +27,11 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     bind: IpAddr,
 
-    /// The port of the gateway; 0 takes free ones for everything
+    /// The port of the gateway; 0 chooses free ports for all listeners
     #[arg(long, value_name = "PORT", default_value_t = crate::demo::GATEWAY_PORT)]
     port: u16,
 
-    /// Print the configuration and end
+    /// Print the configuration and exit
     #[arg(long)]
     print_config: bool,
 
@@ -38,17 +40,19 @@ pub(crate) struct Demo {
 }
 
 impl Demo {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         if self.print_config {
             return print(&Addresses::wanted(self.bind, self.port).configuration(&program()));
         }
         let addresses = Addresses::choose(self.bind, self.port)?;
-        let text = addresses.configuration(&program());
-        serve(TextSource::new("tidegate demo", &text), self.serving, move |_| greeting(&addresses))
+        let python = host.python.as_deref().and_then(<[_]>::first).map(Path::new);
+        let directory = Directory::create(&addresses, &program(), python)?;
+        let greeting = greeting(&addresses, directory.path());
+        serve(FileSource::new(directory.configuration()), self.serving, move |_| greeting)
     }
 }
 
-/// How the reader started us, to be typed again in a shell.
+/// Returns the command that started this process, as a shell takes it.
 fn program() -> String {
     let typed = std::env::args().next().unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
@@ -58,8 +62,8 @@ fn program() -> String {
     }
 }
 
-fn greeting(addresses: &Addresses) -> String {
-    let Addresses { gateway, backend, admin, moved } = addresses;
+fn greeting(addresses: &Addresses, directory: &Path) -> String {
+    let Addresses { gateway, backend, admin, ping, moved } = addresses;
     let row = |what: &str, url: String, meaning: &str| [what.to_owned(), url, meaning.to_owned()];
     let table = columns(
         &[
@@ -67,35 +71,49 @@ fn greeting(addresses: &Addresses) -> String {
             row("gateway", format!("http://{gateway}/api/hello"), "a route to the mock backend"),
             row("mock backend", format!("http://{backend}/"), "2 KiB after 20 ms"),
             row("metrics", format!("http://{admin}/metrics"), "for Prometheus"),
+            row("PING program", ping.to_string(), "in Lua, for redis-cli"),
+            row("files", directory.display().to_string(), "change one: it is used at once"),
         ],
         2,
     );
-    let mut said = format!("The demo runs until Ctrl-C.\n\n{table}\n");
+    let mut text = format!("The demo runs until Ctrl-C.\n\n{table}\n");
     for sentence in moved {
-        said.push_str(&format!("  {sentence}\n"));
+        text.push_str(&format!("  {sentence}\n"));
     }
     if !moved.is_empty() {
-        said.push('\n');
+        text.push('\n');
     }
-    said.push_str(&format!(
+    text.push_str(&format!(
         "  curl -i http://{gateway}/api/hello\n  \
          curl -i http://{gateway}/private/hello -H 'x-api-key: demo-key'\n"
     ));
-    said
+    text
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::greeting;
     use crate::demo::Addresses;
 
     #[test]
-    fn the_greeting_has_every_address_and_what_was_moved() {
+    fn the_greeting_has_every_address_and_every_replacement() {
         let at = |port: u16| ([127, 0, 0, 1], port).into();
         let moved = vec!["127.0.0.1:8080 is taken".to_owned()];
-        let said = greeting(&Addresses { gateway: at(1), backend: at(2), admin: at(3), moved });
-        for part in ["127.0.0.1:1/", "127.0.0.1:2/", "127.0.0.1:3/metrics", "8080 is taken"] {
-            assert!(said.contains(part), "{said}");
+        let (gateway, backend, admin, ping) = (at(1), at(2), at(3), at(4));
+        let addresses = Addresses { gateway, backend, admin, ping, moved };
+        let text = greeting(&addresses, Path::new("/tmp/demo"));
+        let parts = [
+            "127.0.0.1:1/",
+            "127.0.0.1:2/",
+            "127.0.0.1:3/metrics",
+            "127.0.0.1:4",
+            "8080 is taken",
+            "/tmp/demo",
+        ];
+        for part in parts {
+            assert!(text.contains(part), "{text}");
         }
     }
 }

@@ -1,10 +1,11 @@
-//! The demo keeps what its page promises.
+//! The demo does what its page says.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use tempfile::TempDir;
 
-use crate::process::{Running, get, run_in, status, tidegate};
+use crate::process::{PATIENCE, Running, get, run_in, status, tidegate};
 
 /// The address in the line of the table that begins with `what`.
 fn address(demo: &mut Running, what: &str) -> SocketAddr {
@@ -14,14 +15,27 @@ fn address(demo: &mut Running, what: &str) -> SocketAddr {
     })
 }
 
+/// The reply to one PING, as redis-cli sends it.
+fn pong(address: SocketAddr) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).unwrap();
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
 #[test]
-fn everything_on_the_page_answers() {
+fn everything_on_the_page_responds() {
     let folder = TempDir::new().unwrap();
     let arguments = ["demo", "--port", "0", "--workers", "1"];
     let mut demo = Running::start(tidegate(folder.path(), &arguments));
     let gateway = address(&mut demo, "gateway");
     let backend = address(&mut demo, "mock backend");
     let admin = address(&mut demo, "metrics");
+    let ping: SocketAddr = demo.line(|line| {
+        line.trim_start().strip_prefix("PING program ")?.split_whitespace().next()?.parse().ok()
+    });
 
     let page = get(gateway, "/", "");
     assert!(status(&page) == "200" && page.contains("content-type: text/html"), "{page}");
@@ -44,6 +58,19 @@ fn everything_on_the_page_answers() {
     let moved = get(gateway, "/old/42", "");
     assert!(status(&moved) == "308" && moved.contains("location: /api/items/42"), "{moved}");
 
+    let pair: Vec<_> = (0..2).map(|_| get(gateway, "/cached/hello", "")).collect();
+    assert!(pair[0].contains("cache-status: tidegate; fwd=uri-miss; stored"), "{}", pair[0]);
+    assert!(pair[1].contains("cache-status: tidegate; hit"), "{}", pair[1]);
+    let lua = get(gateway, "/lua/world", "");
+    assert!(lua.contains("x-visits: 1") && lua.contains("\"hello\":\"world\""), "{lua}");
+    assert_eq!(pong(ping), "+PONG\r\n");
+
+    // The chart of the page reads the metrics through the gateway.
+    let metrics = get(gateway, "/metrics", "");
+    assert!(
+        metrics.contains("tidegate_request_duration_seconds_bucket{route=\"api\""),
+        "{metrics}"
+    );
     let metrics = get(admin, "/metrics", "");
     assert!(metrics.contains("tidegate_requests_total{route=\"api\""), "{metrics}");
     assert_eq!(status(&get(admin, "/readyz", "")), "200");
@@ -54,17 +81,17 @@ fn everything_on_the_page_answers() {
 }
 
 #[test]
-fn its_configuration_can_be_taken_away() {
+fn its_configuration_can_be_printed_and_served() {
     let folder = TempDir::new().unwrap();
     let text = run_in(folder.path(), &["demo", "--print-config"]).said();
     std::fs::write(folder.path().join("demo.yaml"), &text).unwrap();
     let checked = run_in(folder.path(), &["check", "demo.yaml"]).said();
-    assert_eq!(checked, "ok: 7 routes, 1 upstream, 2 listeners\n");
+    assert_eq!(checked, "ok: 10 routes, 2 upstreams, 2 listeners\n");
     let url = "http://127.0.0.1:8080/private/hello";
     let arguments = ["explain", "demo.yaml", "GET", url, "--listener", "gateway"];
-    let said = run_in(folder.path(), &arguments).said();
-    assert!(said.contains("private") && said.contains("key_auth"), "{said}");
-    // The mistake that the page suggests.
+    let explained = run_in(folder.path(), &arguments).said();
+    assert!(explained.contains("private") && explained.contains("key_auth"), "{explained}");
+    // The error that the page suggests.
     let broken = text.replace("upstream:", "upstraem:");
     std::fs::write(folder.path().join("broken.yaml"), broken).unwrap();
     let why = run_in(folder.path(), &["check", "broken.yaml"]).failed(2);
@@ -72,7 +99,7 @@ fn its_configuration_can_be_taken_away() {
 }
 
 #[test]
-fn a_taken_port_is_passed_over_and_said() {
+fn a_taken_port_is_replaced_and_printed() {
     let folder = TempDir::new().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let wanted = taken.local_addr().unwrap();

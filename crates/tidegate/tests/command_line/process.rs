@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long anything may take; a test that passes never waits for it.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, in surroundings of its own.
 pub(crate) fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
@@ -19,7 +19,7 @@ pub(crate) fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
     command.env_remove("TIDEGATE_ADMIN").env_remove("TIDEGATE_TOKEN");
     // Admin sockets of other tests would be found otherwise.
-    command.env("XDG_RUNTIME_DIR", folder);
+    command.env("XDG_RUNTIME_DIR", folder).env("TMPDIR", folder);
     command
 }
 
