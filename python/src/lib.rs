@@ -1,7 +1,7 @@
-//! The wheel: the command line of `tidegate`, with the Python that called it inside.
+//! The wheel: the `tidegate` command line inside the Python interpreter that called it.
 //!
-//! Owns the extension module `tidegate._tidegate` and the allocator of its Rust. Promises that the
-//! GIL is held by nobody while a command runs. Never does any of the work itself.
+//! Owns the extension module `tidegate._tidegate` and the allocator of its Rust code. Promises that
+//! the GIL is not held while a command runs. Contains no logic of its own.
 
 mod worker;
 
@@ -10,19 +10,19 @@ use std::ffi::OsString;
 use pyo3::prelude::{Python, pyfunction, pymodule};
 use tidegate::Host;
 
-// Only Rust's memory: Python's objects stay with Python's allocator. See docs/design/wheel.md.
+// Only for Rust's memory: Python's objects stay with Python's allocator. See docs/design/wheel.md.
 #[global_allocator]
 static ALLOCATOR: net::Allocator = net::Allocator;
 
-/// Runs a command line, the program's name first, and gives the exit code. `command` starts
-/// another process like this one.
+/// Runs a command line, the program's name first, and returns the exit code. `command` starts
+/// another process of this interpreter.
 #[pyfunction]
 fn main(py: Python<'_>, arguments: Vec<OsString>, command: Vec<OsString>) -> u8 {
     let host = Host { python: Some(command) };
     py.detach(|| tidegate::run(arguments, &host))
 }
 
-// Without the GIL the state of the crate `python` is guarded by nothing (`python::gil`).
+// The state of the crate `python` is protected by the GIL (`python::gil`).
 #[pymodule(gil_used = true)]
 mod _tidegate {
     use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult};
@@ -34,7 +34,7 @@ mod _tidegate {
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]
-    use python::store::{Calls, Listening, Store};
+    use python::store::{Calls, ChannelSubscription, Store};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

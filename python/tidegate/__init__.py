@@ -1,6 +1,6 @@
-"""Tidegate: one server for the whole way from the socket to your code.
+"""Tidegate: one server from socket to application.
 
-The command `tidegate`, or `python -m tidegate`, is the way in; see `tidegate --help`.
+Run the command `tidegate`, or `python -m tidegate`; see `tidegate --help`.
 """
 
 import sysconfig

@@ -13,10 +13,10 @@ def main() -> None:
         from tidegate import _worker
 
         sys.exit(_worker.main())
-    # Python's own handler only notes that there was a signal, for code that is not running here.
+    # Python's own handler only sets a flag for Python code, which does not run here.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Worker processes run with our options (-O, -X …), and find modules where they are told to
-    # (-P), not where we happen to have been started.
+    # Worker processes run with the same options (-O, -X …), and import from the configured directory
+    # (-P), not from the current one.
     options = subprocess._args_from_interpreter_flags()
     command = [sys.executable, *options, "-P", "-m", "tidegate"]
     sys.exit(_tidegate.main(["tidegate", *sys.argv[1:]], command))

@@ -1,10 +1,10 @@
-"""Whether an application speaks ASGI or WSGI."""
+"""Detects whether an application is ASGI or WSGI."""
 
 import inspect
 
 
 def is_asgi(application: object) -> bool:
-    """Whether calling it with three arguments gives a coroutine, as far as looking at it tells."""
+    """True if, as far as inspection tells, a call with three arguments returns a coroutine."""
     if inspect.isclass(application):
         # A class whose instances are awaited, called once for each request.
         return hasattr(application, "__await__")

@@ -1,18 +1,17 @@
-"""The lifespan protocol (ASGI, "Lifespan Protocol"): the application is told of start and end."""
+"""The lifespan protocol of ASGI: startup and shutdown events for the application."""
 
 import asyncio
-import logging
 
-logger = logging.getLogger("tidegate.error")
+from tidegate._log import logger
 
 
 class Failed(Exception):
-    """The application could not start: why, in a sentence."""
+    """The application failed to start; the text is shown to the operator."""
 
 
 class Lifespan:
-    """One application's start and end. ``state`` is what it puts there for its requests, now or
-    later, if ``is_supported``."""
+    """The startup and shutdown of one application. If ``is_supported``, ``state`` is shared with its
+    requests."""
 
     def __init__(self, application, mode: str) -> None:
         self.application = application
@@ -72,8 +71,8 @@ class Lifespan:
             self.is_supported = True
             self._started.set()
         elif kind == "lifespan.startup.failed":
-            said = message.get("message") or "it does not say why"
-            self._failure = f"the application failed to start: {said}"
+            reason = message.get("message") or "no reason given"
+            self._failure = f"the application failed to start: {reason}"
             self._started.set()
         elif kind == "lifespan.shutdown.complete":
             self._stopped.set()
@@ -81,4 +80,4 @@ class Lifespan:
             logger.error("the application failed to shut down: %s", message.get("message", ""))
             self._stopped.set()
         else:
-            raise RuntimeError(f"ASGI message {kind!r} is no message of 'lifespan'")
+            raise RuntimeError(f"ASGI message {kind!r} is not a 'lifespan' message")

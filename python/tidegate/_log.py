@@ -1,7 +1,7 @@
-"""What an application logs and prints, line by line in the format of the server's own events.
+"""Writes what an application logs and prints in the format of the server's own events.
 
-An application that sets up logging itself (handlers, ``basicConfig``, ``--log-config``) is left
-alone: each line appears once, where and as its own handlers write it.
+An application that configures logging itself (handlers, ``basicConfig``, ``--log-config``) keeps
+its configuration: each line appears once, written by its own handlers.
 """
 
 import io
@@ -12,18 +12,28 @@ import sys
 import threading
 import time
 
+class ErrorLogger(logging.Logger):
+    """A logger that ``disable_existing_loggers`` of ``dictConfig`` does not disable: errors of the
+    application stay visible. Levels, handlers and filters work as usual."""
+
+    disabled = property(lambda self: False, lambda self, value: None)
+
+
+logger = logging.getLogger("tidegate.error")
+logger.__class__ = ErrorLogger
+
 LEVELS = {"WARNING": "warn", "CRITICAL": "error"}
 
 
 class Lines:
-    """Makes lines like those of the server: in text or JSON, with time, level and process."""
+    """Formats events like the server: in text or JSON, with time, level and process."""
 
     def __init__(self, style: str, app: str, slot: int) -> None:
         self._is_json = style == "json"
         self._fields = {"app": app, "worker": slot, "process": os.getpid()}
 
     def line(self, seconds: float, level: str, message: str, trace: str = "", **fields) -> str:
-        """One event. In text, what follows its first line is indented, as no other line is."""
+        """One event. In text, the lines after the first are indented."""
         whole, milliseconds = divmod(int(seconds * 1000), 1000)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
         stamp = f"{stamp}.{milliseconds:03}Z"
@@ -34,13 +44,13 @@ class Lines:
                 event["exception"] = trace
             return json.dumps(event)
         first, *rest = message.split("\n")
-        words = " ".join(f"{key}={value}" for key, value in fields.items())
+        pairs = " ".join(f"{key}={value}" for key, value in fields.items())
         rest = [*rest, *trace.split("\n")] if trace else rest
-        return "\n  ".join([f"{stamp} {level.upper()} {first} {words}", *rest])
+        return "\n  ".join([f"{stamp} {level.upper()} {first} {pairs}", *rest])
 
 
 class Formatter(logging.Formatter):
-    """A record of Python's logging as a line of the server's."""
+    """Formats a record of Python's logging as an event of the server."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__()
@@ -55,16 +65,16 @@ class Formatter(logging.Formatter):
         return self._lines.line(record.created, level, message, trace, logger=record.name)
 
 
-class Printed(io.TextIOBase):
-    """Standard output: what ``print`` writes becomes lines of the server's.
+class StdoutEvents(io.TextIOBase):
+    """Standard output: lines of ``print`` become events of the server.
 
-    Left as they are: lines of logging handlers, which have a format, and lines that are JSON.
+    Lines of logging handlers and lines that are JSON are written unchanged.
     """
 
     def __init__(self, stream: io.TextIOBase, lines: Lines) -> None:
         self._stream = stream
         self._lines = lines
-        self._begun = threading.local()
+        self._partial = threading.local()
 
     def __getattr__(self, name: str):
         return getattr(self._stream, name)
@@ -90,9 +100,9 @@ class Printed(io.TextIOBase):
         if sys._getframe(1).f_globals.get("__name__") == "logging":
             self._stream.write(text)
             return len(text)
-        *lines, rest = (getattr(self._begun, "text", "") + text).split("\n")
-        # What has no end yet waits for it: it belongs to the same line.
-        self._begun.text = rest
+        *lines, rest = (getattr(self._partial, "text", "") + text).split("\n")
+        # An incomplete line is written when it ends.
+        self._partial.text = rest
         for line in lines:
             self._write_line(line)
         return len(text)
@@ -107,34 +117,34 @@ class Printed(io.TextIOBase):
         self._stream.flush()
 
     def finish(self) -> None:
-        """Writes what this thread has begun and not ended."""
-        rest = getattr(self._begun, "text", "")
+        """Writes this thread's incomplete line."""
+        rest = getattr(self._partial, "text", "")
         if rest:
-            self._begun.text = ""
+            self._partial.text = ""
             self._write_line(rest)
 
 
 def configure(style: str, app: str, slot: int) -> None:
-    """Has what nobody else handles written as the server writes its events."""
+    """Writes records without a handler of their own in the format of the server's events."""
     lines = Lines(style, app, slot)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter(lines))
-    # Used for records that no handler of the application takes, so none is written twice.
+    # Only used for records without a handler, so none is written twice.
     logging.lastResort = handler
     logging.root.setLevel(logging.INFO)
     configured = logging.basicConfig
 
     def basic_config(**options) -> None:
-        # Without options it is the call of ``logging.info()`` and the like, for want of a handler.
+        # Without options it is called by ``logging.info()`` and the like if there is no handler.
         if options:
             configured(**options)
 
     logging.basicConfig = basic_config
     logging.captureWarnings(True)
-    sys.stdout = Printed(sys.stdout, lines)
+    sys.stdout = StdoutEvents(sys.stdout, lines)
 
 
 def finish() -> None:
-    """Writes what was printed without the end of its line."""
-    if isinstance(sys.stdout, Printed):
+    """Writes printed text that has no line end."""
+    if isinstance(sys.stdout, StdoutEvents):
         sys.stdout.finish()

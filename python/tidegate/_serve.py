@@ -1,8 +1,7 @@
-"""``tidegate.serve()``: an ASGI application served from inside of a program that runs already."""
+"""``tidegate.serve()``: serves an ASGI application from a running program."""
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import struct
@@ -10,12 +9,11 @@ from collections.abc import Callable
 from contextlib import asynccontextmanager
 
 from tidegate import _lifespan, _tidegate
-
-logger = logging.getLogger("tidegate.error")
+from tidegate._log import logger
 
 
 class Serving:
-    """A server that listens. ``url`` is where."""
+    """A listening server and its ``url``."""
 
     def __init__(self, listener: socket.socket) -> None:
         address = listener.getsockname()
@@ -27,7 +25,7 @@ class Serving:
 
 
 async def serve(application, **options) -> None:
-    """Serves until the task is cancelled; what is under way is finished then.
+    """Serves until the task is cancelled; requests in flight are finished then.
 
     Options are those of ``serving``.
     """
@@ -49,17 +47,17 @@ async def serving(
     configuration: dict | None = None,
     report: Callable[[BaseException], None] | None = None,
 ):
-    """Serves inside of a ``async with``, on the running event loop; gives a ``Serving``.
+    """Serves inside an ``async with``, on the running event loop; yields a ``Serving``.
 
-    ``port=0`` takes a free port. ``configuration`` adds keys of a configuration of Tidegate, such
-    as ``limits`` and ``timeouts``. The application's start and end (lifespan) happen within.
+    ``port=0`` takes a free port. ``configuration`` adds configuration keys of Tidegate, such as
+    ``limits`` and ``timeouts``. The lifespan events of the application are sent within.
     """
     loop = asyncio.get_running_loop()
     events = _lifespan.Lifespan(application, lifespan)
     await events.startup()
     listener = _listen(host, port, uds, backlog)
-    ours, theirs = socket.socketpair()
-    spec = _spec(listener, theirs, configuration or {}, graceful_timeout)
+    control, worker_end = socket.socketpair()
+    spec = _spec(listener, worker_end, configuration or {}, graceful_timeout)
     worker = _tidegate.embedded(json.dumps(spec))
     stopped = asyncio.Event()
     server = worker.asgi(
@@ -71,20 +69,20 @@ async def serving(
         on_stop=stopped.set,
     )
     loop.add_reader(server.fileno(), server.drain)
-    heard = loop.create_task(_hear(loop, ours, ready := loop.create_future()))
+    monitor = loop.create_task(_await_ready(loop, control, ready := loop.create_future()))
     try:
         worker.ready()
         await ready
         yield Serving(listener)
     finally:
-        heard.cancel()
-        await asyncio.wait([heard])
-        # Who connects from now on is refused, and does not wait for a server that ends.
+        monitor.cancel()
+        await asyncio.wait([monitor])
+        # New connections are refused now instead of waiting for a server that ends.
         listener.close()
         if uds is not None:
             os.unlink(uds)
-        # The end of the control socket is the order to drain.
-        ours.close()
+        # Closing the control socket tells the server to drain.
+        control.close()
         await stopped.wait()
         loop.remove_reader(server.fileno())
         await loop.run_in_executor(None, worker.join)
@@ -114,14 +112,14 @@ def _spec(
     configuration: dict,
     graceful_timeout: float,
 ) -> dict:
-    """What a supervisor would start a worker process with."""
+    """The specification with which a supervisor would start a worker process."""
     address = listener.getsockname()
     if listener.family == socket.AF_UNIX:
         bind = f"unix:{address}"
     else:
         bind = Serving(listener).url.removeprefix("http://")
     routes = [{"name": "app", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}]
-    whole = {
+    merged = {
         **configuration,
         "listeners": {"web": {"bind": bind}},
         "apps": {"main": {"python": "embedded:app"}},
@@ -134,9 +132,9 @@ def _spec(
         "slot": 0,
         "generation": 1,
         "python": {},
-        "config": json.dumps(whole),
-        "control_fd": _given(control.detach()),
-        "listen": [{"name": "web", "fd": _given(os.dup(listener.fileno()))}],
+        "config": json.dumps(merged),
+        "control_fd": _inheritable(control.detach()),
+        "listen": [{"name": "web", "fd": _inheritable(os.dup(listener.fileno()))}],
         "store": None,
         "log": {"level": "warn", "format": "text"},
         "graceful_ms": int(graceful_timeout * 1000),
@@ -144,18 +142,18 @@ def _spec(
     }
 
 
-def _given(descriptor: int) -> int:
-    """A descriptor for the other side to own; it takes none that is somebody else's."""
+def _inheritable(descriptor: int) -> int:
+    """A descriptor that the worker takes over; it must be inheritable to be accepted."""
     os.set_inheritable(descriptor, True)
     return descriptor
 
 
-async def _hear(
+async def _await_ready(
     loop: asyncio.AbstractEventLoop,
     control: socket.socket,
     ready: asyncio.Future,
 ) -> None:
-    """Hears whether the server accepts; its later reports nobody asks for here."""
+    """Waits until the server accepts connections; ignores its later reports."""
     control.setblocking(False)
     received = b""
     while data := await loop.sock_recv(control, 65536):
@@ -164,13 +162,13 @@ async def _hear(
             (length,) = struct.unpack_from("<I", received)
             if len(received) < 4 + length:
                 break
-            word = json.loads(received[4 : 4 + length])
+            report = json.loads(received[4 : 4 + length])
             received = received[4 + length :]
             if ready.done():
                 continue
-            if "ready" in word:
+            if "ready" in report:
                 ready.set_result(None)
-            elif "failed" in word:
-                ready.set_exception(RuntimeError(word["failed"]))
+            elif "failed" in report:
+                ready.set_exception(RuntimeError(report["failed"]))
     if not ready.done():
         ready.set_exception(RuntimeError("the server ended before it was ready"))

@@ -1,7 +1,7 @@
-"""The store that all worker processes of an application share: which one, and calls to it.
+"""The store shared by all worker processes of an application: its location, and calls to it.
 
-In a worker it is the supervisor's; anywhere else (a test, a shell, a script) it is one in this
-process, with the same calls. A call from a coroutine never blocks its event loop.
+A worker uses the supervisor's store; any other process (a test, a shell, a script) has its own,
+with the same calls. A call from a coroutine never blocks its event loop.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from tidegate import _tidegate
 
-_place: str | None = None
+_path: str | None = None
 _store: "_tidegate.Store | None" = None
 _calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" = (
     weakref.WeakKeyDictionary()
@@ -20,30 +20,30 @@ _calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" 
 
 
 def connect(path: str | None) -> None:
-    """Says where the store is: the socket at a path, or this process."""
-    global _place
-    _place = path
-    _forget()
+    """Sets the location of the store: the socket at a path, or None for this process."""
+    global _path
+    _path = path
+    _reset()
 
 
-def _forget() -> None:
+def _reset() -> None:
     global _store, _calls
     _store, _calls = None, weakref.WeakKeyDictionary()
 
 
-# A connection and its thread do not come along into a forked process.
-os.register_at_fork(after_in_child=_forget)
+# A forked process has neither the connection nor its thread.
+os.register_at_fork(after_in_child=_reset)
 
 
 def store() -> "_tidegate.Store":
     global _store
     if _store is None:
-        _store = _tidegate.Store(_place)
+        _store = _tidegate.Store(_path)
     return _store
 
 
 def calls(loop: asyncio.AbstractEventLoop) -> "_tidegate.Calls":
-    """The calls of an event loop, which hears of their answers from now on."""
+    """The calls of an event loop; the loop watches for their replies from the first use on."""
     found = _calls.get(loop)
     if found is None:
         found = _calls[loop] = store().calls()
@@ -65,8 +65,8 @@ async def acall(*commands: tuple) -> list:
     return await future
 
 
-def value_words(value: object) -> tuple:
-    """A value and what it is, as the store is told."""
+def value_arguments(value: object) -> tuple:
+    """The arguments for a value and its type."""
     if isinstance(value, str):
         return (value, "TEXT")
     if isinstance(value, bytes):
@@ -79,11 +79,11 @@ def value_words(value: object) -> tuple:
     )
 
 
-def span_words(ttl: float | timedelta | None) -> tuple:
-    """When the time of a key ends, as the store is told."""
+def ttl_arguments(ttl: float | timedelta | None) -> tuple:
+    """The arguments for the expiry of a key."""
     if ttl is None:
         return ()
     seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     if not seconds > 0 or math.isinf(seconds):
-        raise ValueError("ttl is a number of seconds above 0, or None for no end")
+        raise ValueError("ttl is a number of seconds above 0, or None for no expiry")
     return ("PX", math.ceil(seconds * 1000))

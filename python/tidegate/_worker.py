@@ -1,6 +1,6 @@
-"""A worker process: imports the application, runs it until the process is to end.
+"""A worker process: imports the application and runs it until the process ends.
 
-The thread of the sockets is Rust's and needs nothing of this one; requests come over a desk
+Sockets are served by a thread of Rust that never waits for Python; requests arrive over a queue
 (``Server.drain`` for ASGI, the threads of ``_tidegate`` for WSGI).
 """
 
@@ -17,19 +17,18 @@ from collections.abc import Iterable
 
 from tidegate import _lifespan, _log, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
+from tidegate._log import logger
 
-logger = logging.getLogger("tidegate.error")
 
-
-class Refusal(Exception):
-    """The application cannot be run: why, in a sentence for whoever started it."""
+class StartupError(Exception):
+    """The application cannot be run; the text is shown to the operator."""
 
 
 def main() -> int:
-    """Runs the worker that this process was started as; gives the exit code."""
+    """Runs this worker process and returns its exit code."""
     worker = _tidegate.worker()
     os.environ.pop("TIDEGATE_WORKER", None)
-    # The supervisor hears of the interrupt of a terminal, and tells us.
+    # The supervisor handles SIGINT of a terminal and stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(worker.settings)
     ended = True
@@ -43,8 +42,8 @@ def main() -> int:
             run_asgi(worker, application, settings)
         else:
             ended = run_wsgi(worker, application, settings)
-    except Refusal as refusal:
-        worker.failed(str(refusal))
+    except StartupError as error:
+        worker.failed(str(error))
     except BaseException as error:
         logger.exception("the application ended with an error")
         worker.failed(f"{type(error).__name__}: {error}")
@@ -52,13 +51,13 @@ def main() -> int:
     _log.finish()
     logging.shutdown()
     if not ended:
-        # A thread that still runs Python cannot be ended in an orderly way.
+        # A thread that still runs Python cannot be stopped.
         os._exit(code)
     return code
 
 
 def configure_logging(worker: "_tidegate.Worker", path: str | None) -> None:
-    """Python's logging goes where the server's own events go, unless a file says otherwise."""
+    """Sends Python's logging to the server's own log, unless a configuration file is given."""
     if path is None:
         _log.configure(worker.log_format, worker.name, worker.slot)
         return
@@ -67,27 +66,27 @@ def configure_logging(worker: "_tidegate.Worker", path: str | None) -> None:
             logging.config.dictConfig(read_settings(path))
         else:
             logging.config.fileConfig(path, disable_existing_loggers=False)
-    except Refusal:
+    except StartupError:
         raise
     except Exception as error:
         reason = f"{error}: {error.__cause__}" if error.__cause__ else error
-        raise Refusal(f"the log configuration {path} is wrong: {reason}") from None
+        raise StartupError(f"the log configuration {path} is invalid: {reason}") from None
 
 
 def read_settings(path: str) -> dict:
-    """A file of settings in JSON or YAML."""
+    """Reads a JSON or YAML file."""
     with open(path, encoding="utf-8") as file:
         if path.endswith(".json"):
             return json.load(file)
         try:
             import yaml
         except ImportError:
-            raise Refusal(f"{path} is YAML, which needs PyYAML: pip install pyyaml") from None
+            raise StartupError(f"{path} is YAML, which needs PyYAML: pip install pyyaml") from None
         return yaml.safe_load(file)
 
 
 def register_dump(worker: "_tidegate.Worker") -> None:
-    """Lets the thread of the sockets see where a stuck interpreter stands."""
+    """Lets the I/O thread dump the stacks of a stuck interpreter."""
     stacks = os.memfd_create("stacks")
     faulthandler.register(worker.dump_signal, file=stacks, all_threads=True)
     worker.keep_stacks(stacks)
@@ -101,54 +100,54 @@ def load(settings: dict) -> object:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and (module_name + ".").startswith(error.name + "."):
-            raise Refusal(f"there is no module {module_name!r} in {sys.path[0]}") from None
+            raise StartupError(f"there is no module {module_name!r} in {sys.path[0]}") from None
         logger.exception("%s cannot be imported", module_name)
-        raise Refusal(f"importing {module_name!r} failed: {error}") from None
+        raise StartupError(f"importing {module_name!r} failed: {error}") from None
     except Exception as error:
         logger.exception("%s cannot be imported", module_name)
         kind = type(error).__name__
-        raise Refusal(f"importing {module_name!r} failed: {kind}: {error}") from None
+        raise StartupError(f"importing {module_name!r} failed: {kind}: {error}") from None
     application = module
     for name in attributes.split("."):
         try:
             application = getattr(application, name)
         except AttributeError:
-            raise Refusal(f"{module_name!r} has no attribute {attributes!r}") from None
+            raise StartupError(f"{module_name!r} has no attribute {attributes!r}") from None
     if settings.get("factory"):
         try:
             application = application()
         except Exception as error:
             logger.exception("the factory %s failed", settings["target"])
             kind = type(error).__name__
-            raise Refusal(f"the factory {attributes!r} failed: {kind}: {error}") from None
+            raise StartupError(f"the factory {attributes!r} failed: {kind}: {error}") from None
     if not callable(application):
         kind = type(application).__name__
-        raise Refusal(f"{settings['target']!r} is no application: a {kind} cannot be called")
+        raise StartupError(f"{settings['target']!r} is no application: a {kind} cannot be called")
     return application
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """The event loop that was asked for."""
+    """Creates the configured event loop."""
     if kind in ("auto", "uvloop"):
         try:
             import uvloop
         except ImportError:
             if kind == "uvloop":
-                raise Refusal("uvloop is not installed: pip install uvloop") from None
+                raise StartupError("uvloop is not installed: pip install uvloop") from None
         else:
             return uvloop.new_event_loop()
     return asyncio.new_event_loop()
 
 
 def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
-    """Runs an ASGI application until the process is to end."""
+    """Runs an ASGI application until the process ends."""
     loop = new_loop(settings.get("loop") or "auto")
     asyncio.set_event_loop(loop)
     lifespan = _lifespan.Lifespan(application, settings.get("lifespan") or "auto")
     try:
         loop.run_until_complete(lifespan.startup())
     except _lifespan.Failed as failed:
-        raise Refusal(str(failed)) from None
+        raise StartupError(str(failed)) from None
     server = worker.asgi(
         application,
         loop,
@@ -164,8 +163,8 @@ def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
         loop.run_forever()
     finally:
         loop.remove_reader(server.fileno())
-        # Requests that have outlived their time; what the application has begun beside them is its
-        # own until its shutdown is over.
+        # Requests that exceeded the graceful time-out. Other tasks belong to the application until
+        # its shutdown is complete.
         loop.run_until_complete(cancel(filter(is_request, asyncio.all_tasks(loop))))
         loop.run_until_complete(lifespan.shutdown())
         loop.run_until_complete(cancel(asyncio.all_tasks(loop)))
@@ -175,12 +174,12 @@ def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
 
 
 def is_request(task: asyncio.Task) -> bool:
-    """Whether requests or sessions run in it: its coroutine is one of ours."""
+    """True if the task runs requests or sessions: its coroutine is Tidegate's."""
     return type(task.get_coro()).__module__ == _tidegate.__name__
 
 
 async def cancel(tasks: Iterable[asyncio.Task]) -> None:
-    """Cancels tasks, and waits until they have ended."""
+    """Cancels tasks and waits until they have ended."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()
@@ -188,7 +187,7 @@ async def cancel(tasks: Iterable[asyncio.Task]) -> None:
 
 
 def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
-    """Runs a WSGI application until the process is to end; whether all its threads ended, too."""
+    """Runs a WSGI application until the process ends; returns whether all its threads ended."""
     server = worker.wsgi(
         application,
         root_path=settings.get("root_path") or "",

@@ -1,25 +1,24 @@
-"""What a WSGI application is given that is Python's: ``wsgi.errors``, and the log of its errors."""
+"""The Python part of the WSGI server: ``wsgi.errors`` and the log of the application's errors."""
 
-import logging
 import threading
 
-logger = logging.getLogger("tidegate.error")
+from tidegate._log import logger
 
 
 class Errors:
-    """``wsgi.errors``: text that ends up in the log, line by line.
+    """``wsgi.errors``: writes text to the log, line by line.
 
-    Every thread has its own line, so that those of two requests are not mixed.
+    Every thread has its own line, so that lines of two requests are not mixed.
     """
 
     encoding = "utf-8"
 
     def __init__(self) -> None:
-        self._begun = threading.local()
+        self._partial = threading.local()
 
     def write(self, text: str) -> int:
-        *lines, rest = (getattr(self._begun, "text", "") + text).split("\n")
-        self._begun.text = rest
+        *lines, rest = (getattr(self._partial, "text", "") + text).split("\n")
+        self._partial.text = rest
         for line in lines:
             logger.error("%s", line)
         return len(text)
@@ -29,9 +28,9 @@ class Errors:
             self.write(text)
 
     def flush(self) -> None:
-        rest = getattr(self._begun, "text", "")
+        rest = getattr(self._partial, "text", "")
         if rest:
-            self._begun.text = ""
+            self._partial.text = ""
             logger.error("%s", rest)
 
     def isatty(self) -> bool:
@@ -46,6 +45,6 @@ def report(error: BaseException) -> None:
     logger.error("Exception in WSGI application", exc_info=error)
 
 
-def complain(what: str) -> None:
-    """Logs what an application did wrong without raising."""
-    logger.error("WSGI application: %s", what)
+def complain(problem: str) -> None:
+    """Logs a violation of WSGI that raised no exception."""
+    logger.error("WSGI application: %s", problem)

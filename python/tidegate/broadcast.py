@@ -1,4 +1,4 @@
-"""Messages to all worker processes of an application: chat rooms, live pages, "forget that".
+"""Messages to all worker processes of an application: chat rooms, live pages, invalidation.
 
     from tidegate import broadcast
 
@@ -9,11 +9,11 @@
             ...
 
 In a thread: ``broadcast.publish``, and ``with broadcast.listen("room") as messages: for message in
-messages``. A message is ``bytes`` or ``str``, of at most 1 MiB. Whoever listens gets what is
-published from then on, in order; nothing is kept for later. A subscriber for which more than 4 MiB
-wait is dropped and told so (``SlowSubscriber``): nobody else waits for it.
+messages``. A message is ``bytes`` or ``str``, of at most 1 MiB. A subscriber gets the messages
+published after it has subscribed, in order; messages are not stored. A subscriber with more than
+4 MiB of unread messages is dropped (``SlowSubscriber``) and delays nothing else.
 
-Outside of a server, in a test for example, messages stay in the process itself.
+Outside a server, in a test for example, messages stay in the process itself.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ def _publish(channel: str, message: str | bytes) -> tuple:
 
 
 def publish(channel: str, message: str | bytes) -> None:
-    """Sends a message to everyone who listens to a channel."""
+    """Sends a message to all subscribers of a channel."""
     _store.call(_publish(channel, message))
 
 
@@ -50,26 +50,26 @@ async def apublish(channel: str, message: str | bytes) -> None:
 
 
 class Subscription:
-    """What ``subscribe`` gives: an asynchronous context manager and iterator of messages."""
+    """An asynchronous context manager and iterator of messages."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
         self._channels = list(channels)
-        self._listening = None
+        self._subscription = None
 
     async def __aenter__(self) -> "Subscription":
         loop = asyncio.get_running_loop()
         self._calls = _store.calls(loop)
-        begun = loop.create_future()
-        self._listening = self._calls.subscribe(self._channels, begun)
+        active = loop.create_future()
+        self._subscription = self._calls.subscribe(self._channels, active)
         try:
-            await begun
+            await active
         except BaseException:
-            self._listening.close()
+            self._subscription.close()
             raise
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        self._listening.close()
+        self._subscription.close()
 
     def __aiter__(self) -> "Subscription":
         return self
@@ -86,30 +86,30 @@ class Subscription:
                 return
 
     async def _next(self) -> tuple[str, str | bytes]:
-        if self._listening is None:
+        if self._subscription is None:
             raise RuntimeError("a subscription begins with 'async with'")
         loop = asyncio.get_running_loop()
-        message = self._listening.take()
+        message = self._subscription.take()
         while message is None:
             changed = loop.create_future()
-            message = self._listening.take_or_wait(self._calls, changed)
+            message = self._subscription.take_or_wait(self._calls, changed)
             if message is None:
-                if self._listening.is_closed:
+                if self._subscription.is_closed:
                     raise StopAsyncIteration
                 await changed
         return message
 
 
 def subscribe(*channels: str) -> Subscription:
-    """Listens to channels, in a coroutine. It has begun when the ``async with`` is entered."""
+    """Subscribes to channels in a coroutine. Active once the ``async with`` is entered."""
     return Subscription(channels)
 
 
 class Messages:
-    """What ``listen`` gives: a context manager and iterator of messages, for a thread."""
+    """A context manager and iterator of messages, for a thread."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
-        self._listening = _store.store().listen(list(channels))
+        self._subscription = _store.store().subscribe(list(channels))
 
     def __enter__(self) -> "Messages":
         return self
@@ -118,29 +118,29 @@ class Messages:
         self.close()
 
     def close(self) -> None:
-        """Listens no more; whoever waits for a message stops. Any thread may call it."""
-        self._listening.close()
+        """Unsubscribes and ends a waiting iteration. Can be called from any thread."""
+        self._subscription.close()
 
     def __iter__(self) -> "Messages":
         return self
 
     def __next__(self) -> str | bytes:
-        message = self._listening.next()
+        message = self._subscription.next()
         if message is None:
             raise StopIteration
         return message[1]
 
     def named(self) -> Iterator[tuple[str, str | bytes]]:
         """The messages, each with its channel."""
-        while (message := self._listening.next()) is not None:
+        while (message := self._subscription.next()) is not None:
             yield message
 
     def get(self, timeout: float | None = None) -> str | bytes | None:
-        """The next message; None if there was none for so many seconds, or after ``close``."""
-        message = self._listening.next(timeout)
+        """The next message; None if none arrives within ``timeout`` seconds, or after ``close``."""
+        message = self._subscription.next(timeout)
         return None if message is None else message[1]
 
 
 def listen(*channels: str) -> Messages:
-    """Listens to channels, in a thread. It has begun when this returns."""
+    """Subscribes to channels in a thread. Active when this returns."""
     return Messages(channels)

@@ -1,16 +1,16 @@
-"""Keys and values with an end to their time, shared by all worker processes of an application.
+"""Keys and values with expiry, shared by all worker processes of an application.
 
     from tidegate import cache
 
     cache.set("greeting", "hello", ttl=60)
-    cache.get("greeting")                      # "hello", in whichever worker
-    await cache.aget("greeting")               # in a coroutine: the event loop goes on meanwhile
+    cache.get("greeting")                      # "hello", in every worker
+    await cache.aget("greeting")               # in a coroutine, without blocking the event loop
 
-A value is ``bytes``, ``str`` or ``int`` (64 bits) and comes back as what it was; anything else is
-to be serialised. ``ttl`` is in seconds; without one a key stays until it is deleted, or until
-memory is full and others were used more lately. Nothing is written to disk: it is a cache.
+A value is ``bytes``, ``str`` or ``int`` (64 bits) and keeps its type; serialise anything else.
+``ttl`` is in seconds; without one a key stays until it is deleted, or evicted because memory is
+full. Nothing is written to disk: it is a cache.
 
-Outside of a server, in a test for example, the store is in the process itself.
+Outside a server, in a test for example, the store is in the process itself.
 """
 
 import inspect
@@ -31,29 +31,29 @@ Value = bytes | str | int
 Ttl = float | timedelta | None
 Default = TypeVar("Default")
 
-# Keys in one command; the store takes commands of 1024 words.
-_AT_ONCE = 1000
+# Keys in one command; the store accepts commands of 1024 arguments.
+_BATCH = 1000
 
 
-def _parts(keys: Iterable[str]) -> list[list[str]]:
+def _batches(keys: Iterable[str]) -> list[list[str]]:
     keys = list(keys)
-    return [keys[at:at + _AT_ONCE] for at in range(0, len(keys), _AT_ONCE)]
+    return [keys[at:at + _BATCH] for at in range(0, len(keys), _BATCH)]
 
 
 def _set(key: str, value: Value, ttl: Ttl) -> tuple:
-    return ("SET", key, *_store.value_words(value), *_store.span_words(ttl))
+    return ("SET", key, *_store.value_arguments(value), *_store.ttl_arguments(ttl))
 
 
 def _incr(key: str, delta: int, ttl: Ttl) -> tuple:
-    return ("INCRBY", key, delta, *_store.span_words(ttl))
+    return ("INCRBY", key, delta, *_store.ttl_arguments(ttl))
 
 
 def _touch(key: str, ttl: Ttl) -> tuple:
-    return ("PEXPIRE", key, _store.span_words(ttl)[1]) if ttl is not None else ("PERSIST", key)
+    return ("PEXPIRE", key, _store.ttl_arguments(ttl)[1]) if ttl is not None else ("PERSIST", key)
 
 
-def _found(parts: list[list[str]], answers: list) -> dict[str, Value]:
-    pairs = ((key, value) for part, values in zip(parts, answers, strict=True)
+def _found(parts: list[list[str]], replies: list) -> dict[str, Value]:
+    pairs = ((key, value) for part, values in zip(parts, replies, strict=True)
              for key, value in zip(part, values, strict=True))
     return {key: value for key, value in pairs if value is not None}
 
@@ -71,7 +71,7 @@ async def aget(key: str, default: Default = None) -> Value | Default:
 
 
 def set(key: str, value: Value, ttl: Ttl = None) -> None:
-    """Stores a value, in the place of the one there was."""
+    """Stores a value, replacing the previous one."""
     _store.call(_set(key, value, ttl))
 
 
@@ -81,7 +81,7 @@ async def aset(key: str, value: Value, ttl: Ttl = None) -> None:
 
 
 def add(key: str, value: Value, ttl: Ttl = None) -> bool:
-    """Stores a value if the key has none; whether it did. One caller of many gets True."""
+    """Stores a value if the key has none, and returns whether it did. One caller of many gets True."""
     [done] = _store.call((*_set(key, value, ttl), "NX"))
     return done is not None
 
@@ -93,7 +93,7 @@ async def aadd(key: str, value: Value, ttl: Ttl = None) -> bool:
 
 
 def delete(key: str) -> bool:
-    """Forgets a key; whether there was one."""
+    """Deletes a key, and returns whether it existed."""
     [count] = _store.call(("DEL", key))
     return count > 0
 
@@ -105,8 +105,8 @@ async def adelete(key: str) -> bool:
 
 
 def incr(key: str, delta: int = 1, ttl: Ttl = None) -> int:
-    """Counts up and gives the sum; no count is lost. A key that has no value counts from 0, and
-    its time ends after ``ttl``; that of one which has a value stays."""
+    """Adds ``delta`` atomically and returns the sum. A key without a value counts from 0 and expires
+    after ``ttl``; the expiry of an existing key does not change."""
     [sum] = _store.call(_incr(key, delta, ttl))
     return sum
 
@@ -118,7 +118,7 @@ async def aincr(key: str, delta: int = 1, ttl: Ttl = None) -> int:
 
 
 def decr(key: str, delta: int = 1, ttl: Ttl = None) -> int:
-    """Counts down, as ``incr`` counts up."""
+    """Subtracts ``delta``; otherwise as ``incr``."""
     return incr(key, -delta, ttl)
 
 
@@ -128,7 +128,7 @@ async def adecr(key: str, delta: int = 1, ttl: Ttl = None) -> int:
 
 
 def touch(key: str, ttl: Ttl = None) -> bool:
-    """Sets when the time of a key ends, counted from now; whether there is such a key."""
+    """Sets the expiry of a key, counted from now, and returns whether the key exists."""
     [found] = _store.call(_touch(key, ttl))
     return found > 0
 
@@ -141,18 +141,18 @@ async def atouch(key: str, ttl: Ttl = None) -> bool:
 
 def get_many(keys: Iterable[str]) -> dict[str, Value]:
     """The values of those keys that have one."""
-    parts = _parts(keys)
+    parts = _batches(keys)
     return _found(parts, _store.call(*[("MGET", *part) for part in parts]))
 
 
 async def aget_many(keys: Iterable[str]) -> dict[str, Value]:
     """As ``get_many``."""
-    parts = _parts(keys)
+    parts = _batches(keys)
     return _found(parts, await _store.acall(*[("MGET", *part) for part in parts]))
 
 
 def set_many(values: Mapping[str, Value], ttl: Ttl = None) -> None:
-    """Stores many values on one way there and back."""
+    """Stores many values in one round trip."""
     _store.call(*[_set(key, value, ttl) for key, value in values.items()])
 
 
@@ -162,22 +162,22 @@ async def aset_many(values: Mapping[str, Value], ttl: Ttl = None) -> None:
 
 
 def delete_many(keys: Iterable[str]) -> int:
-    """Forgets many keys; how many there were."""
-    return sum(_store.call(*[("DEL", *part) for part in _parts(keys)]))
+    """Deletes many keys, and returns how many existed."""
+    return sum(_store.call(*[("DEL", *part) for part in _batches(keys)]))
 
 
 async def adelete_many(keys: Iterable[str]) -> int:
     """As ``delete_many``."""
-    return sum(await _store.acall(*[("DEL", *part) for part in _parts(keys)]))
+    return sum(await _store.acall(*[("DEL", *part) for part in _batches(keys)]))
 
 
 def get_or_set(key: str, default: Value | Callable[[], Value], ttl: Ttl = None) -> Value:
-    """The value of a key; where there is none it is made, by a call if ``default`` is a function,
-    and stored. When several make one at the same time, all get the first."""
+    """The value of a key. If there is none, stores ``default``, or its result if it is a function.
+    When several callers do so at the same time, all get the first value."""
     value = get(key)
     if value is None:
-        made = default() if callable(default) else default
-        value = made if add(key, made, ttl) else get(key, made)
+        new = default() if callable(default) else default
+        value = new if add(key, new, ttl) else get(key, new)
     return value
 
 
@@ -187,15 +187,15 @@ async def aget_or_set(
     """As ``get_or_set``; ``default`` may be a coroutine function."""
     value = await aget(key)
     if value is None:
-        made = default() if callable(default) else default
-        if inspect.isawaitable(made):
-            made = await made
-        value = made if await aadd(key, made, ttl) else await aget(key, made)
+        new = default() if callable(default) else default
+        if inspect.isawaitable(new):
+            new = await new
+        value = new if await aadd(key, new, ttl) else await aget(key, new)
     return value
 
 
 def clear() -> None:
-    """Forgets every key of the application."""
+    """Deletes every key of the application."""
     _store.call(("FLUSHALL",))
 
 

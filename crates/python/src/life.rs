@@ -107,7 +107,7 @@ impl Life {
         self.desk.close();
         self.stopping.store(true, Ordering::Release);
         // Whoever reads it: the loop hears the bell, a thread of WSGI is woken.
-        self.desk.rouse();
+        self.desk.wake_driver();
     }
 
     pub fn is_stopping(&self) -> bool {

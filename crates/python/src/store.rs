@@ -1,28 +1,28 @@
-//! The store that the processes of an application share, as Python reaches it.
+//! The Python interface of the store that the processes of an application share.
 //!
 //! A call from a thread blocks that thread without the GIL; a call from an event loop gives a
-//! future, which is resolved when the loop hears the bell of its [`Calls`]. What values mean is for
-//! `tidegate/cache.py` and `tidegate/broadcast.py` to say.
+//! future, which is resolved when the loop drains its [`Calls`]. `tidegate/cache.py` and
+//! `tidegate/broadcast.py` give the values their meaning.
 
 mod calls;
-mod listening;
-mod words;
+mod channel_subscription;
+mod convert;
 
 use std::path::Path;
 use std::time::Duration;
 
-use ::store::{Client, Outcome, Space, Waiting};
+use ::store::{CallResult, Client, Database, PendingReply};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
 pub use calls::Calls;
-pub use listening::Listening;
-pub use words::{LostMessages, SlowSubscriber, StoreError};
+pub use channel_subscription::ChannelSubscription;
+pub use convert::{LostMessages, SlowSubscriber, StoreError};
 
-/// How long a thread waits before it looks whether the process was sent a signal.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval at which a blocked thread checks for signals.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A store: one that listens at a path, or one in this process.
+/// A store: one that listens at a path, or a database in this process.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Store {
     client: Client,
@@ -34,49 +34,50 @@ impl Store {
     #[pyo3(signature = (path = None))]
     fn new(path: Option<&str>) -> PyResult<Store> {
         let client = match path {
-            Some(path) => Client::there(Path::new(path))?,
-            None => Client::here(Space::private()),
+            Some(path) => Client::unix(Path::new(path))?,
+            None => Client::in_process(Database::private()),
         };
         Ok(Store { client })
     }
 
-    /// Whether it is in this process: a call never waits.
+    /// True if the database is in this process: a call never waits.
     #[getter]
     fn is_local(&self) -> bool {
-        self.client.is_here()
+        self.client.is_in_process()
     }
 
-    /// The answers to commands, tuples of words; raises what the first that was refused says.
+    /// Executes commands, each a tuple of arguments, and returns their replies; raises the first
+    /// error reply.
     fn call<'py>(&self, commands: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyList>> {
         let py = commands.py();
-        let waiting = self.client.start(words::request(commands)?);
-        words::answers(py, wait(py, &waiting)?)
+        let pending = self.client.start(convert::request(commands)?);
+        convert::replies(py, wait(py, &pending)?)
     }
 
-    /// Calls from the running thread's event loop, which is to call `drain` when `fileno` can be
-    /// read.
+    /// Calls from the running thread's event loop, which must call `drain` when `fileno` is
+    /// readable.
     fn calls(&self) -> PyResult<Calls> {
         Calls::new(self.client.clone())
     }
 
-    /// Listens to channels; returns when everything published from then on will be heard.
-    fn listen(&self, py: Python<'_>, channels: Vec<String>) -> PyResult<Listening> {
+    /// Subscribes to channels; returns when the subscription is active.
+    fn subscribe(&self, py: Python<'_>, channels: Vec<String>) -> PyResult<ChannelSubscription> {
         let channels: Vec<Vec<u8>> = channels.into_iter().map(String::into_bytes).collect();
-        let (subscription, begun) = self.client.listen(&channels);
-        let listening = Listening::new(subscription);
-        words::answers(py, wait(py, &begun)?)?;
-        Ok(listening)
+        let (subscription, active) = self.client.start_subscribe(&channels);
+        let subscription = ChannelSubscription::new(subscription);
+        convert::replies(py, wait(py, &active)?)?;
+        Ok(subscription)
     }
 }
 
-/// Waits without the GIL; a signal may end it.
-fn wait(py: Python<'_>, waiting: &Waiting) -> PyResult<Outcome> {
-    let mut outcome = waiting.within(Duration::ZERO);
+/// Waits without the GIL; a signal can end it.
+fn wait(py: Python<'_>, pending: &PendingReply) -> PyResult<CallResult> {
+    let mut result = pending.wait(Duration::ZERO);
     loop {
-        match outcome {
-            Some(outcome) => return Ok(outcome),
+        match result {
+            Some(result) => return Ok(result),
             None => py.check_signals()?,
         }
-        outcome = py.detach(|| waiting.within(LOOK_EVERY));
+        result = py.detach(|| pending.wait(SIGNAL_CHECK_INTERVAL));
     }
 }

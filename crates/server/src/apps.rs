@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ::apps::{AppSettings, Slot, Slots};
 use exchange::Shared;
 use settings::Size;
-use store::{Meters, Space, Store};
+use store::{Database, StoreMetrics, StoreServer};
 use telemetry::Telemetry;
 use telemetry::event;
 use telemetry::log::Level;
@@ -47,7 +47,7 @@ struct App {
     /// What the configuration says; none of one that is run without a configuration.
     settings: Option<Arc<AppSettings>>,
     /// What its processes share.
-    store: Store,
+    store: StoreServer,
 }
 
 /// The folder of the sockets; gone with this.
@@ -67,7 +67,7 @@ impl Apps {
     }
 
     /// The one application that this process is there for.
-    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: Store) {
+    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: StoreServer) {
         let name = group.name.clone();
         let app = App { group, target: target.to_owned(), settings: None, store };
         self.groups.borrow_mut().insert(name, app);
@@ -144,9 +144,14 @@ impl Apps {
     }
 
     /// What the processes of an application share.
-    pub(crate) fn store(&self, app: &str, sockets: &Path, memory: Size) -> Result<Store, String> {
-        let space = Space::new(memory.bytes_usize(), Meters::of(&self.telemetry, app));
-        let started = Store::start(&sockets.join("store.sock"), space);
+    pub(crate) fn store(
+        &self,
+        app: &str,
+        sockets: &Path,
+        memory: Size,
+    ) -> Result<StoreServer, String> {
+        let database = Database::new(memory.bytes_usize(), StoreMetrics::of(&self.telemetry, app));
+        let started = StoreServer::start(&sockets.join("store.sock"), database);
         // Without it each process would have one of its own, and nobody would know.
         started.map_err(|error| format!("the store that its processes share: {error}"))
     }
@@ -220,7 +225,7 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
     let group = app.group.clone();
     app.target = settings.python.clone();
     app.settings = Some(settings.clone());
-    app.store.space().resize(settings.limits.store.bytes_usize());
+    app.store.database().resize(settings.limits.store.bytes_usize());
     let store = Some(app.store.path().to_owned());
     let wanted = GroupSettings { store, ..settings_of(settings, folder, words) };
     let is_another = *group.settings() != wanted;

@@ -1,18 +1,18 @@
-//! Calls to a store, from any thread, wherever it is: in this process, or behind a Unix socket.
+//! The client of a store, for calls from any thread: to a database in this process, or to a server
+//! behind a Unix socket.
 //!
-//! One connection for the whole process, with a thread of its own that sends what others leave and
-//! hands answers back; calls of many threads go out together and do not wait for each other's
-//! answers. Promises that every call ends, with an answer or with a sentence that says why not, and
-//! that what was sent and not answered is never sent again. A listener learns when it may have
-//! missed something.
+//! The process has one connection, driven by a thread of its own, which sends queued calls and
+//! returns replies; calls of many threads are sent together and do not wait for each other's
+//! replies. Promises that every call completes with a reply or an error, and that a call that was
+//! sent and not answered is never sent again. A subscriber learns when it may have missed messages.
 
-mod answer;
-mod drive;
-mod link;
+mod call_queue;
+mod driver;
+mod pending_reply;
+mod reply;
 mod subscription;
 #[cfg(test)]
 mod tests;
-mod waiting;
 
 use std::fmt;
 use std::io;
@@ -22,145 +22,148 @@ use std::time::Duration;
 
 use net::worker;
 
-use crate::client::link::{Done, Link};
+use crate::client::call_queue::{CallQueue, Completion};
 use crate::commands::execute;
 use crate::connection::LIMITS;
-use crate::limits::ANSWER_WITHIN;
-use crate::outlet::Outlet;
+use crate::database::Database;
+use crate::limits::REPLY_TIMEOUT;
+use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
-use crate::space::Space;
 
-pub use answer::{Answer, Request};
+pub use pending_reply::PendingReply;
+pub use reply::{Reply, Request};
 pub use subscription::Subscription;
-pub use waiting::Waiting;
 
-/// Why a call has no answer.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// Nobody listens where the store should be.
+pub enum StoreError {
+    /// The socket of the store does not accept connections.
     Unreachable(String),
-    /// The connection ended before the answer; what was asked for may have been done.
+    /// The connection ended before the reply; the command may have been executed.
     Lost,
-    /// No answer came in time; what was asked for may have been done.
+    /// No reply came in time; the command may have been executed.
     Late,
-    /// More waits to be sent than there is room for.
+    /// The call queue is full.
     Full,
-    /// What arrived is no answer of a store.
+    /// The reply is not valid.
     Malformed(&'static str),
-    /// What was asked for cannot be sent at all.
+    /// The command exceeds a limit.
     Refused(&'static str),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Unreachable(why) => write!(f, "the shared store cannot be reached: {why}"),
-            Failure::Lost => f.write_str("the connection to the shared store was lost"),
-            Failure::Late => f.write_str("the shared store did not answer in time"),
-            Failure::Full => f.write_str("too many calls wait for the shared store"),
-            Failure::Malformed(why) => write!(f, "the shared store cannot be understood: {why}"),
-            Failure::Refused(why) => f.write_str(why),
+            StoreError::Unreachable(why) => write!(f, "the shared store cannot be reached: {why}"),
+            StoreError::Lost => f.write_str("the connection to the shared store was lost"),
+            StoreError::Late => f.write_str("the shared store did not reply in time"),
+            StoreError::Full => f.write_str("too many calls wait for the shared store"),
+            StoreError::Malformed(why) => {
+                write!(f, "the shared store sent a malformed reply: {why}")
+            }
+            StoreError::Refused(why) => f.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for StoreError {}
 
-/// The answers to the commands of one request, in order.
-pub type Outcome = Result<Vec<Answer>, Failure>;
+/// The replies to the commands of one request, in order.
+pub type CallResult = Result<Vec<Reply>, StoreError>;
 
 #[derive(Clone)]
-enum Way {
-    Here(Arc<Space>),
-    There(Arc<Link>),
+enum Transport {
+    InProcess(Arc<Database>),
+    Unix(Arc<CallQueue>),
 }
 
-/// A store, as one who uses it sees it.
+/// A handle to a store.
 #[derive(Clone)]
 pub struct Client {
-    way: Way,
+    transport: Transport,
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.way {
-            Way::Here(_) => "Client(here)",
-            Way::There(_) => "Client(there)",
+        f.write_str(match self.transport {
+            Transport::InProcess(_) => "Client(in process)",
+            Transport::Unix(_) => "Client(unix)",
         })
     }
 }
 
 impl Client {
-    /// A store in this process.
-    pub fn here(space: Arc<Space>) -> Client {
-        Client { way: Way::Here(space) }
+    /// A client of a database in this process.
+    pub fn in_process(database: Arc<Database>) -> Client {
+        Client { transport: Transport::InProcess(database) }
     }
 
-    /// The store that listens at `path`. Connects when there is something to say, and again when
+    /// A client of the store that listens at `path`. Connects at the first call, and again after
     /// the connection was lost.
-    pub fn there(path: &Path) -> io::Result<Client> {
-        Client::patient(path, ANSWER_WITHIN)
+    pub fn unix(path: &Path) -> io::Result<Client> {
+        Client::with_timeout(path, REPLY_TIMEOUT)
     }
 
-    /// The same, with another patience.
-    fn patient(path: &Path, answer_within: Duration) -> io::Result<Client> {
-        let link = Link::new(path, answer_within);
-        let driven = link.clone();
-        // It lives as long as the process: whoever has a client keeps it for good.
-        drop(worker::spawn("store".to_owned(), None, move || drive::drive(driven))?);
-        Ok(Client { way: Way::There(link) })
+    /// Like [`Client::unix`], with another reply time-out.
+    fn with_timeout(path: &Path, reply_timeout: Duration) -> io::Result<Client> {
+        let queue = CallQueue::new(path, reply_timeout);
+        let driven = queue.clone();
+        // The thread lives as long as the process, as clients do.
+        drop(worker::spawn("store".to_owned(), None, move || driver::driver(driven))?);
+        Ok(Client { transport: Transport::Unix(queue) })
     }
 
-    /// Whether the store is in this process: its answers are there when a call returns.
-    pub fn is_here(&self) -> bool {
-        matches!(self.way, Way::Here(_))
+    /// True if the database is in this process: replies are complete when a call returns.
+    pub fn is_in_process(&self) -> bool {
+        matches!(self.transport, Transport::InProcess(_))
     }
 
-    /// Sends commands; `done` gets their answers, on whatever thread they arrive. It must not wait.
-    pub fn submit(&self, request: Request, done: impl FnOnce(Outcome) + Send + 'static) {
+    /// Sends commands; `done` gets their replies on the thread that receives them, and must not
+    /// block.
+    pub fn submit(&self, request: Request, done: impl FnOnce(CallResult) + Send + 'static) {
         if let Some(failure) = request.refusal() {
             return done(Err(failure));
         }
-        match &self.way {
-            Way::Here(space) => done(run(space, &request)),
-            Way::There(link) => link.submit(request, Done::new(done)),
+        match &self.transport {
+            Transport::InProcess(database) => done(run(database, &request)),
+            Transport::Unix(queue) => queue.submit(request, Completion::new(done)),
         }
     }
 
-    /// Sends commands; the answers can be waited for.
-    pub fn start(&self, request: Request) -> Waiting {
-        let (waiting, done) = Waiting::new();
+    /// Sends commands and returns a handle that waits for the replies.
+    pub fn start(&self, request: Request) -> PendingReply {
+        let (pending_reply, done) = PendingReply::new();
         self.submit(request, done);
-        waiting
+        pending_reply
     }
 
-    /// Listens to channels. `done` is told when whatever is published from then on will be heard,
-    /// or why that is not so; nothing is heard before.
+    /// Subscribes to channels. `done` is called when the subscription is active or has failed;
+    /// earlier messages are not delivered.
     pub fn subscribe(
         &self,
         channels: &[Vec<u8>],
-        done: impl FnOnce(Result<(), Failure>) + Send + 'static,
+        done: impl FnOnce(Result<(), StoreError>) + Send + 'static,
     ) -> Subscription {
-        let subscription = Subscription::new(self.way.clone(), channels);
-        subscription.begin(Done::new(move |outcome: Outcome| done(outcome.map(drop))));
+        let subscription = Subscription::new(self.transport.clone(), channels);
+        subscription.begin(Completion::new(move |outcome: CallResult| done(outcome.map(drop))));
         subscription
     }
 
-    /// The same; the beginning can be waited for.
-    pub fn listen(&self, channels: &[Vec<u8>]) -> (Subscription, Waiting) {
-        let (waiting, done) = Waiting::new();
-        let done = move |begun: Result<(), Failure>| done(begun.map(|()| Vec::new()));
-        (self.subscribe(channels, done), waiting)
+    /// Like [`Client::subscribe`], with a handle that waits until the subscription is active.
+    pub fn start_subscribe(&self, channels: &[Vec<u8>]) -> (Subscription, PendingReply) {
+        let (pending_reply, done) = PendingReply::new();
+        let done = move |active: Result<(), StoreError>| done(active.map(|()| Vec::new()));
+        (self.subscribe(channels, done), pending_reply)
     }
 }
 
-/// Executes a request on a store in this process.
-fn run(space: &Arc<Space>, request: &Request) -> Outcome {
-    let (mut session, mut out) = (Session::new(space), Outlet::whole());
-    let (mut rest, mut places) = (request.bytes(), Vec::new());
-    while let Ok(Some(length)) = wire::resp::parse_command(rest, &LIMITS, &mut places) {
-        execute(space, &rest[..length], &places, &mut session, &mut out);
+/// Executes a request on a database in this process.
+fn run(database: &Arc<Database>, request: &Request) -> CallResult {
+    let (mut session, mut out) = (Session::new(database), ReplyWriter::in_process());
+    let (mut rest, mut ranges) = (request.bytes(), Vec::new());
+    while let Ok(Some(length)) = wire::resp::parse_command(rest, &LIMITS, &mut ranges) {
+        execute(database, &rest[..length], &ranges, &mut session, &mut out);
         rest = &rest[length..];
     }
-    answer::read_all(out.piece().unwrap_or_default(), request.commands())
+    reply::read_all(out.contiguous().unwrap_or_default(), request.commands())
 }

@@ -1,44 +1,44 @@
-//! The commands of a store, as Redis has them where it has them.
+//! The commands of a store, compatible with Redis where Redis has them.
 //!
-//! Owns which there are, how many arguments each takes, and what is refused. One command sees one
-//! moment and all of the store. What is ours and not Redis's: `TEXT` and `INT` after `SET` and
-//! `PUBLISH` say what a value is, which RESP3 then gives back; `INCRBY key n PX ms` sets when the
-//! time of a counter that is new ends; `MATCH` takes a prefix only.
+//! Owns the command table, the argument counts and the errors. A command is atomic. Extensions of
+//! Redis: `TEXT` and `INT` after `SET` and `PUBLISH` give the type of a value, which RESP3 then
+//! returns; `INCRBY key n PX ms` sets the expiry of a new counter; `MATCH` takes a prefix only.
 
 mod channels;
+mod expiry;
 mod keys;
 mod server;
-mod span;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
+use crate::database::{Database, DatabaseState};
 use crate::limits::KEY_BYTES;
-use crate::meters::Meters;
-use crate::outlet::Outlet;
+use crate::metrics::StoreMetrics;
+use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
-use crate::space::{Inside, Space};
 
 /// The text of an error reply, without a line end.
-pub(crate) type Refusal = Cow<'static, str>;
-type Outcome = Result<(), Refusal>;
+pub(crate) type CommandError = Cow<'static, str>;
+type CommandResult = Result<(), CommandError>;
 
-/// One command and what it may touch.
+/// A command and its context.
 pub(crate) struct Call<'a> {
     bytes: &'a [u8],
-    places: &'a [Range<usize>],
+    ranges: &'a [Range<usize>],
     now_ms: u64,
-    inside: &'a mut Inside,
-    meters: &'a Meters,
+    state: &'a mut DatabaseState,
+    metrics: &'a StoreMetrics,
     session: &'a mut Session,
-    out: &'a mut Outlet,
+    out: &'a mut ReplyWriter,
 }
 
-/// A command: the fewest and the most words of it, its name among them.
-type Row = (&'static str, usize, usize, fn(&mut Call<'_>) -> Outcome);
+/// A command: its name, its minimum and maximum number of words including the name, and its
+/// function.
+type CommandSpec = (&'static str, usize, usize, fn(&mut Call<'_>) -> CommandResult);
 const ANY: usize = usize::MAX;
 
-const COMMANDS: &[Row] = &[
+const COMMANDS: &[CommandSpec] = &[
     ("GET", 2, 2, keys::get),
     ("SET", 3, ANY, keys::set),
     ("DEL", 2, ANY, keys::delete),
@@ -50,11 +50,11 @@ const COMMANDS: &[Row] = &[
     ("INCRBY", 3, 5, keys::increment_by),
     ("DECRBY", 3, 3, keys::decrement_by),
     ("TOUCH", 2, ANY, keys::exists),
-    ("EXPIRE", 3, 3, span::expire),
-    ("PEXPIRE", 3, 3, span::expire_ms),
-    ("PERSIST", 2, 2, span::persist),
-    ("TTL", 2, 2, span::left),
-    ("PTTL", 2, 2, span::left_ms),
+    ("EXPIRE", 3, 3, expiry::expire),
+    ("PEXPIRE", 3, 3, expiry::pexpire),
+    ("PERSIST", 2, 2, expiry::persist),
+    ("TTL", 2, 2, expiry::ttl),
+    ("PTTL", 2, 2, expiry::pttl),
     ("PUBLISH", 3, 4, channels::publish),
     ("SUBSCRIBE", 2, ANY, channels::subscribe),
     ("UNSUBSCRIBE", 1, ANY, channels::unsubscribe),
@@ -67,55 +67,58 @@ const COMMANDS: &[Row] = &[
     ("QUIT", 1, 1, server::quit),
 ];
 
-/// What a RESP2 connection that listens may still say.
-const WHILE_LISTENING: &[&str] = &["SUBSCRIBE", "UNSUBSCRIBE", "PING", "QUIT"];
+/// The commands a RESP2 connection with subscriptions may send.
+const WHILE_SUBSCRIBED: &[&str] = &["SUBSCRIBE", "UNSUBSCRIBE", "PING", "QUIT"];
 
-/// Executes the command whose words stand at `places` in `bytes`.
+/// Executes the command whose arguments are at `ranges` in `bytes`.
 pub(crate) fn execute(
-    space: &Space,
+    database: &Database,
     bytes: &[u8],
-    places: &[Range<usize>],
+    ranges: &[Range<usize>],
     session: &mut Session,
-    out: &mut Outlet,
+    out: &mut ReplyWriter,
 ) {
-    let now_ms = Space::now_ms();
-    let mut inside = space.enter();
-    let meters = &space.meters;
-    let mut call = Call { bytes, places, now_ms, inside: &mut inside, meters, session, out };
-    let outcome = call.run();
-    meters.commands.inc();
-    if let Err(refusal) = outcome {
-        meters.refused.inc();
+    let now_ms = Database::now_ms();
+    let mut state = database.lock();
+    let metrics = &database.metrics;
+    let mut call = Call { bytes, ranges, now_ms, state: &mut state, metrics, session, out };
+    let result = call.run();
+    metrics.commands.inc();
+    if let Err(refusal) = result {
+        metrics.refused.inc();
         out.error(&refusal);
     }
-    space.settle(&mut inside, now_ms);
+    database.housekeep(&mut state, now_ms);
 }
 
 impl<'a> Call<'a> {
-    fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> CommandResult {
         let name = self.word(0);
-        let row = COMMANDS.iter().find(|row| name.eq_ignore_ascii_case(row.0.as_bytes()));
-        let Some(&(name, fewest, most, run)) = row else {
+        let command =
+            COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.0.as_bytes()));
+        let Some(&(name, min, max, run)) = command else {
             return Err(format!("ERR unknown command '{}'", printable(name)).into());
         };
-        if !(fewest..=most).contains(&self.places.len()) {
+        if !(min..=max).contains(&self.ranges.len()) {
             return Err(format!("ERR wrong number of arguments for '{name}'").into());
         }
-        if self.session.is_listening() && !self.out.typed && !WHILE_LISTENING.contains(&name) {
-            return Err(format!("ERR {name} cannot be used while this connection listens").into());
+        if self.session.is_subscribed() && !self.out.resp3 && !WHILE_SUBSCRIBED.contains(&name) {
+            return Err(
+                format!("ERR {name} cannot be used while this connection is subscribed").into()
+            );
         }
         run(self)
     }
 
     fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
     fn word(&self, at: usize) -> &'a [u8] {
-        self.places.get(at).map_or(b"", |place| &self.bytes[place.clone()])
+        self.ranges.get(at).map_or(b"", |range| &self.bytes[range.clone()])
     }
 
-    fn key(&self, at: usize) -> Result<&'a [u8], Refusal> {
+    fn key(&self, at: usize) -> Result<&'a [u8], CommandError> {
         let key = self.word(at);
         if key.is_empty() || key.len() > KEY_BYTES {
             return Err(format!("ERR a key has 1 to {KEY_BYTES} bytes").into());
@@ -123,7 +126,7 @@ impl<'a> Call<'a> {
         Ok(key)
     }
 
-    fn number(&self, at: usize) -> Result<i64, Refusal> {
+    fn number(&self, at: usize) -> Result<i64, CommandError> {
         let number = crate::value::parse_integer(self.word(at));
         number.ok_or_else(|| "ERR value is not an integer or out of range".into())
     }
@@ -133,9 +136,9 @@ impl<'a> Call<'a> {
     }
 }
 
-const SYNTAX: Refusal = Cow::Borrowed("ERR syntax error");
+const SYNTAX: CommandError = Cow::Borrowed("ERR syntax error");
 
-/// What may stand in a line that a person reads.
+/// Reranges bytes that are not printable.
 fn printable(bytes: &[u8]) -> String {
     let shown = bytes.iter().take(64);
     shown.map(|&byte| if byte.is_ascii_graphic() { char::from(byte) } else { '?' }).collect()

@@ -1,8 +1,8 @@
 //! One connection to a store.
 //!
-//! Promises that answers come in the order of the commands, that a message which was published
-//! before a command of this connection is sent before its answer, that answers nobody reads stop
-//! the reading of commands, and that messages nobody reads end the connection.
+//! Promises that replies come in the order of the commands, that a message published before a
+//! command of this connection is sent before its reply, that unread replies stop the reading of
+//! commands, and that unread messages end the connection.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,130 +14,131 @@ use net::Stream;
 use wire::resp;
 
 use crate::commands::execute;
+use crate::database::Database;
 use crate::limits::{
-    ANSWER_BYTES, ARGUMENTS, COMMAND_BYTES, FRAMING_BYTES, KEPT_BUFFER_BYTES, LINE_BYTES,
+    ARGUMENTS, COMMAND_BYTES, FRAMING_BYTES, LINE_BYTES, PENDING_REPLY_BYTES, REUSED_BUFFER_BYTES,
     VALUE_BYTES,
 };
-use crate::mailbox::Shut;
-use crate::outlet::Outlet;
+use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
-use crate::space::Space;
+use crate::subscriber_queue::QueueClosed;
 
 pub(crate) const LIMITS: resp::Limits =
     resp::Limits { line: LINE_BYTES, args: ARGUMENTS, bulk: VALUE_BYTES };
 
 struct Connection {
-    space: Arc<Space>,
+    database: Arc<Database>,
     stream: Stream,
     session: Session,
-    out: Outlet,
-    /// Commands that are not executed yet; the last may not be whole.
+    out: ReplyWriter,
+    /// Commands that are not executed yet; the last may be incomplete.
     input: Vec<u8>,
-    /// Places of a command's words.
-    places: Vec<Range<usize>>,
+    /// Byte ranges of a command's arguments.
+    ranges: Vec<Range<usize>>,
 }
 
-/// Serves a connection to its end.
-pub(crate) async fn serve(space: Arc<Space>, stream: Stream) {
-    space.meters.connections.inc();
-    let session = Session::new(&space);
-    let (input, places) = (Vec::new(), Vec::new());
-    let mut connection = Connection { space, stream, session, out: Outlet::new(), input, places };
-    // A peer that is gone is all that an error means here.
+/// Serves a connection until it ends.
+pub(crate) async fn serve(database: Arc<Database>, stream: Stream) {
+    database.metrics.connections.inc();
+    let session = Session::new(&database);
+    let (input, ranges) = (Vec::new(), Vec::new());
+    let mut connection =
+        Connection { database, stream, session, out: ReplyWriter::new(), input, ranges };
+    // An error means only that the peer is gone.
     let _ = poll_fn(|cx| connection.poll(cx)).await;
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.space.meters.connections.dec();
+        self.database.metrics.connections.dec();
     }
 }
 
 impl Connection {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            if self.session.mailbox.watch(cx.waker()) == Some(Shut::TooSlow) {
-                self.space.meters.slow.inc();
+            if self.session.queue.poll_closed(cx.waker()) == Some(QueueClosed::TooSlow) {
+                self.database.metrics.slow.inc();
                 return Poll::Ready(Ok(()));
             }
             let more = self.execute();
             let sent = self.poll_send(cx)?;
-            if self.out.length() >= ANSWER_BYTES {
+            if self.out.length() >= PENDING_REPLY_BYTES {
                 return Poll::Pending;
             }
             if more {
                 continue;
             }
-            if self.session.ends {
+            if self.session.closing {
                 return sent.map(Ok);
             }
             let chunk = ready!(self.stream.poll_receive(cx))?;
-            self.session.ends = chunk.is_empty();
+            self.session.closing = chunk.is_empty();
             self.input.extend_from_slice(&chunk);
         }
     }
 
-    /// Moves messages out, as many as there is room for.
+    /// Writes queued messages while there is room.
     fn deliver(&mut self) {
-        while self.out.length() < ANSWER_BYTES {
-            match self.session.mailbox.take() {
+        while self.out.length() < PENDING_REPLY_BYTES {
+            match self.session.queue.pop() {
                 Ok(Some(message)) => self.out.message(&message),
                 Ok(None) | Err(_) => return,
             }
         }
     }
 
-    /// Delivers messages and executes what has arrived; whether there is more than there is room
-    /// for.
+    /// Delivers messages and executes what has arrived; returns true if more is left than there is
+    /// room for.
     fn execute(&mut self) -> bool {
         let mut at = 0;
         let more = loop {
             self.deliver();
-            if self.out.length() >= ANSWER_BYTES {
+            if self.out.length() >= PENDING_REPLY_BYTES {
                 break true;
             }
             let rest = &self.input[at..];
-            match resp::parse_command(rest, &LIMITS, &mut self.places) {
+            match resp::parse_command(rest, &LIMITS, &mut self.ranges) {
                 Ok(Some(length)) => {
-                    if !self.places.is_empty() {
-                        let Connection { space, session, out, places, .. } = self;
-                        execute(space, &rest[..length], places, session, out);
+                    if !self.ranges.is_empty() {
+                        let Connection { database, session, out, ranges, .. } = self;
+                        execute(database, &rest[..length], ranges, session, out);
                     }
                     at += length;
                 }
                 Ok(None) if rest.len() <= COMMAND_BYTES + FRAMING_BYTES => break false,
-                Ok(None) => break self.refuse(&mut at, "ERR the command is too large"),
-                Err(fault) => break self.refuse(&mut at, fault.text()),
+                Ok(None) => break self.reject(&mut at, "ERR the command is too large"),
+                Err(fault) => break self.reject(&mut at, fault.text()),
             }
-            if self.session.ends {
-                // What follows a goodbye is not read.
+            if self.session.closing {
+                // Input after `QUIT` is ignored.
                 at = self.input.len();
             }
         };
         self.input.drain(..at);
-        if self.input.is_empty() && self.input.capacity() > KEPT_BUFFER_BYTES {
+        if self.input.is_empty() && self.input.capacity() > REUSED_BUFFER_BYTES {
             self.input = Vec::new();
         }
         more
     }
 
-    /// Nothing after this can be understood.
-    fn refuse(&mut self, at: &mut usize, why: &str) -> bool {
-        self.space.meters.refused.inc();
+    /// Replies with an error and ends the connection: the rest of its input cannot be parsed.
+    fn reject(&mut self, at: &mut usize, why: &str) -> bool {
+        self.database.metrics.refused.inc();
         self.out.error(why);
-        self.session.ends = true;
+        self.session.closing = true;
         *at = self.input.len();
         false
     }
 
-    /// Ready when all has gone.
+    /// Ready when everything is sent.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> io::Result<Poll<()>> {
-        if let Some(piece) = self.out.piece() {
-            if piece.is_empty() {
+        if let Some(bytes) = self.out.contiguous() {
+            if bytes.is_empty() {
                 return Ok(Poll::Ready(()));
             }
-            match self.stream.try_send_slice(piece) {
-                Ok(taken) => self.out.sent(taken),
+            match self.stream.try_send_slice(bytes) {
+                Ok(sent) => self.out.consume(sent),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

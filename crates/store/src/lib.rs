@@ -1,29 +1,30 @@
-//! What the processes of an application share: keys and values with an end to their time, and
-//! channels of messages.
+//! The store shared by the processes of an application: keys and values with expiry, and
+//! publish/subscribe channels.
 //!
-//! Owns the store itself ([`Space`]), the small server of RESP on a Unix socket that gives it to
-//! other processes ([`Store`]), and the client of it ([`Client`]), which has the same calls for a
-//! store in its own process. Promises bounded memory everywhere, that a publisher never waits for a
-//! listener, and that a slow command delays nobody but who shares the store: it has a thread of its
-//! own. Never writes to disk; what is in it is gone with the process that holds it.
+//! Owns the database ([`Database`]), the RESP server on a Unix socket that gives other processes
+//! access to it ([`StoreServer`]), and its client ([`Client`]), which offers the same calls for a
+//! database in its own process. Promises bounded memory everywhere, that a publisher never waits
+//! for a subscriber, and that a slow command delays only users of the same store: the server has
+//! its own thread. Nothing is written to disk; the data is lost when the process that holds it
+//! ends.
 
 pub mod client;
 mod commands;
 mod connection;
-pub mod hub;
+mod database;
 pub mod limits;
-pub mod mailbox;
 pub mod map;
-mod meters;
-mod outlet;
+mod metrics;
+pub mod pubsub;
+mod reply_writer;
 mod server;
 mod session;
-mod space;
+pub mod subscriber_queue;
 pub mod value;
 
-pub use client::{Answer, Client, Failure, Outcome, Request, Subscription, Waiting};
-pub use mailbox::{Mailbox, Message, Shut};
-pub use meters::Meters;
-pub use server::Store;
-pub use space::Space;
+pub use client::{CallResult, Client, PendingReply, Reply, Request, StoreError, Subscription};
+pub use database::Database;
+pub use metrics::StoreMetrics;
+pub use server::StoreServer;
+pub use subscriber_queue::{Message, QueueClosed, SubscriberQueue};
 pub use value::Value;

@@ -1,10 +1,10 @@
-//! Keys and values with an end to their time, in bounded memory.
+//! A map of keys to values with expiry, in bounded memory.
 //!
-//! Promises that memory never exceeds the limit, that an entry whose time is over is not there, and
-//! that what was used lately stays: eviction is SIEVE (Zhang et al., NSDI 2024), a queue by age and
-//! a hand that passes over it, clears the mark of what was used and takes out what was not. A hit
-//! sets that mark and moves nothing. Deadlines are kept in order, so nothing is searched for what
-//! is over. Has no clock: time is passed in.
+//! Promises that memory never exceeds the limit and that an expired entry is never returned.
+//! Eviction is SIEVE (Zhang et al., NSDI 2024): a queue by age and a hand that passes over it,
+//! clears the mark of used entries and removes unused ones. A hit sets the mark and moves nothing.
+//! Deadlines are ordered, so finding expired entries needs no search. Has no clock: time is passed
+//! in.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -14,12 +14,12 @@ use slab::Slab;
 
 use crate::value::Value;
 
-/// No end.
+/// The deadline of an entry without expiry.
 pub const NEVER: u64 = u64::MAX;
-/// Memory of an entry beside its key and value: itself, its places in the table and among the
-/// deadlines, and what the allocator rounds up.
+/// Memory of an entry in addition to its key and value: the entry itself, its places in the table
+/// and among the deadlines, and rounding by the allocator.
 const ENTRY_BYTES: usize = 160;
-/// No neighbour.
+/// The index of no entry.
 const NONE: usize = usize::MAX;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ struct Entry {
     value: Value,
     until_ms: u64,
     used: bool,
-    /// Towards the entries that came later.
+    /// The next newer entry.
     newer: usize,
     older: usize,
 }
@@ -43,35 +43,35 @@ fn weight(key: &[u8], value: &Value) -> usize {
     ENTRY_BYTES + key.len() + value.weight()
 }
 
-/// The value alone would fill the whole store.
+/// Error: the value alone exceeds the memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// What leaves without being deleted.
+/// Counts of entries that were removed without a delete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
+pub struct Removals {
     pub evicted: u64,
     pub expired: u64,
 }
 
 #[derive(Debug)]
-pub struct Map {
+pub struct ExpiringMap {
     hashes: RandomState,
     table: HashTable<usize>,
     entries: Slab<Entry>,
-    /// The entries whose time ends, by when.
+    /// Entries with an expiry, by deadline.
     deadlines: BTreeSet<(u64, usize)>,
     newest: usize,
     oldest: usize,
     hand: usize,
     bytes: usize,
     limit: usize,
-    losses: Losses,
+    removals: Removals,
 }
 
-impl Map {
-    pub fn new(limit: usize) -> Map {
-        Map {
+impl ExpiringMap {
+    pub fn new(limit: usize) -> ExpiringMap {
+        ExpiringMap {
             hashes: RandomState::new(),
             table: HashTable::new(),
             entries: Slab::new(),
@@ -81,7 +81,7 @@ impl Map {
             hand: NONE,
             bytes: 0,
             limit,
-            losses: Losses::default(),
+            removals: Removals::default(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Map {
         self.entries.is_empty()
     }
 
-    /// Memory of the entries.
+    /// Memory of all entries.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -102,18 +102,18 @@ impl Map {
         self.limit
     }
 
-    /// Another limit; what is too much for it goes.
+    /// Sets the limit and evicts what exceeds it.
     pub fn resize(&mut self, limit: usize, now_ms: u64) {
         self.limit = limit;
         self.make_room(0, NONE, now_ms);
     }
 
-    /// What has left since this was last asked.
-    pub fn take_losses(&mut self) -> Losses {
-        std::mem::take(&mut self.losses)
+    /// Returns the counts since the last call.
+    pub fn take_removals(&mut self) -> Removals {
+        std::mem::take(&mut self.removals)
     }
 
-    /// The value of a key, and when its time ends; it counts as used.
+    /// Returns the value of a key and its deadline, and marks the entry as used.
     pub fn get(&mut self, key: &[u8], now_ms: u64) -> Option<(&Value, u64)> {
         let at = self.find(key, now_ms)?;
         let entry = &mut self.entries[at];
@@ -121,7 +121,7 @@ impl Map {
         Some((&entry.value, entry.until_ms))
     }
 
-    /// Puts a value in the place of the one there was. When memory is short, others go.
+    /// Stores a value, replacing the previous one. Other entries are evicted when memory is short.
     pub fn set(
         &mut self,
         key: &[u8],
@@ -168,13 +168,13 @@ impl Map {
         self.table.insert_unique(hash(&at), at, hash);
     }
 
-    /// Whether there was such a key.
+    /// Removes a key; returns true if it existed.
     pub fn remove(&mut self, key: &[u8], now_ms: u64) -> bool {
         let found = self.find(key, now_ms);
-        found.inspect(|&at| self.take_out(at)).is_some()
+        found.inspect(|&at| self.remove_at(at)).is_some()
     }
 
-    /// Sets when the time of an entry ends, which counts as using it; whether there is one.
+    /// Sets the deadline of an entry and marks it as used; returns true if it exists.
     pub fn set_deadline(&mut self, key: &[u8], until_ms: u64, now_ms: u64) -> bool {
         let Some(at) = self.find(key, now_ms) else { return false };
         self.move_deadline(at, until_ms);
@@ -182,28 +182,28 @@ impl Map {
         true
     }
 
-    /// Takes out what is over, at most so many entries.
+    /// Removes at most `at_most` expired entries.
     pub fn expire(&mut self, at_most: usize, now_ms: u64) {
         for _ in 0..at_most {
             let Some(&(until_ms, at)) = self.deadlines.first() else { return };
             if until_ms > now_ms {
                 return;
             }
-            self.take_out(at);
-            self.losses.expired += 1;
+            self.remove_at(at);
+            self.removals.expired += 1;
         }
     }
 
-    /// Shows the keys of the next `look_at` places from `cursor`; where to go on, 0 at the end. A
-    /// key that is there from the first step to the last is shown, once.
+    /// Passes the keys of the next `count` places from `cursor` to `show`; returns the next cursor,
+    /// 0 at the end. A key that exists during the whole scan is shown once.
     pub fn scan(
         &self,
         cursor: usize,
-        look_at: usize,
+        count: usize,
         now_ms: u64,
         mut show: impl FnMut(&[u8]),
     ) -> usize {
-        let end = self.entries.capacity().min(cursor.saturating_add(look_at));
+        let end = self.entries.capacity().min(cursor.saturating_add(count));
         for at in cursor..end {
             if let Some(entry) = self.entries.get(at).filter(|entry| entry.until_ms > now_ms) {
                 show(&entry.key);
@@ -212,11 +212,11 @@ impl Map {
         if end >= self.entries.capacity() { 0 } else { end }
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&mut self) {
-        let losses = self.losses;
-        *self = Map::new(self.limit);
-        self.losses = losses;
+        let removals = self.removals;
+        *self = ExpiringMap::new(self.limit);
+        self.removals = removals;
     }
 
     fn find(&mut self, key: &[u8], now_ms: u64) -> Option<usize> {
@@ -226,8 +226,8 @@ impl Map {
         if self.entries[at].until_ms > now_ms {
             return Some(at);
         }
-        self.take_out(at);
-        self.losses.expired += 1;
+        self.remove_at(at);
+        self.removals.expired += 1;
         None
     }
 
@@ -241,36 +241,36 @@ impl Map {
         }
     }
 
-    /// Makes room for so many bytes without touching `keep`.
+    /// Makes room for `bytes` bytes without removing `keep`.
     fn make_room(&mut self, bytes: usize, keep: usize, now_ms: u64) {
         while self.bytes + bytes > self.limit {
-            let over = self.deadlines.first().filter(|&&(until_ms, _)| until_ms <= now_ms);
-            if let Some(&(_, at)) = over.filter(|&&(_, at)| at != keep) {
-                self.take_out(at);
-                self.losses.expired += 1;
+            let expired = self.deadlines.first().filter(|&&(until_ms, _)| until_ms <= now_ms);
+            if let Some(&(_, at)) = expired.filter(|&&(_, at)| at != keep) {
+                self.remove_at(at);
+                self.removals.expired += 1;
             } else if !self.evict(keep) {
                 return;
             }
         }
     }
 
-    /// Moves the hand to the next entry that was not used since it last came by, and takes it out.
+    /// Moves the hand to the next entry that was not used since its last pass, and removes it.
     fn evict(&mut self, keep: usize) -> bool {
-        // Twice round at most: the first time clears the marks.
+        // Two rounds at most: the first clears the marks.
         for _ in 0..=2 * self.entries.len() {
             let at = if self.hand == NONE { self.oldest } else { self.hand };
             let Some(entry) = self.entries.get_mut(at) else { return false };
             self.hand = entry.newer;
             if at != keep && !std::mem::take(&mut entry.used) {
-                self.take_out(at);
-                self.losses.evicted += 1;
+                self.remove_at(at);
+                self.removals.evicted += 1;
                 return true;
             }
         }
         false
     }
 
-    fn take_out(&mut self, at: usize) {
+    fn remove_at(&mut self, at: usize) {
         let entry = self.entries.remove(at);
         let hash = self.hashes.hash_one(&*entry.key);
         if let Ok(found) = self.table.find_entry(hash, |&other| other == at) {

@@ -1,7 +1,7 @@
-//! The door through which other processes reach a store: a Unix socket, and a thread of its own.
+//! The RESP server of a store, on a Unix socket and with a thread of its own.
 //!
-//! Only the user whose server this is may connect: the socket's mode says so, and the folder it
-//! lies in should as well.
+//! Only the user that runs the server may connect: the mode of the socket enforces it, and the mode
+//! of its directory should as well.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,23 +10,23 @@ use std::sync::Arc;
 use net::{Bind, ListenOptions, ServeOptions, Serving, until_stopping};
 
 use crate::connection;
+use crate::database::Database;
 use crate::limits::CONNECTIONS;
-use crate::space::Space;
 
-/// Read and written by its owner alone.
+/// Readable and writable by its owner only.
 const MODE: u32 = 0o600;
 
-/// A store that is served; dropping it closes the socket and every connection.
+/// A served database; dropping it closes the socket and every connection.
 #[derive(Debug)]
-pub struct Store {
+pub struct StoreServer {
     path: PathBuf,
-    space: Arc<Space>,
+    database: Arc<Database>,
     _serving: Serving,
 }
 
-impl Store {
-    /// Serves `space` on a Unix socket at `path`; it can be reached when this returns.
-    pub fn start(path: &Path, space: Arc<Space>) -> io::Result<Store> {
+impl StoreServer {
+    /// Serves `database` on a Unix socket at `path`; it accepts connections when this returns.
+    pub fn start(path: &Path, database: Arc<Database>) -> io::Result<StoreServer> {
         let options = ServeOptions {
             workers: 1,
             cpu_affinity: false,
@@ -34,21 +34,21 @@ impl Store {
             connections: CONNECTIONS,
         };
         let binds = [Bind::Unix(path.to_owned())];
-        let served = space.clone();
+        let served = database.clone();
         let serving = net::serve(&binds, &options, move |stream, _| {
-            let space = served.clone();
+            let database = served.clone();
             async move {
-                until_stopping(connection::serve(space, stream)).await;
+                until_stopping(connection::serve(database, stream)).await;
             }
         })?;
-        Ok(Store { path: path.to_owned(), space, _serving: serving })
+        Ok(StoreServer { path: path.to_owned(), database, _serving: serving })
     }
 
-    pub fn space(&self) -> &Arc<Space> {
-        &self.space
+    pub fn database(&self) -> &Arc<Database> {
+        &self.database
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

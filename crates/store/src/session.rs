@@ -1,32 +1,32 @@
-//! What a store remembers of one who talks to it: the channels it listens to.
+//! Per-connection state of a store: the channels it is subscribed to.
 //!
-//! Leaves them all when it is dropped.
+//! Unsubscribes from all of them when it is dropped.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::limits::CONNECTION_MAIL_BYTES;
-use crate::mailbox::{Mailbox, Shut};
-use crate::space::Space;
+use crate::database::Database;
+use crate::limits::CONNECTION_QUEUE_BYTES;
+use crate::subscriber_queue::{QueueClosed, SubscriberQueue};
 
 #[derive(Debug)]
 pub(crate) struct Session {
-    space: Arc<Space>,
-    pub(crate) mailbox: Arc<Mailbox>,
+    database: Arc<Database>,
+    pub(crate) queue: Arc<SubscriberQueue>,
     pub(crate) channels: HashSet<Bytes>,
-    /// The other side has said that it leaves.
-    pub(crate) ends: bool,
+    /// The client has quit or closed its side.
+    pub(crate) closing: bool,
 }
 
 impl Session {
-    pub(crate) fn new(space: &Arc<Space>) -> Session {
-        let mailbox = Mailbox::new(CONNECTION_MAIL_BYTES);
-        Session { space: space.clone(), mailbox, channels: HashSet::new(), ends: false }
+    pub(crate) fn new(database: &Arc<Database>) -> Session {
+        let queue = SubscriberQueue::new(CONNECTION_QUEUE_BYTES);
+        Session { database: database.clone(), queue, channels: HashSet::new(), closing: false }
     }
 
-    pub(crate) fn is_listening(&self) -> bool {
+    pub(crate) fn is_subscribed(&self) -> bool {
         !self.channels.is_empty()
     }
 }
@@ -34,12 +34,12 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if !self.channels.is_empty() {
-            let mut inside = self.space.enter();
+            let mut state = self.database.lock();
             for channel in &self.channels {
-                inside.hub.unsubscribe(channel, &self.mailbox);
+                state.pubsub.unsubscribe(channel, &self.queue);
             }
-            self.space.settle(&mut inside, Space::now_ms());
+            self.database.housekeep(&mut state, Database::now_ms());
         }
-        self.mailbox.shut(Shut::Left);
+        self.queue.close(QueueClosed::Left);
     }
 }

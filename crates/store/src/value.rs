@@ -1,20 +1,20 @@
-//! What an entry holds: bytes, a text, or a whole number.
+//! The value of an entry: bytes, text or an integer.
 //!
-//! A number is kept as one, so that counting costs no memory; bytes that read as a decimal number
-//! may be counted up as well. Knows no protocol.
+//! A number is stored as one, so that counting costs no memory; bytes that read as a decimal number
+//! can be incremented as well. Independent of the protocol.
 
 use bytes::Bytes;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Bytes(Bytes),
-    /// UTF-8; whoever makes one has looked.
+    /// UTF-8, checked by the code that creates it.
     Text(Bytes),
     Integer(i64),
 }
 
 impl Value {
-    /// Bytes of memory beside the entry itself.
+    /// Memory in addition to the entry itself.
     pub fn weight(&self) -> usize {
         match self {
             Value::Bytes(bytes) | Value::Text(bytes) => bytes.len(),
@@ -22,7 +22,7 @@ impl Value {
         }
     }
 
-    /// The number that this is or reads as: decimal, no spaces, no plus, no leading zeros.
+    /// The number that this is or reads as: decimal, without spaces, plus sign or leading zeros.
     pub fn integer(&self) -> Option<i64> {
         match self {
             Value::Integer(number) => Some(*number),
@@ -31,7 +31,7 @@ impl Value {
     }
 }
 
-/// A decimal number in the one way to write it.
+/// Parses a decimal number in its canonical form.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let plain = match digits {

@@ -1,10 +1,10 @@
-//! The store as `redis-cli` sees it, where that is installed: what people look into it with.
+//! The store as `redis-cli` sees it, where that is installed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use store::{Answer, Client, Request, Space, Store};
+use store::{Client, Database, Reply, Request, StoreServer};
 
 fn redis_cli(socket: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("redis-cli");
@@ -12,7 +12,7 @@ fn redis_cli(socket: &Path, words: &[&str]) -> Command {
     command
 }
 
-fn said(socket: &Path, words: &[&str]) -> String {
+fn output_of(socket: &Path, words: &[&str]) -> String {
     let output = redis_cli(socket, words).output().expect("redis-cli starts");
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
@@ -26,12 +26,12 @@ fn is_missing() -> bool {
 }
 
 #[test]
-fn people_look_into_a_store() {
+fn redis_cli_inspects_a_store() {
     if is_missing() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::start(&folder.path().join("store"), Space::private()).unwrap();
+    let store = StoreServer::start(&folder.path().join("store"), Database::private()).unwrap();
     let socket = store.path();
     for version in ["-2", "-3"] {
         let table: &[(&[&str], &str)] = &[
@@ -46,34 +46,34 @@ fn people_look_into_a_store() {
             (&["PUBLISH", "room", "hi"], "0"),
             (&["EVAL", "x", "0"], "ERR unknown command 'EVAL'"),
         ];
-        for (words, answer) in table {
+        for (words, reply) in table {
             let mut all = vec![version];
             all.extend_from_slice(words);
-            assert_eq!(said(socket, &all), *answer, "{all:?}");
+            assert_eq!(output_of(socket, &all), *reply, "{all:?}");
         }
     }
-    assert!(said(socket, &["INFO"]).contains("keys:1"));
-    assert_eq!(said(socket, &["--scan", "--pattern", "vis*"]), "visits");
-    let client = Client::there(socket).unwrap();
+    assert!(output_of(socket, &["INFO"]).contains("keys:1"));
+    assert_eq!(output_of(socket, &["--scan", "--pattern", "vis*"]), "visits");
+    let client = Client::unix(socket).unwrap();
     let asked = client.start(Request::of(&[b"GET", b"visits"]));
-    let answer = asked.within(std::time::Duration::from_secs(60));
-    assert_eq!(answer, Some(Ok(vec![Answer::Integer(3)])));
+    let reply = asked.wait(std::time::Duration::from_secs(60));
+    assert_eq!(reply, Some(Ok(vec![Reply::Integer(3)])));
 }
 
 #[test]
-fn people_listen_to_a_channel() {
+fn redis_cli_subscribes_to_a_channel() {
     if is_missing() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::start(&folder.path().join("store"), Space::private()).unwrap();
+    let store = StoreServer::start(&folder.path().join("store"), Database::private()).unwrap();
     let words = ["--csv", "SUBSCRIBE", "room"];
     let mut listening =
         redis_cli(store.path(), &words).stdout(Stdio::piped()).spawn().expect("redis-cli starts");
     let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
     let mut next = || lines.find(|line| line.as_ref().is_ok_and(|l| l.contains(','))).unwrap();
     assert!(next().unwrap().contains("\"subscribe\",\"room\",1"));
-    assert_eq!(said(store.path(), &["PUBLISH", "room", "hi there"]), "1");
+    assert_eq!(output_of(store.path(), &["PUBLISH", "room", "hi there"]), "1");
     assert!(next().unwrap().contains("\"message\",\"room\",\"hi there\""));
     listening.kill().unwrap();
     listening.wait().unwrap();

@@ -1,65 +1,68 @@
-//! Calls from one event loop: futures that wait, and the bell by which the loop hears of answers.
+//! Calls from one event loop: pending futures, and the event descriptor that signals replies to the
+//! loop.
 //!
-//! Whoever has an answer leaves it and rings, once until the loop looks; it never asks for the GIL.
+//! A thread with a reply queues it and signals the descriptor, once until the loop drains the
+//! queue; it never takes the GIL.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
-use ::store::{Client, Failure, Outcome};
+use ::store::{CallResult, Client, StoreError};
 use net::EventFd;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use super::{Listening, words};
+use super::{ChannelSubscription, convert};
 use crate::gil::GilCell;
 
-/// What has come for a future.
-enum Arrived {
-    Answers(Outcome),
-    /// A subscription has begun, or not.
-    Begun(Result<(), Failure>),
-    /// There is something to look at.
-    Awake,
+/// The result for a future.
+enum FutureResult {
+    Replies(CallResult),
+    /// A subscription is active, or has failed.
+    Subscribed(Result<(), StoreError>),
+    /// Messages may have arrived.
+    Woken,
 }
 
-/// Where answers arrive, from any thread.
-struct Post {
-    bell: EventFd,
-    letters: Mutex<Vec<(u64, Arrived)>>,
+/// Results queued by any thread.
+struct ResultQueue {
+    event: EventFd,
+    queue: Mutex<Vec<(u64, FutureResult)>>,
 }
 
-impl Post {
-    fn letters(&self) -> MutexGuard<'_, Vec<(u64, Arrived)>> {
-        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+impl ResultQueue {
+    fn queue(&self) -> MutexGuard<'_, Vec<(u64, FutureResult)>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, number: u64, arrived: Arrived) {
-        let mut letters = self.letters();
-        letters.push((number, arrived));
-        // The loop hears the bell before it looks: one ring is enough for all that lies here.
-        if letters.len() == 1 {
-            drop(letters);
-            self.bell.notify();
+    fn push(&self, id: u64, result: FutureResult) {
+        let mut queue = self.queue();
+        queue.push((id, result));
+        // The loop clears the event before it takes the queue: one signal is enough for all that is
+        // queued.
+        if queue.len() == 1 {
+            drop(queue);
+            self.event.notify();
         }
     }
 }
 
-/// Wakes the future of that number.
+/// Wakes the future of this id.
 struct Waker {
-    post: Arc<Post>,
-    number: u64,
+    results: Arc<ResultQueue>,
+    id: u64,
 }
 
 impl Wake for Waker {
     fn wake(self: Arc<Self>) {
-        self.post.put(self.number, Arrived::Awake);
+        self.results.push(self.id, FutureResult::Woken);
     }
 }
 
 #[derive(Default)]
-struct Waiting {
+struct PendingFutures {
     futures: HashMap<u64, Py<PyAny>>,
     last: u64,
 }
@@ -68,86 +71,85 @@ struct Waiting {
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Calls {
     client: Client,
-    post: Arc<Post>,
-    waiting: GilCell<Waiting>,
+    results: Arc<ResultQueue>,
+    pending: GilCell<PendingFutures>,
 }
 
 impl Calls {
     pub(super) fn new(client: Client) -> PyResult<Calls> {
-        let post = Arc::new(Post { bell: EventFd::new()?, letters: Mutex::default() });
-        Ok(Calls { client, post, waiting: GilCell::default() })
+        let results = Arc::new(ResultQueue { event: EventFd::new()?, queue: Mutex::default() });
+        Ok(Calls { client, results, pending: GilCell::default() })
     }
 
-    fn keep(&self, future: Py<PyAny>) -> u64 {
-        let mut waiting = self.waiting.get();
-        waiting.last += 1;
-        let number = waiting.last;
-        waiting.futures.insert(number, future);
-        number
+    fn register(&self, future: Py<PyAny>) -> u64 {
+        let mut pending = self.pending.get();
+        pending.last += 1;
+        let id = pending.last;
+        pending.futures.insert(id, future);
+        id
     }
 
-    /// Nobody waits for that future any more.
-    pub(super) fn forget(&self, number: u64) {
-        let future = self.waiting.get().futures.remove(&number);
+    /// Drops a future that is not awaited any more.
+    pub(super) fn forget(&self, id: u64) {
+        let future = self.pending.get().futures.remove(&id);
         drop(future);
     }
 
-    /// A future that is resolved with nothing when the waker is woken.
+    /// Returns the id of a future and a waker that resolves it with `None`.
     pub(super) fn waker(&self, future: Py<PyAny>) -> (u64, std::task::Waker) {
-        let number = self.keep(future);
-        (number, Arc::new(Waker { post: self.post.clone(), number }).into())
+        let id = self.register(future);
+        (id, Arc::new(Waker { results: self.results.clone(), id }).into())
     }
 }
 
 #[pymethods]
 impl Calls {
     fn fileno(&self) -> i32 {
-        self.post.bell.as_fd().as_raw_fd()
+        self.results.event.as_fd().as_raw_fd()
     }
 
-    /// Sends commands; the future gets the list of their answers.
+    /// Sends commands; the future gets the list of their replies.
     fn begin(&self, commands: &Bound<'_, PyTuple>, future: Py<PyAny>) -> PyResult<()> {
-        let request = words::request(commands)?;
-        let (number, post) = (self.keep(future), self.post.clone());
-        self.client.submit(request, move |outcome| post.put(number, Arrived::Answers(outcome)));
+        let request = convert::request(commands)?;
+        let (id, results) = (self.register(future), self.results.clone());
+        self.client.submit(request, move |result| results.push(id, FutureResult::Replies(result)));
         Ok(())
     }
 
-    /// Listens to channels; the future is resolved when everything published from then on will be
-    /// heard.
-    fn subscribe(&self, channels: Vec<String>, future: Py<PyAny>) -> Listening {
+    /// Subscribes to channels; the future is resolved when the subscription is active.
+    fn subscribe(&self, channels: Vec<String>, future: Py<PyAny>) -> ChannelSubscription {
         let channels: Vec<Vec<u8>> = channels.into_iter().map(String::into_bytes).collect();
-        let (number, post) = (self.keep(future), self.post.clone());
-        let done = move |begun| post.put(number, Arrived::Begun(begun));
-        Listening::new(self.client.subscribe(&channels, done))
+        let (id, results) = (self.register(future), self.results.clone());
+        let done = move |active| results.push(id, FutureResult::Subscribed(active));
+        ChannelSubscription::new(self.client.subscribe(&channels, done))
     }
 
-    /// Resolves the futures for which something has come.
+    /// Resolves the futures that have results.
     fn drain(&self, py: Python<'_>) {
-        self.post.bell.reset();
-        let letters = std::mem::take(&mut *self.post.letters());
-        for (number, arrived) in letters {
-            let future = self.waiting.get().futures.remove(&number);
+        self.results.event.reset();
+        let queue = std::mem::take(&mut *self.results.queue());
+        for (id, result) in queue {
+            let future = self.pending.get().futures.remove(&id);
             let Some(future) = future else { continue };
             let future = future.bind(py);
-            // One that cannot be resolved is no reason to keep the others waiting.
-            if let Err(error) = resolve(future, arrived) {
+            // A future that cannot be resolved must not delay the others.
+            if let Err(error) = resolve(future, result) {
                 error.write_unraisable(py, Some(future));
             }
         }
     }
 }
 
-fn resolve(future: &Bound<'_, PyAny>, arrived: Arrived) -> PyResult<()> {
+fn resolve(future: &Bound<'_, PyAny>, result: FutureResult) -> PyResult<()> {
     let py = future.py();
     if future.call_method0("done")?.is_truthy()? {
         return Ok(());
     }
     let nothing = || py.None().into_bound(py);
-    let result = match arrived {
-        Arrived::Awake => Ok(nothing()),
-        Arrived::Begun(begun) => begun.map(|()| nothing()).map_err(words::failure),
-        Arrived::Answers(outcome) => words::answers(py, outcome).map(Bound::into_any),
+    let result = match result {
+        FutureResult::Woken => Ok(nothing()),
+        FutureResult::Subscribed(active) => active.map(|()| nothing()).map_err(convert::failure),
+        FutureResult::Replies(result) => convert::replies(py, result).map(Bound::into_any),
     };
     match result {
         Ok(result) => future.call_method1("set_result", (result,))?,

@@ -1,63 +1,63 @@
-//! Listening to channels.
+//! A subscription to channels.
 //!
-//! Ends when it is dropped. What is published is heard in the order in which it was published.
+//! Unsubscribes when it is dropped. Messages arrive in the order of publication.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::client::link::Done;
-use crate::client::{Failure, Way};
-use crate::limits::{CHANNEL_BYTES, SUBSCRIBER_MAIL_BYTES};
-use crate::mailbox::{Mailbox, Shut};
+use crate::client::call_queue::Completion;
+use crate::client::{StoreError, Transport};
+use crate::limits::{CHANNEL_BYTES, SUBSCRIBER_QUEUE_BYTES};
+use crate::subscriber_queue::{QueueClosed, SubscriberQueue};
 
 pub struct Subscription {
-    way: Way,
+    transport: Transport,
     channels: Vec<Bytes>,
-    mailbox: Arc<Mailbox>,
+    queue: Arc<SubscriberQueue>,
 }
 
 impl Subscription {
-    pub(super) fn new(way: Way, channels: &[Vec<u8>]) -> Subscription {
+    pub(super) fn new(transport: Transport, channels: &[Vec<u8>]) -> Subscription {
         let channels = channels.iter().map(|channel| Bytes::copy_from_slice(channel)).collect();
-        Subscription { way, channels, mailbox: Mailbox::new(SUBSCRIBER_MAIL_BYTES) }
+        Subscription { transport, channels, queue: SubscriberQueue::new(SUBSCRIBER_QUEUE_BYTES) }
     }
 
-    pub(super) fn begin(&self, done: Done) {
+    pub(super) fn begin(&self, done: Completion) {
         if self.channels.iter().any(|name| name.is_empty() || name.len() > CHANNEL_BYTES) {
             let what = "the name of a channel has 1 to 1024 bytes";
-            return done.tell(Err(Failure::Refused(what)));
+            return done.complete(Err(StoreError::Refused(what)));
         }
-        match &self.way {
-            Way::There(link) => link.subscribe(&self.channels, &self.mailbox, done),
-            Way::Here(space) => {
-                let mut inside = space.enter();
+        match &self.transport {
+            Transport::Unix(queue) => queue.subscribe(&self.channels, &self.queue, done),
+            Transport::InProcess(database) => {
+                let mut state = database.lock();
                 for channel in &self.channels {
-                    inside.hub.subscribe(channel, &self.mailbox);
+                    state.pubsub.subscribe(channel, &self.queue);
                 }
-                drop(inside);
-                done.tell(Ok(Vec::new()));
+                drop(state);
+                done.complete(Ok(Vec::new()));
             }
         }
     }
 
-    /// Where messages arrive.
-    pub fn mailbox(&self) -> &Arc<Mailbox> {
-        &self.mailbox
+    /// The queue of received messages.
+    pub fn queue(&self) -> &Arc<SubscriberQueue> {
+        &self.queue
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        match &self.way {
-            Way::There(link) => link.unsubscribe(&self.channels, &self.mailbox),
-            Way::Here(space) => {
-                let mut inside = space.enter();
+        match &self.transport {
+            Transport::Unix(queue) => queue.unsubscribe(&self.channels, &self.queue),
+            Transport::InProcess(database) => {
+                let mut state = database.lock();
                 for channel in &self.channels {
-                    inside.hub.unsubscribe(channel, &self.mailbox);
+                    state.pubsub.unsubscribe(channel, &self.queue);
                 }
             }
         }
-        self.mailbox.shut(Shut::Left);
+        self.queue.close(QueueClosed::Left);
     }
 }

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 
-use super::{Call, Outcome, Refusal, SYNTAX};
+use super::{Call, CommandError, CommandResult, SYNTAX};
 use crate::limits::{CHANNEL_BYTES, CHANNELS_PER_CONNECTION, MESSAGE_BYTES};
 
 impl Call<'_> {
-    fn channel(&self, at: usize) -> Result<(), Refusal> {
+    fn channel(&self, at: usize) -> Result<(), CommandError> {
         let length = self.word(at).len();
         if length == 0 || length > CHANNEL_BYTES {
             return Err(format!("ERR the name of a channel has 1 to {CHANNEL_BYTES} bytes").into());
@@ -14,10 +14,10 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Says what this connection listens to now.
-    fn confirm(&mut self, what: &str, channel: Option<&[u8]>) {
+    /// Confirms a change of a subscription.
+    fn confirm(&mut self, kind: &str, channel: Option<&[u8]>) {
         self.out.push(3);
-        self.out.bulk(what.as_bytes());
+        self.out.bulk(kind.as_bytes());
         match channel {
             Some(channel) => self.out.bulk(channel),
             None => self.out.nil(),
@@ -26,7 +26,7 @@ impl Call<'_> {
     }
 }
 
-pub(super) fn publish(call: &mut Call<'_>) -> Outcome {
+pub(super) fn publish(call: &mut Call<'_>) -> CommandResult {
     call.channel(1)?;
     let (channel, message) = (call.word(1), call.word(2));
     let text = call.is_word(3, "TEXT");
@@ -37,25 +37,25 @@ pub(super) fn publish(call: &mut Call<'_>) -> Outcome {
         return Err(format!("ERR a message has at most {MESSAGE_BYTES} bytes").into());
     }
     if text && std::str::from_utf8(message).is_err() {
-        return Err("ERR the message is no UTF-8".into());
+        return Err("ERR the message is not UTF-8".into());
     }
-    let delivered = call.inside.hub.publish(channel, Bytes::copy_from_slice(message), text);
-    call.meters.published.inc();
+    let delivered = call.state.pubsub.publish(channel, Bytes::copy_from_slice(message), text);
+    call.metrics.published.inc();
     call.out.count(delivered.reached);
     Ok(())
 }
 
-pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {
+pub(super) fn subscribe(call: &mut Call<'_>) -> CommandResult {
     for at in 1..call.len() {
         call.channel(at)?;
     }
     if call.session.channels.len() + call.len() - 1 > CHANNELS_PER_CONNECTION {
-        let most = CHANNELS_PER_CONNECTION;
-        return Err(format!("ERR a connection listens to at most {most} channels").into());
+        let max = CHANNELS_PER_CONNECTION;
+        return Err(format!("ERR a connection subscribes to at most {max} channels").into());
     }
     for at in 1..call.len() {
         let channel = call.word(at);
-        if call.inside.hub.subscribe(channel, &call.session.mailbox) {
+        if call.state.pubsub.subscribe(channel, &call.session.queue) {
             call.session.channels.insert(Bytes::copy_from_slice(channel));
         }
         call.confirm("subscribe", Some(channel));
@@ -63,8 +63,8 @@ pub(super) fn subscribe(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Without a channel, from all of them.
-pub(super) fn unsubscribe(call: &mut Call<'_>) -> Outcome {
+/// Without an argument, unsubscribes from all channels.
+pub(super) fn unsubscribe(call: &mut Call<'_>) -> CommandResult {
     let named = (1..call.len()).map(|at| Bytes::copy_from_slice(call.word(at)));
     let mut channels: Vec<Bytes> = named.collect();
     if channels.is_empty() {
@@ -74,7 +74,7 @@ pub(super) fn unsubscribe(call: &mut Call<'_>) -> Outcome {
         call.confirm("unsubscribe", None);
     }
     for channel in channels {
-        call.inside.hub.unsubscribe(&channel, &call.session.mailbox);
+        call.state.pubsub.unsubscribe(&channel, &call.session.queue);
         call.session.channels.remove(&channel);
         call.confirm("unsubscribe", Some(&channel));
     }

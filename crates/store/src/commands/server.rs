@@ -1,18 +1,18 @@
 //! Commands about the store and the connection.
 
-use super::{Call, Outcome, Refusal, SYNTAX};
+use super::{Call, CommandError, CommandResult, SYNTAX};
 use crate::limits::SCAN_ENTRIES;
 
-/// Keys that one `SCAN` looks at where it does not say.
-const SCAN_BY_DEFAULT: usize = 10;
+/// Keys that one `SCAN` examines by default.
+const DEFAULT_SCAN_COUNT: usize = 10;
 
-/// With a prefix, counts the keys that begin with it: this looks at every key.
-pub(super) fn size(call: &mut Call<'_>) -> Outcome {
-    let mut count = call.inside.map.len();
+/// With a prefix, counts the keys that begin with it, which scans all keys.
+pub(super) fn size(call: &mut Call<'_>) -> CommandResult {
+    let mut count = call.state.map.len();
     if call.len() == 2 {
         let prefix = call.word(1);
         count = 0;
-        call.inside.map.scan(0, usize::MAX, call.now_ms, |key| {
+        call.state.map.scan(0, usize::MAX, call.now_ms, |key| {
             count += usize::from(key.starts_with(prefix));
         });
     }
@@ -20,14 +20,14 @@ pub(super) fn size(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn scan(call: &mut Call<'_>) -> Outcome {
-    let place = |at| usize::try_from(call.number(at)?).map_err(|_| Refusal::from(SYNTAX));
-    let cursor = place(1)?;
-    let (mut prefix, mut exact, mut look_at) = (&b""[..], false, SCAN_BY_DEFAULT);
+pub(super) fn scan(call: &mut Call<'_>) -> CommandResult {
+    let number = |at| usize::try_from(call.number(at)?).map_err(|_| CommandError::from(SYNTAX));
+    let cursor = number(1)?;
+    let (mut prefix, mut exact, mut count) = (&b""[..], false, DEFAULT_SCAN_COUNT);
     let mut at = 2;
     while at + 1 < call.len() {
         if call.is_word(at, "COUNT") {
-            look_at = place(at + 1)?.clamp(1, SCAN_ENTRIES);
+            count = number(at + 1)?.clamp(1, SCAN_ENTRIES);
         } else if call.is_word(at, "MATCH") {
             (prefix, exact) = pattern(call.word(at + 1))?;
         } else {
@@ -39,7 +39,7 @@ pub(super) fn scan(call: &mut Call<'_>) -> Outcome {
         return Err(SYNTAX);
     }
     let mut found: Vec<Box<[u8]>> = Vec::new();
-    let next = call.inside.map.scan(cursor, look_at, call.now_ms, |key| {
+    let next = call.state.map.scan(cursor, count, call.now_ms, |key| {
         if key == prefix || !exact && key.starts_with(prefix) {
             found.push(key.into());
         }
@@ -53,8 +53,8 @@ pub(super) fn scan(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// A prefix and whether it is the whole key.
-fn pattern(pattern: &[u8]) -> Result<(&[u8], bool), Refusal> {
+/// Returns a prefix and whether it must be the whole key.
+fn pattern(pattern: &[u8]) -> Result<(&[u8], bool), CommandError> {
     let (prefix, exact) = match pattern.split_last() {
         Some((b'*', prefix)) => (prefix, false),
         _ => (pattern, true),
@@ -65,15 +65,15 @@ fn pattern(pattern: &[u8]) -> Result<(&[u8], bool), Refusal> {
     Ok((prefix, exact))
 }
 
-pub(super) fn flush(call: &mut Call<'_>) -> Outcome {
-    call.inside.map.clear();
+pub(super) fn flush(call: &mut Call<'_>) -> CommandResult {
+    call.state.map.clear();
     call.out.ok();
     Ok(())
 }
 
-pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
+pub(super) fn ping(call: &mut Call<'_>) -> CommandResult {
     let word = call.word(1);
-    if call.session.is_listening() && !call.out.typed {
+    if call.session.is_subscribed() && !call.out.resp3 {
         call.out.array(2);
         call.out.bulk(b"pong");
         call.out.bulk(word);
@@ -85,14 +85,14 @@ pub(super) fn ping(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
+pub(super) fn hello(call: &mut Call<'_>) -> CommandResult {
     match call.word(1) {
         b"" => {}
-        b"2" => call.out.typed = false,
-        b"3" => call.out.typed = true,
+        b"2" => call.out.resp3 = false,
+        b"3" => call.out.resp3 = true,
         _ => return Err("NOPROTO unsupported protocol version".into()),
     }
-    let protocol = if call.out.typed { 3 } else { 2 };
+    let protocol = if call.out.resp3 { 3 } else { 2 };
     call.out.map(3);
     call.out.bulk(b"server");
     call.out.bulk(b"tidegate");
@@ -103,8 +103,8 @@ pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn info(call: &mut Call<'_>) -> Outcome {
-    let (map, meters) = (&call.inside.map, call.meters);
+pub(super) fn info(call: &mut Call<'_>) -> CommandResult {
+    let (map, metrics) = (&call.state.map, call.metrics);
     let text = format!(
         "# Server\r\ntidegate_version:{}\r\n\r\n# Clients\r\nconnected_clients:{}\r\n\r\n\
          # Memory\r\nused_memory:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:sieve\r\n\r\n\
@@ -112,25 +112,25 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
          evicted_keys:{}\r\nexpired_keys:{}\r\nmessages_published:{}\r\n\
          pubsub_listeners:{}\r\nslow_connections:{}\r\n\r\n# Keyspace\r\nkeys:{}\r\n",
         env!("CARGO_PKG_VERSION"),
-        meters.connections.get(),
+        metrics.connections.get(),
         map.bytes(),
         map.limit(),
-        meters.commands.get(),
-        meters.hits.get(),
-        meters.misses.get(),
-        meters.evicted.get(),
-        meters.expired.get(),
-        meters.published.get(),
-        call.inside.hub.listeners(),
-        meters.slow.get(),
+        metrics.commands.get(),
+        metrics.hits.get(),
+        metrics.misses.get(),
+        metrics.evicted.get(),
+        metrics.expired.get(),
+        metrics.published.get(),
+        call.state.pubsub.subscriptions(),
+        metrics.slow.get(),
         map.len(),
     );
     call.out.bulk(text.as_bytes());
     Ok(())
 }
 
-pub(super) fn quit(call: &mut Call<'_>) -> Outcome {
-    call.session.ends = true;
+pub(super) fn quit(call: &mut Call<'_>) -> CommandResult {
+    call.session.closing = true;
     call.out.ok();
     Ok(())
 }

@@ -1,54 +1,58 @@
-//! Commands and their answers, one after the other, as a connection would see them.
+//! Commands and their replies, in order, as a connection sees them.
 
 use std::sync::Arc;
 
 use wire::resp::reply::Reader;
 
 use super::{COMMANDS, execute};
+use crate::database::Database;
 use crate::limits::{KEY_BYTES, MESSAGE_BYTES};
-use crate::meters::Meters;
-use crate::outlet::Outlet;
+use crate::metrics::StoreMetrics;
+use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
-use crate::space::Space;
 
-struct Talk {
-    space: Arc<Space>,
+struct StoreConnection {
+    database: Arc<Database>,
     session: Session,
-    typed: bool,
+    resp3: bool,
 }
 
-impl Talk {
-    fn with(space: &Arc<Space>) -> Talk {
-        Talk { space: space.clone(), session: Session::new(space), typed: false }
+impl StoreConnection {
+    fn with(database: &Arc<Database>) -> StoreConnection {
+        StoreConnection {
+            database: database.clone(),
+            session: Session::new(database),
+            resp3: false,
+        }
     }
 
-    fn new() -> Talk {
-        Talk::with(&Space::private())
+    fn new() -> StoreConnection {
+        StoreConnection::with(&Database::private())
     }
 
-    fn say_words(&mut self, words: &[&[u8]]) -> String {
+    fn send_words(&mut self, words: &[&[u8]]) -> String {
         let (mut bytes, mut places) = (Vec::new(), Vec::new());
         for word in words {
             places.push(bytes.len()..bytes.len() + word.len());
             bytes.extend_from_slice(word);
         }
-        let mut out = Outlet::whole();
-        out.typed = self.typed;
-        execute(&self.space, &bytes, &places, &mut self.session, &mut out);
-        self.typed = out.typed;
-        let text = String::from_utf8_lossy(out.piece().unwrap()).into_owned();
+        let mut out = ReplyWriter::in_process();
+        out.resp3 = self.resp3;
+        execute(&self.database, &bytes, &places, &mut self.session, &mut out);
+        self.resp3 = out.resp3;
+        let text = String::from_utf8_lossy(out.contiguous().unwrap()).into_owned();
         text.trim_end().replace("\r\n", " ")
     }
 
-    /// Words parted by spaces.
-    fn say(&mut self, command: &str) -> String {
+    /// Sends a command whose words are separated by spaces.
+    fn send(&mut self, command: &str) -> String {
         let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-        self.say_words(&words)
+        self.send_words(&words)
     }
 
     fn expect(&mut self, table: &[(&str, &str)]) {
-        for (command, answer) in table {
-            assert_eq!(self.say(command), *answer, "{command}");
+        for (command, reply) in table {
+            assert_eq!(self.send(command), *reply, "{command}");
         }
     }
 }
@@ -58,7 +62,7 @@ const SYNTAX: &str = "-ERR syntax error";
 
 #[test]
 fn values() {
-    Talk::new().expect(&[
+    StoreConnection::new().expect(&[
         ("GET a", "$-1"),
         ("SET a 1", "+OK"),
         ("set a 2 NX", "$-1"),
@@ -78,7 +82,7 @@ fn values() {
 
 #[test]
 fn numbers() {
-    Talk::new().expect(&[
+    StoreConnection::new().expect(&[
         ("INCR n", ":1"),
         ("INCRBY n 41", ":42"),
         ("DECR n", ":41"),
@@ -101,8 +105,8 @@ fn numbers() {
 }
 
 #[test]
-fn time() {
-    let mut talk = Talk::new();
+fn expiry() {
+    let mut talk = StoreConnection::new();
     talk.expect(&[
         ("SET a 1 EX 100", "+OK"),
         ("TTL a", ":100"),
@@ -124,16 +128,16 @@ fn time() {
         ("TTL a", ":-1"),
         ("SET b 1 PX 1", "+OK"),
     ]);
-    while talk.say("EXISTS b") == ":1" {
+    while talk.send("EXISTS b") == ":1" {
         std::thread::yield_now();
     }
-    assert_eq!(talk.say("DBSIZE"), ":1");
-    assert_eq!(talk.space.meters.expired.get(), 1);
+    assert_eq!(talk.send("DBSIZE"), ":1");
+    assert_eq!(talk.database.metrics.expired.get(), 1);
 }
 
 #[test]
-fn kinds_of_values_come_back_where_the_protocol_has_them() {
-    let mut talk = Talk::new();
+fn types_of_values_are_preserved_in_resp3() {
+    let mut talk = StoreConnection::new();
     talk.expect(&[
         ("SET t hi TEXT", "+OK"),
         ("SET n 5 PX 9999 INT", "+OK"),
@@ -146,8 +150,8 @@ fn kinds_of_values_come_back_where_the_protocol_has_them() {
         ("SET n x INT", NO_NUMBER),
         ("HELLO 2", &hello(2)),
     ]);
-    let not_text = talk.say_words(&[b"SET", b"t", b"\xff", b"TEXT"]);
-    assert_eq!(not_text, "-ERR the value is no UTF-8");
+    let not_text = talk.send_words(&[b"SET", b"t", b"\xff", b"TEXT"]);
+    assert_eq!(not_text, "-ERR the value is not UTF-8");
 }
 
 fn hello(protocol: u8) -> String {
@@ -160,8 +164,8 @@ fn hello(protocol: u8) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_counted() {
-    let mut talk = Talk::new();
+fn invalid_commands_are_rejected_and_counted() {
+    let mut talk = StoreConnection::new();
     talk.expect(&[
         ("EVAL x", "-ERR unknown command 'EVAL'"),
         ("GET", "-ERR wrong number of arguments for 'GET'"),
@@ -172,28 +176,31 @@ fn what_cannot_be_is_refused_and_counted() {
         ("SET a 1 LATER", SYNTAX),
         ("GET ", &format!("-ERR a key has 1 to {KEY_BYTES} bytes")),
     ]);
-    assert_eq!(talk.say_words(&[b"\r\nX\xff"]), "-ERR unknown command '??X?'");
+    assert_eq!(talk.send_words(&[b"\r\nX\xff"]), "-ERR unknown command '??X?'");
     let long = vec![b'k'; KEY_BYTES + 1];
-    assert!(talk.say_words(&[b"DEL", b"a", &long]).starts_with("-ERR a key has"));
-    assert_eq!((talk.space.meters.commands.get(), talk.space.meters.refused.get()), (10, 10));
-    let mut small = Talk::with(&Space::new(1000, Meters::default()));
-    let large = small.say_words(&[b"SET", b"a", &[b'x'; 1000]]);
+    assert!(talk.send_words(&[b"DEL", b"a", &long]).starts_with("-ERR a key has"));
+    assert_eq!(
+        (talk.database.metrics.commands.get(), talk.database.metrics.refused.get()),
+        (10, 10)
+    );
+    let mut small = StoreConnection::with(&Database::new(1000, StoreMetrics::default()));
+    let large = small.send_words(&[b"SET", b"a", &[b'x'; 1000]]);
     assert_eq!(large, "-ERR the value is larger than the whole store");
 }
 
 #[test]
 fn scans() {
-    let mut talk = Talk::new();
+    let mut talk = StoreConnection::new();
     for number in 0..25 {
-        talk.say(&format!("SET user:{number} x"));
+        talk.send(&format!("SET user:{number} x"));
     }
-    talk.say("SET other x");
+    talk.send("SET other x");
     let (mut cursor, mut found) = ("0".to_owned(), 0);
     loop {
-        let answer = talk.say(&format!("SCAN {cursor} MATCH user:* COUNT 4"));
-        found += answer.matches("user:").count();
-        assert!(!answer.contains("other"));
-        cursor = answer.split(' ').nth(2).unwrap().to_owned();
+        let reply = talk.send(&format!("SCAN {cursor} MATCH user:* COUNT 4"));
+        found += reply.matches("user:").count();
+        assert!(!reply.contains("other"));
+        cursor = reply.split(' ').nth(2).unwrap().to_owned();
         if cursor == "0" {
             break;
         }
@@ -212,13 +219,13 @@ fn scans() {
 
 #[test]
 fn channels() {
-    let space = Space::private();
-    let (mut one, mut other) = (Talk::with(&space), Talk::with(&space));
+    let database = Database::private();
+    let (mut one, mut other) = (StoreConnection::with(&database), StoreConnection::with(&database));
     one.expect(&[
         ("SUBSCRIBE a b", "*3 $9 subscribe $1 a :1 *3 $9 subscribe $1 b :2"),
         ("SUBSCRIBE a", "*3 $9 subscribe $1 a :2"),
         ("PING", "*2 $4 pong $0"),
-        ("GET a", "-ERR GET cannot be used while this connection listens"),
+        ("GET a", "-ERR GET cannot be used while this connection is subscribed"),
     ]);
     other.expect(&[
         ("PING", "+PONG"),
@@ -229,24 +236,24 @@ fn channels() {
         ("PUBLISH nobody hello", ":0"),
         ("UNSUBSCRIBE", "*3 $11 unsubscribe $-1 :0"),
     ]);
-    let texts: Vec<bool> = std::iter::from_fn(|| one.session.mailbox.take().unwrap())
+    let texts: Vec<bool> = std::iter::from_fn(|| one.session.queue.pop().unwrap())
         .map(|message| message.text)
         .collect();
     assert_eq!(texts, [false, true]);
     let long = vec![b'm'; MESSAGE_BYTES + 1];
-    assert!(other.say_words(&[b"PUBLISH", b"a", &long]).starts_with("-ERR a message has"));
+    assert!(other.send_words(&[b"PUBLISH", b"a", &long]).starts_with("-ERR a message has"));
     one.expect(&[("UNSUBSCRIBE a", "*3 $11 unsubscribe $1 a :1")]);
     other.expect(&[("PUBLISH a hello", ":0"), ("PUBLISH b hello", ":1")]);
-    assert_eq!(space.meters.listeners.get(), 1);
+    assert_eq!(database.metrics.subscriptions.get(), 1);
     drop(one);
     other.expect(&[("PUBLISH b hello", ":0")]);
-    assert_eq!(space.meters.listeners.get(), 0);
-    assert!(other.say("INFO").contains("messages_published:6"));
+    assert_eq!(database.metrics.subscriptions.get(), 0);
+    assert!(other.send("INFO").contains("messages_published:6"));
     other.expect(&[("QUIT", "+OK")]);
-    assert!(other.session.ends);
+    assert!(other.session.closing);
 }
 
-/// A small generator: the same numbers every time.
+/// A small generator of a fixed sequence.
 fn next(state: &mut u64) -> usize {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -255,7 +262,7 @@ fn next(state: &mut u64) -> usize {
 }
 
 #[test]
-fn whatever_is_said_the_answer_is_whole_and_memory_is_bounded() {
+fn random_commands_get_complete_replies_in_bounded_memory() {
     let names: Vec<&str> = COMMANDS.iter().map(|row| row.0).collect();
     let words = [
         "a",
@@ -281,31 +288,31 @@ fn whatever_is_said_the_answer_is_whole_and_memory_is_bounded() {
         "\u{ff}",
         "*",
     ];
-    let space = Space::new(2000, Meters::default());
-    let (mut state, mut session) = (11, Session::new(&space));
-    let mut typed = false;
+    let database = Database::new(2000, StoreMetrics::default());
+    let (mut state, mut session) = (11, Session::new(&database));
+    let mut resp3 = false;
     for _ in 0..50_000 {
         let mut bytes = names[next(&mut state) % names.len()].as_bytes().to_vec();
         let mut places = std::iter::once(0..bytes.len()).collect::<Vec<_>>();
         for _ in 0..next(&mut state) % 6 {
             let word = words[next(&mut state) % words.len()];
-            // Some are long, to push others out.
+            // Some are long, to evict others.
             let times = if next(&mut state).is_multiple_of(20) { 200 } else { 1 };
             places.push(bytes.len()..bytes.len() + word.len() * times);
             bytes.extend(word.repeat(times).as_bytes());
         }
-        let mut out = Outlet::whole();
-        out.typed = typed;
-        execute(&space, &bytes, &places, &mut session, &mut out);
-        typed = out.typed;
-        let (mut rest, mut reader) = (out.piece().unwrap(), Reader::default());
+        let mut out = ReplyWriter::in_process();
+        out.resp3 = resp3;
+        execute(&database, &bytes, &places, &mut session, &mut out);
+        resp3 = out.resp3;
+        let (mut rest, mut reader) = (out.contiguous().unwrap(), Reader::default());
         assert!(!rest.is_empty());
         while !rest.is_empty() {
             let read = reader.read(rest, &wire::resp::reply::Limits::default());
-            rest = &rest[read.unwrap().expect("a whole answer")..];
+            rest = &rest[read.unwrap().expect("a complete reply")..];
         }
-        while let Ok(Some(_)) = session.mailbox.take() {}
-        assert!(space.enter().map.bytes() <= 2000);
+        while let Ok(Some(_)) = session.queue.pop() {}
+        assert!(database.lock().map.bytes() <= 2000);
     }
-    assert!(space.meters.evicted.get() > 0 && space.meters.hits.get() > 0);
+    assert!(database.metrics.evicted.get() > 0 && database.metrics.hits.get() > 0);
 }

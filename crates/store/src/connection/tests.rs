@@ -1,4 +1,4 @@
-//! Connections byte by byte: what is written, what is read, and when one ends.
+//! Connections byte by byte: input, output and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use net::{Outgoing, Stream, task, timer, worker};
 
 use super::serve;
-use crate::limits::{ANSWER_BYTES, COMMAND_BYTES, CONNECTION_MAIL_BYTES, MESSAGE_BYTES};
-use crate::space::Space;
+use crate::database::Database;
+use crate::limits::{COMMAND_BYTES, CONNECTION_QUEUE_BYTES, MESSAGE_BYTES, PENDING_REPLY_BYTES};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -18,9 +18,9 @@ struct Peer {
 }
 
 impl Peer {
-    fn of(space: &Arc<Space>) -> Peer {
+    fn of(database: &Arc<Database>) -> Peer {
         let (stream, other) = Stream::pair().unwrap();
-        task::spawn_local(serve(space.clone(), other));
+        task::spawn_local(serve(database.clone(), other));
         Peer { stream, got: Vec::new() }
     }
 
@@ -31,7 +31,7 @@ impl Peer {
         sent.expect("room in time").unwrap();
     }
 
-    /// More bytes; false at the end.
+    /// Reads more bytes; false at the end.
     async fn more(&mut self) -> bool {
         let received = timer::within(LONG, self.stream.receive()).await.expect("bytes in time");
         let chunk = received.unwrap_or_default();
@@ -39,7 +39,7 @@ impl Peer {
         !chunk.is_empty()
     }
 
-    /// Reads just these bytes.
+    /// Reads exactly these bytes.
     async fn expect(&mut self, bytes: &str) {
         while self.got.len() < bytes.len() && self.more().await {}
         let found: Vec<u8> = self.got.drain(..bytes.len().min(self.got.len())).collect();
@@ -53,28 +53,28 @@ impl Peer {
 }
 
 #[test]
-fn commands_are_answered_in_order_however_they_are_split() {
+fn commands_are_executed_in_order_however_they_are_split() {
     worker::block_on_local(async {
-        let space = Space::private();
-        let mut peer = Peer::of(&space);
+        let database = Database::private();
+        let mut peer = Peer::of(&database);
         let commands = b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$4\r\n\r\n\r\n\r\n\r\n\
                          *2\r\n$3\r\nGET\r\n$1\r\na\r\nINCR n\r\nQUIT\r\nPING\r\n";
-        let answers = "+PONG\r\n+OK\r\n$4\r\n\r\n\r\n\r\n:1\r\n+OK\r\n";
+        let replies = "+PONG\r\n+OK\r\n$4\r\n\r\n\r\n\r\n:1\r\n+OK\r\n";
         peer.send(&commands[..]).await;
-        assert_eq!(peer.rest().await, answers);
-        let mut slow = Peer::of(&space);
+        assert_eq!(peer.rest().await, replies);
+        let mut slow = Peer::of(&database);
         for byte in &commands[..commands.len() - "PING\r\n".len()] {
             slow.send(vec![*byte]).await;
         }
-        assert_eq!(slow.rest().await, answers.replace(":1", ":2"));
-        assert_eq!(space.meters.commands.get(), 10);
+        assert_eq!(slow.rest().await, replies.replace(":1", ":2"));
+        assert_eq!(database.metrics.commands.get(), 10);
     });
 }
 
 #[test]
-fn what_cannot_be_read_ends_the_connection() {
+fn malformed_input_ends_the_connection() {
     worker::block_on_local(async {
-        let space = Space::private();
+        let database = Database::private();
         let value = format!("$8388608\r\n{}\r\n", "x".repeat(8 << 20));
         let table = [
             ("*1\r\n+PING\r\n".to_owned(), "-ERR Protocol error: expected '$'\r\n"),
@@ -82,26 +82,26 @@ fn what_cannot_be_read_ends_the_connection() {
             ("a".repeat(8192), "-ERR Protocol error: too big inline request\r\n"),
             (format!("*9\r\n{value}{value}{value}"), "-ERR the command is too large\r\n"),
         ];
-        for (input, answer) in table {
+        for (input, reply) in table {
             let length = input.len().min(COMMAND_BYTES + (1 << 20));
-            let mut peer = Peer::of(&space);
-            // It may hang up before it has all.
+            let mut peer = Peer::of(&database);
+            // The server may close before it has read everything.
             let mut outgoing = Outgoing::default();
             outgoing.push(Bytes::from(input).slice(..length));
             let _ = timer::within(LONG, peer.stream.send_all(&mut outgoing)).await;
-            assert_eq!(peer.rest().await, answer);
+            assert_eq!(peer.rest().await, reply);
         }
-        assert_eq!((space.meters.refused.get(), space.meters.connections.get()), (4, 0));
+        assert_eq!((database.metrics.refused.get(), database.metrics.connections.get()), (4, 0));
     });
 }
 
 const INVALID: &str = "-ERR Protocol error: invalid bulk length\r\n";
 
 #[test]
-fn answers_that_nobody_reads_stop_the_commands() {
+fn unread_replies_stop_the_commands() {
     worker::block_on_local(async {
-        let space = Space::private();
-        let mut peer = Peer::of(&space);
+        let database = Database::private();
+        let mut peer = Peer::of(&database);
         let length = 1 << 20;
         peer.send(format!("*3\r\n$3\r\nSET\r\n$1\r\na\r\n${length}\r\n")).await;
         peer.send(vec![b'x'; length]).await;
@@ -110,21 +110,24 @@ fn answers_that_nobody_reads_stop_the_commands() {
         let times = 64;
         peer.send("GET a\r\n".repeat(times)).await;
         peer.more().await;
-        // The socket's own buffer aside, only so much is on its way.
-        let executed = space.meters.commands.get() as usize;
-        assert!(executed < times / 2, "{executed} of {times} with {ANSWER_BYTES} bytes to send");
+        // Apart from the socket buffer, a bounded number is in flight.
+        let executed = database.metrics.commands.get() as usize;
+        assert!(
+            executed < times / 2,
+            "{executed} of {times} with {PENDING_REPLY_BYTES} bytes to send"
+        );
         peer.send("QUIT\r\n").await;
-        let answer = length + format!("${length}\r\n\r\n").len();
-        assert_eq!(peer.rest().await.len(), times * answer + "+OK\r\n".len());
-        assert_eq!(space.meters.commands.get() as usize, times + 2);
+        let reply = length + format!("${length}\r\n\r\n").len();
+        assert_eq!(peer.rest().await.len(), times * reply + "+OK\r\n".len());
+        assert_eq!(database.metrics.commands.get() as usize, times + 2);
     });
 }
 
 #[test]
-fn a_listener_hears_what_was_published_before_its_next_answer() {
+fn a_message_is_sent_before_a_later_reply() {
     worker::block_on_local(async {
-        let space = Space::private();
-        let (mut one, mut other) = (Peer::of(&space), Peer::of(&space));
+        let database = Database::private();
+        let (mut one, mut other) = (Peer::of(&database), Peer::of(&database));
         one.send("SUBSCRIBE c\r\n").await;
         one.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n").await;
         other.send("PUBLISH c hi\r\nPUBLISH c you\r\n").await;
@@ -143,11 +146,11 @@ fn a_listener_hears_what_was_published_before_its_next_answer() {
 }
 
 #[test]
-fn a_listener_that_does_not_read_is_let_go_and_holds_up_nobody() {
+fn a_subscriber_that_does_not_read_is_dropped_and_delays_nothing() {
     worker::block_on_local(async {
-        let space = Space::private();
-        let (mut slow, mut quick) = (Peer::of(&space), Peer::of(&space));
-        let mut publisher = Peer::of(&space);
+        let database = Database::private();
+        let (mut slow, mut quick) = (Peer::of(&database), Peer::of(&database));
+        let mut publisher = Peer::of(&database);
         for peer in [&mut slow, &mut quick] {
             peer.send("SUBSCRIBE c\r\n").await;
             peer.expect("*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n").await;
@@ -155,13 +158,13 @@ fn a_listener_that_does_not_read_is_let_go_and_holds_up_nobody() {
         let head = format!("*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n${MESSAGE_BYTES}\r\n");
         let message = head.len() + MESSAGE_BYTES + 2;
         let mut reached = 2;
-        // What the connection holds, what is on its way, and the socket's buffer.
-        for _ in 0..CONNECTION_MAIL_BYTES / MESSAGE_BYTES + 16 {
+        // The queue of the connection, what is in flight, and the socket buffer.
+        for _ in 0..CONNECTION_QUEUE_BYTES / MESSAGE_BYTES + 16 {
             publisher.send(format!("*3\r\n$7\r\nPUBLISH\r\n$1\r\nc\r\n${MESSAGE_BYTES}\r\n")).await;
             publisher.send(vec![b'm'; MESSAGE_BYTES]).await;
             publisher.send("\r\n").await;
             while quick.got.len() < message {
-                assert!(quick.more().await, "the quick one is not let go");
+                assert!(quick.more().await, "the quick subscriber is not dropped");
             }
             quick.got.drain(..message);
             while publisher.got.len() < 4 {
@@ -170,8 +173,8 @@ fn a_listener_that_does_not_read_is_let_go_and_holds_up_nobody() {
             reached = u64::from(publisher.got[1] - b'0');
             publisher.got.clear();
         }
-        assert_eq!((reached, space.meters.slow.get()), (1, 1));
-        assert!(slow.rest().await.len() < CONNECTION_MAIL_BYTES, "it ends");
-        assert_eq!(space.meters.listeners.get(), 1);
+        assert_eq!((reached, database.metrics.slow.get()), (1, 1));
+        assert!(slow.rest().await.len() < CONNECTION_QUEUE_BYTES, "it ends");
+        assert_eq!(database.metrics.subscriptions.get(), 1);
     });
 }

@@ -1,27 +1,27 @@
-//! The map beside a slow and plain one, and what eviction takes first.
+//! Compares the map with a simple model, and tests the order of eviction.
 
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::{ENTRY_BYTES, Losses, Map, NEVER, TooLarge};
+use super::{ENTRY_BYTES, ExpiringMap, NEVER, Removals, TooLarge};
 use crate::value::Value;
 
 fn bytes(length: usize) -> Value {
     Value::Bytes(Bytes::from(vec![b'x'; length]))
 }
 
-/// Room for so many entries with keys and values of a byte.
-fn room_for(entries: usize) -> Map {
-    Map::new(entries * (ENTRY_BYTES + 2))
+/// A map with room for this many entries whose keys and values have one byte.
+fn room_for(entries: usize) -> ExpiringMap {
+    ExpiringMap::new(entries * (ENTRY_BYTES + 2))
 }
 
-fn there(map: &mut Map, keys: &str) -> String {
+fn present(map: &mut ExpiringMap, keys: &str) -> String {
     keys.chars().filter(|key| map.get(key.to_string().as_bytes(), 0).is_some()).collect()
 }
 
 #[test]
-fn time_ends() {
+fn entries_expire() {
     let mut map = room_for(8);
     map.set(b"a", bytes(1), 10, 0).unwrap();
     map.set(b"b", bytes(1), 20, 0).unwrap();
@@ -35,68 +35,68 @@ fn time_ends() {
     map.expire(8, 1 << 40);
     assert_eq!(map.len(), 2);
     assert!(map.remove(b"b", 0) && !map.remove(b"b", 0));
-    assert_eq!(map.take_losses(), Losses { evicted: 0, expired: 1 });
+    assert_eq!(map.take_removals(), Removals { evicted: 0, expired: 1 });
 }
 
 #[test]
-fn what_is_over_goes_before_what_is_not() {
+fn expired_entries_are_removed_first() {
     let mut map = room_for(3);
     map.set(b"a", bytes(1), NEVER, 0).unwrap();
     map.set(b"b", bytes(1), 5, 0).unwrap();
     map.set(b"c", bytes(1), NEVER, 0).unwrap();
     map.set(b"d", bytes(1), NEVER, 5).unwrap();
-    assert_eq!(there(&mut map, "abcd"), "acd");
-    assert_eq!(map.take_losses(), Losses { evicted: 0, expired: 1 });
+    assert_eq!(present(&mut map, "abcd"), "acd");
+    assert_eq!(map.take_removals(), Removals { evicted: 0, expired: 1 });
 }
 
 #[test]
-fn what_was_used_stays() {
+fn used_entries_are_not_evicted() {
     let mut map = room_for(4);
     for key in [b"a", b"b", b"c", b"d"] {
         map.set(key, bytes(1), NEVER, 0).unwrap();
     }
-    assert_eq!(there(&mut map, "ac"), "ac");
-    // The hand passes over a, takes b, passes over c, takes d, and finds the new ones.
+    assert_eq!(present(&mut map, "ac"), "ac");
+    // The hand passes over a, removes b, passes over c, removes d, and reaches the new ones.
     map.set(b"e", bytes(1), NEVER, 0).unwrap();
     map.set(b"f", bytes(1), NEVER, 0).unwrap();
-    assert_eq!(there(&mut map, "abcdef"), "acef");
+    assert_eq!(present(&mut map, "abcdef"), "acef");
 }
 
 #[test]
-fn a_limit_that_shrinks_keeps_what_was_used() {
+fn a_smaller_limit_keeps_used_entries() {
     let mut map = room_for(4);
     for key in [b"a", b"b", b"c", b"d"] {
         map.set(key, bytes(1), NEVER, 0).unwrap();
     }
-    assert_eq!(there(&mut map, "bd"), "bd");
+    assert_eq!(present(&mut map, "bd"), "bd");
     map.resize(2 * (ENTRY_BYTES + 2), 0);
-    assert_eq!((there(&mut map, "abcd"), map.take_losses().evicted), ("bd".to_owned(), 2));
+    assert_eq!((present(&mut map, "abcd"), map.take_removals().evicted), ("bd".to_owned(), 2));
     map.resize(room_for(4).limit(), 0);
     map.set(b"e", bytes(1), NEVER, 0).unwrap();
-    assert_eq!(there(&mut map, "abcde"), "bde");
+    assert_eq!(present(&mut map, "abcde"), "bde");
 }
 
 #[test]
-fn a_value_that_grows_pushes_out_others_and_not_itself() {
+fn a_growing_value_evicts_others_and_not_itself() {
     let mut map = room_for(4);
     for key in [b"a", b"b", b"c", b"d"] {
         map.set(key, bytes(1), NEVER, 0).unwrap();
     }
-    assert_eq!(there(&mut map, "abcd"), "abcd");
+    assert_eq!(present(&mut map, "abcd"), "abcd");
     map.set(b"a", bytes(1 + ENTRY_BYTES), NEVER, 0).unwrap();
     assert!(map.bytes() <= map.limit());
     assert_eq!(map.len(), 3, "less room than an entry is missing");
     assert!(map.get(b"a", 0).is_some());
     let all = map.limit() - ENTRY_BYTES - 1;
     map.set(b"a", bytes(all), NEVER, 0).unwrap();
-    assert_eq!((there(&mut map, "abcd"), map.bytes()), ("a".to_owned(), map.limit()));
+    assert_eq!((present(&mut map, "abcd"), map.bytes()), ("a".to_owned(), map.limit()));
     assert_eq!(map.set(b"a", bytes(all + 1), NEVER, 0), Err(TooLarge));
-    assert_eq!(there(&mut map, "a"), "a", "what is refused changes nothing");
+    assert_eq!(present(&mut map, "a"), "a", "a rejected value changes nothing");
 }
 
 #[test]
-fn a_scan_shows_what_is_there_all_the_time() {
-    let mut map = Map::new(1 << 20);
+fn a_scan_shows_entries_that_exist_throughout() {
+    let mut map = ExpiringMap::new(1 << 20);
     for number in 0..100 {
         map.set(format!("k{number}").as_bytes(), bytes(1), NEVER, 0).unwrap();
     }
@@ -116,7 +116,7 @@ fn a_scan_shows_what_is_there_all_the_time() {
     }
 }
 
-/// A small generator: the same numbers every time.
+/// A small generator of a fixed sequence.
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -125,10 +125,10 @@ fn next(state: &mut u64) -> u64 {
 }
 
 #[test]
-fn whatever_happens_it_agrees_with_a_plain_map() {
+fn random_operations_agree_with_a_model() {
     let mut state = 7;
     for limit in [1 << 20, 4000] {
-        let mut map = Map::new(limit);
+        let mut map = ExpiringMap::new(limit);
         let mut plain: HashMap<Vec<u8>, (Value, u64)> = HashMap::new();
         let mut now = 0;
         for _ in 0..20_000 {
@@ -144,7 +144,7 @@ fn whatever_happens_it_agrees_with_a_plain_map() {
                 3 => {
                     let known = plain.remove(&key).is_some_and(|(_, until)| until > now);
                     let found = map.remove(&key, now);
-                    // A small one may have let it go, and neither makes anything up.
+                    // The bounded map may have evicted it, and neither invents entries.
                     assert!(if limit > 4000 { found == known } else { known || !found });
                 }
                 4 => {

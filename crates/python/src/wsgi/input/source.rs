@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
-use exchange::offload::{Incoming, held, wait};
+use exchange::offload::{Incoming, wait, wake_batch};
 use exchange::{BodyStream, Fault, Frame};
 use net::FileRange;
 use pyo3::exceptions::PyOSError;

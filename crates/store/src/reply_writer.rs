@@ -1,58 +1,58 @@
-//! Answers on their way out, in the version of the protocol that the other side speaks.
+//! Writes replies in the protocol version of the connection.
 //!
-//! RESP3 says what a value is: bytes, a text, a number, nothing. RESP2 has bytes for all of them.
-//! Small answers are written one behind the other; a large value is sent from where it lies.
+//! RESP3 has types for bytes, text, numbers and null; RESP2 has bytes for all of them. Small
+//! replies are appended to a buffer; a large value is sent without a copy.
 
 use bytes::Bytes;
 use net::Outgoing;
 use wire::resp;
 
-use crate::limits::{KEPT_BUFFER_BYTES, SHARED_VALUE_BYTES};
-use crate::mailbox::Message;
+use crate::limits::{REUSED_BUFFER_BYTES, SHARED_VALUE_BYTES};
+use crate::subscriber_queue::Message;
 use crate::value::Value;
 
 #[derive(Debug)]
-pub(crate) struct Outlet {
-    /// RESP3 has been agreed on.
-    pub(crate) typed: bool,
-    /// Values from this length on are not copied.
+pub(crate) struct ReplyWriter {
+    /// The client has switched to RESP3.
+    pub(crate) resp3: bool,
+    /// Values of at least this length are not copied.
     share_from: usize,
-    /// Before `small`.
+    /// Sent before `small`.
     large: Outgoing,
     small: Vec<u8>,
 }
 
-impl Outlet {
-    /// For a connection.
-    pub(crate) fn new() -> Outlet {
+impl ReplyWriter {
+    /// A writer for a connection.
+    pub(crate) fn new() -> ReplyWriter {
         let (large, small) = (Outgoing::default(), Vec::new());
-        Outlet { typed: false, share_from: SHARED_VALUE_BYTES, large, small }
+        ReplyWriter { resp3: false, share_from: SHARED_VALUE_BYTES, large, small }
     }
 
-    /// For a caller in this process, who wants one piece.
-    pub(crate) fn whole() -> Outlet {
-        Outlet { typed: true, share_from: usize::MAX, ..Outlet::new() }
+    /// A writer for a caller in this process: one contiguous buffer, RESP3.
+    pub(crate) fn in_process() -> ReplyWriter {
+        ReplyWriter { resp3: true, share_from: usize::MAX, ..ReplyWriter::new() }
     }
 
     pub(crate) fn length(&self) -> usize {
         usize::try_from(self.large.length()).unwrap_or(usize::MAX).saturating_add(self.small.len())
     }
 
-    /// What waits, where it is all in one piece.
-    pub(crate) fn piece(&self) -> Option<&[u8]> {
+    /// The unsent bytes if they are contiguous.
+    pub(crate) fn contiguous(&self) -> Option<&[u8]> {
         self.large.is_empty().then_some(&self.small)
     }
 
-    /// So many bytes of that one piece have gone.
-    pub(crate) fn sent(&mut self, taken: usize) {
-        if taken == self.small.len() && self.small.capacity() <= KEPT_BUFFER_BYTES {
+    /// Removes `sent` bytes from the front of [`ReplyWriter::contiguous`].
+    pub(crate) fn consume(&mut self, sent: usize) {
+        if sent == self.small.len() && self.small.capacity() <= REUSED_BUFFER_BYTES {
             self.small.clear();
         } else {
-            self.small = self.small.split_off(taken);
+            self.small = self.small.split_off(sent);
         }
     }
 
-    /// All that waits.
+    /// All unsent bytes.
     pub(crate) fn outgoing(&mut self) -> &mut Outgoing {
         if !self.small.is_empty() {
             self.large.push(Bytes::from(std::mem::take(&mut self.small)));
@@ -68,7 +68,7 @@ impl Outlet {
         resp::simple_string(text.as_bytes(), &mut self.small);
     }
 
-    /// The text must have no line end.
+    /// The text must not contain a line end.
     pub(crate) fn error(&mut self, text: &str) {
         resp::error(text.as_bytes(), &mut self.small);
     }
@@ -86,7 +86,7 @@ impl Outlet {
     }
 
     pub(crate) fn nil(&mut self) {
-        if self.typed {
+        if self.resp3 {
             resp::null(&mut self.small);
         } else {
             resp::null_bulk(&mut self.small);
@@ -98,7 +98,7 @@ impl Outlet {
     }
 
     pub(crate) fn push(&mut self, length: usize) {
-        if self.typed {
+        if self.resp3 {
             resp::push_head(length, &mut self.small);
         } else {
             self.array(length);
@@ -106,7 +106,7 @@ impl Outlet {
     }
 
     pub(crate) fn map(&mut self, pairs: usize) {
-        if self.typed {
+        if self.resp3 {
             resp::map_head(pairs, &mut self.small);
         } else {
             self.array(2 * pairs);
@@ -115,7 +115,7 @@ impl Outlet {
 
     pub(crate) fn value(&mut self, value: &Value) {
         match value {
-            Value::Integer(number) if self.typed => self.integer(*number),
+            Value::Integer(number) if self.resp3 => self.integer(*number),
             Value::Integer(number) => {
                 let text = number.to_string();
                 self.bulk(text.as_bytes());
@@ -133,14 +133,14 @@ impl Outlet {
     }
 
     fn payload(&mut self, bytes: &Bytes, text: bool) {
-        let verbatim = text && self.typed;
+        let verbatim = text && self.resp3;
         if bytes.len() < self.share_from {
             let write = if verbatim { resp::verbatim } else { resp::bulk };
             return write(bytes, &mut self.small);
         }
         let (kind, more) = if verbatim { ('=', "txt:") } else { ('$', "") };
-        let head = format!("{kind}{}\r\n{more}", bytes.len() + more.len());
-        self.small.extend_from_slice(head.as_bytes());
+        let prefix = format!("{kind}{}\r\n{more}", bytes.len() + more.len());
+        self.small.extend_from_slice(prefix.as_bytes());
         self.outgoing().push(bytes.clone());
         self.small.extend_from_slice(b"\r\n");
     }
@@ -148,22 +148,22 @@ impl Outlet {
 
 #[cfg(test)]
 mod tests {
-    use super::Outlet;
+    use super::ReplyWriter;
     use crate::limits::SHARED_VALUE_BYTES;
-    use crate::mailbox::Message;
+    use crate::subscriber_queue::Message;
     use crate::value::Value;
     use bytes::Bytes;
 
-    fn written(typed: bool, write: impl FnOnce(&mut Outlet)) -> String {
-        let mut out = Outlet { typed, ..Outlet::whole() };
+    fn written(resp3: bool, write: impl FnOnce(&mut ReplyWriter)) -> String {
+        let mut out = ReplyWriter { resp3, ..ReplyWriter::in_process() };
         write(&mut out);
-        String::from_utf8(out.piece().unwrap().to_vec()).unwrap()
+        String::from_utf8(out.contiguous().unwrap().to_vec()).unwrap()
     }
 
     #[test]
     fn each_version_has_its_forms() {
         let text = Value::Text(Bytes::from_static(b"hi"));
-        let all = |out: &mut Outlet| {
+        let all = |out: &mut ReplyWriter| {
             out.value(&text);
             out.value(&Value::Bytes(Bytes::from_static(b"b")));
             out.value(&Value::Integer(-5));
@@ -183,15 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn large_values_are_not_copied_and_keep_their_place() {
-        let mut out = Outlet::new();
+    fn large_values_are_not_copied_and_stay_in_order() {
+        let mut out = ReplyWriter::new();
         out.ok();
         out.value(&Value::Bytes(Bytes::from(vec![b'x'; SHARED_VALUE_BYTES])));
         out.ok();
         let head = format!("+OK\r\n${SHARED_VALUE_BYTES}\r\n");
         let length = head.len() + SHARED_VALUE_BYTES + "\r\n+OK\r\n".len();
         assert_eq!(out.length(), length);
-        assert!(out.piece().is_none());
+        assert!(out.contiguous().is_none());
         assert_eq!(out.outgoing().length(), length as u64);
     }
 }

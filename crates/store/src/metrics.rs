@@ -1,12 +1,12 @@
-//! What a store counts.
+//! The metrics of a store.
 
 use std::sync::Arc;
 
 use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
 
-/// Those of one store. Cells that nobody reads by default.
+/// The metrics of one store. By default they are not exported.
 #[derive(Debug, Default)]
-pub struct Meters {
+pub struct StoreMetrics {
     pub(crate) commands: Arc<SharedCounter>,
     pub(crate) refused: Arc<SharedCounter>,
     pub(crate) hits: Arc<SharedCounter>,
@@ -18,19 +18,19 @@ pub struct Meters {
     pub(crate) memory_limit: Arc<SharedGauge>,
     pub(crate) connections: Arc<SharedGauge>,
     pub(crate) published: Arc<SharedCounter>,
-    pub(crate) listeners: Arc<SharedGauge>,
+    pub(crate) subscriptions: Arc<SharedGauge>,
     pub(crate) slow: Arc<SharedCounter>,
 }
 
-impl Meters {
+impl StoreMetrics {
     pub(crate) fn limit(&self, memory_bytes: usize) {
         self.memory_limit.set(i64::try_from(memory_bytes).unwrap_or(i64::MAX));
     }
 
-    pub fn of(telemetry: &Telemetry, app: &str) -> Meters {
+    pub fn of(telemetry: &Telemetry, app: &str) -> StoreMetrics {
         let counter = |family| telemetry.counter(family, &[app]);
         let gauge = |family| telemetry.gauge(family, &[app]);
-        Meters {
+        StoreMetrics {
             commands: counter(&families::STORE_COMMANDS),
             refused: counter(&families::STORE_REFUSED),
             hits: counter(&families::STORE_HITS),
@@ -42,7 +42,7 @@ impl Meters {
             memory_limit: gauge(&families::STORE_MEMORY_LIMIT),
             connections: gauge(&families::STORE_CONNECTIONS),
             published: counter(&families::STORE_PUBLISHED),
-            listeners: gauge(&families::STORE_LISTENERS),
+            subscriptions: gauge(&families::STORE_LISTENERS),
             slow: counter(&families::STORE_SLOW),
         }
     }
