@@ -9,8 +9,9 @@ use std::process::Command;
 /// A room imports only rooms of a lower level, and inside a level nobody imports a neighbour.
 const LEVELS: &[(&str, u8)] = &[
     ("wire", 0),
-    ("settings", 0),
+    ("settings-derive", 0),
     ("coding", 0),
+    ("settings", 1),
     ("telemetry", 1),
     ("net", 1),
     ("exchange", 2),
@@ -57,14 +58,17 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("mlua", &["lua"]),
     ("native-tls", &[]),
     ("openssl", &[]),
+    ("proc-macro2", &["settings-derive"]),
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
+    ("quote", &["settings-derive"]),
     ("rustls", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
     ("serde", &["bench"]),
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
+    ("syn", &["settings-derive"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
     ("tokio", &["net", "exchange", "upstream", "files", "cache", "apps", "lua", "server"]),
     ("tokio-rustls", &["net"]),

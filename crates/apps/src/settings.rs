@@ -5,125 +5,145 @@
 
 use std::collections::BTreeMap;
 
-use settings::{Duration, FilePath, Node, Reader, Size};
+use settings::{Duration, FilePath, Node, Reader, Setting, Size};
 
 use crate::websocket::WebSocketSettings;
 
-settings::record! {
-    /// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
-    /// started, watched and replaced; the gateway itself loads no Python, and what a cache, a file
-    /// or a filter answers never reaches them.
-    pub struct AppSettings {
-        /// The application: module, colon, attribute.
-        pub python: String { example "shop.web:app" },
-        /// The attribute is a function that makes the application, without arguments.
-        pub factory: bool = false,
-        /// What the application speaks.
-        pub interface: Interface = "auto",
-        /// How many processes run it, each with an event loop of its own.
-        pub workers: u32 = 1 { in 1..=256, example 4 },
-        /// Where it starts and where its modules are found first; the folder of the configuration
-        /// without it.
-        pub dir: Option<FilePath> = null { example "./shop" },
-        /// The virtual environment that has its packages, and tidegate. Without it `python3` runs
-        /// it, as the `PATH` finds it.
-        pub venv: Option<FilePath> = null { example "./shop/.venv" },
-        /// Added to its environment.
-        pub env: BTreeMap<String, String> = {} { example { "DJANGO_SETTINGS_MODULE": "a.b" } },
-        /// Below which path it is reached from outside: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
-        pub root_path: String = "" { example "/shop" },
-        /// Whether an ASGI application is told of start and end.
-        pub lifespan: Lifespan = "auto",
-        /// The event loop of ASGI.
-        pub r#loop: EventLoop = "auto",
-        /// A file that configures Python's logging: JSON or YAML for `dictConfig`, INI for
-        /// `fileConfig`.
-        pub log_config: Option<FilePath> = null { example "logging.json" },
-        /// Most threads of WSGI in each process; as many are started as are needed. 0 chooses.
-        pub threads: u32 = 0 { in 0..=1024, example 8 },
-        /// What it may take before it is refused more, or replaced.
-        pub limits: AppLimits = {},
-        /// How long it is waited for.
-        pub timeouts: AppTimeouts = {},
-        /// Sessions of WebSocket.
-        pub websocket: WebSocketSettings = {},
-    }
-    short: python;
-    check: check;
-}
-
-settings::choice! {
-    /// What an application speaks.
-    pub enum Interface {
-        /// Found out by looking at it.
-        Auto = "auto",
-        /// ASGI 3: `await app(scope, receive, send)`.
-        Asgi = "asgi",
-        /// WSGI (PEP 3333): `app(environ, start_response)`.
-        Wsgi = "wsgi",
-    }
-}
-
-settings::choice! {
+/// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
+/// started, watched and replaced; the gateway itself loads no Python, and what a cache, a file
+/// or a filter answers never reaches them.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = python, check = check)]
+pub struct AppSettings {
+    /// The application: module, colon, attribute.
+    #[setting(example = "shop.web:app")]
+    pub python: String,
+    /// The attribute is a function that makes the application, without arguments.
+    #[setting(default = false)]
+    pub factory: bool,
+    /// What the application speaks.
+    #[setting(default = "auto")]
+    pub interface: Interface,
+    /// How many processes run it, each with an event loop of its own.
+    #[setting(default = 1, range = 1..=256, example = 4)]
+    pub workers: u32,
+    /// Where it starts and where its modules are found first; the folder of the configuration
+    /// without it.
+    #[setting(example = "./shop")]
+    pub dir: Option<FilePath>,
+    /// The virtual environment that has its packages, and tidegate. Without it `python3` runs
+    /// it, as the `PATH` finds it.
+    #[setting(example = "./shop/.venv")]
+    pub venv: Option<FilePath>,
+    /// Added to its environment.
+    #[setting(default = {}, example = { "DJANGO_SETTINGS_MODULE": "a.b" })]
+    pub env: BTreeMap<String, String>,
+    /// Below which path it is reached from outside: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
+    #[setting(default = "", example = "/shop")]
+    pub root_path: String,
     /// Whether an ASGI application is told of start and end.
-    pub enum Lifespan {
-        /// It is, if it listens.
-        Auto = "auto",
-        /// It is, and must listen.
-        On = "on",
-        /// It is not.
-        Off = "off",
-    }
+    #[setting(default = "auto")]
+    pub lifespan: Lifespan,
+    /// The event loop of ASGI.
+    #[setting(default = "auto")]
+    pub r#loop: EventLoop,
+    /// A file that configures Python's logging: JSON or YAML for `dictConfig`, INI for
+    /// `fileConfig`.
+    #[setting(example = "logging.json")]
+    pub log_config: Option<FilePath>,
+    /// Most threads of WSGI in each process; as many are started as are needed. 0 chooses.
+    #[setting(default = 0, range = 0..=1024, example = 8)]
+    pub threads: u32,
+    /// What it may take before it is refused more, or replaced.
+    #[setting(default = {})]
+    pub limits: AppLimits,
+    /// How long it is waited for.
+    #[setting(default = {})]
+    pub timeouts: AppTimeouts,
+    /// Sessions of WebSocket.
+    #[setting(default = {})]
+    pub websocket: WebSocketSettings,
 }
 
-settings::choice! {
-    /// An event loop of Python.
-    pub enum EventLoop {
-        /// uvloop where it is installed, asyncio's elsewhere.
-        Auto = "auto",
-        /// uvloop, which must be installed.
-        Uvloop = "uvloop",
-        /// asyncio's own.
-        Asyncio = "asyncio",
-    }
+/// What an application speaks.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum Interface {
+    /// Found out by looking at it.
+    Auto,
+    /// ASGI 3: `await app(scope, receive, send)`.
+    Asgi,
+    /// WSGI (PEP 3333): `app(environ, start_response)`.
+    Wsgi,
 }
 
-settings::record! {
-    /// What an application may take.
-    pub struct AppLimits {
-        /// Requests and sessions under way at the same time, from each worker of the server; past
-        /// it clients get 503 with `Retry-After`.
-        pub in_flight: u32 = 10000 { in 1..=1000000 },
-        /// Memory of the store that its processes share (`tidegate.cache`).
-        pub store: Size = "64MiB" { in "1MiB"..="64GiB" },
-        /// A process is replaced after so many requests.
-        pub max_requests: Option<u64> = null { in 1..=1000000000, example 100000 },
-        /// Up to so many more, so that not all are replaced at once.
-        pub max_requests_jitter: u64 = 0 { in 0..=1000000000 },
-        /// A process that takes more memory is replaced.
-        pub max_rss: Option<Size> = null { in "16MiB"..="1TiB", example "512MiB" },
-        /// A process is replaced after this time.
-        pub lifetime: Option<Duration> = null { in "1s"..="365d", example "1d" },
-    }
+/// Whether an ASGI application is told of start and end.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum Lifespan {
+    /// It is, if it listens.
+    Auto,
+    /// It is, and must listen.
+    On,
+    /// It is not.
+    Off,
 }
 
-settings::record! {
-    /// How long an application is waited for.
-    pub struct AppTimeouts {
-        /// For a process to be ready: import and start.
-        pub start: Duration = "60s" { in "1s"..="1h" },
-        /// For the head of an answer, from the request's last byte; then the client gets 504.
-        pub answer: Duration = "60s" { in "1s"..="24h" },
-        /// The longest pause in the body of an answer.
-        pub pause: Duration = "60s" { in "1s"..="24h" },
-        /// For a process whose loop, or whose oldest request of WSGI, stands still; then it is
-        /// killed, with its stack in the log. 0s is for ever.
-        pub stuck: Duration = "30s" { in "0s"..="24h" },
-        /// A loop that stands still for so long is logged with its stack; 0s logs nothing.
-        pub stall: Duration = "100ms" { in "0s"..="1m" },
-        /// For what is under way when a process leaves.
-        pub graceful: Duration = "30s" { in "0s"..="1h" },
-    }
+/// An event loop of Python.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum EventLoop {
+    /// uvloop where it is installed, asyncio's elsewhere.
+    Auto,
+    /// uvloop, which must be installed.
+    Uvloop,
+    /// asyncio's own.
+    Asyncio,
+}
+
+/// What an application may take.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct AppLimits {
+    /// Requests and sessions under way at the same time, from each worker of the server; past
+    /// it clients get 503 with `Retry-After`.
+    #[setting(default = 10000, range = 1..=1000000)]
+    pub in_flight: u32,
+    /// Memory of the store that its processes share (`tidegate.cache`).
+    #[setting(default = "64MiB", range = "1MiB"..="64GiB")]
+    pub store: Size,
+    /// A process is replaced after so many requests.
+    #[setting(range = 1..=1000000000, example = 100000)]
+    pub max_requests: Option<u64>,
+    /// Up to so many more, so that not all are replaced at once.
+    #[setting(default = 0, range = 0..=1000000000)]
+    pub max_requests_jitter: u64,
+    /// A process that takes more memory is replaced.
+    #[setting(range = "16MiB"..="1TiB", example = "512MiB")]
+    pub max_rss: Option<Size>,
+    /// A process is replaced after this time.
+    #[setting(range = "1s"..="365d", example = "1d")]
+    pub lifetime: Option<Duration>,
+}
+
+/// How long an application is waited for.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct AppTimeouts {
+    /// For a process to be ready: import and start.
+    #[setting(default = "60s", range = "1s"..="1h")]
+    pub start: Duration,
+    /// For the head of an answer, from the request's last byte; then the client gets 504.
+    #[setting(default = "60s", range = "1s"..="24h")]
+    pub answer: Duration,
+    /// The longest pause in the body of an answer.
+    #[setting(default = "60s", range = "1s"..="24h")]
+    pub pause: Duration,
+    /// For a process whose loop, or whose oldest request of WSGI, stands still; then it is
+    /// killed, with its stack in the log. 0s is for ever.
+    #[setting(default = "30s", range = "0s"..="24h")]
+    pub stuck: Duration,
+    /// A loop that stands still for so long is logged with its stack; 0s logs nothing.
+    #[setting(default = "100ms", range = "0s"..="1m")]
+    pub stall: Duration,
+    /// For what is under way when a process leaves.
+    #[setting(default = "30s", range = "0s"..="1h")]
+    pub graceful: Duration,
 }
 
 impl AppSettings {

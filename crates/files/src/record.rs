@@ -16,60 +16,64 @@ use crate::media_type;
 /// The kind, for the table of handlers.
 pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema, read };
 
-settings::record! {
-    /// Serves the files of a folder.
-    ///
-    /// The path of the request is the path below the folder; `rewrite` can change it before.
-    /// Answers GET and HEAD, ranges and conditional requests. Nothing outside the folder is served,
-    /// whatever the path and whatever links are in it. A relative folder starts at the
-    /// configuration file.
-    pub(crate) struct Files {
-        /// The folder.
-        pub(crate) root: FilePath,
-        /// What is served for a folder, the first that exists.
-        pub(crate) index: Vec<String> = ["index.html"] { example ["index.html", "index.htm"] },
-        /// Show what is in a folder that has no index: HTML, or JSON for who asks for it.
-        pub(crate) listing: bool = false,
-        /// A file to serve where there is none, for applications that route in the browser. Paths
-        /// that end in a file name with an ending stay missing unless the client asks for HTML.
-        pub(crate) spa: Option<String> { example "index.html" },
-        /// Serve names that begin with a dot. `.well-known` always is.
-        pub(crate) dotfiles: bool = false,
-        /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to
-        /// clients that accept them, the favourite first. One that is older than its file is not
-        /// used.
-        pub(crate) precompressed: Vec<Precompressed> = ["br", "zstd", "gzip"],
-        /// The value of `Cache-Control`. Without it clients decide for themselves.
-        pub(crate) cache_control: Option<String> { example "public, max-age=3600" },
-        /// What becomes of symbolic links.
-        pub(crate) symlinks: Symlinks = "inside",
-        /// Media types by file ending, before the ones that are built in.
-        pub(crate) types: BTreeMap<String, String> = {} { example { "wasm": "application/wasm" } },
-    }
-    short: root;
-    check: check;
-}
-
-settings::choice! {
-    /// A coding that a file beside the asked one may have.
-    pub(crate) enum Precompressed {
-        /// Brotli, `.br`.
-        Br = "br",
-        /// Zstandard, `.zst`.
-        Zstd = "zstd",
-        /// Gzip, `.gz`.
-        Gzip = "gzip",
-    }
-}
-
-settings::choice! {
+/// Serves the files of a folder.
+///
+/// The path of the request is the path below the folder; `rewrite` can change it before.
+/// Answers GET and HEAD, ranges and conditional requests. Nothing outside the folder is served,
+/// whatever the path and whatever links are in it. A relative folder starts at the
+/// configuration file.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = root, check = check)]
+pub(crate) struct Files {
+    /// The folder.
+    pub(crate) root: FilePath,
+    /// What is served for a folder, the first that exists.
+    #[setting(default = ["index.html"], example = ["index.html", "index.htm"])]
+    pub(crate) index: Vec<String>,
+    /// Show what is in a folder that has no index: HTML, or JSON for who asks for it.
+    #[setting(default = false)]
+    pub(crate) listing: bool,
+    /// A file to serve where there is none, for applications that route in the browser. Paths
+    /// that end in a file name with an ending stay missing unless the client asks for HTML.
+    #[setting(example = "index.html")]
+    pub(crate) spa: Option<String>,
+    /// Serve names that begin with a dot. `.well-known` always is.
+    #[setting(default = false)]
+    pub(crate) dotfiles: bool,
+    /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to
+    /// clients that accept them, the favourite first. One that is older than its file is not
+    /// used.
+    #[setting(default = ["br", "zstd", "gzip"])]
+    pub(crate) precompressed: Vec<Precompressed>,
+    /// The value of `Cache-Control`. Without it clients decide for themselves.
+    #[setting(example = "public, max-age=3600")]
+    pub(crate) cache_control: Option<String>,
     /// What becomes of symbolic links.
-    pub(crate) enum Symlinks {
-        /// Followed as long as they stay in the folder.
-        Inside = "inside",
-        /// Never followed: such a path is missing.
-        Never = "never",
-    }
+    #[setting(default = "inside")]
+    pub(crate) symlinks: Symlinks,
+    /// Media types by file ending, before the ones that are built in.
+    #[setting(default = {}, example = { "wasm": "application/wasm" })]
+    pub(crate) types: BTreeMap<String, String>,
+}
+
+/// A coding that a file beside the asked one may have.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) enum Precompressed {
+    /// Brotli, `.br`.
+    Br,
+    /// Zstandard, `.zst`.
+    Zstd,
+    /// Gzip, `.gz`.
+    Gzip,
+}
+
+/// What becomes of symbolic links.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) enum Symlinks {
+    /// Followed as long as they stay in the folder.
+    Inside,
+    /// Never followed: such a path is missing.
+    Never,
 }
 
 impl Precompressed {

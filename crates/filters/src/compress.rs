@@ -30,54 +30,60 @@ const ON_WORKER_BYTES: usize = 64 * 1024;
 /// again.
 const AS_WHOLE_BYTES: usize = 1024 * 1024;
 
-settings::record! {
-    /// Compresses responses for clients that accept it.
-    ///
-    /// Streams are compressed as they come, and what has come is sent on when the source pauses, so
-    /// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
-    /// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added
-    /// and a strong `ETag` becomes a weak one. Mind that compressing secrets next to text from the
-    /// client lets an attacker guess them (BREACH): leave such routes out.
-    struct Compress {
-        /// The codings to offer, the favourite first; the client's preferences come before ours.
-        codings: Vec<Word> = ["zstd", "br", "gzip"],
-        /// Bodies known to be smaller stay as they are.
-        min_size: Size = "1KiB",
-        /// The media types to compress: `text/html`, `text/*`, or `*+json` by suffix.
-        types: Vec<MediaPattern> = [
+/// Compresses responses for clients that accept it.
+///
+/// Streams are compressed as they come, and what has come is sent on when the source pauses, so
+/// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
+/// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added
+/// and a strong `ETag` becomes a weak one. Mind that compressing secrets next to text from the
+/// client lets an attacker guess them (BREACH): leave such routes out.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct Compress {
+    /// The codings to offer, the favourite first; the client's preferences come before ours.
+    #[setting(default = ["zstd", "br", "gzip"])]
+    codings: Vec<Word>,
+    /// Bodies known to be smaller stay as they are.
+    #[setting(default = "1KiB")]
+    min_size: Size,
+    /// The media types to compress: `text/html`, `text/*`, or `*+json` by suffix.
+    #[setting(
+        default = [
             "text/*", "application/json", "application/javascript", "application/xml",
             "application/manifest+json", "application/wasm", "*+json", "*+xml", "application/yaml",
             "application/toml", "application/vnd.ms-fontobject", "font/ttf", "font/otf",
-            "image/bmp", "image/vnd.microsoft.icon"
+            "image/bmp", "image/vnd.microsoft.icon",
         ],
-        /// How hard to try.
-        levels: Levels = {},
-    }
-    check: check;
+    )]
+    types: Vec<MediaPattern>,
+    /// How hard to try.
+    #[setting(default = {})]
+    levels: Levels,
 }
 
-settings::record! {
-    /// Levels of compression: more is smaller and slower.
-    struct Levels {
-        /// For gzip.
-        gzip: u32 = 5 { in 1..=9 },
-        /// For Brotli.
-        br: u32 = 4 { in 0..=11 },
-        /// For Zstandard.
-        zstd: u32 = 3 { in 1..=19 },
-    }
+/// Levels of compression: more is smaller and slower.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct Levels {
+    /// For gzip.
+    #[setting(default = 5, range = 1..=9)]
+    gzip: u32,
+    /// For Brotli.
+    #[setting(default = 4, range = 0..=11)]
+    br: u32,
+    /// For Zstandard.
+    #[setting(default = 3, range = 1..=19)]
+    zstd: u32,
 }
 
-settings::choice! {
-    /// A content coding.
-    enum Word {
-        /// Zstandard.
-        Zstd = "zstd",
-        /// Brotli.
-        Br = "br",
-        /// Gzip, which every client knows.
-        Gzip = "gzip",
-    }
+/// A content coding.
+#[derive(Clone, Debug, PartialEq, Setting)]
+enum Word {
+    /// Zstandard.
+    Zstd,
+    /// Brotli.
+    Br,
+    /// Gzip, which every client knows.
+    Gzip,
 }
 
 impl Word {

@@ -22,41 +22,46 @@ pub(crate) const RESPONSE: FilterKind =
 /// Besides hop-by-hop fields (RFC 9110 7.6.1): framing, and what the serving loop answers itself.
 const OURS: [Known; 3] = [Known::ContentLength, Known::Trailer, Known::Expect];
 
-settings::record! {
-    /// Changes the headers of requests before they go on.
-    ///
-    /// First fields are removed, then set, then added. A value whose variables are all empty sets
-    /// nothing: the field is removed instead. `Host` may be set; headers of the connection and of
-    /// message framing may not. What a client sends as `X_Client` is removed where `X-Client` is
-    /// removed or set: applications behind WSGI or CGI cannot tell the two apart.
-    struct RequestHeaders {
-        /// Fields to take out.
-        remove: Vec<HeaderName> = [] { example ["x-internal"] },
-        /// Fields to replace or make.
-        set: Named<Template> = {} { example { "x-client": "{client_ip}" } },
-        /// Fields to add to those that are there; one value or several.
-        add: Named<OneOrMany<Template>> = {} { example { "x-seen-by": ["edge", "{host}"] } },
-    }
+/// Changes the headers of requests before they go on.
+///
+/// First fields are removed, then set, then added. A value whose variables are all empty sets
+/// nothing: the field is removed instead. `Host` may be set; headers of the connection and of
+/// message framing may not. What a client sends as `X_Client` is removed where `X-Client` is
+/// removed or set: applications behind WSGI or CGI cannot tell the two apart.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct RequestHeaders {
+    /// Fields to take out.
+    #[setting(default = [], example = ["x-internal"])]
+    remove: Vec<HeaderName>,
+    /// Fields to replace or make.
+    #[setting(default = {}, example = { "x-client": "{client_ip}" })]
+    set: Named<Template>,
+    /// Fields to add to those that are there; one value or several.
+    #[setting(default = {}, example = { "x-seen-by": ["edge", "{host}"] })]
+    add: Named<OneOrMany<Template>>,
 }
 
-settings::record! {
-    /// Changes the headers of responses before they go out.
-    ///
-    /// First fields are removed, then set, then added. Variables are those of the request. A value
-    /// whose variables are all empty sets nothing: the field is removed instead. Responses that
-    /// this server generates itself (404, 401, 429, 502, ...) are changed only with `always`.
-    struct ResponseHeaders {
-        /// Fields to take out.
-        remove: Vec<HeaderName> = [] { example ["server", "x-powered-by"] },
-        /// Fields to replace or make.
-        set: Named<Template> = {} { example { "strict-transport-security": "max-age=31536000" } },
-        /// Fields to add to those that are there; one value or several.
-        add: Named<OneOrMany<Template>> = {} { example { "link": "</style.css>; rel=preload" } },
-        /// Also changes responses that this server generates: errors of the route and of its
-        /// upstream, and responses of filters that stand before this one. Under `defaults` it also
-        /// changes responses to requests that no route takes.
-        always: bool = false,
-    }
+/// Changes the headers of responses before they go out.
+///
+/// First fields are removed, then set, then added. Variables are those of the request. A value
+/// whose variables are all empty sets nothing: the field is removed instead. Responses that
+/// this server generates itself (404, 401, 429, 502, ...) are changed only with `always`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct ResponseHeaders {
+    /// Fields to take out.
+    #[setting(default = [], example = ["server", "x-powered-by"])]
+    remove: Vec<HeaderName>,
+    /// Fields to replace or make.
+    #[setting(default = {}, example = { "strict-transport-security": "max-age=31536000" })]
+    set: Named<Template>,
+    /// Fields to add to those that are there; one value or several.
+    #[setting(default = {}, example = { "link": "</style.css>; rel=preload" })]
+    add: Named<OneOrMany<Template>>,
+    /// Also changes responses that this server generates: errors of the route and of its
+    /// upstream, and responses of filters that stand before this one. Under `defaults` it also
+    /// changes responses to requests that no route takes.
+    #[setting(default = false)]
+    always: bool,
 }
 
 fn read_request(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {

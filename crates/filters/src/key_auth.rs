@@ -25,53 +25,51 @@ use wire::target::{QueryPair, query_pairs};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
 
-settings::record! {
-    /// Lets in only requests that bring a known key.
-    ///
-    /// The key's owner becomes the request's `consumer`, which the log and the variable
-    /// `{consumer}` show. Anybody else is answered 401 with `WWW-Authenticate`.
-    struct KeyAuth {
-        /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as
-        /// a secret.
-        keys: Vec<KnownKey>,
-        /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the
-        /// `Authorization` header), `{ query: NAME }`.
-        from: OneOrMany<Place> = { "header": "x-api-key" } {
-            example ["bearer", { "query": "key" }]
-        },
-        /// Take the key out of the request before it goes on, so that no upstream and no log sees
-        /// it.
-        hide: bool = true,
-        /// What `WWW-Authenticate` calls the protected space.
-        realm: String = "tidegate",
-    }
-    check: check;
+/// Lets in only requests that bring a known key.
+///
+/// The key's owner becomes the request's `consumer`, which the log and the variable
+/// `{consumer}` show. Anybody else is answered 401 with `WWW-Authenticate`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct KeyAuth {
+    /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as
+    /// a secret.
+    keys: Vec<KnownKey>,
+    /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the
+    /// `Authorization` header), `{ query: NAME }`.
+    #[setting(default = { "header": "x-api-key" }, example = ["bearer", { "query": "key" }])]
+    from: OneOrMany<Place>,
+    /// Take the key out of the request before it goes on, so that no upstream and no log sees
+    /// it.
+    #[setting(default = true)]
+    hide: bool,
+    /// What `WWW-Authenticate` calls the protected space.
+    #[setting(default = "tidegate")]
+    realm: String,
 }
 
-settings::record! {
-    /// One key and whose it is. Exactly one of `sha256` and `key` must be there.
-    struct KnownKey {
-        /// Whose key it is. Several keys may have one owner, which is how keys are changed without
-        /// a gap.
-        consumer: String,
-        /// The SHA-256 of the key in 64 hexadecimal digits, perhaps after `sha256:`.
-        sha256: Option<Fingerprint>,
-        /// The key itself, from the environment or a file.
-        key: Option<Secret>,
-    }
-    check: check_one_form;
+/// One key and whose it is. Exactly one of `sha256` and `key` must be there.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_one_form)]
+struct KnownKey {
+    /// Whose key it is. Several keys may have one owner, which is how keys are changed without
+    /// a gap.
+    consumer: String,
+    /// The SHA-256 of the key in 64 hexadecimal digits, perhaps after `sha256:`.
+    sha256: Option<Fingerprint>,
+    /// The key itself, from the environment or a file.
+    key: Option<Secret>,
 }
 
-settings::choice! {
-    /// Where a key is looked for.
-    enum Place {
-        /// In a header of this name.
-        Header(HeaderName) = "header",
-        /// In `Authorization: Bearer KEY` (RFC 6750).
-        Bearer = "bearer",
-        /// In the query, under this name. Prefer a header: queries end up in logs and histories.
-        Query(String) = "query",
-    }
+/// Where a key is looked for.
+#[derive(Clone, Debug, PartialEq, Setting)]
+enum Place {
+    /// In a header of this name.
+    Header(HeaderName),
+    /// In `Authorization: Bearer KEY` (RFC 6750).
+    Bearer,
+    /// In the query, under this name. Prefer a header: queries end up in logs and histories.
+    Query(String),
 }
 
 type Hash = [u8; 32];

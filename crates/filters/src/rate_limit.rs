@@ -31,35 +31,41 @@ const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
 /// Longest name; it is sent with every response.
 const NAME_BYTES_MAX: usize = 64;
 
-settings::record! {
-    /// Lets each key make only so many requests.
-    ///
-    /// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the
-    /// rate; after a pause a key may make `burst` requests at once. Limits with the same settings
-    /// count together wherever they stand, also after a reload: give them names to keep them apart.
-    struct RateLimit {
-        /// How many requests a key may make over time.
-        rate: Rate { example "200/s", example "10/m" },
-        /// How many requests a key may make at once; without it as many as the rate allows in a
-        /// second, at least one.
-        burst: Option<u32> { in 1..=1000000, example 50 },
-        /// What requests are told apart by. Requests for which it is empty count as one key.
-        key: Key = "client_ip" { example "header.x-user", example "{consumer}-{host}" },
-        /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
-        /// usually has 64.
-        ipv6_prefix: u8 = 64 { in 1..=128 },
-        /// The status of a refusal.
-        status: u16 = 429 { in 400..=599 },
-        /// Tell clients how much is left, in `RateLimit` and `RateLimit-Policy`.
-        headers: bool = true,
-        /// Names the limit: limits of the same name and key count together, and others do not.
-        /// Clients see it.
-        name: Option<String>,
-        /// How many keys are remembered. When there are more, those that were idle longest begin
-        /// anew.
-        entries: u32 = 65536 { in 1..=16777216 },
-    }
-    check: check;
+/// Lets each key make only so many requests.
+///
+/// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the
+/// rate; after a pause a key may make `burst` requests at once. Limits with the same settings
+/// count together wherever they stand, also after a reload: give them names to keep them apart.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct RateLimit {
+    /// How many requests a key may make over time.
+    #[setting(example = "200/s", example = "10/m")]
+    rate: Rate,
+    /// How many requests a key may make at once; without it as many as the rate allows in a
+    /// second, at least one.
+    #[setting(range = 1..=1000000, example = 50)]
+    burst: Option<u32>,
+    /// What requests are told apart by. Requests for which it is empty count as one key.
+    #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
+    key: Key,
+    /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
+    /// usually has 64.
+    #[setting(default = 64, range = 1..=128)]
+    ipv6_prefix: u8,
+    /// The status of a refusal.
+    #[setting(default = 429, range = 400..=599)]
+    status: u16,
+    /// Tell clients how much is left, in `RateLimit` and `RateLimit-Policy`.
+    #[setting(default = true)]
+    headers: bool,
+    /// Names the limit: limits of the same name and key count together, and others do not.
+    /// Clients see it.
+    name: Option<String>,
+    /// How many keys are remembered. When there are more, those that were idle longest begin
+    /// anew.
+    #[setting(default = 65536, range = 1..=16777216)]
+    entries: u32,
 }
 
 fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {

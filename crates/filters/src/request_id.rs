@@ -25,32 +25,34 @@ pub(crate) const KIND: FilterKind =
 /// Longest id that is taken from outside.
 const ID_BYTES_MAX: usize = 128;
 
-settings::record! {
-    /// Names each request by an id that upstreams, logs and the client see.
-    ///
-    /// The variable `{request_id}` holds it in every filter that comes later.
-    struct RequestId {
-        /// The header that carries it.
-        header: HeaderName = "x-request-id",
-        /// Whose ids are taken over, by the address of the connection; everybody else's are
-        /// replaced. An id has up to 128 letters, digits and `-_.~:/+=@`.
-        trust: Vec<Cidr> = [] { example ["10.0.0.0/8"], example ["0.0.0.0/0", "::/0"] },
-        /// How a new id is written.
-        format: Format = "hex",
-        /// Send the id to the client too.
-        response: bool = true,
-    }
-    check: check;
+/// Names each request by an id that upstreams, logs and the client see.
+///
+/// The variable `{request_id}` holds it in every filter that comes later.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct RequestId {
+    /// The header that carries it.
+    #[setting(default = "x-request-id")]
+    header: HeaderName,
+    /// Whose ids are taken over, by the address of the connection; everybody else's are
+    /// replaced. An id has up to 128 letters, digits and `-_.~:/+=@`.
+    #[setting(default = [], example = ["10.0.0.0/8"], example = ["0.0.0.0/0", "::/0"])]
+    trust: Vec<Cidr>,
+    /// How a new id is written.
+    #[setting(default = "hex")]
+    format: Format,
+    /// Send the id to the client too.
+    #[setting(default = true)]
+    response: bool,
 }
 
-settings::choice! {
-    /// How a new id is written.
-    enum Format {
-        /// 32 hexadecimal digits, all random.
-        Hex = "hex",
-        /// A UUID of version 7 (RFC 9562): ids sort by the time they were made at.
-        Uuid = "uuid",
-    }
+/// How a new id is written.
+#[derive(Clone, Debug, PartialEq, Setting)]
+enum Format {
+    /// 32 hexadecimal digits, all random.
+    Hex,
+    /// A UUID of version 7 (RFC 9562): ids sort by the time they were made at.
+    Uuid,
 }
 
 fn check(settings: &RequestId, node: &Node, reader: &mut Reader<'_>) {

@@ -21,35 +21,38 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrit
 /// Longest target that may come out; a request line could not be longer either.
 const TARGET_BYTES_MAX: usize = 64 * 1024;
 
-settings::record! {
-    /// Changes the path before the request goes on.
-    ///
-    /// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays
-    /// the one that was chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template`
-    /// stands alone. The query stays. A result that is no path is answered 400.
-    struct Rewrite {
-        /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`,
-        /// not off `/apis`.
-        strip_prefix: Option<String> { example "/api" },
-        /// What to put in front.
-        add_prefix: Option<String> { example "/v2" },
-        /// The whole new path. It may have a query of its own, which comes before the one of the
-        /// request.
-        template: Option<Template> { example "/items/{path.id}", example "/search?q={path.word}" },
-        /// A replacement of what a regular expression finds first.
-        regex: Option<Replacement>,
-    }
-    check: check;
+/// Changes the path before the request goes on.
+///
+/// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays
+/// the one that was chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template`
+/// stands alone. The query stays. A result that is no path is answered 400.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct Rewrite {
+    /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`,
+    /// not off `/apis`.
+    #[setting(example = "/api")]
+    strip_prefix: Option<String>,
+    /// What to put in front.
+    #[setting(example = "/v2")]
+    add_prefix: Option<String>,
+    /// The whole new path. It may have a query of its own, which comes before the one of the
+    /// request.
+    #[setting(example = "/items/{path.id}", example = "/search?q={path.word}")]
+    template: Option<Template>,
+    /// A replacement of what a regular expression finds first.
+    regex: Option<Replacement>,
 }
 
-settings::record! {
-    /// What is found and what takes its place.
-    struct Replacement {
-        /// A regular expression over the decoded path; `^` and `$` are its ends.
-        pattern: Regex { example "^/user/([0-9]+)$" },
-        /// What takes the place of what was found; `$1` and `${name}` are its groups.
-        replace: String { example "/users/$1" },
-    }
+/// What is found and what takes its place.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct Replacement {
+    /// A regular expression over the decoded path; `^` and `$` are its ends.
+    #[setting(example = "^/user/([0-9]+)$")]
+    pattern: Regex,
+    /// What takes the place of what was found; `$1` and `${name}` are its groups.
+    #[setting(example = "/users/$1")]
+    replace: String,
 }
 
 fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {

@@ -3,38 +3,41 @@
 //! Owns the declaration and the rules within one route; what concerns several routes is `table`'s.
 
 use exchange::Condition;
-use settings::{Node, OneOrMany, Reader, Spanned, quote};
+use settings::{Node, OneOrMany, Reader, Setting, Spanned, quote};
 
 use crate::{HostPattern, MethodName, PathPattern};
 
-settings::record! {
-    /// Which requests a route takes: those that everything written here fits. What is left out fits
-    /// every request, and of a list one has to fit.
-    ///
-    /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
-    /// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), PathGlob patterns
-    /// and regular expressions after those; then the one with more conditions; then the one written
-    /// first.
-    pub struct Match {
-        /// The listeners it is for, by name.
-        pub listener: OneOrMany<Spanned<String>> = [] { example "web" },
-        /// Hosts: a name, or `*.example.com` for every name below. Case and port do not count.
-        pub host: OneOrMany<HostPattern> = [] { example "shop.example.com" },
-        /// Paths: `/a/b`, `/a/{id}` with a parameter, `/a/{*rest}` for `/a` and all below it,
-        /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
-        pub path: OneOrMany<PathPattern> = [] { example "/api/{*rest}" },
-        /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the
-        /// response is 405. A method that is neither registered nor widely used is written
-        /// `{ extension: NAME }`.
-        pub methods: OneOrMany<MethodName> = [] { example ["GET", "POST"] },
-        /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
-        /// conditions fail is passed over.
-        pub when: Option<Condition> = null,
-        /// Routes of a higher priority come first, whatever else they match.
-        pub priority: i64 = 0 { in "-1000000"..=1000000 },
-    }
-    short: path;
-    check: check;
+/// Which requests a route takes: those that everything written here fits. What is left out fits
+/// every request, and of a list one has to fit.
+///
+/// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
+/// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), PathGlob patterns
+/// and regular expressions after those; then the one with more conditions; then the one written
+/// first.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = path, check = check, default)]
+pub struct Match {
+    /// The listeners it is for, by name.
+    #[setting(default = [], example = "web")]
+    pub listener: OneOrMany<Spanned<String>>,
+    /// Hosts: a name, or `*.example.com` for every name below. Case and port do not count.
+    #[setting(default = [], example = "shop.example.com")]
+    pub host: OneOrMany<HostPattern>,
+    /// Paths: `/a/b`, `/a/{id}` with a parameter, `/a/{*rest}` for `/a` and all below it,
+    /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
+    #[setting(default = [], example = "/api/{*rest}")]
+    pub path: OneOrMany<PathPattern>,
+    /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the
+    /// response is 405. A method that is neither registered nor widely used is written
+    /// `{ extension: NAME }`.
+    #[setting(default = [], example = ["GET", "POST"])]
+    pub methods: OneOrMany<MethodName>,
+    /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
+    /// conditions fail is passed over.
+    pub when: Option<Condition>,
+    /// Routes of a higher priority come first, whatever else they match.
+    #[setting(default = 0, range = "-1000000"..=1000000)]
+    pub priority: i64,
 }
 
 impl Match {

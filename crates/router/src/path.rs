@@ -40,15 +40,15 @@ pub enum Segment {
     Rest(Box<str>),
 }
 
-settings::choice! {
-    /// A pattern that is not compared segment by segment. It is tried after all that are.
-    pub(crate) enum Special {
-        /// An PathGlob pattern: `?` is one character, `*` any within a segment, `**` any segments.
-        PathGlob(PathGlob) = "ant",
-        /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
-        /// are parameters.
-        Regex(Regex) = "regex",
-    }
+/// A pattern that is not compared segment by segment. It is tried after all that are.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) enum Special {
+    /// An PathGlob pattern: `?` is one character, `*` any within a segment, `**` any segments.
+    #[setting(word = "ant")]
+    PathGlob(PathGlob),
+    /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
+    /// are parameters.
+    Regex(Regex),
 }
 
 impl PathPattern {

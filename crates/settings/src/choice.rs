@@ -1,95 +1,8 @@
-//! [`choice!`](crate::choice): one of several words or one-key maps, declared once.
+//! Reading of words and one-key maps, for enums that derive [`Setting`](crate::Setting).
 
 use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value};
 use crate::reader::Reader;
-
-/// Declares an enum. A variant without payload is written as its word, one with payload as a map
-/// with one key:
-///
-/// ```
-/// settings::choice! {
-///     /// How a server is picked.
-///     pub enum Balance {
-///         /// The better of two picked at random.
-///         P2c = "p2c",
-///         /// Always the same server for the same key.
-///         Hash(settings::Key) = "hash",
-///     }
-///     later: maglev;      // optional: refused with "comes later"
-/// }
-/// # fn main() {
-/// assert_eq!(settings::read(&settings::node!("p2c")), Ok(Balance::P2c));
-/// let hash = settings::read(&settings::node!({ "hash": "client_ip" }));
-/// assert!(matches!(hash, Ok(Balance::Hash(_))));
-/// # }
-/// ```
-#[macro_export]
-macro_rules! choice {
-    (
-        $(#[doc = $doc:literal])*
-        $vis:vis enum $name:ident {
-            $(
-                $(#[doc = $vdoc:literal])*
-                $variant:ident $(($payload:ty))? = $word:literal
-            ),+ $(,)?
-        }
-        $(later: $($later:ident),+ $(,)? ;)?
-    ) => {
-        $(#[doc = $doc])*
-        #[derive(Clone, Debug, PartialEq)]
-        $vis enum $name {
-            $($(#[doc = $vdoc])* $variant $(($payload))?,)+
-        }
-
-        impl $crate::Setting for $name {
-            fn schema(defs: &mut $crate::SchemaBuilder) -> $crate::Schema {
-                defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
-                    $crate::Def::Choice($crate::ChoiceDef {
-                        doc: $crate::doc(&[$($doc),*]),
-                        variants: vec![$($crate::Variant {
-                            name: $word,
-                            doc: $crate::doc(&[$($vdoc),*]),
-                            payload: None
-                                $(.or(Some(<$payload as $crate::Setting>::schema(_defs))))?,
-                        }),+],
-                        later: &[$($(stringify!($later)),+)?],
-                    })
-                })
-            }
-
-            fn read(node: &$crate::Node, reader: &mut $crate::Reader<'_>) -> Option<Self> {
-                const WORDS: &[(&str, bool)] =
-                    &[$(($word, false $(|| $crate::macros::yes(stringify!($payload)))?)),+];
-                const LATER: &[&str] = &[$($(stringify!($later)),+)?];
-                let (word, _payload) = $crate::macros::chosen(node, WORDS, LATER, reader)?;
-                $($crate::choice! {
-                    @variant $name $variant word _payload reader $word $(, $payload)?
-                })+
-                None
-            }
-        }
-    };
-
-    (@variant $name:ident $variant:ident $chosen:ident $p:ident $reader:ident $word:literal) => {
-        if $chosen == $word {
-            return Some($name::$variant);
-        }
-    };
-    (
-        @variant $name:ident $variant:ident $chosen:ident $node:ident $reader:ident
-        $word:literal, $payload:ty
-    ) => {
-        if $chosen == $word {
-            return <$payload as $crate::Setting>::read($node, $reader).map($name::$variant);
-        }
-    };
-}
-
-/// For a constant of the macro: a variant has a payload when this is called.
-pub const fn yes(_: &str) -> bool {
-    true
-}
 
 /// The word chosen at a node and its payload (the node itself for a bare word), or a mistake.
 pub fn chosen<'n>(
@@ -171,15 +84,14 @@ pub fn tagged<'n>(node: &'n Node, reader: &mut Reader<'_>) -> Option<(&'n MapKey
 mod tests {
     use crate::{Size, node, read};
 
-    crate::choice! {
-        /// How.
-        pub(crate) enum How {
-            /// Fast.
-            Fast = "fast",
-            /// With room.
-            Room(Size) = "room",
-        }
-        later: slow;
+    /// How.
+    #[derive(Clone, Debug, PartialEq, settings::Setting)]
+    #[setting(later(slow))]
+    pub(crate) enum How {
+        /// Fast.
+        Fast,
+        /// With room.
+        Room(Size),
     }
 
     #[test]

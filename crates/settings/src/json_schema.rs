@@ -157,34 +157,35 @@ mod tests {
     use super::json_schema;
     use crate::{Duration, Key, Rate, SchemaBuilder, Secret, Setting, node};
 
-    crate::choice! {
-        /// How a server is picked.
-        pub(crate) enum Balance {
-            /// In turn.
-            Turn = "turn",
-            /// By key.
-            Hash(Key) = "hash",
-        }
+    /// How a server is picked.
+    #[derive(Clone, Debug, PartialEq, settings::Setting)]
+    pub(crate) enum Balance {
+        /// In turn.
+        Turn,
+        /// By key.
+        Hash(Key),
     }
 
-    crate::record! {
-        /// A thing.
-        pub(crate) struct Thing {
-            /// Needed.
-            pub(crate) rate: Rate,
-            /// How long.
-            pub(crate) wait: Duration = "1s" { in "0s"..="1h", example "5s" },
-            /// How many.
-            pub(crate) count: u32 = 1 { in 1..=10 },
-            /// Perhaps.
-            pub(crate) token: Option<Secret>,
-            /// How.
-            pub(crate) balance: Balance = "turn",
-            /// Inner ones.
-            pub(crate) inner: Vec<Thing> = [],
-        }
-        later: tls;
-        short: rate;
+    /// A thing.
+    #[derive(Clone, Debug, PartialEq, settings::Setting)]
+    #[setting(short = rate, later(tls))]
+    pub(crate) struct Thing {
+        /// Needed.
+        pub(crate) rate: Rate,
+        /// How long.
+        #[setting(default = "1s", range = "0s"..="1h", example = "5s")]
+        pub(crate) wait: Duration,
+        /// How many.
+        #[setting(default = 1, range = 1..=10)]
+        pub(crate) count: u32,
+        /// Perhaps.
+        pub(crate) token: Option<Secret>,
+        /// How.
+        #[setting(default = "turn")]
+        pub(crate) balance: Balance,
+        /// Inner ones.
+        #[setting(default = [])]
+        pub(crate) inner: Vec<Thing>,
     }
 
     #[test]

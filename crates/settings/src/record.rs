@@ -1,169 +1,12 @@
-//! [`record!`](crate::record): a map with known keys, declared once.
+//! Reading of maps with known keys, for structs that derive [`Setting`].
 //!
-//! Owns the reading of such maps: unknown keys with their nearest word, keys that come later,
-//! missing keys, defaults read by the same reader as what users type, ranges.
+//! Owns: unknown keys with their nearest word, keys of later versions, missing keys, defaults read
+//! by the same reader as what users type, ranges.
 
 use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value, quote};
 use crate::reader::{Reader, read};
 use crate::setting::Setting;
-
-/// Declares a struct that is read from a map. See the [crate documentation](crate) for a whole
-/// example.
-///
-/// ```text
-/// settings::record! {
-///     /// What it is: one sentence, then details. Becomes the reference page and the schema.
-///     pub struct Name {
-///         /// What the key does.
-///         pub key: Type = default { in low..=high, example value, example value },
-///         /// Without a default the key is required, unless its type is an `Option`.
-///         pub other: Option<Type>,
-///     }
-///     // each of these is optional; they stand in this order
-///     later: promised, but_not_built;     // refused with "comes later"
-///     short: key;                         // a value that is no map stands for `{ key: value }`
-///     check: function;                    // fn(&Name, &Node, &mut Reader<'_>): several keys
-/// }
-/// ```
-///
-/// Defaults, bounds and examples are written as [`node!`](crate::node) takes them: `"1s"`, `50`,
-/// `true`, `[]`, `{}`, `["GET", "HEAD"]`, `null`. A record whose every field has a default also
-/// gets `Default`.
-#[macro_export]
-macro_rules! record {
-    // Every field has a default: the struct has one too.
-    (
-        $(#[doc = $doc:literal])*
-        $vis:vis struct $name:ident {
-            $(
-                $(#[doc = $fdoc:literal])*
-                $fvis:vis $field:ident : $ty:ty = $default:tt $({ $($opts:tt)* })?
-            ),* $(,)?
-        }
-        $($clauses:tt)*
-    ) => {
-        $crate::record! { @build
-            $(#[doc = $doc])*
-            $vis struct $name {
-                $($(#[doc = $fdoc])* $fvis $field : $ty = $default $({ $($opts)* })?,)*
-            }
-            $($clauses)*
-        }
-
-        impl ::std::default::Default for $name {
-            fn default() -> Self {
-                // No input reaches this: a test calls `settings::verify` for every declaration.
-                $crate::read(&$crate::node!({})).expect("every field has a valid default")
-            }
-        }
-    };
-    (
-        $(#[doc = $doc:literal])*
-        $vis:vis struct $name:ident { $($fields:tt)* }
-        $($clauses:tt)*
-    ) => {
-        $crate::record! { @build
-            $(#[doc = $doc])*
-            $vis struct $name { $($fields)* }
-            $($clauses)*
-        }
-    };
-
-    (@build
-        $(#[doc = $doc:literal])*
-        $vis:vis struct $name:ident {
-            $(
-                $(#[doc = $fdoc:literal])*
-                $fvis:vis $field:ident : $ty:ty $(= $default:tt)? $({ $($opts:tt)* })?
-            ),* $(,)?
-        }
-        $(later: $($later:ident),+ $(,)? ;)?
-        $(short: $short:ident ;)?
-        $(check: $check:path ;)?
-    ) => {
-        $(#[doc = $doc])*
-        #[derive(Clone, Debug, PartialEq)]
-        $vis struct $name {
-            $($(#[doc = $fdoc])* $fvis $field: $ty,)*
-        }
-
-        impl $crate::Setting for $name {
-            fn schema(defs: &mut $crate::SchemaBuilder) -> $crate::Schema {
-                defs.define(concat!(module_path!(), "::", stringify!($name)), |_defs| {
-                    $crate::Def::Record($crate::RecordDef {
-                        doc: $crate::doc(&[$($doc),*]),
-                        fields: vec![$({
-                            let mut field = $crate::Field {
-                                key: $crate::macros::key(stringify!($field)),
-                                doc: $crate::doc(&[$($fdoc),*]),
-                                schema: <$ty as $crate::Setting>::schema(_defs),
-                                default: None $(.or(Some($crate::node!($default))))?,
-                                required: <$ty as $crate::Setting>::missing().is_none(),
-                                range: None,
-                                examples: Vec::new(),
-                                accepts: |node| $crate::read::<$ty>(node).map(drop),
-                            };
-                            field.required &= field.default.is_none();
-                            $($crate::record! { @describe field [$ty] $($opts)* })?
-                            field
-                        }),*],
-                        later: &[$($(stringify!($later)),+)?],
-                        short: None $(.or(Some($crate::macros::key(stringify!($short)))))?,
-                    })
-                })
-            }
-
-            fn read(node: &$crate::Node, reader: &mut $crate::Reader<'_>) -> Option<Self> {
-                const KEYS: &[&str] = &[$(stringify!($field)),*];
-                const LATER: &[&str] = &[$($(stringify!($later)),+)?];
-                const SHORT: Option<&str> = [$(Some(stringify!($short)),)? None][0];
-                let _before = reader.report().len();
-                let _fields = $crate::macros::Fields::open(node, KEYS, LATER, SHORT, reader)?;
-                $(
-                    let default: Option<$crate::Node> = None $(.or(Some($crate::node!($default))))?;
-                    let range: $crate::macros::Range<$ty> =
-                        None $(.or($crate::record! { @range $($opts)* }))?;
-                    let $field: Option<$ty> =
-                        _fields.read(stringify!($field), default, range, reader);
-                )*
-                let this = $name { $($field: $field?),* };
-                $(if reader.report().len() == _before {
-                    $check(&this, node, reader);
-                })?
-                Some(this)
-            }
-        }
-    };
-
-    (@describe $out:ident [$ty:ty]) => {};
-    (@describe $out:ident [$ty:ty] in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
-        $out.range = Some(($crate::node!($low), $crate::node!($high)));
-        $out.accepts = |node| {
-            $crate::macros::accepts::<$ty>(node, &$crate::node!($low), &$crate::node!($high))
-        };
-        $($crate::record! { @describe $out [$ty] $($rest)* })?
-    };
-    (@describe $out:ident [$ty:ty] example $example:tt $(, $($rest:tt)*)?) => {
-        $out.examples.push($crate::node!($example));
-        $($crate::record! { @describe $out [$ty] $($rest)* })?
-    };
-
-    (@range) => { None };
-    (@range in $low:tt ..= $high:tt $(, $($rest:tt)*)?) => {
-        Some(($crate::node!($low), $crate::node!($high), |value, low, high| {
-            value >= low && value <= high
-        }))
-    };
-    (@range example $example:tt $(, $($rest:tt)*)?) => {
-        None $(.or($crate::record! { @range $($rest)* }))?
-    };
-}
-
-/// The key a field is written as: `r#match` is `match`.
-pub fn key(field: &'static str) -> &'static str {
-    field.strip_prefix("r#").unwrap_or(field)
-}
 
 /// A map whose keys have been checked, ready to be read field by field.
 pub struct Fields<'n> {
@@ -201,9 +44,9 @@ impl<'n> Fields<'n> {
             let name = written.name.as_str();
             if later.contains(&name) {
                 reader.report().comes_later(written.span, name);
-            } else if !keys.iter().any(|k| key(k) == name) {
-                reader.report().unknown(written.span, "key", name, keys.iter().map(|k| key(k)));
-                let near = nearest(name, keys.iter().map(|k| key(k)));
+            } else if !keys.contains(&name) {
+                reader.report().unknown(written.span, "key", name, keys.iter().copied());
+                let near = nearest(name, keys.iter().copied());
                 meant.extend(near.map(|near| (near, value)));
             }
         }
@@ -212,7 +55,7 @@ impl<'n> Fields<'n> {
 
     fn written(&self, name: &str) -> Option<&'n Node> {
         if let Some(short) = self.short {
-            return (key(short) == name).then_some(self.node);
+            return (short == name).then_some(self.node);
         }
         self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
     }
@@ -222,12 +65,11 @@ impl<'n> Fields<'n> {
     /// is wrong has been reported; continuing with another value lets other errors be found.
     pub fn read<T: Setting>(
         &self,
-        field: &'static str,
+        name: &'static str,
         default: Option<Node>,
-        range: Range<T>,
+        range: Option<Range<T>>,
         reader: &mut Reader<'_>,
     ) -> Option<T> {
-        let name = key(field);
         let written = self.written(name);
         if let Some(written) = written
             && let Some(value) = T::read(written, reader)
@@ -260,20 +102,31 @@ impl<'n> Fields<'n> {
         name: &str,
         written: &Node,
         value: &T,
-        range: Range<T>,
+        range: Option<Range<T>>,
         reader: &mut Reader<'_>,
     ) {
-        let Some((low, high, within)) = range else { return };
+        let Some(Range { low, high, contains }) = range else { return };
         let bounds = T::read(&low, reader).zip(T::read(&high, reader));
-        if !written.is_null() && bounds.is_some_and(|(low, high)| !within(value, &low, &high)) {
+        if !written.is_null() && bounds.is_some_and(|(low, high)| !contains(value, low, high)) {
             let outside = outside(written, &low, &high);
             reader.mistake(written.span, format!("{name} {outside}"));
         }
     }
 }
 
-/// The bounds of a field as declared, and how to tell whether a value is within them.
-pub type Range<T> = Option<(Node, Node, fn(&T, &T, &T) -> bool)>;
+/// The bounds of a field as declared.
+pub struct Range<T> {
+    low: Node,
+    high: Node,
+    /// Fields without a range need no order.
+    contains: fn(&T, T, T) -> bool,
+}
+
+impl<T: PartialOrd> Range<T> {
+    pub fn new(low: Node, high: Node) -> Self {
+        Range { low, high, contains: |value, low, high| (low..=high).contains(value) }
+    }
+}
 
 fn outside(written: &Node, low: &Node, high: &Node) -> String {
     let (low, high) = (low.text().unwrap_or_default(), high.text().unwrap_or_default());
@@ -294,5 +147,4 @@ pub fn accepts<T: Setting + PartialOrd>(
 }
 
 #[cfg(test)]
-#[path = "record/tests.rs"]
 mod tests;

@@ -227,26 +227,24 @@ mod tests {
     use super::reference_markdown;
     use crate::{Named, SchemaBuilder, Setting, Size};
 
-    crate::record! {
-        /// A store.
-        pub(crate) struct Store {
-            /// How large.
-            ///
-            /// In memory.
-            pub(crate) size: Size = "1MiB" { in "1KiB"..="1GiB", example "2MiB" },
-        }
-        later: disk;
-        short: size;
+    /// A store.
+    #[derive(Clone, Debug, PartialEq, settings::Setting)]
+    #[setting(short = size, later(disk))]
+    pub(crate) struct Store {
+        /// How large.
+        ///
+        /// In memory.
+        #[setting(default = "1MiB", range = "1KiB"..="1GiB", example = "2MiB")]
+        pub(crate) size: Size,
     }
 
-    crate::record! {
-        /// All of it.
-        pub(crate) struct Root {
-            /// The stores by name.
-            pub(crate) stores: Named<Store>,
-            /// Another one.
-            pub(crate) spare: Option<Store> = null,
-        }
+    /// All of it.
+    #[derive(Clone, Debug, PartialEq, settings::Setting)]
+    pub(crate) struct Root {
+        /// The stores by name.
+        pub(crate) stores: Named<Store>,
+        /// Another one.
+        pub(crate) spare: Option<Store>,
     }
 
     #[test]

@@ -133,10 +133,3 @@ impl SchemaBuilder {
         self.entries.iter().filter_map(|(name, def)| Some((*name, def.as_ref()?)))
     }
 }
-
-/// The lines of a doc comment as one text.
-pub fn doc(lines: &[&str]) -> String {
-    let lines: Vec<&str> =
-        lines.iter().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    lines.join("\n").trim().to_owned()
-}

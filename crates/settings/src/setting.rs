@@ -5,8 +5,8 @@ use crate::node::{Node, Scalar};
 use crate::reader::Reader;
 use crate::schema::{Schema, SchemaBuilder};
 
-/// A type that configuration can hold. Implemented by [`record!`](crate::record) and
-/// [`choice!`](crate::choice); by hand only for vocabulary.
+/// A type that configuration can hold. Derived for structs and enums, as the
+/// [documentation of the crate](crate) shows; implemented by hand only for vocabulary.
 pub trait Setting: Sized {
     /// What may be written here.
     fn schema(defs: &mut SchemaBuilder) -> Schema;

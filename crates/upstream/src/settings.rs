@@ -7,174 +7,199 @@ use settings::{
     Address, Duration, Host, Key, Node, Percent, Reader, Schema, SchemaBuilder, Setting, Size,
 };
 
-settings::record! {
-    /// A group of servers that answer the same requests.
-    pub struct UpstreamSettings {
-        /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or
-        /// `unix:/run/app.sock`, or maps with `address` and more.
-        pub servers: Vec<ServerSettings> {
-            example ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }]
-        },
-        /// How a server is picked for a request.
-        pub balance: Balance = "p2c" { example "round_robin", example { "hash": "client_ip" } },
-        /// Asks every server regularly whether it is well. Without it, only failing requests tell.
-        pub health: Option<HealthSettings> = null { example { "path": "/healthz" } },
-        /// How long to wait for what.
-        pub timeouts: TimeoutSettings = {},
-        /// Trying again on another server, where that is safe: nothing was sent, or the method is
-        /// idempotent.
-        pub retries: RetrySettings = {},
-        /// Connections kept open between requests.
-        pub keepalive: KeepaliveSettings = {},
-        /// Taking a server out of rotation for a while when requests to it keep failing.
-        pub ejection: EjectionSettings = {},
-        /// A server that comes back gets its full share only after this time.
-        pub slow_start: Duration = "0s" { in "0s"..="1h", example "30s" },
-        /// With a smaller share of servers in rotation than this, all are used, healthy or not:
-        /// better a few failing requests than a few servers that break down under the load of all.
-        /// `0%` is never.
-        pub panic_threshold: Percent = "0%" { example "50%" },
-        /// What the Host field says to the server.
-        pub host: HostSettings = "preserve" {
-            example "server", example { "fixed": "app.internal" }
-        },
-        /// Also sends `Forwarded` (RFC 7239) besides X-Forwarded-For, -Proto and -Host.
-        pub forwarded: bool = false,
-        /// Largest head of an answer.
-        pub headers: Size = "64KiB" { in "1KiB"..="1MiB" },
-        /// Most fields in the head of an answer.
-        pub header_count: u32 = 200 { in 8..=256 },
-    }
-    later: tls, discovery, protocol;
-    check: check_upstream;
+/// A group of servers that answer the same requests.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_upstream, later(tls, discovery, protocol))]
+pub struct UpstreamSettings {
+    /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or
+    /// `unix:/run/app.sock`, or maps with `address` and more.
+    #[setting(example = ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }])]
+    pub servers: Vec<ServerSettings>,
+    /// How a server is picked for a request.
+    #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
+    pub balance: Balance,
+    /// Asks every server regularly whether it is well. Without it, only failing requests tell.
+    #[setting(example = { "path": "/healthz" })]
+    pub health: Option<HealthSettings>,
+    /// How long to wait for what.
+    #[setting(default = {})]
+    pub timeouts: TimeoutSettings,
+    /// Trying again on another server, where that is safe: nothing was sent, or the method is
+    /// idempotent.
+    #[setting(default = {})]
+    pub retries: RetrySettings,
+    /// Connections kept open between requests.
+    #[setting(default = {})]
+    pub keepalive: KeepaliveSettings,
+    /// Taking a server out of rotation for a while when requests to it keep failing.
+    #[setting(default = {})]
+    pub ejection: EjectionSettings,
+    /// A server that comes back gets its full share only after this time.
+    #[setting(default = "0s", range = "0s"..="1h", example = "30s")]
+    pub slow_start: Duration,
+    /// With a smaller share of servers in rotation than this, all are used, healthy or not:
+    /// better a few failing requests than a few servers that break down under the load of all.
+    /// `0%` is never.
+    #[setting(default = "0%", example = "50%")]
+    pub panic_threshold: Percent,
+    /// What the Host field says to the server.
+    #[setting(default = "preserve", example = "server", example = { "fixed": "app.internal" })]
+    pub host: HostSettings,
+    /// Also sends `Forwarded` (RFC 7239) besides X-Forwarded-For, -Proto and -Host.
+    #[setting(default = false)]
+    pub forwarded: bool,
+    /// Largest head of an answer.
+    #[setting(default = "64KiB", range = "1KiB"..="1MiB")]
+    pub headers: Size,
+    /// Most fields in the head of an answer.
+    #[setting(default = 200, range = 8..=256)]
+    pub header_count: u32,
 }
 
-settings::record! {
-    /// One server of an upstream.
-    pub struct ServerSettings {
-        /// Where it is. Names are resolved, and resolved again when their time is up; every address
-        /// counts as a server. Of a name with IPv4 and IPv6 addresses one kind is used: IPv4,
-        /// unless only IPv6 takes connections.
-        pub address: Address { example "127.0.0.1:9001", example "unix:/run/app.sock" },
-        /// Its share of the requests, compared to the other servers.
-        pub weight: u32 = 1 { in 1..=1000 },
-        /// Used only when no other server is.
-        pub backup: bool = false,
-        /// Requests it is sent at a time; more go to the others, or get 503.
-        pub max_connections: Option<u32> = null { in 1..=1000000, example 200 },
-        /// Connections to it in use that may wait for slow clients at a time: for more of a request
-        /// body, or for a response to be taken. With one more, the slowest client is cut off: 408,
-        /// or a reset within a response. Unless set, half of `max_connections`; without that,
-        /// unlimited.
-        pub max_slow_clients: Option<u32> = null { in 1..=1000000, example 50 },
-    }
-    short: address;
+/// One server of an upstream.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = address)]
+pub struct ServerSettings {
+    /// Where it is. Names are resolved, and resolved again when their time is up; every address
+    /// counts as a server. Of a name with IPv4 and IPv6 addresses one kind is used: IPv4,
+    /// unless only IPv6 takes connections.
+    #[setting(example = "127.0.0.1:9001", example = "unix:/run/app.sock")]
+    pub address: Address,
+    /// Its share of the requests, compared to the other servers.
+    #[setting(default = 1, range = 1..=1000)]
+    pub weight: u32,
+    /// Used only when no other server is.
+    #[setting(default = false)]
+    pub backup: bool,
+    /// Requests it is sent at a time; more go to the others, or get 503.
+    #[setting(range = 1..=1000000, example = 200)]
+    pub max_connections: Option<u32>,
+    /// Connections to it in use that may wait for slow clients at a time: for more of a request
+    /// body, or for a response to be taken. With one more, the slowest client is cut off: 408,
+    /// or a reset within a response. Unless set, half of `max_connections`; without that,
+    /// unlimited.
+    #[setting(range = 1..=1000000, example = 50)]
+    pub max_slow_clients: Option<u32>,
 }
 
-settings::choice! {
-    /// How a server is picked.
-    pub enum Balance {
-        /// The better of two picked at random: fewer requests under way, faster answers lately.
-        P2c = "p2c",
-        /// One after the other, by weight.
-        RoundRobin = "round_robin",
-        /// The one with the fewest requests under way, over all workers.
-        LeastRequests = "least_requests",
-        /// Any, by weight.
-        Random = "random",
-        /// The same server for the same key, moving as few keys as possible when servers come and
-        /// go.
-        Hash(Key) = "hash",
-    }
+/// How a server is picked.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum Balance {
+    /// The better of two picked at random: fewer requests under way, faster answers lately.
+    P2c,
+    /// One after the other, by weight.
+    RoundRobin,
+    /// The one with the fewest requests under way, over all workers.
+    LeastRequests,
+    /// Any, by weight.
+    Random,
+    /// The same server for the same key, moving as few keys as possible when servers come and
+    /// go.
+    Hash(Key),
 }
 
-settings::choice! {
-    /// What Host says to the server.
-    pub enum HostSettings {
-        /// What the client said.
-        Preserve = "preserve",
-        /// The server's address as it is written under `servers`.
-        Server = "server",
-        /// This.
-        Fixed(String) = "fixed",
-    }
+/// What Host says to the server.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum HostSettings {
+    /// What the client said.
+    Preserve,
+    /// The server's address as it is written under `servers`.
+    Server,
+    /// This.
+    Fixed(String),
 }
 
-settings::record! {
-    /// Active health checks.
-    pub struct HealthSettings {
-        /// What to GET; without it a connection is proof enough.
-        pub path: Option<String> = null { example "/healthz" },
-        /// How often.
-        pub interval: Duration = "5s" { in "100ms"..="1h" },
-        /// How long an answer may take.
-        pub timeout: Duration = "1s" { in "10ms"..="1m" },
-        /// Good answers in a row that bring a server back.
-        pub healthy_after: u32 = 2 { in 1..=100 },
-        /// Bad ones in a row that take it out.
-        pub unhealthy_after: u32 = 3 { in 1..=100 },
-        /// The statuses of a good answer.
-        pub status: StatusRange = "200-399" { example "204" },
-        /// What Host says in a check; the server's address unless set.
-        pub host: Option<String> = null,
-    }
+/// Active health checks.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct HealthSettings {
+    /// What to GET; without it a connection is proof enough.
+    #[setting(example = "/healthz")]
+    pub path: Option<String>,
+    /// How often.
+    #[setting(default = "5s", range = "100ms"..="1h")]
+    pub interval: Duration,
+    /// How long an answer may take.
+    #[setting(default = "1s", range = "10ms"..="1m")]
+    pub timeout: Duration,
+    /// Good answers in a row that bring a server back.
+    #[setting(default = 2, range = 1..=100)]
+    pub healthy_after: u32,
+    /// Bad ones in a row that take it out.
+    #[setting(default = 3, range = 1..=100)]
+    pub unhealthy_after: u32,
+    /// The statuses of a good answer.
+    #[setting(default = "200-399", example = "204")]
+    pub status: StatusRange,
+    /// What Host says in a check; the server's address unless set.
+    pub host: Option<String>,
 }
 
-settings::record! {
-    /// How long to wait for a server.
-    pub struct TimeoutSettings {
-        /// For a connection. A lost packet of its making is sent again after one second (RFC 6298
-        /// 2): less than that gives up on a server that was only busy for a moment.
-        pub connect: Duration = "3s" { in "1ms"..="5m" },
-        /// From the last byte of the request to the head of the answer.
-        pub response: Duration = "30s" { in "1ms"..="1d" },
-        /// The longest pause within an answer.
-        pub read: Duration = "30s" { in "1ms"..="1d" },
-        /// The longest pause while the server takes a request.
-        pub write: Duration = "30s" { in "1ms"..="1d" },
-        /// How long a connection is kept unused, and a tunnel without a byte.
-        pub idle: Duration = "60s" { in "1ms"..="1d" },
-    }
+/// How long to wait for a server.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct TimeoutSettings {
+    /// For a connection. A lost packet of its making is sent again after one second (RFC 6298
+    /// 2): less than that gives up on a server that was only busy for a moment.
+    #[setting(default = "3s", range = "1ms"..="5m")]
+    pub connect: Duration,
+    /// From the last byte of the request to the head of the answer.
+    #[setting(default = "30s", range = "1ms"..="1d")]
+    pub response: Duration,
+    /// The longest pause within an answer.
+    #[setting(default = "30s", range = "1ms"..="1d")]
+    pub read: Duration,
+    /// The longest pause while the server takes a request.
+    #[setting(default = "30s", range = "1ms"..="1d")]
+    pub write: Duration,
+    /// How long a connection is kept unused, and a tunnel without a byte.
+    #[setting(default = "60s", range = "1ms"..="1d")]
+    pub idle: Duration,
 }
 
-settings::record! {
-    /// Trying again.
-    pub struct RetrySettings {
-        /// Tries in all, the first one counted; 1 is never again.
-        pub attempts: u32 = 2 { in 1..=10 },
-        /// Retries at most, as a share of the requests; a few are always allowed.
-        pub budget: Percent = "20%",
-        /// Answers to try again for as well, when the method is idempotent.
-        pub statuses: Vec<u16> = [] { example [502, 503] },
-    }
+/// Trying again.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct RetrySettings {
+    /// Tries in all, the first one counted; 1 is never again.
+    #[setting(default = 2, range = 1..=10)]
+    pub attempts: u32,
+    /// Retries at most, as a share of the requests; a few are always allowed.
+    #[setting(default = "20%")]
+    pub budget: Percent,
+    /// Answers to try again for as well, when the method is idempotent.
+    #[setting(default = [], example = [502, 503])]
+    pub statuses: Vec<u16>,
 }
 
-settings::record! {
-    /// Connections kept open.
-    pub struct KeepaliveSettings {
-        /// Unused connections kept per server, over all workers; 0 keeps none.
-        pub max_idle: u32 = 1024 { in 0..=1000000 },
-        /// A connection is not used again after this time.
-        pub max_age: Duration = "1h" { in "1s"..="7d" },
-        /// Nor after this many requests.
-        pub max_requests: u32 = 100000 { in 1..=1000000000 },
-    }
+/// Connections kept open.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct KeepaliveSettings {
+    /// Unused connections kept per server, over all workers; 0 keeps none.
+    #[setting(default = 1024, range = 0..=1000000)]
+    pub max_idle: u32,
+    /// A connection is not used again after this time.
+    #[setting(default = "1h", range = "1s"..="7d")]
+    pub max_age: Duration,
+    /// Nor after this many requests.
+    #[setting(default = 100000, range = 1..=1000000000)]
+    pub max_requests: u32,
 }
 
-settings::record! {
-    /// Taking failing servers out.
-    pub struct EjectionSettings {
-        /// Failures in a row that take a server out: no connection, no answer, or one of
-        /// `statuses`; 0 is never.
-        pub failures: u32 = 5 { in 0..=10000 },
-        /// How long; twice as long the next time, up to ten times. Then one request is let through
-        /// to see.
-        pub ejected_for: Duration = "10s" { in "10ms"..="1h" },
-        /// The share of servers that may be out for this reason at a time.
-        pub max_ejected: Percent = "50%",
-        /// Statuses that count as failures.
-        pub statuses: Vec<u16> = [502, 503, 504],
-    }
+/// Taking failing servers out.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct EjectionSettings {
+    /// Failures in a row that take a server out: no connection, no answer, or one of
+    /// `statuses`; 0 is never.
+    #[setting(default = 5, range = 0..=10000)]
+    pub failures: u32,
+    /// How long; twice as long the next time, up to ten times. Then one request is let through
+    /// to see.
+    #[setting(default = "10s", range = "10ms"..="1h")]
+    pub ejected_for: Duration,
+    /// The share of servers that may be out for this reason at a time.
+    #[setting(default = "50%")]
+    pub max_ejected: Percent,
+    /// Statuses that count as failures.
+    #[setting(default = [502, 503, 504])]
+    pub statuses: Vec<u16>,
 }
 
 /// Statuses from a first to a last one: `200-399`, or just `204`.

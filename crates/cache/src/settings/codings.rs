@@ -2,78 +2,91 @@
 
 use coding::Coding;
 use exchange::MediaPattern;
-use settings::{Node, Reader, Size};
+use settings::{Node, Reader, Setting, Size};
 
-settings::record! {
-    /// Which codings of an answer are kept ready. An answer is kept as it came; the first client
-    /// that prefers another coding has it made, once, on another thread, and gets what there is.
-    /// Clients that take none get it uncoded.
-    pub struct CodingSettings {
-        /// The codings that clients may have, the favourite first; their preferences come before
-        /// ours. None: answers are given as they came, and uncoded.
-        pub offer: Vec<CodingWord> = ["zstd", "br", "gzip"],
-        /// The media types to code: `text/html`, `text/*`, or `*+json` by suffix.
-        pub types: Vec<MediaPattern> = [
+/// Which codings of an answer are kept ready. An answer is kept as it came; the first client
+/// that prefers another coding has it made, once, on another thread, and gets what there is.
+/// Clients that take none get it uncoded.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+pub struct CodingSettings {
+    /// The codings that clients may have, the favourite first; their preferences come before
+    /// ours. None: answers are given as they came, and uncoded.
+    #[setting(default = ["zstd", "br", "gzip"])]
+    pub offer: Vec<CodingWord>,
+    /// The media types to code: `text/html`, `text/*`, or `*+json` by suffix.
+    #[setting(
+        default = [
             "text/*", "application/json", "application/javascript", "application/xml",
             "application/manifest+json", "application/wasm", "*+json", "*+xml", "application/yaml",
             "application/toml", "application/vnd.ms-fontobject", "font/ttf", "font/otf",
-            "image/bmp", "image/vnd.microsoft.icon"
+            "image/bmp", "image/vnd.microsoft.icon",
         ],
-        /// Smaller bodies stay as they are.
-        pub min_size: Size = "1KiB" { in "0B"..="1GiB" },
-        /// Larger bodies stay as they are: they are coded as a whole, in memory.
-        pub max_size: Size = "16MiB" { in "1KiB"..="1GiB" },
-        /// How long a response may become that is decoded for a client which does not accept its
-        /// encoding. A longer one breaks off, and is requested from the origin for such clients
-        /// from then on.
-        pub max_decoded: Size = "1GiB" { in "64KiB"..="1TiB" },
-        /// Levels for the first time a coding is asked for.
-        pub levels: Levels = {},
-        /// Levels for what is asked for again and again, and is fresh for long enough.
-        pub best_levels: BestLevels = {},
-        /// How often a coding is asked for before it is made again at its best level; 0 never does.
-        pub best_after: u32 = 64 { in 0..=1000000000 },
-        /// What the origin is asked for, whatever clients accept. None: it is asked for uncoded
-        /// answers, which suits an origin on the same machine.
-        pub origin: Vec<CodingWord> = ["gzip"],
-    }
-    check: check;
+    )]
+    pub types: Vec<MediaPattern>,
+    /// Smaller bodies stay as they are.
+    #[setting(default = "1KiB", range = "0B"..="1GiB")]
+    pub min_size: Size,
+    /// Larger bodies stay as they are: they are coded as a whole, in memory.
+    #[setting(default = "16MiB", range = "1KiB"..="1GiB")]
+    pub max_size: Size,
+    /// How long a response may become that is decoded for a client which does not accept its
+    /// encoding. A longer one breaks off, and is requested from the origin for such clients
+    /// from then on.
+    #[setting(default = "1GiB", range = "64KiB"..="1TiB")]
+    pub max_decoded: Size,
+    /// Levels for the first time a coding is asked for.
+    #[setting(default = {})]
+    pub levels: Levels,
+    /// Levels for what is asked for again and again, and is fresh for long enough.
+    #[setting(default = {})]
+    pub best_levels: BestLevels,
+    /// How often a coding is asked for before it is made again at its best level; 0 never does.
+    #[setting(default = 64, range = 0..=1000000000)]
+    pub best_after: u32,
+    /// What the origin is asked for, whatever clients accept. None: it is asked for uncoded
+    /// answers, which suits an origin on the same machine.
+    #[setting(default = ["gzip"])]
+    pub origin: Vec<CodingWord>,
 }
 
-settings::record! {
-    /// Levels of compression: more is smaller and slower.
-    pub struct Levels {
-        /// For gzip.
-        pub gzip: u32 = 5 { in 1..=9 },
-        /// For Brotli.
-        pub br: u32 = 4 { in 0..=11 },
-        /// For Zstandard.
-        pub zstd: u32 = 3 { in 1..=19 },
-    }
+/// Levels of compression: more is smaller and slower.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct Levels {
+    /// For gzip.
+    #[setting(default = 5, range = 1..=9)]
+    pub gzip: u32,
+    /// For Brotli.
+    #[setting(default = 4, range = 0..=11)]
+    pub br: u32,
+    /// For Zstandard.
+    #[setting(default = 3, range = 1..=19)]
+    pub zstd: u32,
 }
 
-settings::record! {
-    /// Levels of compression for what is asked for again and again.
-    pub struct BestLevels {
-        /// For gzip.
-        pub gzip: u32 = 9 { in 1..=9 },
-        /// For Brotli.
-        pub br: u32 = 9 { in 0..=11 },
-        /// For Zstandard.
-        pub zstd: u32 = 15 { in 1..=19 },
-    }
+/// Levels of compression for what is asked for again and again.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct BestLevels {
+    /// For gzip.
+    #[setting(default = 9, range = 1..=9)]
+    pub gzip: u32,
+    /// For Brotli.
+    #[setting(default = 9, range = 0..=11)]
+    pub br: u32,
+    /// For Zstandard.
+    #[setting(default = 15, range = 1..=19)]
+    pub zstd: u32,
 }
 
-settings::choice! {
-    /// A content coding.
-    pub enum CodingWord {
-        /// Zstandard.
-        Zstd = "zstd",
-        /// Brotli.
-        Br = "br",
-        /// Gzip, which every client knows.
-        Gzip = "gzip",
-    }
+/// A content coding.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum CodingWord {
+    /// Zstandard.
+    Zstd,
+    /// Brotli.
+    Br,
+    /// Gzip, which every client knows.
+    Gzip,
 }
 
 impl CodingWord {

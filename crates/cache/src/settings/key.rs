@@ -1,54 +1,56 @@
 //! `key:` of the filter: what makes two requests ask for the same.
 
 use exchange::HeaderName;
-use settings::{Key, Node, Reader};
+use settings::{Key, Node, Reader, Setting};
 
 use crate::limits::KEY_PARTS_MAX;
 
-settings::record! {
-    /// What makes two requests ask for the same. Scheme, host, path and the route always count, and
-    /// what an answer names in `Vary`.
-    pub struct KeySettings {
-        /// How paths are compared.
-        pub path: PathWord = "normal",
-        /// What of the query counts. The origin is asked with what counts and no more, so that
-        /// nobody can put into the answer for all what only he sent.
-        pub query: QueryWord = "all",
-        /// Header fields that count, whether or not an answer varies by them.
-        pub headers: Vec<HeaderName> = [] { example ["x-tenant"] },
-        /// Cookies that count.
-        pub cookies: Vec<String> = [] { example ["plan"] },
-        /// Anything else that counts.
-        pub by: Vec<Key> = [] { example ["consumer"], example ["{client_ip}"] },
-    }
-    check: check;
-}
-
-settings::choice! {
+/// What makes two requests ask for the same. Scheme, host, path and the route always count, and
+/// what an answer names in `Vary`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+pub struct KeySettings {
     /// How paths are compared.
-    pub enum PathWord {
-        /// In their canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins
-        /// read in different ways, is not cached.
-        Normal = "normal",
-        /// In their canonical form, too; an encoded slash is taken as part of a name.
-        Raw = "raw",
-    }
+    #[setting(default = "normal")]
+    pub path: PathWord,
+    /// What of the query counts. The origin is asked with what counts and no more, so that
+    /// nobody can put into the answer for all what only he sent.
+    #[setting(default = "all")]
+    pub query: QueryWord,
+    /// Header fields that count, whether or not an answer varies by them.
+    #[setting(default = [], example = ["x-tenant"])]
+    pub headers: Vec<HeaderName>,
+    /// Cookies that count.
+    #[setting(default = [], example = ["plan"])]
+    pub cookies: Vec<String>,
+    /// Anything else that counts.
+    #[setting(default = [], example = ["consumer"], example = ["{client_ip}"])]
+    pub by: Vec<Key>,
 }
 
-settings::choice! {
-    /// What of the query counts.
-    pub enum QueryWord {
-        /// All of it, as it was written.
-        All = "all",
-        /// All of it, in whatever order.
-        Sorted = "sorted",
-        /// These parameters, in whatever order.
-        Allow(Vec<String>) = "allow",
-        /// All but these parameters, in whatever order.
-        Deny(Vec<String>) = "deny",
-        /// Nothing.
-        None = "none",
-    }
+/// How paths are compared.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum PathWord {
+    /// In their canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins
+    /// read in different ways, is not cached.
+    Normal,
+    /// In their canonical form, too; an encoded slash is taken as part of a name.
+    Raw,
+}
+
+/// What of the query counts.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum QueryWord {
+    /// All of it, as it was written.
+    All,
+    /// All of it, in whatever order.
+    Sorted,
+    /// These parameters, in whatever order.
+    Allow(Vec<String>),
+    /// All but these parameters, in whatever order.
+    Deny(Vec<String>),
+    /// Nothing.
+    None,
 }
 
 fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {

@@ -4,116 +4,146 @@
 //! Promises: the narrower place wins key by key.
 
 use exchange::serve::Patience;
-use settings::{Duration, Size};
+use settings::{Duration, Setting, Size};
 
-settings::record! {
-    /// How much one client may ask of the server. A listener may say otherwise, and a route for
-    /// `body`.
-    pub struct Limits {
-        /// Longest request line. Longer ones get 414.
-        pub request_line: Size = "8KiB" { in "256B"..="64KiB" },
-        /// All header lines of a request together. More get 431.
-        pub headers: Size = "32KiB" { in "1KiB"..="1MiB" },
-        /// Header lines of a request. More get 431.
-        pub header_count: u32 = 128 { in 8..=256 },
-        /// Longest request body. Longer ones get 413.
-        pub body: Size = "64MiB" { example "unlimited" },
-        /// Connections open at once over all listeners. More get 503 and are closed.
-        pub connections: u32 = 65536 { in 1..=10000000 },
-    }
+/// How much one client may ask of the server. A listener may say otherwise, and a route for
+/// `body`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(default)]
+pub struct Limits {
+    /// Longest request line. Longer ones get 414.
+    #[setting(default = "8KiB", range = "256B"..="64KiB")]
+    pub request_line: Size,
+    /// All header lines of a request together. More get 431.
+    #[setting(default = "32KiB", range = "1KiB"..="1MiB")]
+    pub headers: Size,
+    /// Header lines of a request. More get 431.
+    #[setting(default = 128, range = 8..=256)]
+    pub header_count: u32,
+    /// Longest request body. Longer ones get 413.
+    #[setting(default = "64MiB", example = "unlimited")]
+    pub body: Size,
+    /// Connections open at once over all listeners. More get 503 and are closed.
+    #[setting(default = 65536, range = 1..=10000000)]
+    pub connections: u32,
 }
 
-settings::record! {
-    /// What a listener limits otherwise than the server does.
-    pub struct ListenerLimits {
-        /// Longest request line. Longer ones get 414.
-        pub request_line: Option<Size> = null { in "256B"..="64KiB" },
-        /// All header lines of a request together. More get 431.
-        pub headers: Option<Size> = null { in "1KiB"..="1MiB" },
-        /// Header lines of a request. More get 431.
-        pub header_count: Option<u32> = null { in 8..=256 },
-        /// Longest request body. Longer ones get 413.
-        pub body: Option<Size> = null { example "1MiB" },
-        /// Connections open at once on this listener. More get 503 and are closed.
-        pub connections: Option<u32> = null { in 1..=10000000 },
-    }
+/// What a listener limits otherwise than the server does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ListenerLimits {
+    /// Longest request line. Longer ones get 414.
+    #[setting(range = "256B"..="64KiB")]
+    pub request_line: Option<Size>,
+    /// All header lines of a request together. More get 431.
+    #[setting(range = "1KiB"..="1MiB")]
+    pub headers: Option<Size>,
+    /// Header lines of a request. More get 431.
+    #[setting(range = 8..=256)]
+    pub header_count: Option<u32>,
+    /// Longest request body. Longer ones get 413.
+    #[setting(example = "1MiB")]
+    pub body: Option<Size>,
+    /// Connections open at once on this listener. More get 503 and are closed.
+    #[setting(range = 1..=10000000)]
+    pub connections: Option<u32>,
 }
 
-settings::record! {
-    /// What a route limits otherwise than its listener does.
-    pub struct RouteLimits {
-        /// Longest request body. Longer ones get 413.
-        pub body: Option<Size> = null { example "1GiB" },
-    }
+/// What a route limits otherwise than its listener does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct RouteLimits {
+    /// Longest request body. Longer ones get 413.
+    #[setting(example = "1GiB")]
+    pub body: Option<Size>,
 }
 
-settings::record! {
-    /// How long a client is waited for. A listener may say otherwise, and a route for `body`,
-    /// `write` and what begins with them.
-    pub struct Timeouts {
-        /// From the connection to its first byte.
-        pub handshake: Duration = "10s" { in "1ms"..="1h" },
-        /// From the first byte of a request to the end of its header lines. Slower ones get 408.
-        pub head: Duration = "10s" { in "1ms"..="1h" },
-        /// Longest pause while a request body arrives. Slower ones get 408.
-        pub body: Duration = "30s" { in "1ms"..="1d" },
-        /// Minimum rate of a request body in bytes per second, over a time as long as `body`.
-        /// Slower ones get 408; `0B` is no minimum.
-        pub body_rate: Size = "240B" { in "0B"..="1GiB" },
-        /// Longest time from the end of the header lines to the end of the body, however fast it
-        /// arrives. Longer ones get 408; without it there is no limit.
-        pub body_total: Option<Duration> = null { in "1ms"..="7d", example "10m" },
-        /// Longest pause while a response is taken.
-        pub write: Duration = "30s" { in "1ms"..="1d" },
-        /// Minimum rate at which a response is taken in bytes per second, over a time as long as
-        /// `write`. Only time counts in which data waits for the client. `0B` is no minimum.
-        pub write_rate: Size = "240B" { in "0B"..="1GiB" },
-        /// Longest pause between two requests of a connection.
-        pub idle: Duration = "75s" { in "1ms"..="7d" },
-        /// How long requests may take to finish when the server stops.
-        pub drain: Duration = "30s" { in "0s"..="1d" },
-        /// How long the server goes on accepting after it was told to stop, so that load balancers
-        /// notice.
-        pub drain_delay: Duration = "0s" { in "0s"..="1h" },
-    }
+/// How long a client is waited for. A listener may say otherwise, and a route for `body`,
+/// `write` and what begins with them.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(default)]
+pub struct Timeouts {
+    /// From the connection to its first byte.
+    #[setting(default = "10s", range = "1ms"..="1h")]
+    pub handshake: Duration,
+    /// From the first byte of a request to the end of its header lines. Slower ones get 408.
+    #[setting(default = "10s", range = "1ms"..="1h")]
+    pub head: Duration,
+    /// Longest pause while a request body arrives. Slower ones get 408.
+    #[setting(default = "30s", range = "1ms"..="1d")]
+    pub body: Duration,
+    /// Minimum rate of a request body in bytes per second, over a time as long as `body`.
+    /// Slower ones get 408; `0B` is no minimum.
+    #[setting(default = "240B", range = "0B"..="1GiB")]
+    pub body_rate: Size,
+    /// Longest time from the end of the header lines to the end of the body, however fast it
+    /// arrives. Longer ones get 408; without it there is no limit.
+    #[setting(range = "1ms"..="7d", example = "10m")]
+    pub body_total: Option<Duration>,
+    /// Longest pause while a response is taken.
+    #[setting(default = "30s", range = "1ms"..="1d")]
+    pub write: Duration,
+    /// Minimum rate at which a response is taken in bytes per second, over a time as long as
+    /// `write`. Only time counts in which data waits for the client. `0B` is no minimum.
+    #[setting(default = "240B", range = "0B"..="1GiB")]
+    pub write_rate: Size,
+    /// Longest pause between two requests of a connection.
+    #[setting(default = "75s", range = "1ms"..="7d")]
+    pub idle: Duration,
+    /// How long requests may take to finish when the server stops.
+    #[setting(default = "30s", range = "0s"..="1d")]
+    pub drain: Duration,
+    /// How long the server goes on accepting after it was told to stop, so that load balancers
+    /// notice.
+    #[setting(default = "0s", range = "0s"..="1h")]
+    pub drain_delay: Duration,
 }
 
-settings::record! {
-    /// How long a listener waits otherwise than the server does.
-    pub struct ListenerTimeouts {
-        /// From the connection to its first byte.
-        pub handshake: Option<Duration> = null { in "1ms"..="1h" },
-        /// From the first byte of a request to the end of its header lines. Slower ones get 408.
-        pub head: Option<Duration> = null { in "1ms"..="1h" },
-        /// Longest pause while a request body arrives. Slower ones get 408.
-        pub body: Option<Duration> = null { in "1ms"..="1d" },
-        /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
-        pub body_rate: Option<Size> = null { in "0B"..="1GiB" },
-        /// Longest time for a request body. Longer ones get 408.
-        pub body_total: Option<Duration> = null { in "1ms"..="7d" },
-        /// Longest pause while a response is taken.
-        pub write: Option<Duration> = null { in "1ms"..="1d" },
-        /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
-        pub write_rate: Option<Size> = null { in "0B"..="1GiB" },
-        /// Longest pause between two requests of a connection.
-        pub idle: Option<Duration> = null { in "1ms"..="7d" },
-    }
+/// How long a listener waits otherwise than the server does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ListenerTimeouts {
+    /// From the connection to its first byte.
+    #[setting(range = "1ms"..="1h")]
+    pub handshake: Option<Duration>,
+    /// From the first byte of a request to the end of its header lines. Slower ones get 408.
+    #[setting(range = "1ms"..="1h")]
+    pub head: Option<Duration>,
+    /// Longest pause while a request body arrives. Slower ones get 408.
+    #[setting(range = "1ms"..="1d")]
+    pub body: Option<Duration>,
+    /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+    #[setting(range = "0B"..="1GiB")]
+    pub body_rate: Option<Size>,
+    /// Longest time for a request body. Longer ones get 408.
+    #[setting(range = "1ms"..="7d")]
+    pub body_total: Option<Duration>,
+    /// Longest pause while a response is taken.
+    #[setting(range = "1ms"..="1d")]
+    pub write: Option<Duration>,
+    /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+    #[setting(range = "0B"..="1GiB")]
+    pub write_rate: Option<Size>,
+    /// Longest pause between two requests of a connection.
+    #[setting(range = "1ms"..="7d")]
+    pub idle: Option<Duration>,
 }
 
-settings::record! {
-    /// How long a route waits otherwise than its listener does.
-    pub struct RouteTimeouts {
-        /// Longest pause while a request body arrives. Slower ones get 408.
-        pub body: Option<Duration> = null { in "1ms"..="1d", example "10s" },
-        /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
-        pub body_rate: Option<Size> = null { in "0B"..="1GiB", example "0B" },
-        /// Longest time for a request body. Longer ones get 408.
-        pub body_total: Option<Duration> = null { in "1ms"..="7d", example "1h" },
-        /// Longest pause while a response is taken.
-        pub write: Option<Duration> = null { in "1ms"..="1d" },
-        /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
-        pub write_rate: Option<Size> = null { in "0B"..="1GiB" },
-    }
+/// How long a route waits otherwise than its listener does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct RouteTimeouts {
+    /// Longest pause while a request body arrives. Slower ones get 408.
+    #[setting(range = "1ms"..="1d", example = "10s")]
+    pub body: Option<Duration>,
+    /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+    #[setting(range = "0B"..="1GiB", example = "0B")]
+    pub body_rate: Option<Size>,
+    /// Longest time for a request body. Longer ones get 408.
+    #[setting(range = "1ms"..="7d", example = "1h")]
+    pub body_total: Option<Duration>,
+    /// Longest pause while a response is taken.
+    #[setting(range = "1ms"..="1d")]
+    pub write: Option<Duration>,
+    /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+    #[setting(range = "0B"..="1GiB")]
+    pub write_rate: Option<Size>,
 }
 
 impl Limits {

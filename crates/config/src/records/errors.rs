@@ -17,15 +17,16 @@ pub struct ErrorPageSettings {
     pub body: Vec<u8>,
 }
 
-settings::record! {
-    /// A page to answer an error with.
-    pub struct ErrorPageFile {
-        /// The file that holds the body.
-        pub file: settings::Spanned<String> { example "sorry.html" },
-        /// Its media type; by default what its ending says.
-        pub content_type: Option<String> { example "text/html; charset=utf-8" },
-    }
-    short: file;
+/// A page to answer an error with.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = file)]
+struct ErrorPageFile {
+    /// The file that holds the body.
+    #[setting(example = "sorry.html")]
+    pub file: settings::Spanned<String>,
+    /// Its media type; by default what its ending says.
+    #[setting(example = "text/html; charset=utf-8")]
+    pub content_type: Option<String>,
 }
 
 impl Setting for ErrorSettings {

@@ -4,63 +4,64 @@ use std::path::PathBuf;
 
 use settings::{FilePath, Node, Reader, Schema, SchemaBuilder, Setting};
 
-settings::record! {
-    /// What the server says about itself on stderr, and the access log.
-    pub struct LogSettings {
-        /// The least important events that are written.
-        pub level: LevelWord = "info",
-        /// How events are written.
-        pub format: LogFormatWord = "text",
-        /// One line for each request; none without it.
-        pub access: Option<AccessSettings> = null,
-    }
-}
-
-settings::choice! {
-    /// How important an event is.
-    pub enum LevelWord {
-        /// Something failed.
-        Error = "error",
-        /// Something will fail.
-        Warn = "warn",
-        /// What happens seldom.
-        Info = "info",
-        /// What happens all the time.
-        Debug = "debug",
-    }
-}
-
-settings::choice! {
+/// What the server says about itself on stderr, and the access log.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(default)]
+pub struct LogSettings {
+    /// The least important events that are written.
+    #[setting(default = "info")]
+    pub level: LevelWord,
     /// How events are written.
-    pub enum LogFormatWord {
-        /// `2026-01-31T10:21:00.123Z INFO listening name=web`.
-        Text = "text",
-        /// One JSON object for each.
-        Json = "json",
-    }
+    #[setting(default = "text")]
+    pub format: LogFormatWord,
+    /// One line for each request; none without it.
+    pub access: Option<AccessSettings>,
 }
 
-settings::record! {
-    /// The access log: one line for each request, written off the request's way. Secrets are
-    /// masked.
-    pub struct AccessSettings {
-        /// How a line is written.
-        pub format: AccessFormatWord = "json",
-        /// `stdout`, `stderr`, or a file that is appended to (and reopened on SIGHUP).
-        pub path: LogTarget = "stdout" { example "access.log" },
-        /// The share of requests that is written, 0 to 1; failures (5xx) always are.
-        pub sample: f64 = 1.0 { in 0..=1, example 0.1 },
-    }
+/// How important an event is.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum LevelWord {
+    /// Something failed.
+    Error,
+    /// Something will fail.
+    Warn,
+    /// What happens seldom.
+    Info,
+    /// What happens all the time.
+    Debug,
 }
 
-settings::choice! {
-    /// How a line of the access log is written.
-    pub enum AccessFormatWord {
-        /// One JSON object.
-        Json = "json",
-        /// As Apache and nginx do.
-        Combined = "combined",
-    }
+/// How events are written.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum LogFormatWord {
+    /// `2026-01-31T10:21:00.123Z INFO listening name=web`.
+    Text,
+    /// One JSON object for each.
+    Json,
+}
+
+/// The access log: one line for each request, written off the request's way. Secrets are
+/// masked.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct AccessSettings {
+    /// How a line is written.
+    #[setting(default = "json")]
+    pub format: AccessFormatWord,
+    /// `stdout`, `stderr`, or a file that is appended to (and reopened on SIGHUP).
+    #[setting(default = "stdout", example = "access.log")]
+    pub path: LogTarget,
+    /// The share of requests that is written, 0 to 1; failures (5xx) always are.
+    #[setting(default = 1.0, range = 0..=1, example = 0.1)]
+    pub sample: f64,
+}
+
+/// How a line of the access log is written.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub enum AccessFormatWord {
+    /// One JSON object.
+    Json,
+    /// As Apache and nginx do.
+    Combined,
 }
 
 /// Where a log goes.

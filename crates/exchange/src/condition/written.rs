@@ -3,88 +3,92 @@
 //! Owns the keys and the rules between them: one subject each, operators only where they mean
 //! something. Never evaluates.
 
-use settings::{Cidr, Node, OneOrMany, Reader, Regex};
+use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting};
 
 use super::time::{Offset, Times, Window};
 use super::{Check, Condition, Place, Test, combined};
 use crate::{HeaderName, PathGlob, Scheme};
 
-settings::record! {
-    /// A condition on a request.
-    ///
-    /// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines
-    /// others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
-    /// parameter or cookie is tested by the operators beside it; without one it must be present.
-    /// Where a name has several values, one of them must pass every operator.
-    pub(crate) struct Written {
-        /// Holds when each of these holds.
-        pub(crate) all: Option<Vec<Condition>>,
-        /// Holds when one of these holds.
-        pub(crate) any: Option<Vec<Condition>>,
-        /// Holds when this does not.
-        pub(crate) not: Option<Box<Condition>>,
-        /// The name of a request header.
-        pub(crate) header: Option<HeaderName> { example "x-env" },
-        /// The name of a query parameter; its value is tested decoded.
-        pub(crate) query: Option<String>,
-        /// The name of a cookie.
-        pub(crate) cookie: Option<String>,
-        /// Ranges of client addresses; what trusted proxies say of the client counts.
-        pub(crate) ip: Option<Ips> { example ["10.0.0.0/8", "::1"] },
-        /// The scheme the client used.
-        pub(crate) scheme: Option<SchemeWord>,
-        /// Times of the week, or dates.
-        pub(crate) time: Option<TimesWritten> { example "Mon-Fri 08:00-18:00" },
-        /// The value is this text.
-        pub(crate) equals: Option<String>,
-        /// The value begins with this text.
-        pub(crate) prefix: Option<String>,
-        /// The value ends with this text.
-        pub(crate) suffix: Option<String>,
-        /// This text occurs in the value.
-        pub(crate) contains: Option<String>,
-        /// This expression occurs in the value; `^` and `$` bind it to the ends.
-        pub(crate) regex: Option<Regex> { example "^v[0-9]+$" },
-        /// The value is like this PathGlob pattern: `?` one character, `*` any up to a slash, `**` any.
-        pub(crate) ant: Option<PathGlob> { example "/files/**/*.txt" },
-        /// The value is one of these texts.
-        pub(crate) r#in: Option<OneOrMany<String>>,
-        /// There is (`true`) or is not (`false`) such a value.
-        pub(crate) present: Option<bool>,
-        /// The value is missing, empty or only spaces (`true`), or is not (`false`).
-        pub(crate) blank: Option<bool>,
-    }
+/// A condition on a request.
+///
+/// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines
+/// others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
+/// parameter or cookie is tested by the operators beside it; without one it must be present.
+/// Where a name has several values, one of them must pass every operator.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) struct Written {
+    /// Holds when each of these holds.
+    pub(crate) all: Option<Vec<Condition>>,
+    /// Holds when one of these holds.
+    pub(crate) any: Option<Vec<Condition>>,
+    /// Holds when this does not.
+    pub(crate) not: Option<Box<Condition>>,
+    /// The name of a request header.
+    #[setting(example = "x-env")]
+    pub(crate) header: Option<HeaderName>,
+    /// The name of a query parameter; its value is tested decoded.
+    pub(crate) query: Option<String>,
+    /// The name of a cookie.
+    pub(crate) cookie: Option<String>,
+    /// Ranges of client addresses; what trusted proxies say of the client counts.
+    #[setting(example = ["10.0.0.0/8", "::1"])]
+    pub(crate) ip: Option<Ips>,
+    /// The scheme the client used.
+    pub(crate) scheme: Option<SchemeWord>,
+    /// Times of the week, or dates.
+    #[setting(example = "Mon-Fri 08:00-18:00")]
+    pub(crate) time: Option<TimesWritten>,
+    /// The value is this text.
+    pub(crate) equals: Option<String>,
+    /// The value begins with this text.
+    pub(crate) prefix: Option<String>,
+    /// The value ends with this text.
+    pub(crate) suffix: Option<String>,
+    /// This text occurs in the value.
+    pub(crate) contains: Option<String>,
+    /// This expression occurs in the value; `^` and `$` bind it to the ends.
+    #[setting(example = "^v[0-9]+$")]
+    pub(crate) regex: Option<Regex>,
+    /// The value is like this PathGlob pattern: `?` one character, `*` any up to a slash, `**` any.
+    #[setting(example = "/files/**/*.txt")]
+    pub(crate) ant: Option<PathGlob>,
+    /// The value is one of these texts.
+    pub(crate) r#in: Option<OneOrMany<String>>,
+    /// There is (`true`) or is not (`false`) such a value.
+    pub(crate) present: Option<bool>,
+    /// The value is missing, empty or only spaces (`true`), or is not (`false`).
+    pub(crate) blank: Option<bool>,
 }
 
-settings::record! {
-    /// Ranges of addresses.
-    pub(crate) struct Ips {
-        /// Addresses or ranges such as `10.0.0.0/8` and `2001:db8::/32`.
-        pub(crate) r#in: OneOrMany<Cidr> { example "10.0.0.0/8" },
-    }
-    short: r#in;
+/// Ranges of addresses.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = r#in)]
+pub(crate) struct Ips {
+    /// Addresses or ranges such as `10.0.0.0/8` and `2001:db8::/32`.
+    #[setting(example = "10.0.0.0/8")]
+    pub(crate) r#in: OneOrMany<Cidr>,
 }
 
-settings::record! {
-    /// Times and the clock they are read on.
-    pub(crate) struct TimesWritten {
-        /// `Mon-Fri 08:00-18:00`, `Sat,Sun`, `22:00-06:00` (past midnight), or dates:
-        /// `2026-12-24..2026-12-26` (both days), `2026-12-01T08:00..`, `..2026-12-31`.
-        pub(crate) r#in: OneOrMany<Window> { example "Mon-Fri 08:00-18:00" },
-        /// How far the clock that is meant is ahead of UTC. There is no summer time.
-        pub(crate) offset: Offset = "+00:00" { example "+01:00" },
-    }
-    short: r#in;
+/// Times and the clock they are read on.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = r#in)]
+pub(crate) struct TimesWritten {
+    /// `Mon-Fri 08:00-18:00`, `Sat,Sun`, `22:00-06:00` (past midnight), or dates:
+    /// `2026-12-24..2026-12-26` (both days), `2026-12-01T08:00..`, `..2026-12-31`.
+    #[setting(example = "Mon-Fri 08:00-18:00")]
+    pub(crate) r#in: OneOrMany<Window>,
+    /// How far the clock that is meant is ahead of UTC. There is no summer time.
+    #[setting(default = "+00:00", example = "+01:00")]
+    pub(crate) offset: Offset,
 }
 
-settings::choice! {
-    /// The scheme of a request.
-    pub(crate) enum SchemeWord {
-        /// In the clear.
-        Http = "http",
-        /// Over TLS.
-        Https = "https",
-    }
+/// The scheme of a request.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) enum SchemeWord {
+    /// In the clear.
+    Http,
+    /// Over TLS.
+    Https,
 }
 
 /// The keys that name what is tested.

@@ -18,26 +18,30 @@ use crate::{
 
 pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Respond::schema, read };
 
-settings::record! {
-    /// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
-    /// backend.
-    ///
-    /// `handler: { respond: { body: "pong" } }`
-    pub struct Respond {
-        /// The status.
-        status: u16 = 200 { in 200..=599 },
-        /// Header fields; values may hold variables.
-        headers: Option<Named<Template>> { example { "content-type": "text/plain" } },
-        /// The content.
-        body: Option<String> { example "pong" },
-        /// A file whose content is the body, read when the configuration is.
-        file: Option<FilePath>,
-        /// Makes up a body of this size instead: for mocks.
-        body_size: Option<Size> { in "0B"..="64MiB", example "2KiB" },
-        /// Waits before it answers: for mocks.
-        delay: Option<Duration> { example "20ms" },
-    }
-    check: check;
+/// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
+/// backend.
+///
+/// `handler: { respond: { body: "pong" } }`
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct Respond {
+    /// The status.
+    #[setting(default = 200, range = 200..=599)]
+    status: u16,
+    /// Header fields; values may hold variables.
+    #[setting(example = { "content-type": "text/plain" })]
+    headers: Option<Named<Template>>,
+    /// The content.
+    #[setting(example = "pong")]
+    body: Option<String>,
+    /// A file whose content is the body, read when the configuration is.
+    file: Option<FilePath>,
+    /// Makes up a body of this size instead: for mocks.
+    #[setting(range = "0B"..="64MiB", example = "2KiB")]
+    body_size: Option<Size>,
+    /// Waits before it answers: for mocks.
+    #[setting(example = "20ms")]
+    delay: Option<Duration>,
 }
 
 fn check(respond: &Respond, node: &Node, reader: &mut Reader<'_>) {

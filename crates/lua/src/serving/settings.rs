@@ -17,55 +17,60 @@ use settings::{
 use super::mentions;
 use crate::errors;
 
-settings::record! {
-    /// Answers with a function of Lua.
-    ///
-    /// The file returns `function(request, response)`. It may wait on anything without holding up
-    /// others. A change of the file is a reload: requests under way end as they began.
-    pub(crate) struct Handler {
-        /// The file.
-        pub(crate) file: FilePath { example "hello.lua" },
-        /// Memory that the VM of a worker may hold; the largest that any file asks for counts. A
-        /// VM still above it after a full collection is replaced.
-        pub(crate) memory: Size = "64MiB" { in "4MiB"..="1TiB" },
-        /// Instructions of Lua that one turn may take before its coroutine is ended.
-        pub(crate) budget: Budget = "50M",
-    }
-    short: file;
+/// Answers with a function of Lua.
+///
+/// The file returns `function(request, response)`. It may wait on anything without holding up
+/// others. A change of the file is a reload: requests under way end as they began.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = file)]
+pub(crate) struct Handler {
+    /// The file.
+    #[setting(example = "hello.lua")]
+    pub(crate) file: FilePath,
+    /// Memory that the VM of a worker may hold; the largest that any file asks for counts. A
+    /// VM still above it after a full collection is replaced.
+    #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
+    pub(crate) memory: Size,
+    /// Instructions of Lua that one turn may take before its coroutine is ended.
+    #[setting(default = "50M")]
+    pub(crate) budget: Budget,
 }
 
-settings::record! {
-    /// Lets functions of Lua look at requests and answers.
-    ///
-    /// The file returns `{ request = fn, response = fn, body = fn }`, each of them optional.
-    pub(crate) struct Filter {
-        /// The file.
-        pub(crate) file: FilePath { example "headers.lua" },
-        /// As of a handler.
-        pub(crate) memory: Size = "64MiB" { in "4MiB"..="1TiB" },
-        /// As of a handler.
-        pub(crate) budget: Budget = "50M",
-    }
-    short: file;
+/// Lets functions of Lua look at requests and answers.
+///
+/// The file returns `{ request = fn, response = fn, body = fn }`, each of them optional.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = file)]
+pub(crate) struct Filter {
+    /// The file.
+    #[setting(example = "headers.lua")]
+    pub(crate) file: FilePath,
+    /// As of a handler.
+    #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
+    pub(crate) memory: Size,
+    /// As of a handler.
+    #[setting(default = "50M")]
+    pub(crate) budget: Budget,
 }
 
-settings::record! {
-    /// A program that speaks TCP itself. The file returns `function(connection, address)`, which is
-    /// called for each connection on every worker; the connection ends when it does.
-    pub struct ProgramSettings {
-        /// The address, as of a listener.
-        pub bind: Spanned<Address> { example "127.0.0.1:6380" },
-        /// The file.
-        pub lua: Spanned<FilePath> { example "ping.lua" },
-    }
+/// A program that speaks TCP itself. The file returns `function(connection, address)`, which is
+/// called for each connection on every worker; the connection ends when it does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ProgramSettings {
+    /// The address, as of a listener.
+    #[setting(example = "127.0.0.1:6380")]
+    pub bind: Spanned<Address>,
+    /// The file.
+    #[setting(example = "ping.lua")]
+    pub lua: Spanned<FilePath>,
 }
 
-settings::record! {
-    /// What scripts may do in the server.
-    pub struct ServingSettings {
-        /// Whether `require` may load modules in C. They can do to the server what they like.
-        pub native_modules: bool = false,
-    }
+/// What scripts may do in the server.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ServingSettings {
+    /// Whether `require` may load modules in C. They can do to the server what they like.
+    #[setting(default = false)]
+    pub native_modules: bool,
 }
 
 /// A number of instructions: `50M`, `100k`.

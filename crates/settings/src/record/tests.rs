@@ -1,44 +1,47 @@
-//! What the macro promises.
+//! What a derived record does.
 
 use crate::{Def, Duration, Node, Reader, SchemaBuilder, Setting, node, read};
 
-crate::record! {
-    /// A thing.
-    ///
-    /// With details.
-    pub(crate) struct Thing {
-        /// How long.
-        pub(crate) timeout: Duration = "1s" { in "1ms"..="1h", example "5s" },
-        /// How many.
-        pub(crate) count: u32 = 5 { in 1..=10 },
-        /// A word of Rust.
-        pub(crate) r#match: Vec<String> = [],
-        /// Perhaps.
-        pub(crate) maybe: Option<String> = null,
-    }
-    later: tls, proxy_protocol;
+/// A thing.
+///
+/// With details.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(later(tls, proxy_protocol), default)]
+pub(crate) struct Thing {
+    /// How long.
+    #[setting(default = "1s", range = "1ms"..="1h", example = "5s")]
+    pub(crate) timeout: Duration,
+    /// How many.
+    #[setting(default = 5, range = 1..=10)]
+    pub(crate) count: u32,
+    /// A word of Rust.
+    #[setting(default = [])]
+    pub(crate) r#match: Vec<String>,
+    /// Perhaps.
+    pub(crate) maybe: Option<String>,
 }
 
-crate::record! {
-    /// A server.
-    pub(crate) struct Server {
-        /// Where.
-        pub(crate) address: String,
-        /// Weight.
-        pub(crate) weight: u32 = 1 { in 1..=100 },
-        /// Limit.
-        pub(crate) limit: Option<u32> { in 2..=3 },
-        /// Inner.
-        pub(crate) thing: Thing = {},
-    }
-    short: address;
-    check: check_server;
+/// A server.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = address, check = check_server)]
+pub(crate) struct Server {
+    /// Where.
+    pub(crate) address: String,
+    /// Weight.
+    #[setting(default = 1, range = 1..=100)]
+    pub(crate) weight: u32,
+    /// Limit.
+    #[setting(range = 2..=3)]
+    pub(crate) limit: Option<u32>,
+    /// Inner.
+    #[setting(default = {})]
+    pub(crate) thing: Thing,
 }
 
-crate::record! {
-    /// Nothing to set.
-    pub(crate) struct Empty {}
-}
+/// Nothing to set.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(default)]
+pub(crate) struct Empty {}
 
 fn check_server(server: &Server, node: &Node, reader: &mut Reader<'_>) {
     if server.address == "bad" && server.weight == 7 {
