@@ -1,4 +1,4 @@
-//! PathGlob patterns: `?` is one character, `*` any within a segment, `**` any segments, also none.
+//! Ant patterns: `?` is one character, `*` any within a segment, `**` any segments, also none.
 //!
 //! Owns their translation into a linear-time regular expression, so that no pattern and no text can
 //! make a match slow. Promises: `/a/**` is also `/a`, `/**/b` is also `/b`, everything else stands
@@ -12,7 +12,7 @@ use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting};
 /// Characters of a pattern.
 pub const PATH_GLOB_CHARS: usize = 1024;
 
-/// A compiled PathGlob pattern that remembers its text.
+/// A compiled Ant pattern that remembers its text.
 #[derive(Clone, Debug)]
 pub struct PathGlob {
     text: Box<str>,
@@ -59,7 +59,7 @@ impl FromStr for PathGlob {
             return Err(format!("is longer than {PATH_GLOB_CHARS} characters"));
         }
         if text.contains(['{', '}']) {
-            return Err("has braces, and an PathGlob pattern has no parameters".to_owned());
+            return Err("has braces, and an Ant pattern has no parameters".to_owned());
         }
         Ok(PathGlob { regex: expression(text).parse()?, text: text.into() })
     }
@@ -112,11 +112,11 @@ impl fmt::Display for PathGlob {
 
 impl Setting for PathGlob {
     fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::text("PathGlob pattern")
+        Schema::text("Ant pattern")
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.parse(node, "an PathGlob pattern such as /a/**/b, /files/*.txt or v?")
+        reader.parse(node, "an Ant pattern such as /a/**/b, /files/*.txt or v?")
     }
 }
 

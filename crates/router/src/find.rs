@@ -275,7 +275,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// The PathGlob patterns and expressions of a bucket: those of the path's first segment and those of
+    /// The Ant patterns and expressions of a bucket: those of the path's first segment and those of
     /// none, together in their order.
     fn patterns(&mut self, bucket: &Bucket) {
         let first = match bucket.patterns.is_empty() {

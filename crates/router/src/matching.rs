@@ -11,7 +11,7 @@ use crate::{HostPattern, MethodName, PathPattern};
 /// every request, and of a list one has to fit.
 ///
 /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
-/// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), PathGlob patterns
+/// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns
 /// and regular expressions after those; then the one with more conditions; then the one written
 /// first.
 #[derive(Clone, Debug, PartialEq, Setting)]

@@ -1,7 +1,7 @@
 //! The total order of routes.
 //!
 //! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by
-//! segment (literal, `{param}`, `{*rest}`), PathGlob patterns and expressions after those; then the more
+//! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more
 //! conditions; then the order of the file. Everything else in this room only makes it fast or
 //! explains it.
 
@@ -17,7 +17,7 @@ pub enum Order {
     Host,
     /// The kind of this segment, counted from 1.
     Segment(usize),
-    /// One of them is an PathGlob pattern or an expression.
+    /// One of them is an Ant pattern or an expression.
     Pattern,
     Conditions,
     File,
@@ -127,7 +127,7 @@ impl fmt::Display for Order {
             Order::Segment(at) => {
                 write!(f, "segment {at}: literal comes before {{param}} before {{*rest}}")
             }
-            Order::Pattern => f.write_str("PathGlob patterns and regular expressions come last"),
+            Order::Pattern => f.write_str("Ant patterns and regular expressions come last"),
             Order::Conditions => f.write_str("more conditions come first"),
             Order::File => f.write_str("the one written first comes first"),
         }

@@ -43,7 +43,7 @@ pub enum Segment {
 /// A pattern that is not compared segment by segment. It is tried after all that are.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) enum Special {
-    /// An PathGlob pattern: `?` is one character, `*` any within a segment, `**` any segments.
+    /// An Ant pattern: `?` is one character, `*` any within a segment, `**` any segments.
     #[setting(word = "ant")]
     PathGlob(PathGlob),
     /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
@@ -206,11 +206,9 @@ fn literal(text: &str) -> Result<Segment, String> {
         return Err(format!("has {}: write {{name}} or {{*rest}}, or {{ ant: … }}", quote(text)));
     }
     if text.contains('?') {
-        return Err(
-            "has a question mark: a query is tested under `when`, and an PathGlob pattern is \
+        return Err("has a question mark: a query is tested under `when`, and an Ant pattern is \
                     written { ant: … }"
-                .to_owned(),
-        );
+            .to_owned());
     }
     if text == "." || text == ".." {
         return Err("has a dot segment: those are resolved before routing".to_owned());

@@ -51,7 +51,7 @@ pub struct RouteMistake {
 pub struct Router {
     pub(crate) table: Arc<Table>,
     pub(crate) names: Vec<Arc<[Box<str>]>>,
-    /// PathGlob patterns and expressions.
+    /// Ant patterns and expressions.
     pub(crate) patterns: Vec<PathPattern>,
     pub(crate) conditions: Vec<Condition>,
 }
@@ -93,7 +93,7 @@ pub(crate) struct Bucket {
     pub(crate) best_wider: u32,
     /// The listeners its routes are for, as bits.
     pub(crate) listeners: u64,
-    /// Ranks of PathGlob patterns and expressions by their first segment, and of those without one.
+    /// Ranks of Ant patterns and expressions by their first segment, and of those without one.
     pub(crate) patterns: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
     pub(crate) other_patterns: Vec<u32>,
 }

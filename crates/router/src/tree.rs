@@ -128,7 +128,7 @@ impl Growing {
         *self.edges.entry((node, host.as_bytes().into())).or_insert(to)
     }
 
-    /// Adds a path below a root; `None` is any path. PathGlob patterns and expressions do not belong
+    /// Adds a path below a root; `None` is any path. Ant patterns and expressions do not belong
     /// here.
     pub(crate) fn path(&mut self, root: u32, pattern: Option<&PathPattern>, rank: u32) {
         let parts = match pattern {

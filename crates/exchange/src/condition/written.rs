@@ -49,7 +49,7 @@ pub(crate) struct Written {
     /// This expression occurs in the value; `^` and `$` bind it to the ends.
     #[setting(example = "^v[0-9]+$")]
     pub(crate) regex: Option<Regex>,
-    /// The value is like this PathGlob pattern: `?` one character, `*` any up to a slash, `**` any.
+    /// The value is like this Ant pattern: `?` one character, `*` any up to a slash, `**` any.
     #[setting(example = "/files/**/*.txt")]
     pub(crate) ant: Option<PathGlob>,
     /// The value is one of these texts.

@@ -22,7 +22,7 @@ fn what_an_earlier_route_takes_is_dead() {
         (node!({ "listener": ["a", "b"] }), node!({ "listener": "b" })),
         (node!({ "path": { "ant": "/a/*" } }), node!({ "path": { "ant": "/a/*" } })),
         (node!({ "path": { "regex": "b" } }), node!({ "path": { "regex": "b" } })),
-        // Segments come before PathGlob patterns and expressions.
+        // Segments come before Ant patterns and expressions.
         (node!({ "path": "/{*x}" }), node!({ "path": { "regex": "b" } })),
         (node!({ "path": "/a/{*x}" }), node!({ "path": { "regex": "^/a/[0-9]+$" } })),
         (node!({ "path": "/a/{*x}" }), node!({ "path": { "ant": "/a/*/b" } })),
@@ -80,7 +80,7 @@ fn the_mistake_names_the_other_and_what_to_do() {
     assert_eq!(
         found[0].message,
         "this route can never match: \"r0\" takes every such request before it \
-         (PathGlob patterns and regular expressions come last)"
+         (Ant patterns and regular expressions come last)"
     );
     assert_eq!(found[0].help.as_deref(), Some("give it a higher `priority`"));
     let found = mistakes(&[node!({ "path": "/a" }), node!({ "path": "/a" })]);
