@@ -1,4 +1,4 @@
-# The one door. CI calls the same targets as people do.
+# Every task of the repository. CI runs the same targets as people do.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -12,22 +12,22 @@ DEBUG_BINARY := $(CURDIR)/target/debug/tidegate
 RELEASE_BINARY := $(CURDIR)/target/release/tidegate
 REFERENCE := docs/reference
 
-# What these are told, such as: make bench BENCH="hello --peers nginx --connections 1,100"
+# Arguments, such as: make bench BENCH="hello --peers nginx --connections 1,100"
 BENCH ?=
-# Ours beside ours.
+# Tidegate compared with itself.
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
-# The run that docs/benchmarks.md is made of.
+# The run behind docs/benchmarks.md.
 REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
 # How long each fuzz target runs in `make test` and `make fuzz`.
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
 
-# These two need a Python to be built with: scripts/python builds and tests them.
+# Built and tested by scripts/python, because they need a Python.
 WITHOUT_PYTHON := --exclude python --exclude wheel
 
 .PHONY: help
-help: ## say what there is
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1|/' \
 	  | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
@@ -42,17 +42,25 @@ build: prepare-build ## build the release binary
 
 .PHONY: test
 test: prepare-test ## everything: format, lints, all tests, generated files, fuzz targets for seconds
-	@$(MAKE) format-check lint test-rust check-generated perf-smoke test-python
+	@$(MAKE) format-check deny lint rustdoc test-rust check-generated perf-smoke test-python
 	@scripts/fuzz $(FUZZ_SMOKE_SECONDS)
 
 .PHONY: check
-check: prepare-build ## the quick half of `make test`: format, lints, the architecture rules
-	@$(MAKE) format-check lint
+check: prepare-build ## the quick half of `make test`: format, lints, rustdoc, the architecture rules
+	@$(MAKE) format-check deny lint rustdoc
 	cargo test --quiet --package scenarios --test architecture
 
 .PHONY: test-python
 test-python: ## build the wheel into an environment of each CPython here, and test it (PYTHONS="3.13" PYTEST="-k name")
 	@scripts/python test
+
+.PHONY: deny
+deny: ## check licences, sources and banned crates of the dependencies
+	@scripts/deny
+
+.PHONY: rustdoc
+rustdoc: ## build the documentation of our crates; a warning is an error
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace $(WITHOUT_PYTHON) --no-deps
 
 .PHONY: wheel
 wheel: prepare-build ## build a release wheel for each CPython here, into dist/
@@ -64,7 +72,7 @@ fmt: ## format everything
 	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml; fi
 
 .PHONY: bench
-bench: prepare-bench ## what a request costs here, beside nginx and haproxy (BENCH="…" for tidegate bench)
+bench: prepare-bench ## what a request costs here, compared with nginx and haproxy (BENCH="…" for tidegate bench)
 	cargo build --release --package tidegate
 	$(RELEASE_BINARY) bench $(BENCH)
 
@@ -78,7 +86,7 @@ bench-peers: prepare-peers ## install the servers to compare with: packages, and
 	@scripts/python-peers
 
 .PHONY: bench-generator
-bench-generator: prepare-bench ## our load generator beside wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
+bench-generator: prepare-bench ## our load generator compared with wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
 	cargo run --release --package bench --example generator -- $(GENERATOR)
 
 .PHONY: bench-generator-check
@@ -86,7 +94,7 @@ bench-generator-check: prepare-bench ## the same, and fail when the figures diff
 	cargo run --release --package bench --example generator -- check $(GENERATOR)
 
 .PHONY: bench-rows
-bench-rows: prepare-bench ## ours beside ours: filters, 5000 routes, idle connections (ROWS="…" for tidegate bench)
+bench-rows: prepare-bench ## Tidegate compared with itself: filters, 5000 routes, idle connections (ROWS="…" for tidegate bench)
 	cargo build --release --package tidegate
 	$(RELEASE_BINARY) bench $(ROWS) --out bench-results/rows
 
@@ -115,7 +123,7 @@ generate: build-debug ## write the generated pages of docs/reference, and the lo
 	$(DEBUG_BINARY) schema --markdown=admin > $(REFERENCE)/admin.md
 
 .PHONY: check-generated
-check-generated: build-debug ## see that these files are what `make generate` writes
+check-generated: build-debug ## check that these files are what `make generate` writes
 	@cargo metadata --locked --format-version 1 --manifest-path fuzz/Cargo.toml > /dev/null \
 	  || { echo "fuzz/Cargo.lock is stale: make generate"; exit 1; }
 	@$(DEBUG_BINARY) schema | diff -u $(REFERENCE)/schema.json - \
@@ -131,7 +139,7 @@ check-generated: build-debug ## see that these files are what `make generate` wr
 prepare-build prepare-test prepare-bench prepare-peers: prepare-%:
 	@scripts/prepare $*
 
-# With all targets the features of libraries are those of `cargo test`, so that one build serves both.
+# --all-targets gives libraries the features they have in `cargo test`: one build serves both.
 .PHONY: build-debug
 build-debug:
 	cargo build --workspace $(WITHOUT_PYTHON) --all-targets
@@ -150,8 +158,7 @@ lint:
 test-rust: build-debug
 	TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/rust $(WITHOUT_PYTHON)
 
-# Shows that the measuring works, not what it measures: a debug binary and short rounds. It fails
-# when a request did.
+# Checks that `bench` works; the figures of a debug binary mean nothing. Fails if a request failed.
 .PHONY: perf-smoke
 perf-smoke: build-debug
 	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy \
