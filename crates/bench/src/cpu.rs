@@ -2,7 +2,7 @@
 //!
 //! Owns reading `/proc` for a process, all that descend from it, and every task of them.
 //! Promises run time of work done, not ticks: `schedstat` of every task, or the `cpu.stat` of a
-//! cgroup of its own where one could be made ([`Group`]), which counts tasks that ended, too.
+//! cgroup of its own where one could be made (`Group`), which counts tasks that ended, too.
 //! Without it, when tasks ended between two samples, run time comes from the ticks of
 //! `/proc/PID/stat`, which keep threads that ended and children that were waited for.
 //! The kernel makes user and system time add up to the run time of schedstat (cputime_adjust in

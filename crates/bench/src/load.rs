@@ -73,7 +73,7 @@ pub enum Traffic {
     },
     /// A text, said back by the server; one outstanding on each connection.
     WebSocket {
-        /// The request that asks for a WebSocket, from [`greeting`].
+        /// The request that asks for a WebSocket, from `greeting`.
         greeting: Vec<u8>,
         text: Vec<u8>,
     },

@@ -115,7 +115,7 @@ pub enum Role {
     Guarded { backend: SocketAddr },
     /// The same as hello, from a Lua handler.
     LuaHello,
-    /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of [`routed`].
+    /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of `routed`.
     Routes { count: usize },
     /// Answers the PING of RESP, inline and as an array.
     Ping,

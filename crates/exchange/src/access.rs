@@ -1,7 +1,7 @@
 //! The access log: one line per exchange, as JSON or in the combined format.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
-//! is another thread's. Secrets are masked: the values of [`MASKED_QUERY`] and of what filters take
+//! is another thread's. Secrets are masked: the values of `MASKED_QUERY` and of what filters take
 //! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
 //! Referer is logged at all.
 
@@ -41,7 +41,7 @@ pub struct AccessLog {
 
 impl AccessLog {
     /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are query
-    /// parameters to mask beside [`MASKED_QUERY`].
+    /// parameters to mask beside `MASKED_QUERY`.
     pub fn new(
         ring: Arc<LogRing>,
         format: AccessFormat,
@@ -113,7 +113,7 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = line.write_fmt(text);
 }
 
-/// Query parameters to mask beside [`MASKED_QUERY`].
+/// Query parameters to mask beside `MASKED_QUERY`.
 #[derive(Default)]
 struct Masks(Box<[String]>);
 

@@ -82,7 +82,7 @@ pub trait Middleware {
     fn name(&self) -> &'static str;
 
     /// The answer, where it is known without waiting and without the rest of the way: it passes the
-    /// filters before this one, and [`Middleware::around`] is not called. `None` asks for that, which
+    /// filters before this one, and [`Middleware::call`] is not called. `None` asks for that, which
     /// follows at once, and leaves the request as it was. Must do hardly anything: see
     /// [`Handler::is_instant`].
     fn answer(&self, _request: &mut Request) -> Option<Outcome> {

@@ -1,7 +1,7 @@
 //! Tasks of a worker: futures that never leave their thread.
 //!
 //! Owns the spawning of tasks, their handles, and how long one may go on before the others have
-//! their turn. They run on the worker's [`executor`]: a queue of ready tasks in which a wake on the
+//! their turn. They run on the worker's `executor`: a queue of ready tasks in which a wake on the
 //! worker's own thread, which is what readiness and neighbours cause, takes no lock and no atomic
 //! step. Promises that tasks run in the order in which they were woken; that a wake from any thread
 //! is heard, and one that comes late reaches nobody; that what panics ends alone (where panics

@@ -204,7 +204,7 @@ impl Report {
         self.masked.push(span);
     }
 
-    /// The first document with [`MASK`](crate::secret::MASK) in every masked place.
+    /// The first document with `MASK` in every masked place.
     pub fn masked_text(&self) -> Option<String> {
         let text = &self.documents.first()?.text;
         let starts: Vec<usize> = text

@@ -1,6 +1,6 @@
 //! Envoy, set up as its page on benchmarking says.
 //!
-//! The page: https://www.envoyproxy.io/docs/envoy/latest/faq/performance/how_to_benchmark_envoy
+//! The page: <https://www.envoyproxy.io/docs/envoy/latest/faq/performance/how_to_benchmark_envoy>
 
 use super::{HELLO_BODY, HELLO_PATH, MANY, Peer, Program, Role, Setup, Site};
 

@@ -1,6 +1,6 @@
 //! Silly, a Lua framework: one thread for sockets, one for Lua.
 //!
-//! Its modules: https://github.com/findstr/silly/tree/master/docs/src/en/reference
+//! Its modules: <https://github.com/findstr/silly/tree/master/docs/src/en/reference>
 
 use super::{Peer, Program, Role, Setup, Site};
 
