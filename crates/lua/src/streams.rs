@@ -118,7 +118,7 @@ impl Streams {
         match event {
             Event::Ready(ready) => {
                 let mut inner = self.inner.borrow_mut();
-                let Some(Source::Connection(index)) = inner.driver.state(key).copied() else {
+                let Some(Source::Connection(index)) = inner.driver.data(key).copied() else {
                     return;
                 };
                 let sent = if ready.write { inner.unblock(index) } else { Vec::new() };
@@ -331,7 +331,7 @@ impl Streams {
             let (key, event) = std::future::poll_fn(|cx| self.poll(cx)).await;
             let mut inner = self.inner.borrow_mut();
             if let (Event::Ready(ready), Some(Source::Connection(index))) =
-                (event, inner.driver.state(key).copied())
+                (event, inner.driver.data(key).copied())
                 && ready.write
             {
                 inner.unblock(index);

@@ -1,10 +1,10 @@
-//! The process's allocator: mimalloc, called the short way.
+//! The process's allocator: mimalloc, called directly.
 //!
-//! The crate `mimalloc` sends every allocation through `mi_malloc_aligned`. That takes 25
-//! instructions more than `mi_malloc` for a small block and 120 more where it cannot know that the
-//! block is aligned and allocates a larger one: above a kilobyte, and all that Lua asks for.
-//! `mi_malloc` promises blocks aligned to a word, and to two where they have room for two. It lives
-//! here because `unsafe` does; the binary installs it.
+//! The crate `mimalloc` sends every allocation through `mi_malloc_aligned`. That costs 25
+//! instructions more than `mi_malloc` for a small block, and 120 more for a larger one (above a
+//! kilobyte, and all allocations of Lua), because it cannot know that the block is already aligned.
+//! `mi_malloc` guarantees alignment to a word, and to two words for blocks of at least two. It
+//! lives here because this crate may use `unsafe`; the binary installs it.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -17,18 +17,18 @@ use libmimalloc_sys::{
 /// (`MI_MAX_ALIGN_SIZE`).
 const WORD: usize = size_of::<usize>();
 
-/// Whether any block of this size is aligned enough.
+/// True if every block of this size is sufficiently aligned.
 #[inline]
 fn is_plain(size: usize, align: usize) -> bool {
     align <= WORD || (align == 2 * WORD && size > WORD)
 }
 
-/// Short-lived allocations of many sizes on a few threads: what mimalloc is good at.
+/// mimalloc: suited to short-lived allocations of many sizes on a few threads.
 #[derive(Debug)]
 pub struct Allocator;
 
-// SAFETY: each call gives a block of mimalloc that is as large as the layout says and aligned as it
-// asks, or null; blocks are freed and resized by the allocator that gave them; nothing unwinds.
+// SAFETY: each call returns a block of mimalloc that has the size and alignment of the layout, or
+// null; blocks are freed and resized by the allocator that returned them; nothing unwinds.
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     // SAFETY: the contract of `GlobalAlloc`, whose caller promises a size above zero.
@@ -57,16 +57,17 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     #[inline]
-    // SAFETY: the caller promises a block that one of the others gave.
+    // SAFETY: the caller promises a block that one of the other functions returned.
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
-        // SAFETY: every block is mimalloc's, whichever call gave it.
+        // SAFETY: every block is mimalloc's, whichever function returned it.
         unsafe { mi_free(block.cast()) }
     }
 
     #[inline]
-    // SAFETY: the caller promises a block that one of the others gave, with its layout.
+    // SAFETY: the caller promises a block that one of the other functions returned, with its
+    // layout.
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: every block is mimalloc's; its alignment is what the layout says.
+        // SAFETY: every block is mimalloc's; its alignment is that of the layout.
         unsafe {
             if is_plain(size, layout.align()) {
                 mi_realloc(block.cast(), size).cast()
@@ -77,34 +78,35 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-// The crate has these only among much that we do not need.
+// `libmimalloc-sys` declares these only behind its feature `extended`, with much that is not
+// needed.
 unsafe extern "C" {
     fn mi_collect(force: bool);
     #[cfg(target_os = "linux")]
     fn mi_option_set(option: std::ffi::c_int, value: std::ffi::c_long);
 }
 
-/// Addresses that the process must have so that the allocators may reserve them in advance:
-/// mimalloc reserves 1 GiB, or 128 MiB where it cannot, and glibc's malloc 64 MiB for each thread.
+/// Address space from which the allocators may reserve in advance: mimalloc reserves 1 GiB, or 128
+/// MiB if it cannot, and glibc's malloc 64 MiB per thread.
 #[cfg(target_os = "linux")]
 const RESERVED_FROM_BYTES: u64 = 8 * 1024 * 1024 * 1024;
 
 /// Runs before `main`, and so before the first block is allocated.
 #[cfg(target_os = "linux")]
 #[used]
-// SAFETY: the section holds pointers to functions of this kind; the function needs nothing that is
-// not there before `main`.
+// SAFETY: the section holds pointers to functions of this type, and the function depends on nothing
+// that is initialised by `main`.
 #[unsafe(link_section = ".init_array")]
 static RESERVE_NOTHING_UNDER_A_LIMIT: extern "C" fn() = reserve_nothing_under_a_limit;
 
-/// Under a limit on addresses, what the allocators reserve is missing for the threads' stacks: a
-/// server with enough memory would not start.
+/// Turns reservations off if the address space is limited: what the allocators reserve would be
+/// missing for the stacks of the threads, and a server with enough memory would not start.
 #[cfg(target_os = "linux")]
 extern "C" fn reserve_nothing_under_a_limit() {
     /// `mi_option_arena_reserve`.
     const ARENA_RESERVE: std::ffi::c_int = 23;
     if crate::address_space_limit().is_some_and(|limit| limit < RESERVED_FROM_BYTES) {
-        // SAFETY: both set a number in an allocator that nothing has been asked of.
+        // SAFETY: both set an option of an allocator that has not been used yet.
         unsafe {
             mi_option_set(ARENA_RESERVE, 0);
             #[cfg(target_env = "gnu")]
@@ -113,12 +115,12 @@ extern "C" fn reserve_nothing_under_a_limit() {
     }
 }
 
-/// Gives back what this thread has ready for blocks to come.
+/// Returns this thread's free pages to the kernel.
 ///
-/// What is freed on another thread than the one that allocated it waits until that one allocates
-/// its like again. Who allocates much for others to free, and then perhaps nothing for long, calls
-/// this when it is done. It looks through all pages of the thread and gives free ones back to the
-/// kernel: not for the way of a request.
+/// A block that is freed on another thread stays reserved until its own thread allocates the same
+/// size again. A thread that allocates much for others to free, and may then allocate nothing for a
+/// long time, calls this when it is done. It scans all pages of the thread, so it does not belong
+/// on the path of a request.
 pub fn release_free_memory() {
     // SAFETY: the function may be called at any time, and touches no block that is in use.
     unsafe { mi_collect(true) }
@@ -128,11 +130,11 @@ pub fn release_free_memory() {
 mod tests {
     use super::*;
 
-    /// One block says little: the next of its page lies elsewhere.
+    /// Many blocks: the next block of a page has another address.
     const BLOCKS: usize = 40;
 
     #[test]
-    fn blocks_are_aligned_and_keep_their_bytes_when_they_grow() {
+    fn blocks_are_aligned_and_keep_their_content_when_resized() {
         for align in [1, 8, 16, 64, 4096] {
             for size in [1, 8, 9, 16, 24, 40, 48, 56, 904, 1025, 1264, 5000, 100_000] {
                 let layout = Layout::from_size_align(size, align).unwrap();

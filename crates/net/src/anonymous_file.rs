@@ -1,4 +1,4 @@
-//! A file without a name: it is gone when nobody has it open.
+//! A file without a name: the kernel deletes it once it is closed everywhere.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,22 +6,22 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Who may read and write it, had it a name.
+/// Permissions of the file while it has a name.
 const MODE: u32 = 0o600;
 
-/// Opens one in a folder, to be written and read. It may wait for a disk.
-pub fn anonymous_file(folder: &Path) -> io::Result<File> {
+/// Opens an anonymous file in a directory for writing and reading. May block on the disk.
+pub fn anonymous_file(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
     #[cfg(target_os = "linux")]
-    if let Ok(file) = options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+    if let Ok(file) = options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
         return Ok(file);
     }
-    // Some file systems know no such files: then it has a name for a moment, which nobody has made
-    // before.
+    // The file system does not support O_TMPFILE: create the file under a unique name and remove
+    // it.
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!(".tidegate-{}-{number}", std::process::id()));
+    let path = directory.join(format!(".tidegate-{}-{number}", std::process::id()));
     let file = options.create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
@@ -34,13 +34,13 @@ mod tests {
     use super::anonymous_file;
 
     #[test]
-    fn it_can_be_written_and_read_and_the_folder_stays_empty() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = anonymous_file(folder.path()).unwrap();
+    fn is_writable_and_readable_and_leaves_no_directory_entry() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = anonymous_file(directory.path()).unwrap();
         file.write_all_at(b"text", 2).unwrap();
         let mut text = [0; 4];
         file.read_exact_at(&mut text, 2).unwrap();
         assert_eq!(&text, b"text");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

@@ -1,8 +1,7 @@
-//! Work that may wait for a disk or a processor, off the worker's loop.
+//! Work that may block on a disk or use the processor for long, off the worker's event loop.
 //!
-//! Owns the way onto the worker's pool of blocking threads (their number is a limit of `worker`).
-//! Promises that a worker goes on meanwhile. Dropping the future does not stop the work; its result
-//! is dropped with it.
+//! Owns access to the worker's pool of blocking threads (its size is a limit of `worker`). The
+//! worker keeps running. Dropping the future does not stop the work; its result is dropped.
 
 use std::io;
 use std::pin::Pin;
@@ -10,11 +9,11 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// The result to come; an error if the work panicked or the worker ends.
+/// The future result; an error if the work panicked or the worker ends.
 #[derive(Debug)]
 pub struct Blocking<T>(JoinHandle<T>);
 
-/// Runs `work` on the pool.
+/// Runs `work` on the pool of blocking threads.
 pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     Blocking(tokio::task::spawn_blocking(work))
 }
@@ -32,7 +31,7 @@ mod tests {
     use super::blocking;
 
     #[test]
-    fn work_runs_on_another_thread_and_may_panic() {
+    fn runs_on_another_thread_and_reports_a_panic() {
         crate::worker::block_on_local(async {
             let here = std::thread::current().id();
             let there = blocking(|| std::thread::current().id()).await.unwrap();

@@ -1,11 +1,11 @@
 //! The worker's cached clock.
 //!
 //! Owns one reading of the monotonic clock per thread, taken when the event loop wakes (see
-//! `worker`), so that time-outs cost a memory load and not a clock call. A loop with more to do
-//! than it can does not sleep for long, and nothing says so: then the reading is taken anew after
-//! it was asked for so many times. Promises: the reading never goes backwards and is at most one
-//! loop turn or that many questions old. Never used where a user sees the difference: latencies are
-//! taken with [`precise_us`].
+//! `worker`), so that a time-out costs a memory load instead of a clock call. An overloaded loop
+//! does not sleep for long and gets no wake-up to refresh the reading, so it is also refreshed
+//! after a fixed number of reads. The reading never goes backwards and is at most one loop turn, or
+//! that many reads, old. Values shown to users are never taken from it: latencies use
+//! [`precise_us`].
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -39,26 +39,26 @@ impl Moment {
     }
 }
 
-/// The reading of this thread's turn. A load and a count for each answer: it is asked several times
-/// for a request.
+/// The cached reading of this thread. It is read several times per request, so a read is a load and
+/// a decrement.
 struct Reading {
     ms: Cell<u64>,
     us: Cell<u64>,
-    /// Where the next lap begins.
+    /// Start of the current lap.
     lap_us: Cell<u64>,
     wall_secs: Cell<u64>,
-    /// How often it may still be given out at all; zero before the first reading.
-    left: Cell<u8>,
-    /// The same as the time of what has just ended.
-    left_as_end: Cell<u8>,
-    /// Whether someone reads the clocks for this thread whenever its loop wakes.
-    kept: Cell<bool>,
+    /// Reads until the next refresh; zero before the first reading.
+    reads_left: Cell<u8>,
+    /// Reads of [`recent_us`] until the next refresh.
+    end_reads_left: Cell<u8>,
+    /// True if a worker loop refreshes this thread's reading whenever it wakes.
+    refreshed_by_loop: Cell<bool>,
 }
 
-/// How often one reading may be given out before the clocks are asked again: some tens of requests.
-const ASKED_MAX: u8 = u8::MAX;
-/// The same where it is given out as the time of what has just ended.
-const GIVEN_MAX: u8 = 16;
+/// Reads of one reading before it is refreshed: a few dozen requests.
+const READS_MAX: u8 = u8::MAX;
+/// Reads of one reading by [`recent_us`].
+const END_READS_MAX: u8 = 16;
 
 thread_local! {
     static READING: Reading = const {
@@ -67,9 +67,9 @@ thread_local! {
             us: Cell::new(0),
             lap_us: Cell::new(0),
             wall_secs: Cell::new(0),
-            left: Cell::new(0),
-            left_as_end: Cell::new(0),
-            kept: Cell::new(false),
+            reads_left: Cell::new(0),
+            end_reads_left: Cell::new(0),
+            refreshed_by_loop: Cell::new(false),
         }
     };
 }
@@ -81,41 +81,41 @@ fn origin() -> Instant {
 
 impl Reading {
     #[cold]
-    fn renew(&self) {
-        self.renew_time();
+    fn refresh(&self) {
+        self.refresh_time();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH);
         self.wall_secs.set(wall.map_or(0, |since_epoch| since_epoch.as_secs()));
-        self.left.set(if self.kept.get() { ASKED_MAX } else { 0 });
+        self.reads_left.set(if self.refreshed_by_loop.get() { READS_MAX } else { 0 });
     }
 
     #[cold]
-    fn renew_time(&self) {
+    fn refresh_time(&self) {
         let us = precise_us();
         self.us.set(us);
         self.lap_us.set(us);
         self.ms.set(us / 1000);
-        // A thread without a worker loop (a test) has no one to renew it: its readings are good for
-        // one answer.
-        self.left_as_end.set(if self.kept.get() { GIVEN_MAX } else { 0 });
+        // A thread without a worker loop (a test) has no one to refresh it, so each reading is used
+        // once.
+        self.end_reads_left.set(if self.refreshed_by_loop.get() { END_READS_MAX } else { 0 });
     }
 }
 
-/// Reads the clocks anew; the worker's loop calls it whenever it wakes.
+/// Refreshes the cached reading; the worker's loop calls it whenever it wakes.
 pub fn refresh() {
     READING.with(|reading| {
-        reading.kept.set(true);
-        reading.renew();
+        reading.refreshed_by_loop.set(true);
+        reading.refresh();
     });
 }
 
 #[inline]
-fn cached<R>(answer: impl FnOnce(&Reading) -> R) -> R {
+fn cached<R>(read: impl FnOnce(&Reading) -> R) -> R {
     READING.with(|reading| {
-        match reading.left.get() {
-            0 => reading.renew(),
-            left => reading.left.set(left - 1),
+        match reading.reads_left.get() {
+            0 => reading.refresh(),
+            reads_left => reading.reads_left.set(reads_left - 1),
         }
-        answer(reading)
+        read(reading)
     })
 }
 
@@ -136,28 +136,28 @@ pub fn precise_us() -> u64 {
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// [`precise_us`], and the time since the last lap or the last reading of the turn, whichever came
-/// later: about what has just ended has taken, or a little more, as it may have begun later.
+/// Returns [`precise_us`] and the time since the last lap or the last refresh, whichever is later:
+/// an upper bound on the duration of the step that has just ended.
 #[inline]
 pub fn lap_us() -> (u64, u64) {
     let now = precise_us();
     READING.with(|reading| (now, now.saturating_sub(reading.lap_us.replace(now))))
 }
 
-/// [`precise_us`], at most as old as the turn, or as the sixteen that were asked for before: for
-/// the end of what takes less time than asking the clock does.
+/// Returns [`precise_us`], at most one turn or sixteen reads old: the end time of a step that is
+/// shorter than a clock call.
 #[inline]
 pub fn recent_us() -> u64 {
     READING.with(|reading| {
-        match reading.left_as_end.get() {
-            0 => reading.renew_time(),
-            left => reading.left_as_end.set(left - 1),
+        match reading.end_reads_left.get() {
+            0 => reading.refresh_time(),
+            reads_left => reading.end_reads_left.set(reads_left - 1),
         }
         reading.us.get()
     })
 }
 
-/// Seconds since 1970, of this loop turn: for the Date field and logs.
+/// Returns seconds since 1970 at this loop turn: for the Date field and logs.
 #[inline]
 pub fn wall_secs() -> u64 {
     cached(|reading| reading.wall_secs.get())
@@ -175,10 +175,9 @@ mod tests {
         assert_eq!(now.since(now.after(Duration::from_secs(1))), Duration::ZERO);
     }
 
-    /// Tokio says nothing of a turn that begins without a sleep, and under load none may come for
-    /// long.
+    /// Tokio runs no hook for a turn that begins without a sleep, and under load no turn may sleep.
     #[test]
-    fn the_clock_goes_on_while_the_loop_never_sleeps() {
+    fn the_clock_advances_while_the_loop_never_sleeps() {
         use std::task::Poll;
         crate::worker::block_on_local(async {
             let busy = std::future::poll_fn(|cx| {
@@ -187,7 +186,7 @@ mod tests {
                 Poll::<()>::Pending
             });
             tokio::task::spawn_local(busy);
-            // The wheel's driver reads the clocks once, when it begins to wait.
+            // The timer task reads the clocks once, when it begins to wait.
             tokio::task::yield_now().await;
             let begin = now_us();
             std::future::poll_fn(|cx| {
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_with_a_loop_sees_the_time_of_its_turn() {
+    fn a_worker_thread_reads_the_time_of_its_turn() {
         refresh();
         let before = now_us();
         while precise_us() == before {

@@ -1,9 +1,8 @@
 //! A datagram socket (UDP) on this worker's event loop.
 //!
-//! Receives into the worker's chunk pool, as streams do: a datagram is one owned chunk, whole, and
-//! a dropped receive loses nothing. Promises to hand out datagrams of any length UDP can carry; an
-//! empty one is a datagram like any other and not an end. Never retries, orders or answers by
-//! itself.
+//! Receives into the worker's chunk pool, as streams do: a datagram is one owned chunk, and a
+//! dropped receive loses nothing. Datagrams of any length that UDP can carry are received whole; an
+//! empty one is a datagram, not an end of stream. Never retries, reorders or replies by itself.
 
 use std::future::poll_fn;
 use std::io;
@@ -33,17 +32,17 @@ impl Datagram {
         Ok(Datagram { socket: UdpSocket::from_std(socket)?, local })
     }
 
-    /// The address that is really bound.
+    /// Returns the address that is actually bound.
     pub fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// A datagram that is there now, and its sender; `WouldBlock` if there is none.
+    /// Returns a datagram that has arrived and its sender; `WouldBlock` if there is none.
     pub fn try_receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
         self.socket.try_io(Interest::READABLE, || receive_from(self.socket.as_fd()))
     }
 
-    /// The next datagram and its sender.
+    /// Returns the next datagram and its sender.
     pub fn poll_receive_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
         loop {
             match self.try_receive_from() {
@@ -56,7 +55,7 @@ impl Datagram {
         }
     }
 
-    /// The next datagram and its sender. Dropping this future loses nothing.
+    /// Returns the next datagram and its sender. Dropping this future loses nothing.
     pub async fn receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
         poll_fn(|cx| self.poll_receive_from(cx)).await
     }
@@ -66,7 +65,7 @@ impl Datagram {
         self.socket.try_send_to(payload, to).map(drop)
     }
 
-    /// Sends one datagram. A datagram goes out whole or not at all.
+    /// Sends one datagram. A datagram is sent whole or not at all.
     pub async fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<()> {
         self.socket.send_to(payload, to).await.map(drop)
     }
@@ -84,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_echo_answers_each_datagram_whole_and_in_order() {
+    fn an_echo_returns_each_datagram_whole_and_in_order() {
         block_on_local(async {
             let (server, client) = (bind(), bind());
             let to = server.local();
@@ -94,7 +93,8 @@ mod tests {
                     server.send_to(&datagram, from).await.unwrap();
                 }
             });
-            // The longest that IPv4 carries, an empty one, and two small ones that must not merge.
+            // The longest datagram of IPv4, an empty one, and two small ones that must not be
+            // merged.
             for payload in [vec![9u8; 65_507], vec![], b"one".to_vec(), b"two".to_vec()] {
                 client.send_to(&payload, to).await.unwrap();
                 let (datagram, from) = client.receive_from().await.unwrap();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_receive_waits_and_a_dropped_receive_loses_nothing() {
+    fn receive_waits_for_a_datagram_and_a_dropped_receive_loses_nothing() {
         block_on_local(async {
             let (one, other) = (bind(), bind());
             let empty = one.try_receive_from().unwrap_err();

@@ -1,14 +1,13 @@
-//! One owner drives many streams, with a ready queue of its own (seam 7).
+//! Lets one owner drive many streams, with a ready queue of its own.
 //!
 //! A task per connection leaves the order of events to the task scheduler. A Lua program is
-//! promised more: events one by one, in the order the kernel reported them, each seen through
-//! before the next. A [`Driver`] holds the streams and listeners of such an owner. It promises that
-//! events come out in that order, that a source waits in the queue at most once, that a source
-//! which was not read to its end comes again behind the others, and that a key of a removed source
-//! reaches nothing.
+//! promised more: one event at a time, in the order the kernel reported them, each handled before
+//! the next. A [`Driver`] holds the streams and listeners of such an owner. Guarantees: events come
+//! out in the kernel's order, a source is in the queue at most once, a source that was not read to
+//! its end is queued again behind the others, and the key of a removed source is ignored.
 //!
-//! It never reads or writes by itself, knows no time-outs, and takes no lock unless another thread
-//! wakes one of its sources, which the event loop of a worker does not do.
+//! It never reads or writes by itself, has no time-outs, and takes no lock unless another thread
+//! wakes one of its sources, which a worker's event loop does not do.
 
 use std::io;
 use std::marker::PhantomData;
@@ -27,20 +26,21 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use queue::{Mark, Queue};
+use queue::{Queue, SourceWaker};
 
-/// Events handed out before the event loop gets a turn: the owner of sources that are always ready
-/// must not starve the worker's other tasks.
+/// Events returned before the event loop gets a turn: sources that are always ready must not starve
+/// the worker's other tasks.
 const BATCH: usize = 64;
 
-/// Names a source of one driver, never reused before 2^32 insertions.
+/// Identifies a source of one driver; not reused before 2^32 insertions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     index: u32,
     generation: u32,
 }
 
-/// What the owner waits for on a stream. A listener waits for connections while `read` is set.
+/// The events the owner waits for on a stream. A listener waits for connections while `read` is
+/// set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     pub read: bool,
@@ -54,14 +54,15 @@ impl Interest {
     pub const BOTH: Interest = Interest { read: true, write: true };
 }
 
-/// What happened to a source.
+/// An event of a source.
 #[derive(Debug)]
 pub enum Event {
-    /// The stream may be read (bytes, its end, an error) or written: `try_receive` and `try_send`
-    /// say `WouldBlock` where it was a false alarm.
+    /// The stream may be read (bytes, its end, an error) or written; `try_receive` and `try_send`
+    /// return `WouldBlock` if the wake-up was spurious.
     Ready(Interest),
-    /// A listener has a new connection, or failed to accept one (see [`crate::is_exhausted`]: then
-    /// the owner sets [`Interest::NONE`] for a while, as the same error would come again at once).
+    /// A listener has a new connection, or failed to accept one. After an error with
+    /// [`crate::is_exhausted`] the owner sets [`Interest::NONE`] for a while, because the same
+    /// error would follow at once.
     Accepted(io::Result<Accepted>),
 }
 
@@ -72,23 +73,22 @@ pub enum Source {
     Listener(Listener),
 }
 
-struct Slot<T> {
+struct DriverSlot<T> {
     source: Source,
-    state: T,
+    data: T,
     interest: Interest,
     generation: u32,
-    mark: Arc<Mark>,
+    source_waker: Arc<SourceWaker>,
     waker: Waker,
 }
 
-/// The streams and listeners of one owner, each with the owner's state `T`.
+/// The streams and listeners of one owner, each with the owner's data `T`.
 pub struct Driver<T> {
-    slots: Slab<Slot<T>>,
+    slots: Slab<DriverSlot<T>>,
     generation: u32,
     queue: Arc<Queue>,
-    /// The source whose event the owner has just seen; it is watched again when the next is asked
-    /// for.
-    seen: Option<Key>,
+    /// The source whose event the owner is handling; it is watched again on the next poll.
+    handled_key: Option<Key>,
     handed_out: usize,
     /// The queue belongs to this thread.
     _thread: PhantomData<Rc<()>>,
@@ -101,62 +101,69 @@ impl<T> Default for Driver<T> {
 }
 
 impl<T> Driver<T> {
-    /// An empty driver of this worker.
+    /// Creates an empty driver on this worker.
     pub fn new() -> Driver<T> {
         Driver {
             slots: Slab::new(),
             generation: 0,
             queue: Arc::new(Queue::new()),
-            seen: None,
+            handled_key: None,
             handed_out: 0,
             _thread: PhantomData,
         }
     }
 
-    /// Takes a stream over, watching for bytes.
-    pub fn insert(&mut self, stream: Stream, state: T) -> Key {
-        self.put(Source::Stream(stream), state)
+    /// Adds a stream and watches it for bytes.
+    pub fn insert(&mut self, stream: Stream, data: T) -> Key {
+        self.insert_source(Source::Stream(stream), data)
     }
 
-    /// Takes a listener over, watching for connections.
-    pub fn listen(&mut self, listener: Listener, state: T) -> Key {
-        self.put(Source::Listener(listener), state)
+    /// Adds a listener and watches it for connections.
+    pub fn listen(&mut self, listener: Listener, data: T) -> Key {
+        self.insert_source(Source::Listener(listener), data)
     }
 
-    fn put(&mut self, source: Source, state: T) -> Key {
+    fn insert_source(&mut self, source: Source, data: T) -> Key {
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let entry = self.slots.vacant_entry();
         // More than 2^32 descriptors at a time do not exist.
         let key = Key { index: entry.key() as u32, generation };
-        let mark = Arc::new(Mark::new(key, self.queue.clone()));
-        let waker = Waker::from(mark.clone());
-        entry.insert(Slot { source, state, interest: Interest::READ, generation, mark, waker });
+        let source_waker = Arc::new(SourceWaker::new(key, self.queue.clone()));
+        let waker = Waker::from(source_waker.clone());
+        entry.insert(DriverSlot {
+            source,
+            data,
+            interest: Interest::READ,
+            generation,
+            source_waker,
+            waker,
+        });
         self.watch(key);
         key
     }
 
-    /// Gives a source back, open.
+    /// Removes a source without closing it.
     pub fn remove(&mut self, key: Key) -> Option<(Source, T)> {
         self.slot(key)?;
         let slot = self.slots.remove(key.index as usize);
-        Some((slot.source, slot.state))
+        Some((slot.source, slot.data))
     }
 
-    /// The stream of this key and the owner's state for it.
+    /// Returns the stream of this key and the owner's data for it.
     pub fn stream(&mut self, key: Key) -> Option<(&Stream, &mut T)> {
         match self.slot(key)? {
-            Slot { source: Source::Stream(stream), state, .. } => Some((stream, state)),
+            DriverSlot { source: Source::Stream(stream), data, .. } => Some((stream, data)),
             _ => None,
         }
     }
 
-    /// The owner's state for this key.
-    pub fn state(&mut self, key: Key) -> Option<&mut T> {
-        self.slot(key).map(|slot| &mut slot.state)
+    /// Returns the owner's data for this key.
+    pub fn data(&mut self, key: Key) -> Option<&mut T> {
+        self.slot(key).map(|slot| &mut slot.data)
     }
 
-    /// Says what to wait for from now on; a stale key is ignored.
+    /// Sets the events to wait for; a stale key is ignored.
     pub fn set_interest(&mut self, key: Key, interest: Interest) {
         if let Some(slot) = self.slot(key)
             && slot.interest != interest
@@ -166,7 +173,7 @@ impl<T> Driver<T> {
         }
     }
 
-    /// Number of sources.
+    /// Returns the number of sources.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -175,35 +182,35 @@ impl<T> Driver<T> {
         self.slots.is_empty()
     }
 
-    /// The keys of all sources, in no order.
+    /// Returns the keys of all sources in no particular order.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.slots
             .iter()
             .map(|(index, slot)| Key { index: index as u32, generation: slot.generation })
     }
 
-    /// The next event. Waits for ever while there are no sources.
+    /// Waits for the next event; for ever if there are no sources.
     pub async fn next_ready(&mut self) -> (Key, Event) {
         std::future::poll_fn(|cx| self.poll_ready(cx)).await
     }
 
-    /// The next event. Nothing is lost when it is asked for and not waited for.
+    /// Returns the next event. Nothing is lost if the caller stops polling.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<(Key, Event)> {
-        if let Some(key) = self.seen.take() {
+        if let Some(key) = self.handled_key.take() {
             self.watch(key);
         }
         if self.handed_out >= BATCH {
             self.handed_out = 0;
-            // A loop that never sleeps reads no clock.
+            // A loop that never sleeps does not refresh the clock.
             clock::refresh();
-            // Comes back after the event loop has looked at the sockets, which waking oneself does
-            // not.
+            // Resumes after the event loop has polled the sockets; waking this task itself would
+            // not do that.
             ready!(pin!(tokio::task::yield_now()).poll(cx));
         }
         while let Some(key) = self.queue.take(cx) {
             if let Some(event) = self.event(key) {
                 self.handed_out += 1;
-                self.seen = Some(key);
+                self.handled_key = Some(key);
                 return Poll::Ready((key, event));
             }
         }
@@ -211,11 +218,11 @@ impl<T> Driver<T> {
         Poll::Pending
     }
 
-    fn slot(&mut self, key: Key) -> Option<&mut Slot<T>> {
+    fn slot(&mut self, key: Key) -> Option<&mut DriverSlot<T>> {
         self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)
     }
 
-    /// Asks the event loop to report this source; queues it if there is something already.
+    /// Registers interest in a source; queues it if it is ready already.
     fn watch(&mut self, key: Key) {
         let Some(slot) = self.slot(key) else { return };
         let mut cx = Context::from_waker(&slot.waker);
@@ -226,18 +233,18 @@ impl<T> Driver<T> {
                 let writable = write && stream.poll_writable(&mut cx).is_ready();
                 readable || writable
             }
-            // Only accepting tells whether there is a connection; that waits for its turn.
+            // Only accept(2) tells whether there is a connection, so the listener is queued.
             Source::Listener(_) => read,
         };
         if queued {
-            slot.mark.queue();
+            slot.source_waker.queue();
         }
     }
 
-    /// What there is to say about a source whose turn has come.
+    /// Returns the event of a source taken from the queue.
     fn event(&mut self, key: Key) -> Option<Event> {
         let slot = self.slot(key)?;
-        slot.mark.taken();
+        slot.source_waker.taken();
         let mut cx = Context::from_waker(&slot.waker);
         match (&slot.source, slot.interest) {
             (_, Interest::NONE) => None,

@@ -1,11 +1,11 @@
-//! Opening files beneath a folder and nowhere else.
+//! Opens files beneath a directory and nowhere else.
 //!
-//! Owns the system calls of `files`. Promises that nothing outside the folder is ever opened,
-//! whatever the path says and whatever symbolic links lie in it, and that neither a pipe nor a
-//! device nor a socket is opened at all: a path is looked at without opening it (O_PATH) first. On
-//! kernels with openat2 the kernel itself keeps the walk beneath the folder; elsewhere resolved
-//! paths are compared before and after. Everything here may wait for a disk, so it runs on the
-//! blocking pool, except [`is_resident`].
+//! Owns the system calls of `files`. Guarantees that nothing outside the directory is opened,
+//! whatever the path contains and whatever symbolic links it crosses, and that no pipe, device or
+//! socket is opened: a path is inspected without opening it (O_PATH) first. On kernels with openat2
+//! the kernel confines the lookup to the directory; elsewhere resolved paths are compared before
+//! and after. Every function may block on the disk and belongs on the blocking pool, except
+//! [`is_resident`].
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -16,37 +16,38 @@ mod checked;
 #[cfg(target_os = "linux")]
 mod openat2;
 
-/// Bytes between two looks at the page cache; the kernel reads ahead in windows of about this size.
+/// Distance between samples of the page cache; the kernel reads ahead in windows of metadata this
+/// size.
 const RESIDENT_STEP_BYTES: u64 = 128 * 1024;
-/// Bytes read at once to warm a file up.
+/// Bytes per read when warming a file.
 const WARM_STEP_BYTES: usize = 64 * 1024;
 
-/// What becomes of symbolic links.
+/// How symbolic links are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SymlinkPolicy {
-    /// Followed while they stay beneath the folder.
+    /// Followed while they stay beneath the directory.
     Beneath,
-    /// A path through one is missing.
+    /// A path through a symbolic link counts as missing.
     Refused,
 }
 
-/// What lies at a path.
+/// A path that was opened.
 #[derive(Debug)]
 pub enum OpenedPath {
     File(File, Metadata),
     Directory(Directory),
 }
 
-/// An open folder.
+/// An open directory.
 #[derive(Debug)]
 pub struct Directory(File);
 
 /// Why nothing was opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is nothing, or it lies outside the folder.
+    /// Nothing exists there, or it lies outside the directory.
     Missing,
-    /// The file system does not let us.
+    /// The file system denies access.
     Denied,
     /// A pipe, a device or a socket.
     Special,
@@ -56,7 +57,7 @@ pub enum OpenError {
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> OpenError {
         match error.raw_os_error() {
-            // EXDEV is openat2's word for a path that leaves the folder.
+            // openat2 returns EXDEV for a path that leaves the directory.
             Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP | libc::EXDEV) => {
                 OpenError::Missing
             }
@@ -67,14 +68,14 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Opens what lies at `relative` beneath `root`. The root itself is looked up anew each time, so
-/// that a folder which was replaced as a whole is the new one.
+/// Opens `relative` beneath `root`. The root is resolved on every call, so that a replaced
+/// directory takes effect.
 pub fn open_beneath(
     root: &Path,
     relative: &Path,
     links: SymlinkPolicy,
 ) -> Result<OpenedPath, OpenError> {
-    let relative = plain(relative)?;
+    let relative = only_names(relative)?;
     #[cfg(target_os = "linux")]
     if openat2::available() {
         return openat2::open(root, relative, links);
@@ -82,22 +83,22 @@ pub fn open_beneath(
     checked::open(root, relative, links)
 }
 
-/// What [`open_beneath`] would find, without opening it.
+/// Returns the metadata of what [`open_beneath`] would open, without opening it.
 pub fn metadata_beneath(
     root: &Path,
     relative: &Path,
     links: SymlinkPolicy,
 ) -> Result<Metadata, OpenError> {
-    let relative = plain(relative)?;
+    let relative = only_names(relative)?;
     #[cfg(target_os = "linux")]
     if openat2::available() {
-        return openat2::look(root, relative, links);
+        return openat2::metadata(root, relative, links);
     }
-    checked::look(root, relative, links)
+    checked::metadata(root, relative, links)
 }
 
-/// Only names: no `..`, no `/` in front, no NUL.
-fn plain(relative: &Path) -> Result<&Path, OpenError> {
+/// Accepts names only: no `..`, no leading `/`, no NUL.
+fn only_names(relative: &Path) -> Result<&Path, OpenError> {
     let names_only = relative.components().all(|part| matches!(part, Component::Normal(_)));
     if !names_only || relative.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(OpenError::Missing);
@@ -105,30 +106,30 @@ fn plain(relative: &Path) -> Result<&Path, OpenError> {
     Ok(if relative.as_os_str().is_empty() { Path::new(".") } else { relative })
 }
 
-/// Whether two looks saw the same content of the same file.
+/// True if both describe the same content of the same file.
 pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    let of = |about: &Metadata| {
+    let of = |metadata: &Metadata| {
         (
-            (about.dev(), about.ino(), about.size()),
-            (about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()),
+            (metadata.dev(), metadata.ino(), metadata.size()),
+            (metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()),
         )
     };
     of(one) == of(other)
 }
 
 impl Directory {
-    /// The names in it, and what each is; `limit` at most, in no order. Symbolic links count as
-    /// what they are, not as what they lead to.
+    /// Returns the names in the directory with their metadata, at most `limit`, in no order.
+    /// Symbolic links are not followed.
     pub fn entries(&self, limit: usize) -> io::Result<Vec<(std::ffi::OsString, Metadata)>> {
         use std::os::fd::AsRawFd;
-        // Through the descriptor: the folder's name may mean another one by now.
+        // Through the descriptor: by now the directory's name may refer to another one.
         let entries = std::fs::read_dir(format!("/proc/self/fd/{}", self.0.as_raw_fd()))?;
         let mut found = Vec::new();
         for entry in entries.take(limit) {
             let entry = entry?;
-            // What has gone since is no entry.
-            if let Ok(about) = entry.metadata() {
-                found.push((entry.file_name(), about));
+            // An entry that has disappeared since is skipped.
+            if let Ok(metadata) = entry.metadata() {
+                found.push((entry.file_name(), metadata));
             }
         }
         Ok(found)
@@ -139,7 +140,7 @@ impl Directory {
     }
 }
 
-/// Whether a part of a file can be read without waiting for a disk. Looks at samples; a file system
+/// True if a part of a file can be read without waiting for a disk. Checks samples; a file system
 /// that cannot tell counts as fast.
 #[cfg(target_os = "linux")]
 pub fn is_resident(file: &File, offset: u64, length: u64) -> bool {
@@ -162,7 +163,7 @@ pub fn is_resident(_file: &File, _offset: u64, _length: u64) -> bool {
     true
 }
 
-/// Reads a part of a file so that [`is_resident`] holds afterwards.
+/// Reads a part of a file into the page cache, so that [`is_resident`] is true afterwards.
 pub fn warm(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let mut scratch = vec![0u8; WARM_STEP_BYTES.min(usize::try_from(length).unwrap_or(usize::MAX))];
     let mut at = offset;

@@ -1,9 +1,10 @@
-//! The only room that opens sockets.
+//! Sockets, workers and time: the only crate that opens sockets.
 //!
-//! Owns workers (a thread, a loop, a core), listeners, streams, datagrams, time-outs and names.
-//! Promises that a dropped receive loses nothing, that an idle connection holds no buffer, and that
-//! nothing here takes a lock another worker may hold while a request runs. Knows no protocol above
-//! TCP. The process's allocator is here as well, because its few lines are `unsafe`.
+//! Owns workers (a thread with an event loop, optionally pinned to a core), listeners, streams,
+//! datagrams, time-outs and name resolution. Guarantees: a dropped receive loses no bytes, an idle
+//! connection holds no buffer, and no lock is taken that another worker may hold while a request
+//! runs. Knows no protocol above TCP. The process's allocator lives here too, because it needs
+//! `unsafe`.
 
 mod allocator;
 mod anonymous_file;

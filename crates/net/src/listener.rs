@@ -1,10 +1,9 @@
 //! Listening sockets.
 //!
-//! A TCP address is claimed without SO_REUSEPORT, so that an address in use is an error and not a
-//! silent share with a stranger; only then is it opened to one SO_REUSEPORT group, in which every
-//! worker has a socket of its own, and the kernel spreads connections over them. A Unix socket is
-//! one socket that the workers share; a file left behind by a dead server is recognised by
-//! connecting to it.
+//! A TCP address is bound without SO_REUSEPORT, so that an address in use is an error and not
+//! silently shared with another process. Only then is the socket opened to a SO_REUSEPORT group in
+//! which every worker has its own socket, and the kernel distributes connections. A Unix socket is
+//! one socket that the workers share; a stale socket file is detected by connecting to it.
 //!
 //! A listener leaves its group only after its queue is drained ([`Listener::drain`]): closing a
 //! queue with connections in it would reset them.
@@ -41,17 +40,16 @@ impl fmt::Display for Bind {
     }
 }
 
-/// What a socket is told before it listens; accepted connections inherit it.
+/// Socket options set before listening; accepted connections inherit them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
     /// Connections the kernel may queue before they are accepted.
     pub backlog: u32,
-    /// Nagle's algorithm off.
+    /// Disables Nagle's algorithm.
     pub nodelay: bool,
-    /// Idle time before TCP probes whether the peer is still there; `None` for never.
+    /// Idle time before TCP keepalive probes the peer; `None` disables it.
     pub keepalive: Option<Duration>,
-    /// Who may connect to a Unix socket, as the mode of its file; `None` as the process's umask
-    /// says.
+    /// Permissions of the Unix socket's file; `None` applies the process's umask.
     pub mode: Option<u32>,
 }
 
@@ -61,7 +59,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// Why an address cannot be listened on, as one clear sentence.
+/// Why an address cannot be listened on, as one sentence.
 #[derive(Debug)]
 pub struct BindError {
     pub bind: Bind,
@@ -98,7 +96,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Binds `bind` for `workers` workers.
+    /// Binds an address for `workers` workers.
     pub fn bind(
         bind: &Bind,
         workers: usize,
@@ -111,11 +109,11 @@ impl Listening {
         bound.map_err(|error| BindError { bind: bind.clone(), error })
     }
 
-    /// Takes over a socket that already listens, given by descriptor number: systemd's `LISTEN_FDS`
-    /// or a parent process (seam 12). Further workers share it.
+    /// Takes over a listening socket given by descriptor number (systemd's `LISTEN_FDS` or a parent
+    /// process), shared by all workers.
     ///
     /// # Safety
-    /// The descriptor must be open and owned by nobody else in this process.
+    /// The descriptor must be open and not owned by anything else in this process.
     pub unsafe fn inherit(descriptor: RawFd, workers: usize) -> io::Result<Listening> {
         // SAFETY: promised by the caller.
         let socket = Socket::from(unsafe { own_descriptor(descriptor) });
@@ -125,8 +123,7 @@ impl Listening {
         Ok(Listening { local, sockets: share(socket.into(), workers)? })
     }
 
-    /// One more socket on an address that sockets of this process listen on, as
-    /// [`Listening::bind`] made them.
+    /// Adds a socket on an address that [`Listening::bind`] has bound in this process.
     pub fn bind_additional(
         local: SocketAddr,
         options: &ListenOptions,
@@ -138,22 +135,22 @@ impl Listening {
         }
     }
 
-    /// The address that is really bound: the port is known even where 0 was asked for.
+    /// Returns the address that is actually bound: the port is known even if 0 was requested.
     pub fn local(&self) -> &Bind {
         &self.local
     }
 
-    /// Descriptor numbers, for handing over to another process.
+    /// Returns the descriptor numbers, to pass to another process.
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.sockets.iter().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// The first socket, for child processes that share it.
+    /// Returns the first socket, for child processes that share it.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.sockets.first().map(AsFd::as_fd)
     }
 
-    /// One socket for each worker, in order.
+    /// Returns one socket for each worker, in order.
     pub fn into_sockets(self) -> Vec<BoundSocket> {
         let local = self.local;
         self.sockets
@@ -163,7 +160,7 @@ impl Listening {
     }
 }
 
-/// One worker's share of a [`Listening`]; may travel to its thread.
+/// One worker's socket of a [`Listening`]; may be sent to the worker's thread.
 #[derive(Debug)]
 pub struct BoundSocket {
     socket: OwnedFd,
@@ -171,7 +168,7 @@ pub struct BoundSocket {
 }
 
 impl BoundSocket {
-    /// Joins this worker's event loop.
+    /// Registers the socket with this worker's event loop.
     pub fn adopt(self) -> io::Result<Listener> {
         Ok(Listener { source: Source::shared(self.socket)?, local: self.local })
     }
@@ -196,7 +193,7 @@ impl Listener {
         &self.local
     }
 
-    /// The next connection. An error concerns this attempt only; see [`is_exhausted`].
+    /// Accepts the next connection. An error concerns this attempt only; see [`is_exhausted`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         loop {
             match self.source.try_io(Side::Read, || accept_one(self.source.raw())) {
@@ -209,7 +206,8 @@ impl Listener {
         }
     }
 
-    /// Ready when there may be a connection. Another process that shares the socket may take it.
+    /// Ready when there may be a connection. Another process that shares the socket may accept it
+    /// first.
     pub fn poll_pending(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.source.poll_ready(Side::Read, cx)
     }
@@ -218,7 +216,7 @@ impl Listener {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
-    /// Takes what the kernel has queued, then closes the socket.
+    /// Accepts the connections the kernel has queued, then closes the socket.
     pub fn drain(self) -> io::Result<Vec<Accepted>> {
         let listener = self.source.into_descriptor();
         Ok(take_queued(|| accept_one(listener.as_raw_fd())))
@@ -232,22 +230,22 @@ fn accept_one(listener: RawFd) -> io::Result<Accepted> {
     Ok(Accepted { stream, peer })
 }
 
-/// Accepts until the queue is empty or no more can be taken. A connection that its client has given
-/// up meanwhile does not end the queue.
+/// Accepts until the queue is empty or no more can be accepted. A connection that its client has
+/// aborted does not end the loop.
 fn take_queued(mut accept: impl FnMut() -> io::Result<Accepted>) -> Vec<Accepted> {
     let mut accepted = Vec::new();
     loop {
         match accept() {
             Ok(connection) => accepted.push(connection),
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            // The end of the queue, or no descriptors left: what was taken is served.
+            // The queue is empty, or no descriptor is free: the accepted connections are served.
             Err(_) => return accepted,
         }
     }
 }
 
-/// Whether accepting failed for want of descriptors or memory: the connection is still queued, and
-/// trying again at once would spin.
+/// True if accepting failed for lack of descriptors or memory: the connection is still queued, and
+/// an immediate retry would spin.
 pub fn is_exhausted(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
@@ -263,8 +261,8 @@ fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io:
     };
     first.bind(&address.into())?;
     let address = local_tcp(&first)?;
-    // To listen is to claim the address: of two servers that start at the same moment one gets an
-    // error here. Only then is the socket opened to a group, which is all of our own.
+    // listen(2) claims the address: of two servers that start at the same moment one gets an error
+    // here. Only then is the socket opened to a group, whose members are all of this process.
     first.listen(backlog)?;
     first.set_reuse_port(true)?;
     let mut sockets = vec![OwnedFd::from(first)];
@@ -274,7 +272,7 @@ fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io:
     Ok(Listening { local: Bind::Tcp(address), sockets })
 }
 
-/// A socket of the group on an address. From here on the kernel gives it connections.
+/// Adds a socket to the group of an address. From here on the kernel assigns connections to it.
 fn join_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
     let socket = tcp_socket(address, options)?;
     socket.set_reuse_port(true)?;
@@ -283,7 +281,7 @@ fn join_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd>
     Ok(OwnedFd::from(socket))
 }
 
-/// All addresses of a machine whose kernel has no IPv6 are its IPv4 addresses.
+/// Replaces the unspecified IPv6 address by the IPv4 one on a kernel without IPv6.
 fn without_v6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
     let no_v6 = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
     let any = address.is_ipv6() && address.ip().is_unspecified();
@@ -295,10 +293,10 @@ fn tcp_socket(address: SocketAddr, options: &ListenOptions) -> io::Result<Socket
     socket.set_nonblocking(true)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() && address.ip().is_unspecified() {
-        // All addresses, also where net.ipv6.bindv6only says otherwise (ipv6(7)).
+        // Accepts IPv4 too, even if net.ipv6.bindv6only is set (ipv6(7)).
         socket.set_only_v6(false)?;
     }
-    // Linux hands these down to accepted connections, which saves two calls for each.
+    // Linux passes these on to accepted connections, which saves two calls per connection.
     socket.set_tcp_nodelay(options.nodelay)?;
     if let Some(idle) = options.keepalive {
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))?;
@@ -325,13 +323,13 @@ fn bind_unix(path: &Path, workers: usize, options: &ListenOptions) -> io::Result
     Ok(Listening { local: Bind::Unix(path.to_owned()), sockets: share(socket.into(), workers)? })
 }
 
-/// Removes a socket file that nobody serves any more; anything else in its place is left alone.
+/// Removes a stale socket file; any other file in its place is left alone.
 fn remove_stale(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "a file that is no socket is there",
+            "a file that is not a socket exists at this path",
         ));
     }
     match std::os::unix::net::UnixStream::connect(path) {

@@ -1,7 +1,7 @@
-//! What waits to be sent on one stream: owned chunks and file ranges, in order.
+//! The send queue of one stream: owned chunks and file ranges, in order.
 //!
-//! Sent with one `writev` for neighbouring chunks and `sendfile` for files, so that a response head
-//! and its body leave together.
+//! Neighbouring chunks are sent with one `writev` and files with `sendfile`, so that a response
+//! head and its body leave together.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,13 +14,12 @@ use bytes::{Buf, Bytes};
 
 use crate::platform::{self, MSG_MORE, send_file};
 
-/// Chunks handed to the kernel at once.
+/// Chunks passed to the kernel in one call.
 const BATCH: usize = 32;
-/// Chunks that are no longer than this together are copied into one: sending a list costs the
-/// kernel more than that copy does.
+/// Chunks whose total is at most this are copied into one: a vectored send costs the kernel more
+/// than the copy.
 const JOINED_MAX: usize = 4096;
-/// Most bytes one `sendfile` call may take, so that one reader with a fast link leaves room for
-/// others.
+/// Most bytes of one `sendfile` call, so that a reader with a fast link does not starve others.
 const FILE_STEP: u64 = 512 * 1024;
 
 /// A part of an open file.
@@ -37,7 +36,7 @@ enum Piece {
     File(FileRange),
 }
 
-/// The queue itself.
+/// The send queue.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     pieces: VecDeque<Piece>,
@@ -45,7 +44,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Bytes still to be sent.
+    /// Returns the number of bytes still to be sent.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -68,9 +67,9 @@ impl Outgoing {
         }
     }
 
-    /// Forgets what waits: the stream is to be closed.
+    /// Discards the queue: the stream is about to be closed.
     pub fn clear(&mut self) {
-        // The queue of an idle connection holds hardly any memory, however long it once was.
+        // The queue of an idle connection keeps little memory, however long it once was.
         if self.pieces.capacity() > BATCH {
             self.pieces = VecDeque::new();
         }
@@ -78,8 +77,7 @@ impl Outgoing {
         self.length = 0;
     }
 
-    /// Sends once, as much as the socket takes; the number of bytes taken and whether the socket is
-    /// full.
+    /// Sends once, as much as the socket takes.
     pub(crate) fn send_once(&mut self, socket: RawFd) -> io::Result<Sent> {
         match self.pieces.front() {
             None => Ok(Sent { taken: 0, full: false }),
@@ -90,9 +88,7 @@ impl Outgoing {
 
     fn send_chunks(&mut self, socket: RawFd) -> io::Result<Sent> {
         if let (1, Some(Piece::Chunk(chunk))) = (self.pieces.len(), self.pieces.front()) {
-            // The common case, a short answer, without a list for the kernel to copy and check.
-            // SAFETY: the chunk is owned by the queue and lives across the call, which only reads
-            // it.
+            // The common case: a short response without a vector for the kernel to copy and check.
             let taken = unsafe { platform::send(socket, chunk.as_ptr().cast(), chunk.len()) };
             let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
             let full = taken < chunk.len();
@@ -107,7 +103,7 @@ impl Outgoing {
             self.consume(taken);
             return Ok(Sent { taken, full });
         }
-        // Most lists have two or three parts: the rest of the array is never touched.
+        // Most vectors have two or three parts: the rest of the array stays uninitialised.
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
         let mut count = 0;
         let mut offered = 0;
@@ -120,7 +116,7 @@ impl Outgoing {
             offered += chunk.len();
             count += 1;
         }
-        // A file comes next: let the kernel hold the last short packet until its first bytes.
+        // A file follows: let the kernel hold the last short packet until its first bytes.
         let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
         // SAFETY: the first `count` parts were written above and point at chunks owned by the
         // queue, which live across the call; the kernel only reads them. A zeroed msghdr is valid.
@@ -135,8 +131,8 @@ impl Outgoing {
         Ok(Sent { taken, full: taken < offered })
     }
 
-    /// Sends all that waits, at most [`JOINED_MAX`] bytes, in one piece; what the system said.
-    /// `None` if a file is among it.
+    /// Sends the whole queue, at most [`JOINED_MAX`] bytes, as one copy. Returns `None` if the
+    /// queue is longer or contains a file.
     fn send_joined(&self, socket: RawFd) -> Option<isize> {
         let mut joined = [const { MaybeUninit::<u8>::uninit() }; JOINED_MAX];
         let mut end = 0;
@@ -173,7 +169,7 @@ impl Outgoing {
         let offered = range.length.min(FILE_STEP);
         let taken = send_file(socket, &range.file, range.offset, offered as usize)?;
         if taken == 0 {
-            // The file has become shorter than what the head promised.
+            // The file is shorter than the response head declared.
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
         }
         range.offset += taken as u64;
@@ -182,7 +178,7 @@ impl Outgoing {
         if range.length == 0 {
             self.pieces.pop_front();
         }
-        // Short for a full socket, or a file that ends early: only asking again tells.
+        // Short because the socket is full or the file ended: only the next call tells.
         Ok(Sent { taken, full: false })
     }
 }
@@ -198,7 +194,7 @@ mod tests {
     use crate::stream::Stream;
 
     #[test]
-    fn a_queue_that_was_long_holds_no_memory_once_it_is_empty() {
+    fn a_queue_that_was_long_releases_its_memory_once_empty() {
         crate::worker::block_on_local(async {
             let (one, other) = Stream::pair().unwrap();
             let mut outgoing = Outgoing::default();

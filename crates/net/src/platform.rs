@@ -1,7 +1,7 @@
-//! The calls that Linux has and other systems have not, or have otherwise.
+//! System calls that only Linux has, or that differ elsewhere.
 //!
-//! Linux is what Tidegate runs on; elsewhere it builds for development, slower and never wrong.
-//! Owns no state. The portable side is compiled and tested on Linux too, so that it does not rot.
+//! Linux is the supported system; others build for development, slower and never wrong. Owns no
+//! state. The portable side is compiled and tested on Linux too, so that it keeps working.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -34,13 +34,13 @@ mod tests {
     use socket2::{Domain, Socket, Type};
 
     #[test]
-    fn both_sides_give_the_file_of_a_socket_its_mode() {
-        let folder = tempfile::tempdir().unwrap();
+    fn both_sides_create_a_socket_file_with_its_mode() {
+        let directory = tempfile::tempdir().unwrap();
         type Binds = fn(&Socket, &Path, u32) -> std::io::Result<()>;
         let binds: [Binds; 2] = [linux::bind_restricted, portable::bind_restricted];
         for (at, bind) in binds.into_iter().enumerate() {
             for mode in [0o600, 0o700] {
-                let path = folder.path().join(format!("{at}-{mode:o}"));
+                let path = directory.path().join(format!("{at}-{mode:o}"));
                 bind(&Socket::new(Domain::UNIX, Type::STREAM, None).unwrap(), &path, mode).unwrap();
                 let found = std::fs::metadata(&path).unwrap().permissions().mode();
                 assert_eq!(found & 0o777, mode);
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_is_told_or_not() {
+    fn linux_reports_the_end_of_a_process_and_the_portable_side_does_not() {
         let own = std::process::id();
         assert!(linux::process_descriptor(own).is_ok());
         let memory = linux::shared_memory(64).unwrap();
@@ -110,16 +110,16 @@ mod tests {
 
     #[test]
     fn both_sides_make_sockets_and_accept_without_waiting() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("door.sock");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("door.sock");
         let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         listener.set_nonblocking(true).unwrap();
         for socket in [linux::socket, portable::socket] {
             assert!(socket(socket2::Domain::UNIX).unwrap().nonblocking().unwrap());
         }
         for accept in [linux::accept, portable::accept] {
-            let nobody = accept(listener.as_raw_fd()).unwrap_err();
-            assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+            let error = accept(listener.as_raw_fd()).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
             let _client = UnixStream::connect(&path).unwrap();
             let (accepted, address) = accept(listener.as_raw_fd()).unwrap();
             assert!(address.as_socket().is_none());
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unconfirmed_is_known_where_the_system_says_it() {
+    fn unacknowledged_bytes_are_counted_on_linux_only() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         assert_eq!(linux::unacknowledged(ours.as_raw_fd()), 0);
         std::io::Write::write_all(&mut &ours, &[7; 1000]).unwrap();
@@ -144,7 +144,7 @@ mod tests {
     fn both_sides_know_how_many_cores_there_are() {
         assert_eq!(linux::allowed_cores().len(), portable::allowed_cores().len());
         portable::pin_to_core(0);
-        linux::pin_to_core(usize::MAX); // not there: left where it is
+        linux::pin_to_core(usize::MAX); // no such core: the thread stays unpinned
         assert_eq!(portable::MSG_MORE, 0);
     }
 }

@@ -1,11 +1,11 @@
-//! Received bytes as owned chunks from a per-worker pool (seam 1).
+//! Received bytes as owned chunks from a per-worker pool.
 //!
-//! Every stream of a worker reads into the spare room of one block and takes the part it filled as
-//! a [`Bytes`]. The block is used again once all its parts are dropped, so a loaded worker reads
-//! into memory that is still in the cache, and an idle connection holds no buffer at all.
+//! Every stream of a worker reads into the spare capacity of one block and takes the part it filled
+//! as a [`Bytes`]. The block is reused once all its parts are dropped, so a loaded worker reads
+//! into memory that is still in the cache, and an idle connection holds no buffer.
 //!
-//! A part that is kept pins its block. Whoever waits for more bytes copies what it has (see
-//! [`detach`]), so that a slow peer costs what it sent, not a block.
+//! A stored part pins its block. A connection that waits for more bytes copies what it has (see
+//! [`detach`]), so that a slow peer costs as much memory as it sent, not a block.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,29 +19,29 @@ use socket2::SockRef;
 
 /// Size of a block.
 const BLOCK: usize = 64 * 1024;
-/// A read is offered at least this much room...
+/// Smallest buffer offered to a read.
 const ROOM_MIN: usize = 8 * 1024;
-/// ... and at most this much, so that one peer cannot take a whole block at a time.
+/// Largest buffer offered to a read, so that one peer cannot take a whole block.
 pub(crate) const ROOM_MAX: usize = 32 * 1024;
 
 thread_local! {
     static ROOM: RefCell<BytesMut> = RefCell::new(BytesMut::new());
 }
 
-/// What one read gave.
+/// The result of one read.
 pub struct RecvChunk {
-    /// How many bytes were read; none is the end of the stream.
+    /// Bytes read; zero is the end of the stream.
     pub length: usize,
-    /// Those that the borrower was not done with.
+    /// The bytes that the borrower has not consumed.
     pub rest: Bytes,
-    /// The read took less than it was offered: the socket has no more for now, and asking again
-    /// would only be told so.
+    /// The read returned less than it was offered: the socket is empty, and another read would
+    /// return `WouldBlock`.
     pub drained: bool,
 }
 
-/// Reads once from a socket into the worker's block, and lends `borrower` the bytes, which says how
-/// many from the front it is done with. Where that is all of them, nothing is counted and nothing
-/// is kept: the next read finds the block as this one did.
+/// Reads once from a socket into the worker's block and lends the bytes to `borrower`, which
+/// returns how many it has consumed from the front. If it consumed all of them, the block stays
+/// free and no reference count is touched.
 pub(crate) fn lend(
     socket: RawFd,
     at_most: usize,
@@ -49,7 +49,7 @@ pub(crate) fn lend(
 ) -> io::Result<RecvChunk> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
-        // Where panics unwind, a borrower may have left what it was lent.
+        // A borrower that panicked may have left its bytes behind.
         room.clear();
         if room.capacity() < ROOM_MIN {
             room.reserve(BLOCK);
@@ -58,40 +58,39 @@ pub(crate) fn lend(
         let offered = spare.len().min(ROOM_MAX).min(at_most.max(1));
         // SAFETY: the pointer and length describe writable spare capacity of the block; the kernel
         // writes at most `offered` bytes into it.
-        let taken = unsafe { platform::receive(socket, spare.as_mut_ptr().cast(), offered) };
-        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
-        // SAFETY: the kernel has just initialised `taken` bytes after the current length.
-        unsafe { room.set_len(taken) };
-        let drained = 0 < taken && taken < offered;
-        let done = borrower(&room);
-        if done >= taken {
+        let read = unsafe { platform::receive(socket, spare.as_mut_ptr().cast(), offered) };
+        let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: the kernel has just initialised `read` bytes after the current length.
+        unsafe { room.set_len(read) };
+        let drained = 0 < read && read < offered;
+        let consumed = borrower(&room);
+        if consumed >= read {
             room.clear();
-            return Ok(RecvChunk { length: taken, rest: Bytes::new(), drained });
+            return Ok(RecvChunk { length: read, rest: Bytes::new(), drained });
         }
         let mut rest = room.split().freeze();
-        rest.advance(done);
-        Ok(RecvChunk { length: taken, rest, drained })
+        rest.advance(consumed);
+        Ok(RecvChunk { length: read, rest, drained })
     })
 }
 
-/// Reads one datagram into the worker's block. A block is as long as the longest datagram, so none
-/// is cut short.
+/// Reads one datagram into the worker's block, which is as long as the longest datagram.
 pub(crate) fn receive_from(socket: BorrowedFd<'_>) -> io::Result<(Bytes, SocketAddr)> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         if room.capacity() < BLOCK {
             room.reserve(BLOCK);
         }
-        let (taken, from) = SockRef::from(&socket).recv_from(room.spare_capacity_mut())?;
-        // SAFETY: the kernel has just initialised `taken` bytes after the current length.
-        unsafe { room.set_len(taken) };
+        let (read, from) = SockRef::from(&socket).recv_from(room.spare_capacity_mut())?;
+        // SAFETY: the kernel has just initialised `read` bytes after the current length.
+        unsafe { room.set_len(read) };
         let chunk = room.split().freeze();
         let from = from.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         Ok((chunk, from))
     })
 }
 
-/// A copy that pins no block: for bytes that have to be kept while waiting.
+/// Returns a copy that pins no block: for bytes stored while waiting.
 pub fn detach(chunk: &[u8]) -> BytesMut {
     BytesMut::from(chunk)
 }
@@ -103,7 +102,7 @@ mod tests {
     use crate::worker::block_on_local;
 
     #[test]
-    fn what_a_borrower_that_panics_leaves_is_nobody_elses() {
+    fn bytes_left_by_a_panicking_borrower_reach_no_other_stream() {
         block_on_local(async {
             let (one, other) = Stream::pair().unwrap();
             for text in ["secret", "x"] {

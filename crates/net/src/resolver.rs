@@ -1,12 +1,12 @@
-//! Host names to addresses, with how long the answer may be used.
+//! Resolves host names to addresses and how long they are valid.
 //!
-//! Owns the process's DNS client (hickory, whose sockets are its own) and its cache. Answers, in
+//! Owns the process's DNS client (hickory, which opens its own sockets) and its cache. Sources, in
 //! this order: IP literals, the hosts file, `localhost` (RFC 6761 section 6.3), DNS with the search
-//! list and ndots of resolv.conf. Both files are read again when they change. Promises that every
-//! answer, also a negative one, says how long it holds, within the bounds below, and that a lookup
+//! list and ndots of resolv.conf. Both files are read again when they change. Every result,
+//! including a negative one, states how long it is valid, within the bounds below, and every lookup
 //! ends.
 //!
-//! For the control thread: nothing here is fast, and a worker that needs an address is given one.
+//! For the control thread: nothing here is fast, and a worker is given addresses.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,25 +26,24 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 
-/// Bounds on what is believed and kept.
+/// Bounds on lookups and on the validity of their results.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// A shorter TTL is taken for this: a name is not asked for on every breath.
+    /// Lower bound of a TTL: limits the rate of queries for one name.
     ttl_min: Duration,
-    /// A longer TTL is taken for this: a mistake in a zone is forgotten within the hour.
+    /// Upper bound of a TTL: an error in a zone is corrected within the hour.
     ttl_max: Duration,
-    /// Longest life of "there is no such name": it is often a name that is about to exist.
+    /// Longest validity of a negative result: the name is often about to be created.
     negative_max: Duration,
-    /// Life of a negative answer without an SOA record to say it (RFC 2308 section 5), and of a
-    /// name server's silence.
+    /// Validity of a negative result without an SOA record (RFC 2308 section 5), and of a time-out.
     negative_default: Duration,
-    /// Life of an answer from the hosts file; a change is seen after that.
+    /// Validity of a result from the hosts file; a change takes effect after that.
     hosts: Duration,
-    /// A whole lookup, with all servers, retries and search domains.
+    /// Time-out of a whole lookup, with all servers, retries and search domains.
     lookup: Duration,
-    /// Addresses taken from one answer.
+    /// Most addresses taken from one response.
     addresses: usize,
-    /// Responses kept by the DNS client.
+    /// Responses cached by the DNS client.
     cache: u64,
 }
 
@@ -59,10 +58,10 @@ const LIMITS: Limits = Limits {
     cache: 1024,
 };
 
-/// What a name stands for, and how long to believe it.
+/// The addresses of a name, and how long they are valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedAddresses {
-    /// At least one, without repeats, IPv4 first; else in the order they came.
+    /// At least one, without duplicates, IPv4 first, otherwise in the order of the response.
     pub addresses: Vec<SocketAddr>,
     pub valid_for: Duration,
 }
@@ -70,20 +69,20 @@ pub struct ResolvedAddresses {
 /// Why a name has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAddress {
-    /// It is no host name at all.
+    /// It is not a host name.
     Malformed,
-    /// The name servers say that there is none.
+    /// The name servers report that it does not exist.
     Unknown,
-    /// Nobody could say.
+    /// No source could tell; the reason.
     Unanswered(String),
 }
 
-/// A failed lookup, as one clear sentence.
+/// A failed lookup, as one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameError {
     pub host: String,
     pub reason: NoAddress,
-    /// Asking again sooner gives the same answer.
+    /// A retry before this has passed gives the same result.
     pub valid_for: Duration,
 }
 
@@ -93,7 +92,7 @@ impl fmt::Display for NameError {
         match &self.reason {
             NoAddress::Malformed => write!(f, "cannot resolve {host:?}: it is not a host name"),
             NoAddress::Unknown => write!(f, "cannot resolve {host}: it has no address"),
-            NoAddress::Unanswered(why) => write!(f, "cannot resolve {host}: {why}"),
+            NoAddress::Unanswered(reason) => write!(f, "cannot resolve {host}: {reason}"),
         }
     }
 }
@@ -105,7 +104,7 @@ impl std::error::Error for NameError {}
 struct Sources {
     resolv_conf: PathBuf,
     hosts: PathBuf,
-    /// Instead of those of resolv.conf, which cannot name a port.
+    /// Replace those of resolv.conf, which cannot specify a port.
     servers: Vec<SocketAddr>,
 }
 
@@ -114,23 +113,23 @@ pub struct Resolver {
     sources: Sources,
     limits: Limits,
     /// Held for moments, by the control thread only.
-    view: Mutex<Arc<View>>,
+    files: Mutex<Arc<ResolverFiles>>,
 }
 
-/// The files as they were at one time.
-struct View {
-    stamp: [Option<SystemTime>; 2],
+/// The content of the files at one time.
+struct ResolverFiles {
+    modified: [Option<SystemTime>; 2],
     hosts: Hosts,
     resolver: Result<TokioResolver, String>,
 }
 
 impl Resolver {
-    /// Resolves as this machine is configured to: `/etc/resolv.conf` and `/etc/hosts`.
+    /// Resolves as configured on this machine: `/etc/resolv.conf` and `/etc/hosts`.
     pub fn system() -> Resolver {
         Resolver::new(Vec::new())
     }
 
-    /// Asks these name servers instead of those of `/etc/resolv.conf`.
+    /// Queries these name servers instead of those of `/etc/resolv.conf`.
     pub fn with_servers(servers: &[SocketAddr]) -> Resolver {
         Resolver::new(servers.to_vec())
     }
@@ -141,13 +140,13 @@ impl Resolver {
     }
 
     fn build(sources: Sources, limits: Limits) -> Resolver {
-        let view = Mutex::new(Arc::new(View::read(&sources, &limits)));
-        Resolver { sources, limits, view }
+        let files = Mutex::new(Arc::new(ResolverFiles::read(&sources, &limits)));
+        Resolver { sources, limits, files }
     }
 
-    /// The addresses of `host`, which may be a name, `localhost` or an IP literal, at `port`.
+    /// Returns the addresses of `host` (a name, `localhost` or an IP literal) with `port`.
     ///
-    /// DNS runs on the tokio runtime that asks first; ask from one only.
+    /// DNS runs on the tokio runtime of the first call; call it from one runtime only.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<ResolvedAddresses, NameError> {
         let limits = &self.limits;
         let answer = |addresses: Vec<IpAddr>, valid_for| {
@@ -162,18 +161,18 @@ impl Resolver {
             Ok(name) if name.iter().next().is_some() => name,
             _ => return fail(NoAddress::Malformed, limits.ttl_max),
         };
-        let view = self.view();
-        let listed = view.listed(&name);
+        let files = self.files();
+        let listed = files.listed(&name);
         if !listed.is_empty() {
             return answer(listed, limits.hosts);
         }
         if name.is_localhost() {
             return answer(loopback(), limits.hosts);
         }
-        let resolver = match &view.resolver {
+        let resolver = match &files.resolver {
             Ok(resolver) => resolver,
-            Err(why) => {
-                return fail(NoAddress::Unanswered(why.clone()), limits.negative_default);
+            Err(reason) => {
+                return fail(NoAddress::Unanswered(reason.clone()), limits.negative_default);
             }
         };
         match tokio::time::timeout(limits.lookup, resolver.lookup_ip(name)).await {
@@ -190,38 +189,38 @@ impl Resolver {
                 fail(reason, valid_for)
             }
             Err(_) => {
-                let why = format!("no name server answered within {:?}", limits.lookup);
-                fail(NoAddress::Unanswered(why), limits.negative_default)
+                let reason = format!("no name server answered within {:?}", limits.lookup);
+                fail(NoAddress::Unanswered(reason), limits.negative_default)
             }
         }
     }
 
-    /// The current view, read anew if a file has changed since.
-    fn view(&self) -> Arc<View> {
-        let mut view = self.view.lock().unwrap_or_else(PoisonError::into_inner);
-        if view.stamp != stamp(&self.sources) {
-            *view = Arc::new(View::read(&self.sources, &self.limits));
+    /// Returns the current files, read again if one has changed.
+    fn files(&self) -> Arc<ResolverFiles> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.modified != modified(&self.sources) {
+            *files = Arc::new(ResolverFiles::read(&self.sources, &self.limits));
         }
-        view.clone()
+        files.clone()
     }
 }
 
-impl View {
-    fn read(sources: &Sources, limits: &Limits) -> View {
-        // Taken before reading: a change in between is then seen next time.
-        let stamp = stamp(sources);
+impl ResolverFiles {
+    fn read(sources: &Sources, limits: &Limits) -> ResolverFiles {
+        // Taken before reading: a change during the read is noticed next time.
+        let modified = modified(sources);
         let mut hosts = Hosts::default();
         if let Ok(file) = std::fs::File::open(&sources.hosts) {
-            // A line that cannot be read ends the file; what came before it counts.
+            // An unreadable line ends the file; the lines before it count.
             let _ = hosts.read_hosts_conf(file);
         }
         let resolver = resolver(sources, limits)
             .map_err(|error| format!("{} is not usable: {error}", sources.resolv_conf.display()));
-        View { stamp, hosts, resolver }
+        ResolverFiles { modified, hosts, resolver }
     }
 
-    /// What the hosts file says. A name listed for one family is not asked for in DNS for the
-    /// other: the file is the machine owner's last word, and the answer needs no network.
+    /// Returns the entries of the hosts file. A name listed for one family is not looked up in DNS
+    /// for the other: the file has the last word and needs no network.
     fn listed(&self, name: &Name) -> Vec<IpAddr> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
         let (v4, v6) = (of(RecordType::A), of(RecordType::AAAA));
@@ -232,7 +231,7 @@ impl View {
     }
 }
 
-fn stamp(sources: &Sources) -> [Option<SystemTime>; 2] {
+fn modified(sources: &Sources) -> [Option<SystemTime>; 2] {
     [&sources.resolv_conf, &sources.hosts]
         .map(|path| std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok())
 }
@@ -243,7 +242,7 @@ fn resolver(sources: &Sources, limits: &Limits) -> Result<TokioResolver, NetErro
         line.trim_ascii_start().starts_with(b"nameserver") // "#" and ";" begin comments
     });
     if !names_a_server {
-        // resolv.conf(5): without an entry, the server on this machine is asked.
+        // resolv.conf(5): without an entry, the name server on this machine is used.
         text.extend_from_slice(b"\nnameserver 127.0.0.1\n");
     }
     let (mut config, mut options): (ResolverConfig, ResolverOpts) = parse_resolv_conf(&text)?;
@@ -251,7 +250,7 @@ fn resolver(sources: &Sources, limits: &Limits) -> Result<TokioResolver, NetErro
         config.name_servers = sources.servers.iter().map(|server| at_port(*server)).collect();
     }
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.use_hosts_file = ResolveHosts::Never; // asked before, see `View::listed`
+    options.use_hosts_file = ResolveHosts::Never; // see `ResolverFiles::listed`
     options.cache_size = limits.cache;
     options.positive_min_ttl = Some(limits.ttl_min);
     options.positive_max_ttl = Some(limits.ttl_max);
@@ -270,7 +269,7 @@ fn at_port(server: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(server.ip(), true, connections.to_vec())
 }
 
-/// `192.0.2.1`, `2001:db8::1` and `[2001:db8::1]`.
+/// Parses `192.0.2.1`, `2001:db8::1` and `[2001:db8::1]`.
 fn literal(host: &str) -> Option<IpAddr> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     match bare {
@@ -283,8 +282,8 @@ fn loopback() -> Vec<IpAddr> {
     usable([Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into_iter(), 2)
 }
 
-/// Leaves out addresses that this machine has no way to (a container without IPv6), unless that is
-/// all there is: RFC 6724 section 6, rule 1.
+/// Drops addresses without a route (a container without IPv6), unless no other is left: RFC 6724
+/// section 6, rule 1.
 fn usable(addresses: impl Iterator<Item = IpAddr>, at_most: usize) -> Vec<IpAddr> {
     let mut addresses = unique(addresses, at_most);
     addresses.sort_by_key(IpAddr::is_ipv6); // stable: the server's order stays inside a family
@@ -316,9 +315,10 @@ fn unique(addresses: impl Iterator<Item = IpAddr>, at_most: usize) -> Vec<IpAddr
 fn explain(error: NetError, limits: &Limits) -> (NoAddress, Duration) {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => {
-            let said = none.negative_ttl.map(|ttl| Duration::from_secs(ttl.into()));
-            let valid_for =
-                said.unwrap_or(limits.negative_default).clamp(limits.ttl_min, limits.negative_max);
+            let soa_ttl = none.negative_ttl.map(|ttl| Duration::from_secs(ttl.into()));
+            let valid_for = soa_ttl
+                .unwrap_or(limits.negative_default)
+                .clamp(limits.ttl_min, limits.negative_max);
             (NoAddress::Unknown, valid_for)
         }
         error => (NoAddress::Unanswered(error.to_string()), limits.negative_default),

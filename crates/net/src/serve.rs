@@ -1,9 +1,9 @@
-//! Raw TCP and Unix connections, each served by an async handler: the small door to this room.
+//! Raw TCP and Unix connections, each served by an async handler: the simple API of this crate.
 //!
-//! Owns the workers it starts, their listeners and one task per connection. Promises that an accept
-//! error never ends a listener, that connections above the limit are closed at once and not left to
-//! wait, and that [`Serving::stop`] serves what the kernel had queued. Knows no protocol and reads
-//! nothing: a handler that waits for a peer says how long, and wraps the wait in
+//! Owns the workers it starts, their listeners and one task per connection. Guarantees: an accept
+//! error never ends a listener, connections above the limit are closed at once, and
+//! [`Serving::stop`] serves the connections the kernel had queued. Knows no protocol and reads
+//! nothing: a handler that waits for a peer sets its own time-out and wraps the wait in
 //! [`until_stopping`].
 
 use std::cell::{Cell, RefCell};
@@ -27,18 +27,18 @@ use crate::listener::{
 use crate::stream::{Peer, Stream};
 use crate::{task, timer, worker};
 
-/// How long a listener rests when there are no descriptors or no memory for another connection.
+/// How long a listener pauses when no descriptor or memory is left for another connection.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
-/// How to serve.
+/// Options of [`serve`].
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
     /// Worker threads; by default one for each core this process may use.
     pub workers: usize,
-    /// Whether each worker keeps to a core of its own.
+    /// Pins each worker to a core of its own.
     pub cpu_affinity: bool,
     pub listen: ListenOptions,
-    /// Connections open at a time, over all workers.
+    /// Open connections over all workers.
     pub connections: usize,
 }
 
@@ -76,7 +76,7 @@ where
     Ok(serving)
 }
 
-/// [`serve`] on sockets that listen already, such as inherited ones.
+/// Like [`serve`], on sockets that are listening already, such as inherited ones.
 pub fn serve_on<H, F>(
     listening: Vec<Listening>,
     options: &ServeOptions,
@@ -97,15 +97,16 @@ where
     let cores = if options.cpu_affinity { worker::allowed_cores() } else { Vec::new() };
     let (stop, stopped) = watch::channel(None);
     let (started, starts) = mpsc::channel();
-    let cut = Arc::new(AtomicUsize::new(0));
-    let seats = Arc::new(Seats { taken: AtomicUsize::new(0), limit: options.connections });
+    let aborted = Arc::new(AtomicUsize::new(0));
+    let limiter =
+        Arc::new(ConnectionLimiter { open: AtomicUsize::new(0), limit: options.connections });
     let mut serving =
-        Serving { local, threads: Vec::new(), stop, cut: cut.clone(), files: Vec::new() };
+        Serving { local, threads: Vec::new(), stop, aborted: aborted.clone(), files: Vec::new() };
     for (index, sockets) in shares.into_iter().enumerate() {
         let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
         let (handler, started, stopped) = (handler.clone(), started.clone(), stopped.clone());
-        let (seats, cut) = (seats.clone(), cut.clone());
-        let main = move || work(sockets, handler, seats, started, stopped, cut);
+        let (limiter, aborted) = (limiter.clone(), aborted.clone());
+        let main = move || run_worker(sockets, handler, limiter, started, stopped, aborted);
         serving.threads.push(worker::spawn(format!("worker-{index}"), core, main)?);
     }
     drop(started);
@@ -120,31 +121,31 @@ where
 pub struct Serving {
     local: Vec<Bind>,
     threads: Vec<JoinHandle<()>>,
-    /// Time given to connections, once it is set.
+    /// The grace period of a stop, once one is requested.
     stop: watch::Sender<Option<Duration>>,
-    cut: Arc<AtomicUsize>,
-    /// Unix sockets that go with this service.
+    aborted: Arc<AtomicUsize>,
+    /// Unix socket files of this service.
     files: Vec<PathBuf>,
 }
 
 impl Serving {
-    /// The addresses that are really bound, in the order given.
+    /// Returns the addresses that are actually bound, in the order given.
     pub fn local(&self) -> &[Bind] {
         &self.local
     }
 
-    /// Stops: serves what the kernel has queued, closes the listeners, tells every handler (see
-    /// [`until_stopping`]) and waits until they end, at most `grace`. Blocks meanwhile; returns how
-    /// many connections were cut at the end.
+    /// Stops: serves the connections the kernel has queued, closes the listeners, notifies every
+    /// handler (see [`until_stopping`]) and waits until they end, at most `grace`. Blocks; returns
+    /// how many connections were aborted at the end.
     pub fn stop(mut self, grace: Duration) -> usize {
         self.end(grace);
-        self.cut.load(Ordering::Acquire)
+        self.aborted.load(Ordering::Acquire)
     }
 
-    /// Blocks as long as the workers live, for a program that does nothing else.
+    /// Blocks until the workers end, for a program that does nothing else.
     pub fn join(mut self) {
         for thread in self.threads.drain(..) {
-            let _ = thread.join(); // a panicked worker has said so on stderr
+            let _ = thread.join(); // the panic was reported on stderr
         }
     }
 
@@ -166,10 +167,10 @@ impl Drop for Serving {
     }
 }
 
-/// Waits for `future`, or gives up with `None` when the service that runs this handler is stopping.
-/// What the future has already done stands: [`Stream::receive`] loses nothing.
+/// Waits for `future`, or returns `None` once the service that runs this handler is stopping. What
+/// the future has done so far stands: [`Stream::receive`] loses nothing.
 ///
-/// Heard in the task of the handler itself, not in tasks it spawns.
+/// Works in the handler's own task, not in tasks it spawns.
 pub async fn until_stopping<F: Future>(future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -181,34 +182,34 @@ pub async fn until_stopping<F: Future>(future: F) -> Option<F::Output> {
 }
 
 thread_local! {
-    /// Whether the service of this worker thread is stopping.
+    /// True if the service of this worker thread is stopping.
     static STOPPING: Cell<bool> = const { Cell::new(false) };
     /// The tasks of this worker: listeners and connections.
-    static TASKS: RefCell<Tasks> = const { RefCell::new(Tasks::new()) };
+    static TASKS: RefCell<TaskRegistry> = const { RefCell::new(TaskRegistry::new()) };
 }
 
-struct Tasks {
+struct TaskRegistry {
     wakers: Slab<Option<Waker>>,
-    /// Woken when there are none.
+    /// Woken when no task is left.
     emptied: Option<Waker>,
 }
 
-impl Tasks {
-    const fn new() -> Tasks {
-        Tasks { wakers: Slab::new(), emptied: None }
+impl TaskRegistry {
+    const fn new() -> TaskRegistry {
+        TaskRegistry { wakers: Slab::new(), emptied: None }
     }
 }
 
-/// A task's place in [`TASKS`], from before it first runs until it is gone.
-struct Enrolled(usize);
+/// A task's registration in [`TASKS`], from before it first runs until it is dropped.
+struct Registration(usize);
 
-impl Enrolled {
-    fn new() -> Enrolled {
-        Enrolled(TASKS.with_borrow_mut(|tasks| tasks.wakers.insert(None)))
+impl Registration {
+    fn new() -> Registration {
+        Registration(TASKS.with_borrow_mut(|tasks| tasks.wakers.insert(None)))
     }
 
-    /// Leaves the waker of the task that awaits this: one task has one waker, so once is enough.
-    async fn wakeable(&self) {
+    /// Registers the waker of the calling task: a task has one waker, so once is enough.
+    async fn register_waker(&self) {
         poll_fn(|cx| {
             let waker = cx.waker().clone();
             TASKS.with_borrow_mut(|tasks| tasks.wakers[self.0] = Some(waker));
@@ -218,7 +219,7 @@ impl Enrolled {
     }
 }
 
-impl Drop for Enrolled {
+impl Drop for Registration {
     fn drop(&mut self) {
         let emptied = TASKS.with_borrow_mut(|tasks| {
             tasks.wakers.remove(self.0);
@@ -230,7 +231,7 @@ impl Drop for Enrolled {
     }
 }
 
-async fn all_gone() {
+async fn all_tasks_ended() {
     poll_fn(|cx| {
         TASKS.with_borrow_mut(|tasks| {
             tasks.emptied = Some(cx.waker().clone());
@@ -240,36 +241,36 @@ async fn all_gone() {
     .await;
 }
 
-/// Connections of all workers; touched when one begins and ends.
-struct Seats {
-    taken: AtomicUsize,
+/// Counts the connections of all workers; updated when one begins and ends.
+struct ConnectionLimiter {
+    open: AtomicUsize,
     limit: usize,
 }
 
-struct Seat(Arc<Seats>);
+struct ConnectionPermit(Arc<ConnectionLimiter>);
 
-impl Seats {
-    fn take(self: &Arc<Self>) -> Option<Seat> {
-        let seat = Seat(self.clone());
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        (before < self.limit).then_some(seat) // refused: the seat is given back as it drops
+impl ConnectionLimiter {
+    fn take(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        let permit = ConnectionPermit(self.clone());
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        (before < self.limit).then_some(permit) // over the limit: dropping the permit releases it
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The life of one worker.
-async fn work<H, F>(
+/// Runs one worker.
+async fn run_worker<H, F>(
     sockets: Vec<BoundSocket>,
     handler: H,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
     started: mpsc::Sender<io::Result<()>>,
     mut stopped: watch::Receiver<Option<Duration>>,
-    cut: Arc<AtomicUsize>,
+    aborted: Arc<AtomicUsize>,
 ) where
     H: Fn(Stream, Peer) -> F + 'static,
     F: Future<Output = ()> + 'static,
@@ -279,8 +280,8 @@ async fn work<H, F>(
     match adopted {
         Ok(listeners) => {
             for listener in listeners {
-                let service = Service { handler: handler.clone(), seats: seats.clone() };
-                task::spawn_local(service.run(listener, Enrolled::new()));
+                let service = Service { handler: handler.clone(), limiter: limiter.clone() };
+                task::spawn_local(service.run(listener, Registration::new()));
             }
             let _ = started.send(Ok(()));
         }
@@ -296,17 +297,17 @@ async fn work<H, F>(
         tasks.wakers.iter().filter_map(|(_, waker)| waker.clone()).collect::<Vec<_>>()
     });
     wakers.into_iter().for_each(Waker::wake);
-    if timer::within(grace.unwrap_or_default(), all_gone()).await.is_none() {
-        // They end with this worker's event loop.
+    if timer::within(grace.unwrap_or_default(), all_tasks_ended()).await.is_none() {
+        // They are dropped with this worker's event loop.
         let left = TASKS.with_borrow(|tasks| tasks.wakers.len());
-        cut.fetch_add(left, Ordering::Release);
+        aborted.fetch_add(left, Ordering::Release);
     }
 }
 
-/// What one listener needs to serve.
+/// What one listener needs to serve connections.
 struct Service<H> {
     handler: Rc<H>,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
 }
 
 impl<H, F> Service<H>
@@ -314,8 +315,8 @@ where
     H: Fn(Stream, Peer) -> F + 'static,
     F: Future<Output = ()> + 'static,
 {
-    async fn run(self, listener: Listener, enrolled: Enrolled) {
-        enrolled.wakeable().await;
+    async fn run(self, listener: Listener, registration: Registration) {
+        registration.register_waker().await;
         let mut failed_before = false;
         while let Some(accepted) = until_stopping(listener.accept()).await {
             match accepted {
@@ -323,7 +324,7 @@ where
                     failed_before = false;
                     self.admit(accepted);
                 }
-                // One error is that connection's; a second in a row would spin.
+                // One error concerns that connection; a second in a row would spin.
                 Err(error) if is_exhausted(&error) || failed_before => {
                     until_stopping(timer::sleep(EXHAUSTED_PAUSE)).await;
                 }
@@ -336,12 +337,12 @@ where
     }
 
     fn admit(&self, accepted: Accepted) {
-        let Some(seat) = self.seats.take() else { return };
-        let (handler, enrolled) = (self.handler.clone(), Enrolled::new());
+        let Some(permit) = self.limiter.take() else { return };
+        let (handler, registration) = (self.handler.clone(), Registration::new());
         task::spawn_local(async move {
-            enrolled.wakeable().await;
+            registration.register_waker().await;
             handler(accepted.stream, accepted.peer).await;
-            drop((seat, enrolled));
+            drop((permit, registration));
         });
     }
 }

@@ -1,9 +1,9 @@
 //! A byte stream: TCP or Unix, later TLS, behind one type.
 //!
 //! All methods take `&self`, so one task may read while it writes. A dropped receive loses nothing:
-//! bytes are taken from the kernel only when they are handed out. One task at a time may wait for
-//! each direction; a later waiter replaces the earlier one. Long steps count against the turn of
-//! their task, so that a peer that is always faster than we are leaves room for others.
+//! bytes leave the kernel only when they are returned. One task at a time may wait for each
+//! direction; a later waiter replaces the earlier one. Long steps count against the task's budget,
+//! so that a peer that is always faster does not starve others.
 
 use std::future::poll_fn;
 use std::io;
@@ -20,12 +20,12 @@ use crate::readiness::{Side, Source};
 use crate::receive::{ROOM_MAX, RecvChunk, lend};
 use crate::{platform, task};
 
-/// A step from this length counts against the turn of its task (see [`task`]).
+/// Steps from this length count against the budget of the task (see [`task`]).
 const LONG_STEP: usize = 16 * 1024;
-/// One attempt to send ends after this: more of a file could go without end.
+/// Bytes after which one attempt to send ends: a file could otherwise go on without end.
 const SEND_MAX: usize = 512 * 1024;
 
-/// Whether a connection is made over TCP or a Unix socket, and to whom.
+/// The transport of a connection, and the peer's address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Peer {
     Tcp(SocketAddr),
@@ -39,7 +39,7 @@ pub struct Stream {
     tcp: bool,
 }
 
-/// A connected stream that belongs to no event loop: it may be sent to another worker (seam 13).
+/// A connected stream outside any event loop: it may be sent to another worker.
 #[derive(Debug)]
 pub struct Parked {
     socket: OwnedFd,
@@ -47,12 +47,13 @@ pub struct Parked {
 }
 
 impl Stream {
-    /// Takes a connected, non-blocking socket that has no copy into this worker's event loop.
+    /// Registers a connected, non-blocking socket that has no duplicate with this worker's event
+    /// loop.
     pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
         Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp })
     }
 
-    /// The same of a new connection: its first bytes are often there.
+    /// Like [`Stream::from_descriptor`], for a new connection: its first bytes have often arrived.
     pub(crate) fn from_accepted(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
         Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp })
     }
@@ -63,7 +64,7 @@ impl Stream {
         Stream::connect(socket, &address.into(), true).await
     }
 
-    /// [`Stream::connect_tcp`] from an address of our own.
+    /// Like [`Stream::connect_tcp`], from a given local address.
     pub async fn connect_tcp_from(from: SocketAddr, address: SocketAddr) -> io::Result<Stream> {
         let socket = platform::socket(Domain::for_address(from))?;
         socket.bind(&from.into())?;
@@ -87,11 +88,11 @@ impl Stream {
         }
         let stream = Stream { source: Source::new(socket.into())?, tcp };
         poll_fn(|cx| stream.poll_writable(cx)).await?;
-        let outcome = SockRef::from(&stream.source).take_error()?;
-        outcome.map_or(Ok(stream), Err)
+        let result = SockRef::from(&stream.source).take_error()?;
+        result.map_or(Ok(stream), Err)
     }
 
-    /// Two streams that talk to each other: for tests, and for handlers that live behind a stream.
+    /// Returns two streams connected to each other: for tests, and for handlers behind a stream.
     pub fn pair() -> io::Result<(Stream, Stream)> {
         let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
         one.set_nonblocking(true)?;
@@ -100,14 +101,14 @@ impl Stream {
         Ok((one, Stream::from_descriptor(other.into(), false)?))
     }
 
-    /// A stream, and the other end of it for a child process.
+    /// Returns a stream, and its other end for a child process.
     pub fn pair_for_child() -> io::Result<(Stream, OwnedFd)> {
         let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM, None)?;
         one.set_nonblocking(true)?;
         Ok((Stream::from_descriptor(one.into(), false)?, other.into()))
     }
 
-    /// A Unix socket from a parent process, which may hold copies of it.
+    /// Registers a Unix socket from a parent process, which may hold duplicates of it.
     pub(crate) fn from_inherited(socket: OwnedFd) -> io::Result<Stream> {
         Ok(Stream { source: Source::shared(socket)?, tcp: false })
     }
@@ -122,8 +123,8 @@ impl Stream {
         self.source.poll_ready(Side::Read, cx)
     }
 
-    /// Ends once the connection has failed (a reset, a peer that cannot be reached any more),
-    /// however much there is to be read of it. Others may wait for its directions meanwhile.
+    /// Completes once the connection has failed (a reset, an unreachable peer), however many bytes
+    /// are unread. Other tasks may wait for its directions at the same time.
     pub async fn failed(&self) {
         self.source.failed().await;
     }
@@ -133,18 +134,19 @@ impl Stream {
         self.source.poll_ready(Side::Write, cx)
     }
 
-    /// Bytes that are there now, `WouldBlock` if none are; an empty chunk is the end of the stream.
+    /// Returns bytes that have arrived, `WouldBlock` if none have; an empty chunk is the end of the
+    /// stream.
     pub fn try_receive(&self) -> io::Result<Bytes> {
         self.try_receive_up_to(ROOM_MAX)
     }
 
-    /// [`Stream::try_receive`] with a bound on the chunk.
+    /// Like [`Stream::try_receive`], with a bound on the chunk.
     pub fn try_receive_up_to(&self, at_most: usize) -> io::Result<Bytes> {
-        self.read_once(at_most, |_| 0).map(|lent| lent.rest)
+        self.read_once(at_most, |_| 0).map(|chunk| chunk.rest)
     }
 
-    /// Lends `borrower` the bytes that are there now, `WouldBlock` if none are; it says how many of
-    /// them, from the front, it is done with. It must not receive itself.
+    /// Lends `borrower` the bytes that have arrived, `WouldBlock` if none have; it returns how many
+    /// of them, from the front, it has consumed. It must not receive itself.
     pub fn try_receive_with(&self, borrower: impl FnOnce(&[u8]) -> usize) -> io::Result<RecvChunk> {
         self.read_once(ROOM_MAX, borrower)
     }
@@ -154,48 +156,49 @@ impl Stream {
         at_most: usize,
         borrower: impl FnOnce(&[u8]) -> usize,
     ) -> io::Result<RecvChunk> {
-        let mut lent = None;
-        let outcome = self.source.try_io(Side::Read, || {
-            let drained = lent.insert(lend(self.socket(), at_most, borrower)?).drained;
+        let mut chunk = None;
+        let result = self.source.try_io(Side::Read, || {
+            let drained = chunk.insert(lend(self.socket(), at_most, borrower)?).drained;
             if drained {
-                // Readiness is forgotten on WouldBlock: the next look then costs no call.
+                // WouldBlock marks the stream as not readable, which saves a call on the next
+                // attempt.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (lent, outcome) {
-            (Some(lent), _) => Ok(lent),
+        match (chunk, result) {
+            (Some(chunk), _) => Ok(chunk),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Bytes that are there now, into the owner's room; zero is the end of the stream, `WouldBlock`
-    /// that there are none: for an owner of many streams that looks at what came before it receives
-    /// from the next.
+    /// Reads bytes that have arrived into the caller's buffer; zero is the end of the stream,
+    /// `WouldBlock` means none have. For an owner of many streams that handles the bytes of one
+    /// before it receives from the next.
     pub fn try_receive_into(&self, room: &mut [u8]) -> io::Result<usize> {
         let mut taken = None;
-        let outcome = self.source.try_io(Side::Read, || {
+        let result = self.source.try_io(Side::Read, || {
             // SAFETY: the pointer and length are those of a slice that lives across the call.
-            let got = unsafe {
+            let received = unsafe {
                 crate::platform::receive(self.socket(), room.as_mut_ptr().cast(), room.len())
             };
-            let got = usize::try_from(got).map_err(|_| io::Error::last_os_error())?;
-            taken = Some(got);
-            if 0 < got && got < room.len() {
-                // As in `try_receive_up_to`: the socket has no more for now.
+            let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+            taken = Some(received);
+            if 0 < received && received < room.len() {
+                // As in `read_once`: the socket is empty for now.
                 return Err(io::ErrorKind::WouldBlock.into());
             }
             Ok(())
         });
-        match (taken, outcome) {
-            (Some(got), _) => Ok(got),
+        match (taken, result) {
+            (Some(received), _) => Ok(received),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// The next bytes; an empty chunk is the end of the stream.
+    /// Returns the next bytes; an empty chunk is the end of the stream.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         ready!(task::poll_turn(cx));
         loop {
@@ -212,7 +215,8 @@ impl Stream {
         }
     }
 
-    /// The next bytes; an empty chunk is the end of the stream. Dropping this future loses nothing.
+    /// Returns the next bytes; an empty chunk is the end of the stream. Dropping this future loses
+    /// nothing.
     pub async fn receive(&self) -> io::Result<Bytes> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
@@ -222,7 +226,7 @@ impl Stream {
         let mut total = 0;
         while !outgoing.is_empty() && total < SEND_MAX {
             let mut taken = None;
-            let outcome = self.source.try_io(Side::Write, || {
+            let result = self.source.try_io(Side::Write, || {
                 let sent = outgoing.send_once(self.socket())?;
                 taken = Some(sent.taken);
                 if sent.full {
@@ -230,7 +234,7 @@ impl Stream {
                 }
                 Ok(())
             });
-            match (taken, outcome) {
+            match (taken, result) {
                 (Some(taken), _) => total += taken,
                 (None, Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
                 (None, Err(_)) if total > 0 => return Ok(total),
@@ -241,11 +245,11 @@ impl Stream {
         Ok(total)
     }
 
-    /// Sends from borrowed bytes what the socket takes now, `WouldBlock` if nothing: for a message
-    /// that was just written into a buffer of the worker and most often leaves in this one call.
+    /// Sends what the socket takes now from borrowed bytes, `WouldBlock` if nothing: for a message
+    /// in a shared buffer of the worker that usually leaves in one call.
     pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = None;
-        let outcome = self.source.try_io(Side::Write, || {
+        let result = self.source.try_io(Side::Write, || {
             // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
             let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
             let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
@@ -255,14 +259,14 @@ impl Stream {
             }
             Ok(())
         });
-        match (taken, outcome) {
+        match (taken, result) {
             (Some(sent), _) => Ok(sent),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Ready with the number of bytes taken, at least one unless nothing waits.
+    /// Ready with the number of bytes sent, at least one unless the queue is empty.
     pub fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -282,7 +286,7 @@ impl Stream {
         }
     }
 
-    /// Sends everything.
+    /// Sends the whole queue.
     pub async fn send_all(&self, outgoing: &mut Outgoing) -> io::Result<()> {
         while !outgoing.is_empty() {
             poll_fn(|cx| self.poll_send(cx, outgoing)).await?;
@@ -290,57 +294,57 @@ impl Stream {
         Ok(())
     }
 
-    /// True while the event loop knows of nothing to read: no bytes, no end, no error. Costs no
-    /// system call in that case, which is what a pool asks of a connection before using it again.
+    /// True while the event loop has reported nothing to read: no bytes, no end, no error. In that
+    /// case it costs no system call; a pool checks it before reusing a connection.
     pub fn is_idle(&self) -> bool {
         let peek = self.source.try_io(Side::Read, || {
             let mut byte = 0u8;
             // SAFETY: one byte of a local is offered, and the call only peeks.
-            let got =
+            let received =
                 unsafe { libc::recv(self.socket(), (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
-            if got < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            if received < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         });
         matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Asks the kernel for what has arrived, without taking it: `true` for bytes, `false` at the
-    /// end of the stream, `WouldBlock` while there is neither.
+    /// Asks the kernel whether bytes have arrived, without reading them: `true` for bytes, `false`
+    /// at the end of the stream, `WouldBlock` for neither.
     pub fn has_bytes(&self) -> io::Result<bool> {
         has_bytes(self.socket())
     }
 
-    /// Bytes that were sent and that the peer's kernel has not confirmed yet: with a peer that does
-    /// not read they stay the same. Zero where the system does not say.
+    /// Returns the number of bytes sent and not yet acknowledged by the peer's kernel: constant
+    /// while the peer does not read. Zero if the system does not report it.
     pub fn unacknowledged(&self) -> usize {
         platform::unacknowledged(self.socket())
     }
 
-    /// Says that we send nothing more; what was sent is still delivered.
+    /// Shuts down the sending direction; what was sent is still delivered.
     pub fn finish(&self) {
         // SAFETY: the descriptor is open as long as `self` lives.
         unsafe { libc::shutdown(self.socket(), libc::SHUT_WR) };
     }
 
-    /// Closes with a reset: the peer learns that what it got is not whole.
+    /// Closes with a reset: the peer learns that what it received is incomplete.
     pub fn abort(self) {
         self.reset_on_close();
     }
 
-    /// However it is closed from now on, the peer learns that what it got is not whole.
+    /// Makes any later close a reset, so that the peer learns that what it received is incomplete.
     pub fn reset_on_close(&self) {
         if self.tcp {
-            // A failure leaves an ordinary close, which is all that is left to do anyway.
+            // On failure the close is an ordinary one; nothing better can be done.
             let _ = SockRef::from(&self.source).set_linger(Some(std::time::Duration::ZERO));
         }
     }
 
-    /// Leaves this worker's event loop.
+    /// Removes the stream from this worker's event loop.
     pub fn park(self) -> io::Result<Parked> {
         Ok(Parked { socket: self.source.into_descriptor(), tcp: self.tcp })
     }
 }
 
-/// Counts a step that was made, if it was long.
+/// Counts a step against the budget if it was long.
 #[inline]
 fn count_step(cx: &mut Context<'_>, length: usize) {
     if length >= LONG_STEP {
@@ -349,16 +353,16 @@ fn count_step(cx: &mut Context<'_>, length: usize) {
 }
 
 impl Parked {
-    /// Joins this worker's event loop.
+    /// Registers the stream with this worker's event loop.
     pub fn adopt(self) -> io::Result<Stream> {
         Stream::from_descriptor(self.socket, self.tcp)
     }
 
-    /// Whether the peer has closed or sent something since: nobody watches a parked connection, so
-    /// this asks the kernel.
+    /// True unless the peer has closed or sent something. No event loop watches a parked
+    /// connection, so this asks the kernel.
     pub fn is_idle(&self) -> bool {
-        let asked = has_bytes(self.socket.as_raw_fd());
-        matches!(asked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+        let peeked = has_bytes(self.socket.as_raw_fd());
+        matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
@@ -366,14 +370,14 @@ fn has_bytes(socket: RawFd) -> io::Result<bool> {
     let mut byte = 0u8;
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: one byte of a local is offered, and the call only peeks.
-    let got = unsafe { libc::recv(socket, (&raw mut byte).cast(), 1, flags) };
-    if got < 0 { Err(io::Error::last_os_error()) } else { Ok(got > 0) }
+    let received = unsafe { libc::recv(socket, (&raw mut byte).cast(), 1, flags) };
+    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received > 0) }
 }
 
 /// Takes ownership of a descriptor given by number (`LISTEN_FDS`, a parent process).
 ///
 /// # Safety
-/// The descriptor must be open and owned by nobody else.
+/// The descriptor must be open and not owned by anything else.
 pub(crate) unsafe fn own_descriptor(descriptor: RawFd) -> OwnedFd {
     // SAFETY: promised by the caller.
     unsafe { OwnedFd::from_raw_fd(descriptor) }

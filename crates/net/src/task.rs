@@ -1,15 +1,14 @@
 //! Tasks of a worker: futures that never leave their thread.
 //!
-//! Owns the spawning of tasks, their handles, and how long one may go on before the others have
-//! their turn. They run on the worker's `executor`: a queue of ready tasks in which a wake on the
-//! worker's own thread, which is what readiness and neighbours cause, takes no lock and no atomic
-//! step. Promises that tasks run in the order in which they were woken; that a wake from any thread
-//! is heard, and one that comes late reaches nobody; that what panics ends alone (where panics
-//! unwind at all); and that a future is dropped on its own thread, at the latest with the event
-//! loop.
+//! Owns the spawning of tasks, their handles, and the budget of one poll. Tasks run on the worker's
+//! `executor`: a queue of ready tasks in which a wake on the worker's own thread (by readiness or
+//! by another task) takes no lock and no atomic operation. Guarantees: tasks run in the order in
+//! which they were woken; a wake from any thread is delivered, and a late one reaches no other
+//! task; a panic ends only its task (where panics unwind); a future is dropped on its own thread,
+//! at the latest with the event loop.
 //!
-//! A thread has one event loop at a time, made by [`crate::worker`]; outside of one, spawning
-//! panics. What tokio offers to a task (its channels, timers, `yield_now`) works in these as well.
+//! A thread has one event loop at a time, created by [`crate::worker`]; without one, spawning
+//! panics. Tokio's channels, timers and `yield_now` work in these tasks as well.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -32,18 +31,18 @@ use join::Joined;
 pub use deferred::{DeferredSender, charge_deferral, defer, may_defer, send_deferred};
 pub use join::{AbortHandle, JoinError, JoinHandle};
 
-/// Long steps a task may make before the others have their turn; tokio's own budget.
+/// Long steps a task may make in one poll; the same as tokio's budget.
 const STEPS_PER_POLL: u16 = 128;
-/// Says that it is not a task of ours that runs.
+/// Marks that no task of this executor is running.
 const FOREIGN: u16 = u16::MAX;
 
 thread_local! {
-    /// Steps that are left to the running task.
+    /// Long steps left to the running task.
     static STEPS: Cell<u16> = const { Cell::new(FOREIGN) };
 }
 
-/// Runs `future` as a task of this worker; it begins after the tasks that are ready now. Dropping
-/// the handle lets it go on by itself.
+/// Runs `future` as a task of this worker, after the tasks that are ready now. Dropping the handle
+/// detaches the task.
 pub fn spawn_local<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: 'static> + 'static,
@@ -54,8 +53,8 @@ where
     })
 }
 
-/// Ready while the running task may go on in this turn; its next one comes after those of the
-/// others and a look at the sockets.
+/// Ready while the running task has budget left; otherwise the task is polled again after the other
+/// tasks and the sockets.
 #[inline]
 pub(crate) fn poll_turn(cx: &mut Context<'_>) -> Poll<()> {
     match STEPS.get() {
@@ -78,7 +77,7 @@ pub(crate) fn count_step(cx: &mut Context<'_>) {
     }
 }
 
-/// The worker's executor, for what else has to be driven with its tasks.
+/// Returns the worker's executor, which also drives the readiness of sockets.
 pub(crate) fn executor() -> Rc<LocalExecutor> {
     LocalExecutor::current(Rc::clone)
 }

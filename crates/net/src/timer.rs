@@ -1,12 +1,12 @@
-//! Time-outs: one coarse wheel per worker, one lazily moved entry per connection (seam 11).
+//! Time-outs: one ordered timer queue per worker, one lazily moved entry per connection.
 //!
-//! A [`Timer`] belongs to one task. Setting a later deadline is a memory store: the entry stays
-//! where it is in the wheel and is moved when it comes up. Only a deadline earlier than the entry's
-//! place inserts anew. Deadlines are rounded up to [`TICK_MS`], so a timer fires late by at most
-//! one tick, never early. A timer that is dropped while the wheel holds its entry leaves it to the
-//! next one, so that many short waits with long deadlines do not fill the wheel. The wheel is
-//! driven by one task of the worker ([`drive`]), which sleeps until the first entry and costs
-//! nothing while there is none.
+//! A [`Timer`] belongs to one task. Setting a later deadline is a memory store: the entry stays in
+//! the queue and is moved when its tick comes up. Only a deadline earlier than the entry's tick
+//! inserts it again. Deadlines are rounded up to [`TICK_MS`], so a timer fires at most one tick
+//! late and never early. A timer dropped while its entry is queued leaves the entry to the next
+//! timer, so that many short waits with long deadlines do not fill the queue. One task per worker
+//! ([`drive`]) runs the queue; it sleeps until the first entry and costs nothing while there is
+//! none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,10 +22,10 @@ use crate::clock::{self, Moment};
 pub const TICK_MS: u64 = 4;
 
 struct Entry {
-    /// When the owner wants to be woken; [`Moment::NEVER`] while it waits for nothing.
+    /// When the owner is to be woken; [`Moment::NEVER`] if it is not waiting.
     deadline: Cell<Moment>,
-    /// The tick under which the wheel holds this entry; `u64::MAX` while it does not.
-    place: Cell<u64>,
+    /// The tick under which the entry is queued; `u64::MAX` if it is not.
+    tick: Cell<u64>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -33,11 +33,11 @@ struct Entry {
 struct TimerQueue {
     ticks: BTreeMap<u64, Vec<Rc<Entry>>>,
     driver: Option<Waker>,
-    /// The tick the driver sleeps towards.
+    /// The tick until which the driver sleeps.
     target: u64,
 }
 
-/// Entries of dropped timers that are kept for new ones.
+/// Entries of dropped timers that are reused by new ones.
 const SPARE_MAX: usize = 1024;
 
 thread_local! {
@@ -45,13 +45,13 @@ thread_local! {
     static TIMER_QUEUE: RefCell<TimerQueue> = RefCell::new(TimerQueue { target: u64::MAX, ..TimerQueue::default() });
 }
 
-/// A deadline that can be moved, belonging to one task of this worker.
+/// A movable deadline of one task on this worker.
 pub struct Timer {
     entry: Rc<Entry>,
 }
 
-/// Wakes the task that last polled its [`Timer`], whatever the deadline: how a drain reaches idle
-/// connections.
+/// Wakes the task that last polled its [`Timer`], whatever the deadline: this is how a drain
+/// reaches idle connections.
 #[derive(Clone)]
 pub struct WakeHandle {
     entry: Rc<Entry>,
@@ -78,7 +78,7 @@ impl Timer {
             entry: spare.unwrap_or_else(|| {
                 Rc::new(Entry {
                     deadline: Cell::new(Moment::NEVER),
-                    place: Cell::new(u64::MAX),
+                    tick: Cell::new(u64::MAX),
                     waker: RefCell::new(None),
                 })
             }),
@@ -93,12 +93,12 @@ impl Timer {
     /// Sets the deadline.
     pub fn set_at(&self, deadline: Moment) {
         self.entry.deadline.set(deadline);
-        if deadline != Moment::NEVER && tick_of(deadline) < self.entry.place.get() {
+        if deadline != Moment::NEVER && tick_of(deadline) < self.entry.tick.get() {
             insert(&self.entry, deadline);
         }
     }
 
-    /// Forgets the deadline.
+    /// Removes the deadline.
     pub fn clear(&self) {
         self.entry.deadline.set(Moment::NEVER);
     }
@@ -132,13 +132,13 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // The wheel may hold the entry for a while longer: it must wake nobody and free its task.
+        // The entry may stay queued: it must wake nothing and release its task.
         self.entry.deadline.set(Moment::NEVER);
         self.entry.waker.borrow_mut().take();
-        if self.entry.place.get() == u64::MAX {
+        if self.entry.tick.get() == u64::MAX {
             return;
         }
-        // A thread that ends may have lost its spares before its tasks.
+        // A thread that ends may have dropped its spare entries before its tasks.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {
@@ -148,14 +148,14 @@ impl Drop for Timer {
     }
 }
 
-/// Waits; for cold paths and tests of this worker.
+/// Sleeps; for cold paths and tests of this worker.
 pub async fn sleep(span: Duration) {
     let timer = Timer::new();
     timer.set(span);
     poll_fn(|cx| timer.poll(cx)).await;
 }
 
-/// Waits for `future` at most `span`; `None` when the time is up (the future is dropped).
+/// Waits for `future` at most `span`; `None` once the time has passed (the future is dropped).
 pub async fn within<F: Future>(span: Duration, future: F) -> Option<F::Output> {
     let timer = Timer::new();
     timer.set(span);
@@ -175,33 +175,34 @@ fn tick_of(deadline: Moment) -> u64 {
 
 fn insert(entry: &Rc<Entry>, deadline: Moment) {
     let tick = tick_of(deadline);
-    entry.place.set(tick);
-    TIMER_QUEUE.with(|wheel| {
-        let mut wheel = wheel.borrow_mut();
-        wheel.ticks.entry(tick).or_default().push(entry.clone());
-        if tick < wheel.target
-            && let Some(driver) = wheel.driver.take()
+    entry.tick.set(tick);
+    TIMER_QUEUE.with(|queue| {
+        let mut queue = queue.borrow_mut();
+        queue.ticks.entry(tick).or_default().push(entry.clone());
+        if tick < queue.target
+            && let Some(driver) = queue.driver.take()
         {
             driver.wake();
         }
     });
 }
 
-/// Wakes every owner whose deadline has passed, moves the rest; returns when to look again.
+/// Wakes every owner whose deadline has passed and moves the other due entries; returns the next
+/// tick.
 fn turn(now: Moment) -> Option<Moment> {
     let reached = now.as_ms() / TICK_MS;
     loop {
-        let due = TIMER_QUEUE.with(|wheel| {
-            let mut wheel = wheel.borrow_mut();
-            let first = wheel.ticks.first_entry()?;
+        let due = TIMER_QUEUE.with(|queue| {
+            let mut queue = queue.borrow_mut();
+            let first = queue.ticks.first_entry()?;
             (*first.key() <= reached).then(|| first.remove_entry())
         });
         let Some((tick, entries)) = due else { break };
         for entry in entries {
-            if entry.place.get() != tick {
+            if entry.tick.get() != tick {
                 continue; // an older copy: the entry moved forward since
             }
-            entry.place.set(u64::MAX);
+            entry.tick.set(u64::MAX);
             let deadline = entry.deadline.get();
             if deadline <= now {
                 if let Some(waker) = entry.waker.borrow().as_ref() {
@@ -212,26 +213,26 @@ fn turn(now: Moment) -> Option<Moment> {
             }
         }
     }
-    TIMER_QUEUE.with(|wheel| {
-        wheel.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick.saturating_mul(TICK_MS)))
+    TIMER_QUEUE.with(|queue| {
+        queue.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick.saturating_mul(TICK_MS)))
     })
 }
 
-/// Drives this thread's wheel for ever; a worker spawns it once.
+/// Runs this thread's timer queue for ever; a worker spawns it once.
 pub async fn drive() {
     loop {
         clock::refresh();
         let now = clock::now();
         let next = turn(now);
         let target = next.map_or(u64::MAX, tick_of);
-        TIMER_QUEUE.with(|wheel| wheel.borrow_mut().target = target);
-        // The only place that asks tokio for time: one sleep per worker, not one per connection.
+        TIMER_QUEUE.with(|queue| queue.borrow_mut().target = target);
+        // The only sleep requested from tokio: one per worker, not one per connection.
         let mut sleep = next.map(|at| Box::pin(tokio::time::sleep(at.since(now))));
         poll_fn(|cx| {
-            let earlier = TIMER_QUEUE.with(|wheel| {
-                let mut wheel = wheel.borrow_mut();
-                wheel.driver = Some(cx.waker().clone());
-                wheel.ticks.keys().next().is_some_and(|first| *first < target)
+            let earlier = TIMER_QUEUE.with(|queue| {
+                let mut queue = queue.borrow_mut();
+                queue.driver = Some(cx.waker().clone());
+                queue.ticks.keys().next().is_some_and(|first| *first < target)
             });
             match &mut sleep {
                 _ if earlier => Poll::Ready(()),
@@ -262,9 +263,9 @@ mod tests {
         block_on_local(async {
             let timer = Timer::new();
             timer.set(Duration::from_millis(20));
-            let place = timer.entry.place.get();
+            let tick = timer.entry.tick.get();
             timer.set(Duration::from_millis(40));
-            assert_eq!(timer.entry.place.get(), place);
+            assert_eq!(timer.entry.tick.get(), tick);
             let begin = clock::precise_us();
             poll_fn(|cx| timer.poll(cx)).await;
             assert!(clock::precise_us() - begin >= 39_000);
@@ -283,16 +284,16 @@ mod tests {
     }
 
     #[test]
-    fn short_waits_with_long_deadlines_do_not_fill_the_wheel() {
+    fn short_waits_with_long_deadlines_do_not_fill_the_queue() {
         block_on_local(async {
             for _ in 0..1000 {
                 let done = within(Duration::from_secs(3600), std::future::ready(())).await;
                 assert!(done.is_some());
             }
-            let held = TIMER_QUEUE
-                .with(|wheel| wheel.borrow().ticks.values().map(Vec::len).sum::<usize>());
-            assert_eq!(held, 1);
-            // What was left by the others is as good as a new one.
+            let queued = TIMER_QUEUE
+                .with(|queue| queue.borrow().ticks.values().map(Vec::len).sum::<usize>());
+            assert_eq!(queued, 1);
+            // A reused entry works like a new one.
             let begin = clock::precise_us();
             sleep(Duration::from_millis(20)).await;
             assert!(clock::precise_us() - begin >= 19_000);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nudge_wakes_the_owner() {
+    fn a_wake_handle_wakes_the_owner() {
         block_on_local(async {
             let timer = Timer::new();
             let wake = timer.wake_handle();

@@ -1,5 +1,5 @@
-//! A service that runs out of descriptors goes on, and takes up the waiting connection when it can.
-//! Alone in its file, and so in its process: the limit it sets is the process's.
+//! A service without free descriptors keeps running and accepts the queued connection once one is
+//! free. The only test of its process, because it lowers the process's limit.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +23,7 @@ async fn echo(stream: Stream, _: Peer) {
     }
 }
 
-fn ask(client: &mut TcpStream) -> std::io::Result<[u8; 4]> {
+fn request(client: &mut TcpStream) -> std::io::Result<[u8; 4]> {
     let mut answer = [0; 4];
     client.write_all(b"ping")?;
     client.read_exact(&mut answer)?;
@@ -31,7 +31,7 @@ fn ask(client: &mut TcpStream) -> std::io::Result<[u8; 4]> {
 }
 
 #[test]
-fn a_service_without_descriptors_goes_on() {
+fn a_service_without_descriptors_keeps_running() {
     let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
     // SAFETY: the call reads one structure that lives across it.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
@@ -41,16 +41,16 @@ fn a_service_without_descriptors_goes_on() {
     let serving = serve(&binds, &options, echo).unwrap();
     let Bind::Tcp(address) = serving.local()[0] else { panic!("TCP was asked for") };
     let mut early = TcpStream::connect(address).unwrap();
-    assert_eq!(&ask(&mut early).unwrap(), b"ping");
+    assert_eq!(&request(&mut early).unwrap(), b"ping");
 
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     taken.pop();
-    // The one descriptor left is the client's: the server cannot have one for its end.
+    // The last descriptor is the client's: the server has none for its end.
     let mut late = TcpStream::connect(address).unwrap();
     late.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
-    let unanswered = ask(&mut late).unwrap_err().kind();
+    let unanswered = request(&mut late).unwrap_err().kind();
     assert!(matches!(unanswered, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{unanswered}");
-    assert_eq!(&ask(&mut early).unwrap(), b"ping", "others go on");
+    assert_eq!(&request(&mut early).unwrap(), b"ping", "others go on");
 
     drop(taken);
     late.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

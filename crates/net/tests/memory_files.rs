@@ -1,5 +1,5 @@
-//! Files that are memory leave descriptors to others. Alone in its file, and so in its process: the
-//! limit it sets is the process's.
+//! Memory files leave half of the descriptors to others. The only test of its process, because it
+//! lowers the process's limit.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +8,7 @@ use std::io::Write;
 const DESCRIPTORS: libc::rlim_t = 200;
 
 #[test]
-fn half_of_the_descriptors_is_left() {
+fn half_of_the_descriptors_stay_free() {
     let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
     // SAFETY: the call reads one structure that lives across it.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);

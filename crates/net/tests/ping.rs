@@ -1,7 +1,7 @@
-//! The example `ping`, in both its forms, against bytes of ours and against redis-benchmark; and
-//! started with a socket from its parent.
+//! The example `ping` in both forms, against given bytes and redis-benchmark, and with a listening
+//! socket inherited from its parent.
 
-// Clippy knows test functions as such, and not their helpers.
+// Clippy knows test functions, but not their helpers.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../examples/ping/driven.rs"]
@@ -48,7 +48,7 @@ fn expect(client: &mut TcpStream, replies: &[u8]) {
 fn commands_are_answered_in_order() {
     both(|address| {
         let mut client = connect(address);
-        for (said, replies) in [
+        for (sent, replies) in [
             ("PING\r\n", "+PONG\r\n"),
             ("ping\n\r\nPing hello\r\n", "+PONG\r\n$5\r\nhello\r\n"),
             ("*1\r\n$4\r\nPING\r\n", "+PONG\r\n"),
@@ -56,28 +56,28 @@ fn commands_are_answered_in_order() {
             ("GET x\r\nPING\r\n", "-ERR unknown command, this server answers PING\r\n+PONG\r\n"),
             ("PING 1 2\r\n", "-ERR wrong number of arguments for 'ping' command\r\n"),
         ] {
-            client.write_all(said.as_bytes()).unwrap();
+            client.write_all(sent.as_bytes()).unwrap();
             expect(&mut client, replies.as_bytes());
         }
     });
 }
 
 #[test]
-fn a_command_may_come_in_pieces() {
+fn a_command_may_arrive_in_pieces() {
     both(|address| {
         let mut client = connect(address);
-        let said = b"*2\r\n$4\r\nPING\r\n$5\r\nsplit\r\n";
-        for at in 1..said.len() {
-            client.write_all(&said[..at]).unwrap();
+        let sent = b"*2\r\n$4\r\nPING\r\n$5\r\nsplit\r\n";
+        for at in 1..sent.len() {
+            client.write_all(&sent[..at]).unwrap();
             std::thread::yield_now();
-            client.write_all(&said[at..]).unwrap();
+            client.write_all(&sent[at..]).unwrap();
             expect(&mut client, b"$5\r\nsplit\r\n");
         }
     });
 }
 
 #[test]
-fn a_client_that_sends_much_before_it_reads_gets_every_reply() {
+fn a_client_that_sends_before_it_reads_gets_every_reply() {
     const COMMANDS: usize = 300_000;
     both(|address| {
         let mut client = connect(address);
@@ -94,7 +94,7 @@ fn a_client_that_sends_much_before_it_reads_gets_every_reply() {
 }
 
 #[test]
-fn a_broken_command_ends_the_conversation() {
+fn a_protocol_error_closes_the_connection() {
     both(|address| {
         let mut client = connect(address);
         client.write_all(b"PING\r\n*1\r\n+PING\r\nPING\r\n").unwrap();
@@ -106,7 +106,7 @@ fn a_broken_command_ends_the_conversation() {
 }
 
 #[test]
-fn redis_benchmark_is_content() {
+fn redis_benchmark_succeeds() {
     let Ok(version) = Command::new("redis-benchmark").arg("--version").output() else {
         eprintln!("redis-benchmark is not installed: left out");
         return;
@@ -119,14 +119,14 @@ fn redis_benchmark_is_content() {
                 .args(["-p", &port, "-t", "ping", "-n", "2000", "-c", "20", "-P", pipeline, "-q"])
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&run.stdout);
-            assert!(run.status.success(), "{said}{}", String::from_utf8_lossy(&run.stderr));
-            assert!(said.contains("PING_INLINE") && said.contains("PING_MBULK"), "{said}");
+            let sent = String::from_utf8_lossy(&run.stdout);
+            assert!(run.status.success(), "{sent}{}", String::from_utf8_lossy(&run.stderr));
+            assert!(sent.contains("PING_INLINE") && sent.contains("PING_MBULK"), "{sent}");
         }
     });
 }
 
-/// The child of the next test: serves what it was started with until its stdin ends.
+/// The child process of the next test: serves the inherited socket until its stdin ends.
 #[test]
 fn child_with_a_socket() {
     if std::env::var_os("LISTEN_FDS").is_none() {
@@ -139,14 +139,14 @@ fn child_with_a_socket() {
 }
 
 #[test]
-fn a_socket_from_the_parent_is_served() {
+fn an_inherited_socket_is_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // The connection is made before anybody serves the socket: none is lost in between.
+    // The connection is made before the socket is served: none is lost in between.
     let mut client = connect(address);
     let (their_stdin, our_end) = std::io::pipe().unwrap();
-    // The shell puts the socket where sd_listen_fds(3) wants it and, by exec, keeps its process
-    // number.
+    // The shell places the socket at the number sd_listen_fds(3) requires; exec keeps the process
+    // id.
     let script = r#"LISTEN_PID=$$ exec "$@" 3<&1 1>&2"#;
     let mut child = Command::new("sh")
         .args(["-c", script, "sh"])

@@ -83,7 +83,7 @@ impl Streams {
 
     pub(super) fn accepted(&self, turn: &Turn<'_>, key: Key, accepted: io::Result<Accepted>) {
         let mut inner = self.inner.borrow_mut();
-        let Some(Source::Listener(index)) = inner.driver.state(key).copied() else { return };
+        let Some(Source::Listener(index)) = inner.driver.data(key).copied() else { return };
         let Listening { generation, accept, .. } = inner.listeners[index as usize];
         match accepted {
             Err(error) if net::is_exhausted(&error) => {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use net::{Driver, Event, Interest, Key, Listener, Listening, Stream, Timer, is_exhausted, worker};
 
-use crate::server::Conversation;
+use crate::server::Connection;
 
-/// How long nothing is accepted when there are no descriptors left.
+/// How long accepting pauses when no descriptors are left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
 
 /// Starts the workers, each with one driver.
@@ -32,34 +32,34 @@ pub(crate) fn start(listening: Vec<Listening>, workers: usize) -> io::Result<Vec
     shares.into_iter().enumerate().map(start).collect()
 }
 
-/// Serves all connections of these listeners, for ever.
+/// Serves all connections of these listeners for ever.
 pub(crate) async fn drive(listeners: Vec<Listener>) {
     let mut driver = Driver::new();
-    let mut doors: Vec<Key> = Vec::new();
+    let mut listener_keys: Vec<Key> = Vec::new();
     for listener in listeners {
-        doors.push(driver.listen(listener, Conversation::default()));
+        listener_keys.push(driver.listen(listener, Connection::default()));
     }
-    let rest = Timer::new();
+    let pause = Timer::new();
     loop {
         let next = poll_fn(|cx| {
-            if rest.poll(cx).is_ready() {
-                rest.clear();
-                doors.iter().for_each(|door| driver.set_interest(*door, Interest::READ));
+            if pause.poll(cx).is_ready() {
+                pause.clear();
+                listener_keys.iter().for_each(|key| driver.set_interest(*key, Interest::READ));
             }
             driver.poll_ready(cx)
         });
         match next.await {
             (_, Event::Accepted(Ok(accepted))) => {
-                driver.insert(accepted.stream, Conversation::default());
+                driver.insert(accepted.stream, Connection::default());
             }
-            (door, Event::Accepted(Err(error))) if is_exhausted(&error) => {
-                driver.set_interest(door, Interest::NONE);
-                rest.set(EXHAUSTED_PAUSE);
+            (key, Event::Accepted(Err(error))) if is_exhausted(&error) => {
+                driver.set_interest(key, Interest::NONE);
+                pause.set(EXHAUSTED_PAUSE);
             }
-            (_, Event::Accepted(Err(_))) => {} // that connection is gone, the others are not
+            (_, Event::Accepted(Err(_))) => {} // only this connection is lost
             (key, Event::Ready(_)) => {
-                let Some((stream, conversation)) = driver.stream(key) else { continue };
-                match turn(stream, conversation) {
+                let Some((stream, connection)) = driver.stream(key) else { continue };
+                match turn(stream, connection) {
                     Ok(Some(interest)) => driver.set_interest(key, interest),
                     Ok(None) | Err(_) => drop(driver.remove(key)),
                 }
@@ -68,21 +68,21 @@ pub(crate) async fn drive(listeners: Vec<Listener>) {
     }
 }
 
-/// One turn of a conversation: what to wait for next, `None` when it is over.
-fn turn(stream: &Stream, conversation: &mut Conversation) -> io::Result<Option<Interest>> {
-    // A client that does not read its replies is not read either.
-    if conversation.replies.is_empty() {
+/// Runs one step of a connection: what to wait for next, `None` at its end.
+fn turn(stream: &Stream, connection: &mut Connection) -> io::Result<Option<Interest>> {
+    // A client that does not read its replies is not read from.
+    if connection.replies.is_empty() {
         match stream.try_receive() {
             Ok(chunk) if chunk.is_empty() => return Ok(None),
-            Ok(chunk) => conversation.hear(chunk),
+            Ok(chunk) => connection.handle(chunk),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),
         }
     }
-    match stream.try_send(&mut conversation.replies) {
+    match stream.try_send(&mut connection.replies) {
         Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-        _ if !conversation.replies.is_empty() => return Ok(Some(Interest::WRITE)),
+        _ if !connection.replies.is_empty() => return Ok(Some(Interest::WRITE)),
         _ => {}
     }
-    Ok((!conversation.over).then_some(Interest::READ))
+    Ok((!connection.closing).then_some(Interest::READ))
 }

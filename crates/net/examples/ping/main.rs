@@ -1,4 +1,4 @@
-//! Answers PING as a Redis server does, on raw TCP.
+//! Replies to PING as a Redis server does, on raw TCP.
 //!
 //! ```text
 //! cargo run --release -p net --example ping -- [--driver] [ADDRESS]     (default 127.0.0.1:6380)
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Without `--driver` each connection has a task; with it each worker drives all its connections
-//! from one. Sockets handed over by systemd (`systemd-socket-activate -l 6380 ping`) are served
-//! instead of ADDRESS.
+//! from one. Sockets passed by systemd (`systemd-socket-activate -l 6380 ping`) are served instead
+//! of ADDRESS.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ fn main() -> io::Result<()> {
     let workers = worker::allowed_cores().len().max(1);
     let listening = server::listening(address, workers)?;
     for listening in &listening {
-        eprintln!("answering PING on {}", listening.local());
+        eprintln!("serving PING on {}", listening.local());
     }
     if driver {
         let workers = driven::start(listening, workers)?;

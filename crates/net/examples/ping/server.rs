@@ -11,10 +11,10 @@ use net::{
 };
 use wire::resp;
 
-/// PING and its argument, and no more than that.
+/// Limits that fit PING and its argument.
 const LIMITS: resp::Limits = resp::Limits { line: 4096, args: 16, bulk: 4096 };
 
-/// Sockets that were handed over, or else one for the address.
+/// Inherited sockets, or one bound to the address.
 pub(crate) fn listening(address: SocketAddr, workers: usize) -> io::Result<Vec<Listening>> {
     let inherited = inherited().map_err(io::Error::other)?;
     if !inherited.is_empty() {
@@ -27,79 +27,79 @@ pub(crate) fn listening(address: SocketAddr, workers: usize) -> io::Result<Vec<L
 }
 
 pub(crate) fn start(listening: Vec<Listening>, workers: usize) -> io::Result<Serving> {
-    serve_on(listening, &ServeOptions { workers, ..ServeOptions::default() }, talk)
+    serve_on(listening, &ServeOptions { workers, ..ServeOptions::default() }, serve_connection)
 }
 
-async fn talk(stream: Stream, _: Peer) {
-    let mut conversation = Conversation::default();
+async fn serve_connection(stream: Stream, _: Peer) {
+    let mut connection = Connection::default();
     while let Some(Ok(chunk)) = until_stopping(stream.receive()).await {
         if chunk.is_empty() {
             return;
         }
-        conversation.hear(chunk);
-        // One write for all that came with one read, however many commands it holds.
-        let sent = stream.send_all(&mut conversation.replies).await;
-        if sent.is_err() || conversation.over {
+        connection.handle(chunk);
+        // One write for all commands of one read.
+        let sent = stream.send_all(&mut connection.replies).await;
+        if sent.is_err() || connection.closing {
             return;
         }
     }
 }
 
-/// What one client and we have said.
+/// Per-connection state.
 #[derive(Default)]
-pub(crate) struct Conversation {
-    /// The beginning of a command whose end has not come.
-    rest: BytesMut,
+pub(crate) struct Connection {
+    /// The beginning of an incomplete command.
+    incomplete: BytesMut,
     args: Vec<Range<usize>>,
     pub(crate) replies: Outgoing,
-    /// The client broke the protocol: the last reply says so.
-    pub(crate) over: bool,
+    /// The client violated the protocol; the last reply reports it.
+    pub(crate) closing: bool,
 }
 
-impl Conversation {
-    /// Replies to every command that is whole.
-    pub(crate) fn hear(&mut self, chunk: Bytes) {
+impl Connection {
+    /// Replies to every complete command.
+    pub(crate) fn handle(&mut self, chunk: Bytes) {
         let mut replies = Vec::with_capacity(128);
-        if self.rest.is_empty() {
+        if self.incomplete.is_empty() {
             let taken = self.reply_to(&chunk, &mut replies);
-            self.rest = detach(&chunk[taken..]);
+            self.incomplete = detach(&chunk[taken..]);
         } else {
-            let mut rest = std::mem::take(&mut self.rest);
-            rest.extend_from_slice(&chunk);
-            let taken = self.reply_to(&rest, &mut replies);
-            self.rest = rest.split_off(taken);
+            let mut incomplete = std::mem::take(&mut self.incomplete);
+            incomplete.extend_from_slice(&chunk);
+            let taken = self.reply_to(&incomplete, &mut replies);
+            self.incomplete = incomplete.split_off(taken);
         }
         self.replies.push(replies.into());
     }
 
     /// Returns how many bytes the commands took.
-    fn reply_to(&mut self, mut said: &[u8], replies: &mut Vec<u8>) -> usize {
-        let whole = said.len();
-        while !self.over {
-            match resp::parse_command(said, &LIMITS, &mut self.args) {
+    fn reply_to(&mut self, mut input: &[u8], replies: &mut Vec<u8>) -> usize {
+        let whole = input.len();
+        while !self.closing {
+            match resp::parse_command(input, &LIMITS, &mut self.args) {
                 Ok(Some(taken)) => {
-                    reply(&self.args, said, replies);
-                    said = &said[taken..];
+                    reply(&self.args, input, replies);
+                    input = &input[taken..];
                 }
                 Ok(None) => break,
                 Err(fault) => {
                     resp::error(fault.text().as_bytes(), replies);
-                    self.over = true;
+                    self.closing = true;
                 }
             }
         }
-        whole - said.len()
+        whole - input.len()
     }
 }
 
-fn reply(args: &[Range<usize>], said: &[u8], replies: &mut Vec<u8>) {
+fn reply(args: &[Range<usize>], input: &[u8], replies: &mut Vec<u8>) {
     let Some(command) = args.first() else { return };
     match &args[1..] {
-        _ if !said[command.clone()].eq_ignore_ascii_case(b"PING") => {
+        _ if !input[command.clone()].eq_ignore_ascii_case(b"PING") => {
             resp::error(b"ERR unknown command, this server answers PING", replies);
         }
         [] => resp::simple_string(b"PONG", replies),
-        [message] => resp::bulk(&said[message.clone()], replies),
+        [message] => resp::bulk(&input[message.clone()], replies),
         _ => resp::error(b"ERR wrong number of arguments for 'ping' command", replies),
     }
 }

@@ -1,9 +1,8 @@
 //! The ready queue of a driver.
 //!
-//! Owns the keys of sources that have something to say, in the order they said it, each at most
-//! once. The event loop wakes a source on the driver's own thread, where queueing takes no lock; a
-//! wake from another thread, which `Waker` allows and a worker's loop does not do, goes through a
-//! mutex.
+//! Owns the keys of ready sources in the order of their events, each at most once. The event loop
+//! wakes a source on the driver's own thread, where queueing takes no lock; a wake from another
+//! thread (which `Waker` allows and a worker's loop does not do) goes through a mutex.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -18,36 +17,37 @@ thread_local! {
     static THIS: ThreadId = thread::current().id();
 }
 
-/// What the driver's own thread sees.
+/// The keys queued by the driver's own thread.
 #[derive(Default)]
-struct Waiting {
+struct LocalKeys {
     keys: VecDeque<Key>,
-    /// The owner's task while it waits.
+    /// The waker of the owner's task while it waits.
     owner: Option<Waker>,
-    /// The task that `Abroad` wakes.
-    known_abroad: Option<Waker>,
+    /// The waker stored in `RemoteKeys`.
+    remote_owner: Option<Waker>,
 }
 
-/// What other threads see.
+/// The keys queued by other threads.
 #[derive(Default)]
-struct Abroad {
+struct RemoteKeys {
     keys: VecDeque<Key>,
     owner: Option<Waker>,
 }
 
-/// What only one thread may touch, inside what all threads may hold.
-struct Home<T> {
+/// A value that only one thread may access, inside a type that all threads may hold.
+struct ThreadBound<T> {
     thread: ThreadId,
     inner: T,
 }
 
 // SAFETY: `inner` is reached only through `get`, which checks that it runs on `thread`; a
-// `ThreadId` is never given to a second thread. It may be dropped elsewhere, hence `T: Send`.
-unsafe impl<T: Send> Sync for Home<T> {}
+// `ThreadId` is never assigned to a second thread. It may be dropped on another thread, hence `T:
+// Send`.
+unsafe impl<T: Send> Sync for ThreadBound<T> {}
 
-impl<T> Home<T> {
-    fn new(inner: T) -> Home<T> {
-        Home { thread: THIS.with(|id| *id), inner }
+impl<T> ThreadBound<T> {
+    fn new(inner: T) -> ThreadBound<T> {
+        ThreadBound { thread: THIS.with(|id| *id), inner }
     }
 
     fn get(&self) -> Option<&T> {
@@ -56,34 +56,34 @@ impl<T> Home<T> {
 }
 
 pub(super) struct Queue {
-    home: Home<RefCell<Waiting>>,
-    abroad: Mutex<Abroad>,
-    /// Whether `abroad` holds keys: spares the owner the mutex.
-    any_abroad: AtomicBool,
+    local: ThreadBound<RefCell<LocalKeys>>,
+    remote: Mutex<RemoteKeys>,
+    /// True if `remote` holds keys: saves the owner the mutex.
+    has_remote: AtomicBool,
 }
 
 impl Queue {
     pub(super) fn new() -> Queue {
         Queue {
-            home: Home::new(RefCell::default()),
-            abroad: Mutex::default(),
-            any_abroad: AtomicBool::new(false),
+            local: ThreadBound::new(RefCell::default()),
+            remote: Mutex::default(),
+            has_remote: AtomicBool::new(false),
         }
     }
 
     fn push(&self, key: Key) {
-        let owner = match self.home.get() {
-            Some(home) => {
-                let mut waiting = home.borrow_mut();
-                waiting.keys.push_back(key);
-                // Taken: the owner is woken once, however many follow before it runs.
-                waiting.owner.take()
+        let owner = match self.local.get() {
+            Some(local) => {
+                let mut local = local.borrow_mut();
+                local.keys.push_back(key);
+                // Taken, so that the owner is woken once for all keys queued before it runs.
+                local.owner.take()
             }
             None => {
-                let mut abroad = self.abroad();
-                abroad.keys.push_back(key);
-                self.any_abroad.store(true, Ordering::Release);
-                abroad.owner.clone()
+                let mut remote = self.remote();
+                remote.keys.push_back(key);
+                self.has_remote.store(true, Ordering::Release);
+                remote.owner.clone()
             }
         };
         if let Some(owner) = owner {
@@ -91,58 +91,58 @@ impl Queue {
         }
     }
 
-    /// The first key; where there is none, the next wakes the owner's task. Nothing on a thread
-    /// that is not the driver's.
+    /// Takes the first key. If there is none, registers the owner's task. Returns `None` on a
+    /// thread other than the driver's.
     pub(super) fn take(&self, cx: &mut Context<'_>) -> Option<Key> {
-        let mut waiting = self.home.get()?.borrow_mut();
-        if let Some(key) = waiting.keys.pop_front() {
+        let mut local = self.local.get()?.borrow_mut();
+        if let Some(key) = local.keys.pop_front() {
             return Some(key);
         }
-        if !waiting.owner.as_ref().is_some_and(|owner| owner.will_wake(cx.waker())) {
-            waiting.owner = Some(cx.waker().clone());
+        if !local.owner.as_ref().is_some_and(|owner| owner.will_wake(cx.waker())) {
+            local.owner = Some(cx.waker().clone());
         }
-        if !waiting.known_abroad.as_ref().is_some_and(|owner| owner.will_wake(cx.waker())) {
-            waiting.known_abroad = Some(cx.waker().clone());
-            self.abroad().owner = Some(cx.waker().clone());
+        if !local.remote_owner.as_ref().is_some_and(|owner| owner.will_wake(cx.waker())) {
+            local.remote_owner = Some(cx.waker().clone());
+            self.remote().owner = Some(cx.waker().clone());
         }
-        // After the owner is known abroad: whoever queues from now on wakes it.
-        if self.any_abroad.swap(false, Ordering::Acquire) {
-            waiting.keys.append(&mut self.abroad().keys);
+        // Checked after the owner is registered: every later push from another thread wakes it.
+        if self.has_remote.swap(false, Ordering::Acquire) {
+            local.keys.append(&mut self.remote().keys);
         }
-        waiting.keys.pop_front()
+        local.keys.pop_front()
     }
 
-    fn abroad(&self) -> MutexGuard<'_, Abroad> {
-        self.abroad.lock().unwrap_or_else(PoisonError::into_inner)
+    fn remote(&self) -> MutexGuard<'_, RemoteKeys> {
+        self.remote.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One source's place in the queue; its waker.
-pub(super) struct Mark {
+/// One source's entry in the queue; its waker.
+pub(super) struct SourceWaker {
     key: Key,
     queued: AtomicBool,
     queue: Arc<Queue>,
 }
 
-impl Mark {
-    pub(super) fn new(key: Key, queue: Arc<Queue>) -> Mark {
-        Mark { key, queued: AtomicBool::new(false), queue }
+impl SourceWaker {
+    pub(super) fn new(key: Key, queue: Arc<Queue>) -> SourceWaker {
+        SourceWaker { key, queued: AtomicBool::new(false), queue }
     }
 
-    /// Puts the source at the end of the queue unless it waits there.
+    /// Appends the source to the queue unless it is queued already.
     pub(super) fn queue(&self) {
         if !self.queued.swap(true, Ordering::AcqRel) {
             self.queue.push(self.key);
         }
     }
 
-    /// The source has left the queue.
+    /// Marks the source as no longer queued.
     pub(super) fn taken(&self) {
         self.queued.store(false, Ordering::Release);
     }
 }
 
-impl Wake for Mark {
+impl Wake for SourceWaker {
     fn wake(self: Arc<Self>) {
         self.queue();
     }

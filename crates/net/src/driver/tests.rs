@@ -1,4 +1,4 @@
-//! One owner, many streams: order, wake-ups, keys that have expired.
+//! The driver's guarantees: order of events, wake-ups, stale keys.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -17,8 +17,8 @@ async fn send(stream: &Stream, bytes: &'static [u8]) {
     stream.send_all(&mut outgoing).await.unwrap();
 }
 
-/// Whether the driver has nothing to say although the event loop has looked at its sockets: turns
-/// of the loop are counted, not milliseconds, in which a busy machine may not come to look.
+/// True if the driver has no event although the event loop has polled its sockets. Counts turns of
+/// the loop instead of milliseconds, so that a busy machine makes no difference.
 async fn is_idle<T>(driver: &mut Driver<T>) -> bool {
     for _ in 0..16 {
         if poll_fn(|cx| Poll::Ready(driver.poll_ready(cx).is_ready())).await {
@@ -56,7 +56,7 @@ fn events_come_in_the_order_the_kernel_reported() {
 }
 
 #[test]
-fn a_source_waits_in_the_queue_once() {
+fn a_source_is_queued_once() {
     block_on_local(async {
         let mut driver = Driver::new();
         let (ours, theirs) = Stream::pair().unwrap();
@@ -75,7 +75,7 @@ fn a_source_waits_in_the_queue_once() {
 }
 
 #[test]
-fn what_was_not_read_comes_again_behind_the_others() {
+fn a_source_with_unread_bytes_is_queued_again_behind_the_others() {
     block_on_local(async {
         let mut driver = Driver::new();
         let (first, first_end) = Stream::pair().unwrap();
@@ -107,7 +107,7 @@ fn the_end_of_a_stream_is_an_event() {
 }
 
 #[test]
-fn a_stale_key_reaches_nothing() {
+fn a_stale_key_is_ignored() {
     block_on_local(async {
         let mut driver = Driver::new();
         let (ours, theirs) = Stream::pair().unwrap();
@@ -122,7 +122,7 @@ fn a_stale_key_reaches_nothing() {
         assert_eq!(fresh.index, stale.index);
         old_waker.wake();
         assert!(is_idle(&mut driver).await);
-        assert!(driver.stream(stale).is_none() && driver.state(stale).is_none());
+        assert!(driver.stream(stale).is_none() && driver.data(stale).is_none());
         assert!(driver.remove(stale).is_none());
         driver.set_interest(stale, Interest::NONE);
         send(&theirs, b"heard").await;
@@ -169,27 +169,27 @@ fn connections_and_bytes_share_one_queue() {
         let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
         let mut driver = Driver::new();
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
-        let door = driver.listen(listener, ());
+        let listener_key = driver.listen(listener, ());
         let client = Stream::connect_tcp(address).await.unwrap();
         let (key, event) = driver.next_ready().await;
         let Event::Accepted(Ok(accepted)) = event else { panic!("{event:?}") };
-        assert_eq!(key, door);
-        let guest = driver.insert(accepted.stream, ());
+        assert_eq!(key, listener_key);
+        let accepted_key = driver.insert(accepted.stream, ());
         send(&client, b"hello").await;
-        assert_eq!(driver.next_ready().await.0, guest);
-        driver.stream(guest).unwrap().0.try_receive().unwrap();
+        assert_eq!(driver.next_ready().await.0, accepted_key);
+        driver.stream(accepted_key).unwrap().0.try_receive().unwrap();
 
-        driver.set_interest(door, Interest::NONE);
+        driver.set_interest(listener_key, Interest::NONE);
         let _second = Stream::connect_tcp(address).await.unwrap();
         assert!(is_idle(&mut driver).await);
-        driver.set_interest(door, Interest::READ);
+        driver.set_interest(listener_key, Interest::READ);
         assert!(matches!(driver.next_ready().await.1, Event::Accepted(Ok(_))));
-        assert!(matches!(driver.remove(door), Some((Source::Listener(_), ()))));
+        assert!(matches!(driver.remove(listener_key), Some((Source::Listener(_), ()))));
     });
 }
 
 #[test]
-fn a_busy_driver_lets_the_worker_breathe() {
+fn a_busy_driver_does_not_starve_other_tasks() {
     block_on_local(async {
         let mut driver = Driver::new();
         let (ours, theirs) = Stream::pair().unwrap();
@@ -211,7 +211,7 @@ fn a_busy_driver_lets_the_worker_breathe() {
 }
 
 #[test]
-fn a_wake_from_another_thread_is_heard() {
+fn a_wake_from_another_thread_is_delivered() {
     block_on_local(async {
         let mut driver = Driver::new();
         let (ours, _theirs) = Stream::pair().unwrap();

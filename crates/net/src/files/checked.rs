@@ -1,7 +1,7 @@
-//! The walk where openat2 is missing: resolve, compare, open, and compare again.
+//! The lookup without openat2: resolve, compare, open, and compare again.
 //!
-//! Somebody who may rename folders inside the served one can still win a race against two looks.
-//! That is why this is the fallback.
+//! A process that may rename directories inside the served one can still win a race between two
+//! checks; hence only the fallback.
 
 use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,17 +21,17 @@ pub(super) fn open(
     }
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
-    let about = file.metadata()?;
-    if !is_same(&expected, &about) || resolve(root, relative, links)? != path {
+    let metadata = file.metadata()?;
+    if !is_same(&expected, &metadata) || resolve(root, relative, links)? != path {
         return Err(OpenError::Missing);
     }
-    Ok(match about.is_dir() {
+    Ok(match metadata.is_dir() {
         true => OpenedPath::Directory(Directory(file)),
-        false => OpenedPath::File(file, about),
+        false => OpenedPath::File(file, metadata),
     })
 }
 
-pub(super) fn look(
+pub(super) fn metadata(
     root: &Path,
     relative: &Path,
     links: SymlinkPolicy,

@@ -44,7 +44,7 @@ pub(super) fn open(
     }
 }
 
-pub(super) fn look(
+pub(super) fn metadata(
     root: &Path,
     relative: &Path,
     links: SymlinkPolicy,

@@ -1,4 +1,4 @@
-//! Every way out of a folder, tried against both walks.
+//! Attempts to escape a directory, against both lookups.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,13 +13,13 @@ use super::{
 
 type Open = fn(&Path, &Path, SymlinkPolicy) -> Result<OpenedPath, OpenError>;
 
-fn walks() -> Vec<(&'static str, Open)> {
-    let mut walks: Vec<(&'static str, Open)> = vec![("checked", checked::open)];
+fn lookups() -> Vec<(&'static str, Open)> {
+    let mut lookups: Vec<(&'static str, Open)> = vec![("checked", checked::open)];
     #[cfg(target_os = "linux")]
     if super::openat2::available() {
-        walks.push(("openat2", super::openat2::open));
+        lookups.push(("openat2", super::openat2::open));
     }
-    walks
+    lookups
 }
 
 fn pipe(path: &Path) {
@@ -33,7 +33,7 @@ fn is_missing(result: &Result<OpenedPath, OpenError>) -> bool {
 }
 
 #[test]
-fn links_may_lead_around_inside_but_not_out() {
+fn symbolic_links_are_followed_inside_the_directory_only() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     fs::create_dir_all(root.join("deep/er")).unwrap();
@@ -47,7 +47,7 @@ fn links_may_lead_around_inside_but_not_out() {
     symlink("loop1", root.join("loop2")).unwrap();
     symlink("nowhere", root.join("dangling")).unwrap();
     symlink("deep", root.join("shallow")).unwrap();
-    for (name, open) in walks() {
+    for (name, open) in lookups() {
         let at = |path: &str, links| open(&root, Path::new(path), links);
         assert!(matches!(at("plain", SymlinkPolicy::Beneath), Ok(OpenedPath::File(..))), "{name}");
         assert!(
@@ -72,7 +72,7 @@ fn links_may_lead_around_inside_but_not_out() {
 }
 
 #[test]
-fn only_names_are_walked() {
+fn only_plain_names_are_opened() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
     fs::create_dir(&root).unwrap();
@@ -90,22 +90,22 @@ fn only_names_are_walked() {
 }
 
 #[test]
-fn special_files_are_refused_without_waiting_for_them() {
+fn special_files_are_refused_without_blocking() {
     let dir = tempfile::tempdir().unwrap();
     pipe(&dir.path().join("pipe"));
-    fs::create_dir(dir.path().join("folder")).unwrap();
-    for (name, open) in walks() {
+    fs::create_dir(dir.path().join("directory")).unwrap();
+    for (name, open) in lookups() {
         let found = open(dir.path(), Path::new("pipe"), SymlinkPolicy::Beneath);
         assert!(matches!(found, Err(OpenError::Special)), "{name}: {found:?}");
         let found = open(Path::new("/dev"), Path::new("null"), SymlinkPolicy::Beneath);
         assert!(matches!(found, Err(OpenError::Special)), "{name}: {found:?}");
-        let found = open(dir.path(), Path::new("folder"), SymlinkPolicy::Beneath);
+        let found = open(dir.path(), Path::new("directory"), SymlinkPolicy::Beneath);
         assert!(matches!(found, Ok(OpenedPath::Directory(_))), "{name}");
     }
 }
 
 #[test]
-fn a_replaced_root_is_looked_up_anew() {
+fn a_replaced_root_is_resolved_again() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("current");
     for release in ["one", "two"] {
@@ -121,20 +121,21 @@ fn a_replaced_root_is_looked_up_anew() {
 }
 
 #[test]
-fn folders_tell_their_names() {
+fn directory_entries_are_listed_up_to_the_limit() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["a", "b", "c"] {
         fs::write(dir.path().join(name), name).unwrap();
     }
-    let Ok(OpenedPath::Directory(folder)) =
+    let Ok(OpenedPath::Directory(directory)) =
         open_beneath(dir.path(), Path::new(""), SymlinkPolicy::Beneath)
     else {
-        panic!("no folder")
+        panic!("no directory")
     };
-    let mut names: Vec<_> = folder.entries(10).unwrap().into_iter().map(|(name, _)| name).collect();
+    let mut names: Vec<_> =
+        directory.entries(10).unwrap().into_iter().map(|(name, _)| name).collect();
     names.sort();
     assert_eq!(names, ["a", "b", "c"]);
-    assert_eq!(folder.entries(2).unwrap().len(), 2);
+    assert_eq!(directory.entries(2).unwrap().len(), 2);
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn a_warmed_file_is_resident() {
     warm(&file, 0, 700_000).unwrap();
     assert!(is_resident(&file, 0, 700_000));
     assert!(is_resident(&file, 0, 0));
-    // Shorter than promised: neither waits for bytes that are not there.
+    // Shorter than the requested range: neither call waits for missing bytes.
     warm(&file, 600_000, 900_000).unwrap();
     assert!(is_resident(&file, 600_000, 900_000));
 }

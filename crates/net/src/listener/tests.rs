@@ -1,4 +1,4 @@
-//! Addresses are claimed by one, shared by workers, and drained before they are left.
+//! Addresses are claimed exclusively, shared by workers, and drained before they are released.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -10,7 +10,7 @@ fn local() -> Bind {
 }
 
 #[test]
-fn all_addresses_are_those_of_both_families_or_of_the_one_there_is() {
+fn the_unspecified_address_covers_both_families_or_the_only_one() {
     let any: SocketAddr = "[::]:80".parse().unwrap();
     assert!(!tcp_socket(any, &ListenOptions::default()).unwrap().only_v6().unwrap());
     let none = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
@@ -28,7 +28,7 @@ fn an_address_in_use_is_an_error_even_between_reuseport_groups() {
 }
 
 #[test]
-fn of_two_that_bind_at_the_same_moment_one_gets_an_error() {
+fn of_two_simultaneous_binds_one_fails() {
     for _ in 0..50 {
         let free = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
         let bind = free.local().clone();
@@ -43,7 +43,7 @@ fn of_two_that_bind_at_the_same_moment_one_gets_an_error() {
             let other = scope.spawn(racing);
             (one.join().unwrap(), other.join().unwrap())
         });
-        // Both may lose: to each other, or to another test that was given the port.
+        // Both may fail: against each other, or against another test that was given the port.
         assert!(one.is_err() || other.is_err());
     }
 }
@@ -75,15 +75,15 @@ fn every_worker_has_a_socket_on_the_same_port() {
 
 #[test]
 fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
-    let folder = std::env::temp_dir().join(format!("tidegate-net-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let bind = Bind::Unix(folder.join("s.sock"));
+    let directory = std::env::temp_dir().join(format!("tidegate-net-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let bind = Bind::Unix(directory.join("s.sock"));
     drop(Listening::bind(&bind, 1, &ListenOptions::default()).unwrap());
     let live = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
     let refused = Listening::bind(&bind, 1, &ListenOptions::default()).err().unwrap();
     assert_eq!(refused.error.kind(), io::ErrorKind::AddrInUse);
     drop(live);
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_drained_listener_loses_no_queued_connection() {
 }
 
 #[test]
-fn connections_have_nagles_algorithm_off_unless_it_is_asked_for() {
+fn nagles_algorithm_is_off_unless_requested() {
     let nodelay = |stream: &Stream| {
         // SAFETY: the descriptor is the stream's, which lives longer.
         let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.socket()) };
@@ -113,12 +113,13 @@ fn connections_have_nagles_algorithm_off_unless_it_is_asked_for() {
             let options = ListenOptions { nodelay: wanted, ..ListenOptions::default() };
             let listening = Listening::bind(&local(), 1, &options).unwrap();
             let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
-            let beside = Listening::bind_additional(address, &options).unwrap().adopt().unwrap();
+            let additional =
+                Listening::bind_additional(address, &options).unwrap().adopt().unwrap();
             let first = listening.into_sockets().remove(0).adopt().unwrap();
-            // The kernel chooses which of the two gets it.
+            // The kernel chooses which of the two sockets gets it.
             let client = Stream::connect_tcp(address).await.unwrap();
             let accepted = poll_fn(|cx| match first.poll_accept(cx) {
-                Poll::Pending => beside.poll_accept(cx),
+                Poll::Pending => additional.poll_accept(cx),
                 ready => ready,
             });
             let server = accepted.await.unwrap().stream;
@@ -128,10 +129,10 @@ fn connections_have_nagles_algorithm_off_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_unix_socket_has_its_mode_from_the_first_moment() {
-    let folder = tempfile::tempdir().unwrap();
+fn a_unix_socket_is_created_with_its_mode() {
+    let directory = tempfile::tempdir().unwrap();
     for mode in [0o600, 0o700] {
-        let path = folder.path().join(format!("{mode:o}.sock"));
+        let path = directory.path().join(format!("{mode:o}.sock"));
         let options = ListenOptions { mode: Some(mode), ..ListenOptions::default() };
         let _listening = Listening::bind(&Bind::Unix(path.clone()), 1, &options).unwrap();
         let found = std::fs::metadata(&path).unwrap().permissions().mode();

@@ -157,7 +157,7 @@ impl Reactor {
     }
 
     /// Takes the events that are there now, and wakes who waits for them, in the kernel's order.
-    fn look(&self) -> usize {
+    fn poll_now(&self) -> usize {
         let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; BATCH];
         // SAFETY: the kernel writes at most `BATCH` events to a local that has room for them.
         let found = unsafe {
@@ -195,8 +195,8 @@ impl Watch {
     }
 
     /// Takes the events that are there now; how many there were.
-    pub(crate) fn look(&self) -> usize {
-        self.0.get().map_or(0, |reactor| reactor.look())
+    pub(crate) fn poll_now(&self) -> usize {
+        self.0.get().map_or(0, |reactor| reactor.poll_now())
     }
 
     /// The same once tokio says that there are some; registers the task otherwise.
@@ -206,7 +206,7 @@ impl Watch {
         let Ok(mut there) = ready!(reactor.epoll.poll_read_ready(cx)) else {
             return Poll::Pending;
         };
-        let found = reactor.look();
+        let found = reactor.poll_now();
         if found < BATCH {
             // All were taken. Tokio learns of the next from the kernel, and not before this worker
             // is done with its turn.

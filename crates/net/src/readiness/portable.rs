@@ -1,4 +1,4 @@
-//! Readiness as tokio tells it.
+//! Readiness reported by tokio.
 
 use std::cell::Cell;
 use std::io;
@@ -14,7 +14,7 @@ use super::Side;
 #[derive(Debug)]
 pub(crate) struct Source {
     io: AsyncFd<OwnedFd>,
-    /// Sides that are ready whatever tokio knows, until an operation says otherwise.
+    /// Directions that count as ready regardless of tokio, until an operation returns `WouldBlock`.
     assumed: [Cell<bool>; 2],
 }
 
@@ -28,8 +28,8 @@ impl Source {
         Ok(Source { io, assumed: Default::default() })
     }
 
-    /// For one of which something is known already: what is tried first need not wait for the
-    /// event loop to say so.
+    /// Registers a descriptor whose state is known: the first attempt does not wait for the event
+    /// loop.
     pub(crate) fn assuming(sides: &[Side], descriptor: OwnedFd) -> io::Result<Source> {
         let source = Source::new(descriptor)?;
         for side in sides {
@@ -38,7 +38,7 @@ impl Source {
         Ok(source)
     }
 
-    /// For one that may have copies: nothing else has to be done.
+    /// Registers a descriptor that may have duplicates; nothing else has to be done here.
     pub(crate) fn shared(descriptor: OwnedFd) -> io::Result<Source> {
         Source::new(descriptor)
     }
@@ -47,13 +47,12 @@ impl Source {
         self.io.as_raw_fd()
     }
 
-    /// Leaves the event loop.
+    /// Removes the descriptor from the event loop.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
         self.io.into_inner()
     }
 
-    /// Does `operation` if it may succeed; when it says `WouldBlock`, the side is not ready any
-    /// more.
+    /// Runs `operation` if it may succeed; `WouldBlock` marks the direction as not ready.
     pub(crate) fn try_io<R>(
         &self,
         side: Side,
@@ -61,10 +60,10 @@ impl Source {
     ) -> io::Result<R> {
         let assumed = &self.assumed[side as usize];
         if assumed.get() {
-            let outcome = operation();
+            let result = operation();
             let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-            assumed.set(!outcome.as_ref().is_err_and(blocked));
-            return outcome;
+            assumed.set(!result.as_ref().is_err_and(blocked));
+            return result;
         }
         let interest = match side {
             Side::Read => Interest::READABLE,
@@ -73,7 +72,7 @@ impl Source {
         self.io.try_io(interest, |_| operation())
     }
 
-    /// Ready when the side may be used; registers the task otherwise.
+    /// Ready when the direction may be used; registers the task otherwise.
     pub(crate) fn poll_ready(&self, side: Side, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.assumed[side as usize].get() {
             return Poll::Ready(Ok(()));
@@ -84,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Ends once the connection has failed.
+    /// Completes once the connection has failed.
     pub(crate) async fn failed(&self) {
         // An error of the call means that the event loop ends.
         let _ = self.io.ready(Interest::ERROR).await;
@@ -97,12 +96,12 @@ impl AsFd for Source {
     }
 }
 
-/// Nothing to be watched: tokio does it.
+/// Nothing to poll: tokio does it.
 #[derive(Debug, Default)]
 pub(crate) struct Watch;
 
 impl Watch {
-    pub(crate) fn look(&self) -> usize {
+    pub(crate) fn poll_now(&self) -> usize {
         0
     }
 

@@ -1,4 +1,5 @@
-//! Both sides of readiness, over real sockets: what is told, what is kept, who is woken.
+//! Both implementations of readiness over real sockets: what is reported, what is remembered, which
+//! task is woken.
 
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -16,9 +17,9 @@ use super::Side;
 use crate::timer::within;
 use crate::worker::block_on_local;
 
-/// For what must not happen.
+/// How long an event must stay away.
 const SHORT: Duration = Duration::from_millis(8);
-/// For what must.
+/// Deadline for an event that must come.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -36,7 +37,7 @@ fn connected() -> (UnixStream, UnixStream) {
     (one, other)
 }
 
-/// The same tests of one side.
+/// The same tests for each implementation.
 macro_rules! tests {
     ($side:ident) => {
         mod $side {
@@ -63,7 +64,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn readiness_is_told_kept_and_used_up() {
+            fn readiness_is_reported_remembered_and_consumed() {
                 block_on_local(async {
                     let (one, mut other) = connected();
                     let one = Source::new(one.into()).unwrap();
@@ -89,7 +90,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn what_is_assumed_holds_until_an_operation_says_otherwise() {
+            fn assumed_readiness_holds_until_would_block() {
                 block_on_local(async {
                     let (one, mut other) = connected();
                     let sides = [Side::Read, Side::Write];
@@ -107,7 +108,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn an_end_is_told_once_and_stays() {
+            fn an_end_is_reported_once_and_stays() {
                 block_on_local(async {
                     let (one, mut other) = connected();
                     let one = Source::new(one.into()).unwrap();
@@ -116,7 +117,7 @@ macro_rules! tests {
                     assert!(ready(&one, Side::Read).await);
                     let mut room = [0; 8];
                     assert_eq!(read(&one, &mut room).unwrap(), 4);
-                    // As who knows that the read took all there was.
+                    // As a caller that knows that the read took all there was.
                     let blocked =
                         one.try_io(Side::Read, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
                     assert!(blocked.is_err() && ready(&one, Side::Read).await);
@@ -125,7 +126,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn a_reset_is_a_failure_and_an_end_is_none() {
+            fn a_reset_is_a_failure_and_an_end_is_not() {
                 block_on_local(async {
                     for resets in [false, true] {
                         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -148,7 +149,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn a_waiter_is_woken_once_for_each_wait_and_the_last_one_only() {
+            fn only_the_last_waiter_is_woken_once_per_wait() {
                 block_on_local(async {
                     let (one, mut other) = connected();
                     let one = Source::new(one.into()).unwrap();
@@ -161,7 +162,7 @@ macro_rules! tests {
                     }
                     for _ in 0..3 {
                         other.write_all(b"x").unwrap();
-                        // Another source is told of later: by then this one has been.
+                        // Another source is reported later: by then this one has been.
                         let (later, mut end) = connected();
                         let later = Source::new(later.into()).unwrap();
                         end.write_all(b"x").unwrap();
@@ -174,7 +175,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn a_descriptor_that_left_may_come_back() {
+            fn a_removed_descriptor_may_be_registered_again() {
                 block_on_local(async {
                     let (one, mut other) = connected();
                     let one = Source::new(one.into()).unwrap();
@@ -190,7 +191,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn what_is_told_of_a_source_that_is_gone_reaches_nobody_else() {
+            fn an_event_of_a_removed_source_reaches_no_other_source() {
                 block_on_local(async {
                     let (gone, mut end) = connected();
                     let copy = gone.try_clone().unwrap();
@@ -205,7 +206,7 @@ macro_rules! tests {
             }
 
             #[test]
-            fn many_sources_are_all_told_of() {
+            fn many_sources_are_all_reported() {
                 block_on_local(async {
                     let mut sources = Vec::new();
                     for _ in 0..300 {
@@ -234,9 +235,9 @@ macro_rules! tests {
 }
 
 #[test]
-fn where_tokio_tells_the_hive_has_nothing_to_watch() {
+fn with_tokio_readiness_the_executor_has_nothing_to_poll() {
     let watch = super::portable::Watch;
-    assert_eq!(watch.look(), 0);
+    assert_eq!(watch.poll_now(), 0);
     assert!(watch.poll_events(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 

@@ -1,4 +1,4 @@
-//! Raw TCP over the public API: accepting, stopping, limits.
+//! Raw TCP through the public API: accepting, stopping, limits.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -43,9 +43,9 @@ fn connect(serving: &Serving) -> TcpStream {
     client
 }
 
-fn ask(client: &mut (impl Read + Write), question: &[u8]) -> io::Result<Vec<u8>> {
-    client.write_all(question)?;
-    let mut answer = vec![0; question.len()];
+fn request(client: &mut (impl Read + Write), bytes: &[u8]) -> io::Result<Vec<u8>> {
+    client.write_all(bytes)?;
+    let mut answer = vec![0; bytes.len()];
     client.read_exact(&mut answer)?;
     Ok(answer)
 }
@@ -58,10 +58,10 @@ fn every_bind_is_served_and_a_stop_lets_handlers_end() {
     let serving = serve(&binds, &options(2), echo).unwrap();
     let mut clients: Vec<_> = (0..20).map(|_| connect(&serving)).collect();
     for client in &mut clients {
-        assert_eq!(ask(client, b"over TCP").unwrap(), b"over TCP");
+        assert_eq!(request(client, b"over TCP").unwrap(), b"over TCP");
     }
     let mut local = UnixStream::connect(&path).unwrap();
-    assert_eq!(ask(&mut local, b"over Unix").unwrap(), b"over Unix");
+    assert_eq!(request(&mut local, b"over Unix").unwrap(), b"over Unix");
 
     assert_eq!(serving.stop(PATIENCE), 0);
     for client in &mut clients {
@@ -71,7 +71,7 @@ fn every_bind_is_served_and_a_stop_lets_handlers_end() {
 }
 
 #[test]
-fn what_does_not_end_in_time_is_cut_and_counted() {
+fn connections_that_outlive_the_grace_period_are_aborted_and_counted() {
     let deaf = |stream: Stream, _: Peer| async move {
         while stream.receive().await.is_ok_and(|chunk| !chunk.is_empty()) {}
         std::future::pending::<()>().await;
@@ -85,8 +85,8 @@ fn what_does_not_end_in_time_is_cut_and_counted() {
 }
 
 #[test]
-fn connections_that_the_kernel_had_queued_are_served() {
-    // The one worker is held up, so that the connections are still queued when the stop comes.
+fn connections_queued_by_the_kernel_are_served() {
+    // The only worker is blocked, so that the connections are still queued when the stop comes.
     let (hold, held) = mpsc::channel::<()>();
     let held = Arc::new(std::sync::Mutex::new(held));
     let handler = move |stream: Stream, peer: Peer| {
@@ -112,38 +112,38 @@ fn connections_that_the_kernel_had_queued_are_served() {
 }
 
 #[test]
-fn above_the_limit_a_connection_is_closed_and_a_free_seat_is_given_again() {
+fn a_connection_above_the_limit_is_closed_and_a_released_permit_is_reused() {
     let options = ServeOptions { connections: 2, ..options(2) };
     let serving = serve(&[any_port()], &options, echo).unwrap();
     let mut seated = [connect(&serving), connect(&serving)];
     for client in &mut seated {
-        ask(client, b"hello").unwrap();
+        request(client, b"hello").unwrap();
     }
-    let refused = ask(&mut connect(&serving), b"hello").unwrap_err();
+    let refused = request(&mut connect(&serving), b"hello").unwrap_err();
     assert_ne!(refused.kind(), io::ErrorKind::WouldBlock, "closed, not left waiting");
-    assert_eq!(ask(&mut seated[1], b"still here").unwrap(), b"still here");
+    assert_eq!(request(&mut seated[1], b"still here").unwrap(), b"still here");
     drop(seated);
-    // The seats are free once the workers have seen the end of both.
-    while ask(&mut connect(&serving), b"again").is_err() {}
+    // The permits are free once the workers have seen the end of both.
+    while request(&mut connect(&serving), b"again").is_err() {}
 }
 
 #[test]
-fn a_handler_that_panics_takes_nothing_with_it() {
+fn a_panicking_handler_affects_no_other_connection() {
     let handler = |stream: Stream, _: Peer| async move {
-        let question = stream.receive().await.unwrap();
-        assert_ne!(&question[..], b"panic", "as asked");
+        let bytes = stream.receive().await.unwrap();
+        assert_ne!(&bytes[..], b"panic", "as asked");
         let mut outgoing = Outgoing::default();
-        outgoing.push(question);
+        outgoing.push(bytes);
         stream.send_all(&mut outgoing).await.unwrap();
     };
     let options = ServeOptions { connections: 1, ..options(1) };
     let serving = serve(&[any_port()], &options, handler).unwrap();
-    assert!(ask(&mut connect(&serving), b"panic").is_err());
-    assert_eq!(ask(&mut connect(&serving), b"hello").unwrap(), b"hello");
+    assert!(request(&mut connect(&serving), b"panic").is_err());
+    assert_eq!(request(&mut connect(&serving), b"hello").unwrap(), b"hello");
 }
 
 #[test]
-fn an_address_in_use_is_one_clear_sentence() {
+fn an_address_in_use_is_a_readable_error() {
     let serving = serve(&[any_port()], &options(1), echo).unwrap();
     let taken = serve(serving.local(), &options(1), echo).unwrap_err();
     assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);

@@ -1,10 +1,10 @@
-//! Streams over real sockets: nothing is lost, nothing is kept, nobody is starved.
+//! Streams over real sockets: no bytes are lost, none are retained, no task starves.
 
 use super::*;
 use crate::worker::block_on_local;
 
 #[test]
-fn what_one_end_sends_the_other_receives_and_then_the_end() {
+fn bytes_arrive_and_then_the_end() {
     block_on_local(async {
         let (one, other) = Stream::pair().unwrap();
         let mut outgoing = Outgoing::default();
@@ -26,7 +26,7 @@ fn what_one_end_sends_the_other_receives_and_then_the_end() {
 }
 
 #[test]
-fn a_reset_is_known_though_nobody_reads() {
+fn a_reset_is_noticed_without_reading() {
     block_on_local(async {
         let bind = crate::Bind::Tcp("127.0.0.1:0".parse().unwrap());
         let options = crate::ListenOptions::default();
@@ -46,7 +46,7 @@ fn a_reset_is_known_though_nobody_reads() {
                 client.abort();
                 server.failed().await;
             } else {
-                // An end behind bytes may be that of a client that waits for its answer.
+                // An end after bytes may come from a client that waits for its response.
                 drop(client);
                 assert!(crate::timer::within(short, server.failed()).await.is_none());
             }
@@ -55,7 +55,7 @@ fn a_reset_is_known_though_nobody_reads() {
 }
 
 #[test]
-fn a_full_socket_waits_for_the_reader_and_loses_nothing() {
+fn a_full_socket_waits_for_the_reader() {
     block_on_local(async {
         let (one, other) = Stream::pair().unwrap();
         let total = 4 * 1024 * 1024;
@@ -75,7 +75,8 @@ fn a_full_socket_waits_for_the_reader_and_loses_nothing() {
     });
 }
 
-/// One poll that goes on as long as it may, with a peer that is always faster; in bytes.
+/// Polls once, as long as the budget allows, with a peer that is always faster; returns the bytes
+/// moved.
 async fn one_turn(mut step: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usize>>) -> usize {
     let mut moved = 0;
     poll_fn(|cx| {
@@ -90,7 +91,7 @@ async fn one_turn(mut step: impl FnMut(&mut Context<'_>) -> Poll<io::Result<usiz
 }
 
 #[test]
-fn a_peer_that_is_always_faster_does_not_keep_the_worker_to_itself() {
+fn a_peer_that_is_always_faster_does_not_starve_the_worker() {
     use std::io::{Read, Write};
     block_on_local(async {
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -162,7 +163,7 @@ fn a_file_range_follows_its_head() {
 }
 
 #[test]
-fn a_file_that_became_shorter_is_an_error_at_once() {
+fn a_truncated_file_is_an_error_at_once() {
     block_on_local(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let one = Stream::connect_tcp(listener.local_addr().unwrap()).await.unwrap();

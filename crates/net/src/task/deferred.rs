@@ -1,13 +1,12 @@
-//! Bytes that leave once the tasks that are ready have run.
+//! Deferred sends: bytes that are sent once the ready tasks have run.
 //!
-//! A task that has a few bytes to send and is sure to be done in no time may defer them: they leave
-//! together with those of its neighbours. A worker under load then runs its own code for many
-//! requests in a row and the kernel's sending for all of them after it, and both stay in the cache
-//! (docs/design/deferred-sends.md). Owns those bytes and who sends them. Promises that they leave
-//! in order: at the end of the turn, once there are [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes,
-//! after [`SPENT_MAX_US`] of what such tasks say to have taken, and before a task runs that did not
-//! defer anything when it ran last. So they wait for tasks of their own kind, and not for long
-//! unless one of these takes longer than it ever did.
+//! A task that has a few bytes to send and ends its step within microseconds may defer them: they
+//! are sent together with those of other tasks. A loaded worker then runs its own code for many
+//! requests in a row and the kernel's send path for all of them afterwards, and both stay in the
+//! cache (docs/design/deferred-sends.md). Owns those bytes and their senders. They are sent in
+//! order: at the end of the turn, after [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes, after
+//! [`SPENT_MAX_US`] of reported run time, and before a task runs that deferred nothing in its last
+//! poll. So they wait only for tasks that defer too.
 
 use std::rc::Rc;
 
@@ -19,24 +18,24 @@ use super::{FOREIGN, STEPS};
 
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: usize = 32 * 1024;
-/// What tasks that defer may take together before it leaves.
+/// Run time that deferring tasks may report before everything is sent.
 pub(super) const SPENT_MAX_US: u64 = 200;
 
-/// Who sends what was deferred.
+/// Sends bytes that were deferred.
 pub trait DeferredSender {
-    /// Sends these bytes; `false` if not all of them have left: then it keeps the rest, and the
-    /// task that deferred them is woken. Must not defer anything itself.
+    /// Sends these bytes; `false` if some are left: the sender then stores the rest, and the task
+    /// that deferred them is woken. Must not defer anything itself.
     fn send(&self, bytes: &[u8]) -> bool;
 }
 
 struct Piece {
     sender: Rc<dyn DeferredSender>,
     task: Key,
-    /// Where its bytes end; they begin where those of the piece before it end.
+    /// End of the piece in `bytes`; it begins where the previous one ends.
     end: usize,
 }
 
-/// What a worker's tasks have deferred.
+/// The deferred bytes of a worker.
 #[derive(Default)]
 pub(super) struct Deferred {
     bytes: BytesMut,
@@ -44,7 +43,7 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Takes what `write` writes, at least `room_min` bytes of room being there; whether it is time
+    /// Appends what `write` writes, with `room_min` bytes of capacity reserved; true if it is time
     /// to send.
     #[inline]
     pub(super) fn push(
@@ -54,7 +53,7 @@ impl Deferred {
         room_min: usize,
         write: impl FnOnce(&mut BytesMut),
     ) -> bool {
-        // Where panics unwind, a writer may have left its half.
+        // A writer that panicked may have left part of its bytes.
         self.bytes.truncate(self.pieces.last().map_or(0, |piece| piece.end));
         self.bytes.reserve(room_min);
         write(&mut self.bytes);
@@ -67,7 +66,7 @@ impl Deferred {
         self.pieces.is_empty()
     }
 
-    /// Sends everything, and gives `stuck` the task of what did not leave.
+    /// Sends everything; calls `stuck` with the task of each piece that was not sent completely.
     pub(super) fn send(&mut self, mut stuck: impl FnMut(Key)) {
         let mut begin = 0;
         for Piece { sender, task, end } in self.pieces.drain(..) {
@@ -80,21 +79,21 @@ impl Deferred {
     }
 }
 
-/// Whether a task of this worker runs, which may [`defer`].
+/// True if a task of this worker is running, which may [`defer`].
 #[inline]
 pub fn may_defer() -> bool {
     STEPS.get() != FOREIGN
 }
 
-/// Defers what `write` writes: at most about `room_min` bytes. For a running task that
-/// [`may_defer`] and that is done in no time; nobody would send what others defer.
+/// Defers what `write` writes, at most about `room_min` bytes. Only for a running task
+/// ([`may_defer`]) whose step is short; outside a task nothing would send the bytes.
 #[inline]
 pub fn defer(sender: Rc<dyn DeferredSender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
     debug_assert!(may_defer(), "only a task of the worker may defer");
     LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
 }
 
-/// Says that the running task has taken so long: what is deferred will not wait for much more.
+/// Reports the run time of a step, which bounds how long deferred bytes wait.
 #[inline]
 pub fn charge_deferral(spent_us: u64) {
     if may_defer() && spent_us > 0 {
@@ -102,7 +101,7 @@ pub fn charge_deferral(spent_us: u64) {
     }
 }
 
-/// Sends what was deferred: before something that may take its time.
+/// Sends what was deferred; call it before a step that may take long.
 #[inline]
 pub fn send_deferred() {
     if may_defer() {

@@ -1,10 +1,10 @@
-//! Where a worker's tasks live and run.
+//! The worker's single-threaded task executor.
 //!
-//! Owns the tasks and the queue of those that are ready, and drives them together with the
-//! readiness of the worker's sockets: one tokio task ([`Run`]) waits for both. A turn goes on while
-//! the sockets keep bringing work, so a loaded worker asks tokio rarely; after [`POLLS_PER_TURN`]
-//! polls tokio's timers, channels and tasks have theirs. Promises never to call a future, a waker
-//! or a destructor of others while it has something of its own borrowed.
+//! Owns the tasks and the queue of ready ones, and drives them together with the readiness of the
+//! worker's sockets: one tokio task ([`Driver`]) waits for both. A turn continues while the sockets
+//! report events, so a loaded worker rarely returns to tokio; after [`POLLS_PER_TURN`] polls
+//! tokio's timers, channels and tasks get their turn. Never calls a future, a waker or a destructor
+//! while one of its own cells is borrowed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,28 +27,30 @@ use crate::clock;
 use crate::readiness::Watch;
 use crate::worker::POLLS_PER_TURN;
 
-/// A look at the sockets that found this many events is followed by another before tokio has its
-/// turn: more will have come meanwhile. After fewer, tokio is asked, which waits if there are none.
-const BUSY: usize = 2;
+/// After a poll of the sockets with at least this many events they are polled again before tokio
+/// gets its turn, because more have probably arrived. After fewer, tokio is asked, which sleeps if
+/// there are none.
+const BUSY_EVENTS: usize = 2;
 
 thread_local! {
-    /// The executor of this thread; null while there is none. Set by `start`, cleared by `Run::drop`.
-    static HERE: Cell<*const LocalExecutor> = const { Cell::new(std::ptr::null()) };
+    /// The executor of this thread; null if there is none. Set by `start`, cleared by
+    /// `Driver::drop`.
+    static CURRENT: Cell<*const LocalExecutor> = const { Cell::new(std::ptr::null()) };
 }
 
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
-    /// Counts the tasks of this executor; its low bits are the generation of the task's key.
+    /// Number of the task on this executor; its low bits are the generation of the task's key.
     serial: u64,
     key: Key,
-    /// Whether its key is in the queue.
+    /// True if its key is in the queue.
     queued: bool,
-    /// Its future is dropped at its next turn.
+    /// True if its future is to be dropped at its next turn.
     aborted: bool,
-    /// Whether it deferred bytes when it ran last.
+    /// True if it deferred bytes in its last poll.
     defers: bool,
-    /// Away while it runs.
+    /// `None` while the task runs.
     future: Option<LocalFuture>,
 }
 
@@ -57,52 +59,53 @@ pub(crate) struct LocalExecutor {
     serial: Cell<u64>,
     tasks: RefCell<Slab<Task>>,
     ready: RefCell<VecDeque<Key>>,
-    inbox: Arc<RemoteQueue>,
+    remote: Arc<RemoteQueue>,
     pub(crate) watch: Watch,
-    /// The task that runs, or ran last.
+    /// The task that is running or ran last.
     running: Cell<Key>,
     deferred: RefCell<Deferred>,
-    /// Whether anything is deferred, and whether the running task has deferred anything.
+    /// True if anything is deferred.
     is_deferred: Cell<bool>,
+    /// True if the running task has deferred anything.
     defers: Cell<bool>,
-    /// What tasks have taken while it waits, as far as they say.
+    /// Driver time that tasks have reported since the first deferred byte.
     spent_us: Cell<u64>,
-    /// The tokio task that runs this.
+    /// Wakes the tokio task that runs this executor.
     owner: RefCell<Option<Waker>>,
-    /// Whether the owner runs, or was woken and will: then nobody has to wake it.
+    /// True if the owner is running, or was woken and will run: then it need not be woken.
     awake: Cell<bool>,
-    /// Whether the last turn ended with tasks that are ready: the sockets come first then.
-    cut: Cell<bool>,
+    /// True if the last turn ended with ready tasks: the next one polls the sockets first.
+    budget_exhausted: Cell<bool>,
     closing: Cell<bool>,
 }
 
 impl LocalExecutor {
-    /// Calls `with` with the executor of this thread's event loop, which begins with its first task or
-    /// socket.
+    /// Calls `with` with the executor of this thread's event loop, which is created with its first
+    /// task or socket.
     pub(crate) fn current<R>(with: impl FnOnce(&Rc<LocalExecutor>) -> R) -> R {
-        let here = HERE.get();
-        let executor = if here.is_null() {
+        let current = CURRENT.get();
+        let executor = if current.is_null() {
             LocalExecutor::start()
         } else {
-            // SAFETY: the pointer is that of the `Rc` that `Run` holds until it sets it to null, on
-            // this thread; so it is one of `Rc::as_ptr` whose count is at least one, and the count
-            // is raised for the clone made here.
+            // SAFETY: the pointer comes from `Rc::as_ptr` of the `Rc` that `Driver` holds until it
+            // sets the pointer to null, on this thread; so the count is at least one, and it is
+            // raised for the clone made here.
             unsafe {
-                Rc::increment_strong_count(here);
-                Rc::from_raw(here)
+                Rc::increment_strong_count(current);
+                Rc::from_raw(current)
             }
         };
         with(&executor)
     }
 
     fn start() -> Rc<LocalExecutor> {
-        let (inbox, number) = RemoteQueue::open();
+        let (remote, number) = RemoteQueue::open();
         let executor = Rc::new(LocalExecutor {
             number,
             serial: Cell::new(0),
             tasks: RefCell::default(),
             ready: RefCell::default(),
-            inbox,
+            remote,
             watch: Watch::default(),
             running: Cell::new(Key::new(number, 0, 0)),
             deferred: RefCell::default(),
@@ -110,13 +113,13 @@ impl LocalExecutor {
             defers: Cell::new(false),
             spent_us: Cell::new(0),
             owner: RefCell::default(),
-            awake: Cell::new(true), // tokio polls what it is given
-            cut: Cell::new(false),
+            awake: Cell::new(true), // tokio polls a new task
+            budget_exhausted: Cell::new(false),
             closing: Cell::new(false),
         });
-        HERE.set(Rc::as_ptr(&executor));
-        // Dropped at once, and with it cleared, where there is no event loop to run it.
-        tokio::task::spawn_local(Run(executor.clone()));
+        CURRENT.set(Rc::as_ptr(&executor));
+        // Without an event loop the task is dropped at once, which clears the pointer.
+        tokio::task::spawn_local(Driver(executor.clone()));
         executor
     }
 
@@ -128,7 +131,7 @@ impl LocalExecutor {
         let key = Key::new(self.number, entry.key(), serial);
         if self.closing.get() || entry.key() >= TASKS_MAX {
             drop(tasks);
-            drop(future); // its handle says that it was cancelled
+            drop(future); // its handle reports a cancellation
             return AbortHandle { key, serial };
         }
         let task =
@@ -158,7 +161,7 @@ impl LocalExecutor {
         self.wake(handle.key);
     }
 
-    /// Has the tokio task run, if it does not already.
+    /// Wakes the driving tokio task unless it is awake.
     #[inline]
     pub(crate) fn wake_driver(&self) {
         if !self.awake.get() {
@@ -181,15 +184,16 @@ impl LocalExecutor {
         }
         let former = self.owner.borrow_mut().replace(waker.clone());
         drop(former);
-        self.inbox.set_owner(waker.clone());
+        self.remote.set_owner(waker.clone());
     }
 
-    /// One turn; see the contract above.
+    /// Runs one turn; see the module documentation.
     fn turn(&self, cx: &mut Context<'_>) {
         self.set_owner(cx.waker());
         self.awake.set(true);
-        // What is ready may be more than a turn: the sockets must not wait for the end of it.
-        let mut found = if self.cut.replace(false) { self.watch.look() } else { 0 };
+        // The ready tasks may fill a whole turn: the sockets must not wait for its end.
+        let mut found =
+            if self.budget_exhausted.replace(false) { self.watch.poll_now() } else { 0 };
         let mut polls = POLLS_PER_TURN;
         loop {
             self.receive();
@@ -199,16 +203,16 @@ impl LocalExecutor {
                 if polls == 0 || !coop::has_budget_remaining() {
                     self.send_deferred();
                     STEPS.set(FOREIGN);
-                    self.cut.set(true);
-                    // Comes back after tokio has looked at what is its own.
+                    self.budget_exhausted.set(true);
+                    // Resumes after tokio has polled its own tasks and drivers.
                     let _ = pin!(tokio::task::yield_now()).poll(cx);
                     return;
                 }
             }
             STEPS.set(FOREIGN);
-            found = if found >= BUSY {
+            found = if found >= BUSY_EVENTS {
                 clock::refresh();
-                self.watch.look()
+                self.watch.poll_now()
             } else {
                 match self.watch.poll_events(cx) {
                     Poll::Ready(found) => found,
@@ -216,13 +220,13 @@ impl LocalExecutor {
                 }
             };
         }
-        // From here on whoever wakes a task wakes the owner; nothing was woken since the queue was
-        // found empty but by `poll_events`, which wakes nobody where it is pending.
+        // From here on every wake of a task wakes the owner. Nothing was woken since the queue was
+        // found empty except by `poll_events`, which wakes nothing if it returns pending.
         self.awake.set(false);
     }
 
-    /// The next task that is ready. Once there is none, what was deferred leaves, which may wake
-    /// whose bytes do not.
+    /// Returns the next ready task. If there is none, sends what was deferred, which may wake the
+    /// tasks whose bytes are stuck.
     #[inline]
     fn next(&self) -> Option<Key> {
         let ready = || self.ready.borrow_mut().pop_front();
@@ -233,7 +237,7 @@ impl LocalExecutor {
     }
 
     fn receive(&self) {
-        if let Some(Received { wakes, aborts }) = self.inbox.take() {
+        if let Some(Received { wakes, aborts }) = self.remote.take() {
             wakes.into_iter().for_each(|key| self.wake(key));
             aborts.into_iter().for_each(|handle| self.abort(handle));
         }
@@ -243,7 +247,7 @@ impl LocalExecutor {
         let (mut future, defers) = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(key.slot()).filter(|task| task.key == key) else {
-                return; // it ended after it was woken
+                return; // the task ended after it was woken
             };
             task.queued = false;
             let Some(future) = task.future.take() else { return };
@@ -255,14 +259,14 @@ impl LocalExecutor {
             (future, task.defers)
         };
         if !defers {
-            // It may take its time.
+            // It may take long.
             self.send_deferred();
         }
         self.running.set(key);
         self.defers.set(false);
         STEPS.set(STEPS_PER_POLL);
         let waker = key.waker();
-        // A panic ends in the future itself, which is a `Joined`.
+        // `Joined` catches a panic of the future.
         let ended = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         let mut tasks = self.tasks.borrow_mut();
         if ended {
@@ -315,16 +319,16 @@ impl LocalExecutor {
         self.spent_us.set(0);
         let mut deferred = self.deferred.take();
         deferred.send(|task| self.wake(task));
-        // Its room is used again.
+        // Reuses the buffer.
         let mut newer = self.deferred.borrow_mut();
         if newer.is_empty() {
             *newer = deferred;
         }
-        // Nobody is to blame for the time that took.
+        // The time of sending counts for no task.
         clock::lap_us();
     }
 
-    /// Ends every task; none begins any more.
+    /// Drops every task; later spawns are rejected.
     fn close(&self) {
         self.closing.set(true);
         loop {
@@ -337,21 +341,21 @@ impl LocalExecutor {
     }
 }
 
-/// Drops a future; a panic of its destructors ends here.
+/// Drops a future and catches a panic of its destructors.
 fn drop_catching_panic(future: LocalFuture) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(future))) {
         drop_payload(payload);
     }
 }
 
-/// Calls `with` with the executor of this number, if it is this thread's.
+/// Calls `with` with the executor of this number if it belongs to this thread.
 #[inline]
-fn here(number: u16, with: impl FnOnce(&LocalExecutor)) -> bool {
-    let here = HERE.get();
-    // SAFETY: null, or the executor that `Run` keeps until it has set this to null on this thread. The
-    // two functions given here wake the owner at most, which drops no `Run`: its runtime drops a
-    // tokio task, and not who wakes it. So the executor lives across the call.
-    match unsafe { here.as_ref() } {
+fn with_current(number: u16, with: impl FnOnce(&LocalExecutor)) -> bool {
+    let current = CURRENT.get();
+    // SAFETY: null, or the executor that `Driver` holds until it has set the pointer to null on
+    // this thread. The two closures given here at most wake the owner, which drops no `Driver`: its
+    // runtime drops a tokio task, not the waker. So the executor lives across the call.
+    match unsafe { current.as_ref() } {
         Some(executor) if executor.number == number => {
             with(executor);
             true
@@ -360,21 +364,22 @@ fn here(number: u16, with: impl FnOnce(&LocalExecutor)) -> bool {
     }
 }
 
-/// Wakes a task if it is of this thread.
+/// Wakes a task if it belongs to this thread; true if it does.
 #[inline]
 pub(super) fn wake_here(key: Key) -> bool {
-    here(key.executor(), |executor| executor.wake(key))
+    with_current(key.executor(), |executor| executor.wake(key))
 }
 
-/// Cancels a task if it is of this thread.
+/// Cancels a task if it belongs to this thread; true if it does.
 pub(super) fn abort_here(handle: AbortHandle) -> bool {
-    here(handle.key.executor(), |executor| executor.abort(handle))
+    with_current(handle.key.executor(), |executor| executor.abort(handle))
 }
 
-/// The tokio task: runs as long as the event loop, and takes the tasks with it.
-struct Run(Rc<LocalExecutor>);
+/// The tokio task that runs the executor as long as the event loop lives, and drops the tasks with
+/// it.
+struct Driver(Rc<LocalExecutor>);
 
-impl Future for Run {
+impl Future for Driver {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -383,11 +388,11 @@ impl Future for Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for Driver {
     fn drop(&mut self) {
         self.0.close();
-        // Only now: destructors of tasks may still wake, spawn and close streams.
-        HERE.set(std::ptr::null());
+        // Last, because destructors of tasks may still wake, spawn and close streams.
+        CURRENT.set(std::ptr::null());
         RemoteQueue::close(self.0.number);
     }
 }

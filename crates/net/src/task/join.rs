@@ -1,4 +1,4 @@
-//! Waiting for a task's result, and cancelling it.
+//! Waiting for a task's result, and cancelling the task.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -30,26 +30,26 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// What a task and its handle share.
+/// State shared by a task and its handle.
 pub(super) struct Shared<T> {
-    outcome: Cell<Option<Result<T, JoinError>>>,
+    result: Cell<Option<Result<T, JoinError>>>,
     ended: Cell<bool>,
     waiter: Cell<Option<Waker>>,
 }
 
 impl<T> Shared<T> {
-    fn end(&self, outcome: Result<T, JoinError>) {
+    fn end(&self, result: Result<T, JoinError>) {
         if self.ended.replace(true) {
             return;
         }
-        self.outcome.set(Some(outcome));
+        self.result.set(Some(result));
         if let Some(waiter) = self.waiter.take() {
             waiter.wake();
         }
     }
 }
 
-/// A future that leaves its result to its handle.
+/// A future that stores its result for its handle.
 pub(super) struct Joined<F: Future> {
     future: F,
     shared: Rc<Shared<F::Output>>,
@@ -58,7 +58,7 @@ pub(super) struct Joined<F: Future> {
 impl<F: Future> Joined<F> {
     pub(super) fn new(future: F) -> (Joined<F>, Rc<Shared<F::Output>>) {
         let shared = Rc::new(Shared {
-            outcome: Cell::new(None),
+            result: Cell::new(None),
             ended: Cell::new(false),
             waiter: Cell::new(None),
         });
@@ -70,14 +70,13 @@ impl<F: Future> Future for Joined<F> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: `future` is pinned with the whole: it is reached through this alone, never moved
-        // out, and `Joined` has neither `Unpin` nor a `Drop` that could touch it pinned. `shared`
-        // is not pinned.
+        // SAFETY: `future` is structurally pinned: it is only reached through this, never moved
+        // out, and `Joined` has neither `Unpin` nor a `Drop` that moves it. `shared` is not pinned.
         let (future, shared) = unsafe {
             let this = self.get_unchecked_mut();
             (Pin::new_unchecked(&mut this.future), &this.shared)
         };
-        let outcome = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
+        let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => {
@@ -85,26 +84,27 @@ impl<F: Future> Future for Joined<F> {
                 Err(JoinError::Panicked)
             }
         };
-        shared.end(outcome);
+        shared.end(result);
         Poll::Ready(())
     }
 }
 
 impl<F: Future> Drop for Joined<F> {
     fn drop(&mut self) {
-        // Nothing happens where it has ended: this is what a cancelled task leaves.
+        // A cancelled task ends here; no effect on a finished one.
         self.shared.end(Err(JoinError::Cancelled));
     }
 }
 
-/// Drops what a panic was thrown with; the panic itself was reported when it was thrown.
+/// Drops a panic's payload, whose destructor may panic again; the panic itself was reported when it
+/// was thrown.
 pub(super) fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
         std::mem::forget(again);
     }
 }
 
-/// A task's result to come. Dropping it does not end the task.
+/// A handle to a task's future result. Dropping it does not end the task.
 pub struct JoinHandle<T> {
     shared: Rc<Shared<T>>,
     task: AbortHandle,
@@ -115,18 +115,18 @@ impl<T> JoinHandle<T> {
         JoinHandle { shared, task }
     }
 
-    /// Cancels the task: its future is dropped soon, but not within this call. Nothing happens to
-    /// one that has ended.
+    /// Cancels the task: its future is dropped soon, but not within this call. No effect on a
+    /// finished task.
     pub fn abort(&self) {
         self.task.abort();
     }
 
-    /// For whoever may cancel the task and is not to have its result.
+    /// Returns a handle that can cancel the task but does not give its result.
     pub fn abort_handle(&self) -> AbortHandle {
         self.task
     }
 
-    /// Whether the task has ended, in whatever way.
+    /// True if the task has ended, normally or not.
     pub fn is_finished(&self) -> bool {
         self.shared.ended.get()
     }
@@ -141,10 +141,10 @@ impl<T> fmt::Debug for JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Pending for ever once it has given its result.
+    /// Pending for ever once the result has been taken.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, JoinError>> {
-        match self.shared.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome),
+        match self.shared.result.take() {
+            Some(result) => Poll::Ready(result),
             None => {
                 self.shared.waiter.set(Some(cx.waker().clone()));
                 Poll::Pending
@@ -157,13 +157,13 @@ impl<T> Future for JoinHandle<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortHandle {
     pub(super) key: Key,
-    /// The task's number on its worker, never used again: unlike a wake, a cancellation that comes
-    /// late must not reach another task.
+    /// The task's number on its worker, never reused: unlike a wake, a late cancellation must not
+    /// reach another task.
     pub(super) serial: u64,
 }
 
 impl AbortHandle {
-    /// As [`JoinHandle::abort`].
+    /// Like [`JoinHandle::abort`].
     pub fn abort(&self) {
         if !executor::abort_here(*self) {
             remote_wake::abort(*self);

@@ -1,9 +1,9 @@
-//! Which task of which worker: one word, so that a waker is one.
+//! A task's key: worker, slot and generation in one word, so that a waker is one word.
 //!
-//! A [`Waker`] made of a [`Key`] owns nothing: to clone and to drop it costs nothing, and it may be
-//! kept for ever. What it names is looked up when it wakes. A task's place is used again, so a key
-//! says in which generation it means it; a generation comes again after 2^24 tasks, and a waker
-//! that is older wakes a task that has nothing to do, which every future has to bear.
+//! A [`Waker`] made of a [`Key`] owns nothing: cloning and dropping it are free, and it may be
+//! stored for ever. The task is looked up when the waker fires. Slots are reused, so a key carries
+//! a generation, which repeats after 2^24 tasks; an older waker then causes a spurious wake, which
+//! every future has to tolerate.
 
 use std::mem::ManuallyDrop;
 use std::ptr;
@@ -13,10 +13,10 @@ use super::{executor, remote_wake};
 
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 24;
-/// Tasks that a worker may have at a time.
+/// Most tasks of a worker.
 pub(super) const TASKS_MAX: usize = 1 << SLOT_BITS;
-/// Workers that a process may have at a time.
-pub(super) const HIVES_MAX: usize = 1 << (u64::BITS - SLOT_BITS - GENERATION_BITS);
+/// Most workers of a process.
+pub(super) const EXECUTORS_MAX: usize = 1 << (u64::BITS - SLOT_BITS - GENERATION_BITS);
 
 // A waker has one word for its task.
 const _: () = assert!(usize::BITS >= u64::BITS);
@@ -25,7 +25,7 @@ const _: () = assert!(usize::BITS >= u64::BITS);
 pub(super) struct Key(u64);
 
 impl Key {
-    /// The serial number of the task is cut to the generation.
+    /// Truncates the serial number of the task to the generation.
     #[inline]
     pub(super) fn new(executor: u16, slot: usize, serial: u64) -> Key {
         let generation = serial & ((1 << GENERATION_BITS) - 1);
@@ -43,12 +43,12 @@ impl Key {
         (self.0 & (TASKS_MAX as u64 - 1)) as usize
     }
 
-    /// A waker that needs no drop.
+    /// Returns a waker that needs no drop.
     #[inline]
     pub(super) fn waker(self) -> ManuallyDrop<Waker> {
-        // SAFETY: the contract of `RawWaker` holds for the functions of `VTABLE`: they take the
-        // word for the number it is and never for an address, so nothing is owned or freed, cloning
-        // and dropping are free, and waking is safe on every thread.
+        // SAFETY: the contract of `RawWaker` holds for the functions of `VTABLE`: they treat the
+        // word as a number and never as an address, so nothing is owned or freed, cloning and
+        // dropping are no-ops, and waking is safe on every thread.
         ManuallyDrop::new(unsafe { Waker::from_raw(self.raw()) })
     }
 

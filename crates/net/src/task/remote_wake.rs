@@ -1,8 +1,7 @@
-//! Wakes and cancellations that come from other threads.
+//! Wakes and cancellations from other threads.
 //!
-//! Owns the one table of the process in which a worker is found by number, and each worker's queue.
-//! Nothing of it is touched while a worker wakes its own tasks; a worker that finds nothing in its
-//! queue has read one flag.
+//! Owns the process-wide table of executors by number, and each executor's queue. A worker that
+//! wakes its own tasks touches none of it; a worker with an empty queue reads one flag.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,41 +9,41 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::Waker;
 
 use super::join::AbortHandle;
-use super::key::{HIVES_MAX, Key};
+use super::key::{EXECUTORS_MAX, Key};
 
-static HIVES: RwLock<Vec<Option<Arc<RemoteQueue>>>> = RwLock::new(Vec::new());
+static EXECUTORS: RwLock<Vec<Option<Arc<RemoteQueue>>>> = RwLock::new(Vec::new());
 
-/// What other threads leave for one worker.
+/// Wakes and cancellations that other threads have queued for one worker.
 #[derive(Default)]
 pub(super) struct RemoteQueue {
-    mail: Mutex<Mail>,
-    /// Whether there is mail: spares the worker the mutex.
-    any: AtomicBool,
+    pending: Mutex<Pending>,
+    /// True if the queue is not empty: saves the worker the mutex.
+    is_pending: AtomicBool,
 }
 
 #[derive(Default)]
-struct Mail {
-    /// A set: however often a task is woken while its worker is busy, it waits here once.
+struct Pending {
+    /// A set: a task that is woken repeatedly while its worker is busy is queued once.
     wakes: BTreeSet<Key>,
     aborts: Vec<AbortHandle>,
-    /// What wakes the worker.
+    /// Wakes the worker.
     owner: Option<Waker>,
 }
 
-/// What was in an queue.
+/// The content of a queue.
 pub(super) struct Received {
     pub(super) wakes: BTreeSet<Key>,
     pub(super) aborts: Vec<AbortHandle>,
 }
 
 impl RemoteQueue {
-    /// A new queue and the number under which it is found.
+    /// Creates a queue and returns it with its executor's number.
     pub(super) fn open() -> (Arc<RemoteQueue>, u16) {
         let queue = Arc::new(RemoteQueue::default());
-        let mut executors = HIVES.write().unwrap_or_else(PoisonError::into_inner);
+        let mut executors = EXECUTORS.write().unwrap_or_else(PoisonError::into_inner);
         let free = executors.iter().position(Option::is_none).unwrap_or(executors.len());
-        // A worker is a thread, and no system has as many of them.
-        assert!(free < HIVES_MAX, "too many event loops");
+        // An executor is a thread, and no system has that many.
+        assert!(free < EXECUTORS_MAX, "too many event loops");
         if free == executors.len() {
             executors.push(None);
         }
@@ -52,65 +51,65 @@ impl RemoteQueue {
         (queue, free as u16)
     }
 
-    /// Nobody finds the queue any more.
+    /// Removes the queue from the table.
     pub(super) fn close(number: u16) {
-        let mut executors = HIVES.write().unwrap_or_else(PoisonError::into_inner);
+        let mut executors = EXECUTORS.write().unwrap_or_else(PoisonError::into_inner);
         let closed = executors.get_mut(usize::from(number)).and_then(Option::take);
         drop(executors);
-        // What waits in it may be anything that wakes a task: it goes without the lock.
+        // Dropped without the lock: it holds wakers, whose drop may wake tasks.
         drop(closed);
     }
 
-    /// Says what wakes the worker. Whoever leaves something from now on does it.
+    /// Sets the waker of the worker, which every later push wakes.
     pub(super) fn set_owner(&self, owner: Waker) {
-        let former = self.mail().owner.replace(owner);
+        let former = self.pending().owner.replace(owner);
         drop(former);
     }
 
     #[inline]
     pub(super) fn take(&self) -> Option<Received> {
-        // The load costs what any does. Mail that it does not see yet comes with a wake of the
-        // worker after it was left, and then it is seen.
-        if self.any.load(Ordering::Relaxed) { Some(self.empty()) } else { None }
+        // A plain load. A push that it does not see yet wakes the worker afterwards, and is seen
+        // then.
+        if self.is_pending.load(Ordering::Relaxed) { Some(self.take_all()) } else { None }
     }
 
     #[cold]
-    fn empty(&self) -> Received {
-        let mut mail = self.mail();
-        // Under the lock, as where it is set: it is never false with mail in the box.
-        self.any.store(false, Ordering::Relaxed);
+    fn take_all(&self) -> Received {
+        let mut pending = self.pending();
+        // Under the lock, as where it is set: it is never false while the queue is not empty.
+        self.is_pending.store(false, Ordering::Relaxed);
         Received {
-            wakes: std::mem::take(&mut mail.wakes),
-            aborts: std::mem::take(&mut mail.aborts),
+            wakes: std::mem::take(&mut pending.wakes),
+            aborts: std::mem::take(&mut pending.aborts),
         }
     }
 
-    fn leave(&self, put: impl FnOnce(&mut Mail)) {
-        let mut mail = self.mail();
-        put(&mut mail);
-        self.any.store(true, Ordering::Relaxed);
-        let owner = mail.owner.clone();
-        drop(mail);
+    fn push(&self, put: impl FnOnce(&mut Pending)) {
+        let mut pending = self.pending();
+        put(&mut pending);
+        self.is_pending.store(true, Ordering::Relaxed);
+        let owner = pending.owner.clone();
+        drop(pending);
         if let Some(owner) = owner {
             owner.wake();
         }
     }
 
-    fn mail(&self) -> MutexGuard<'_, Mail> {
-        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn find(executor: u16) -> Option<Arc<RemoteQueue>> {
-    let executors = HIVES.read().unwrap_or_else(PoisonError::into_inner);
+    let executors = EXECUTORS.read().unwrap_or_else(PoisonError::into_inner);
     executors.get(usize::from(executor))?.clone()
 }
 
-/// Wakes a task of another thread; nobody, if its worker has ended.
+/// Wakes a task of another thread; no effect if its worker has ended.
 pub(super) fn wake(key: Key) {
     if let Some(queue) = find(key.executor()) {
-        queue.leave(|mail| {
-            mail.wakes.insert(key);
+        queue.push(|pending| {
+            pending.wakes.insert(key);
         });
     }
 }
@@ -118,6 +117,6 @@ pub(super) fn wake(key: Key) {
 /// Cancels a task of another thread.
 pub(super) fn abort(task: AbortHandle) {
     if let Some(queue) = find(task.key.executor()) {
-        queue.leave(|mail| mail.aborts.push(task));
+        queue.push(|pending| pending.aborts.push(task));
     }
 }

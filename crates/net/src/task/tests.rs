@@ -1,4 +1,4 @@
-//! Tasks: order, wakes from everywhere, ends of all kinds, and nobody starved.
+//! Tasks: order, wakes from all threads, every way to end, fairness.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -15,20 +15,20 @@ use crate::worker::block_on_local;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The waker of the task that awaits this.
+/// Returns the waker of the calling task.
 async fn own_waker() -> Waker {
     poll_fn(|cx| Poll::Ready(cx.waker().clone())).await
 }
 
-/// Counts its polls, and leaves its waker.
-struct Watched {
+/// Counts its polls and exposes its waker.
+struct CountedTask {
     polls: Rc<Cell<usize>>,
     waker: Rc<RefCell<Option<Waker>>>,
 }
 
-impl Watched {
-    fn spawn() -> (Watched, JoinHandle<()>) {
-        let watched = Watched { polls: Rc::default(), waker: Rc::default() };
+impl CountedTask {
+    fn spawn() -> (CountedTask, JoinHandle<()>) {
+        let watched = CountedTask { polls: Rc::default(), waker: Rc::default() };
         let (polls, waker) = (watched.polls.clone(), watched.waker.clone());
         let task = spawn_local(poll_fn(move |cx| {
             polls.set(polls.get() + 1);
@@ -43,8 +43,8 @@ impl Watched {
     }
 }
 
-/// Lets everything run that is ready.
-async fn settle() {
+/// Runs everything that is ready.
+async fn run_ready_tasks() {
     for _ in 0..3 {
         yield_now().await;
     }
@@ -69,12 +69,12 @@ fn tasks_run_in_the_order_in_which_they_were_woken() {
                 order.borrow_mut().push(number);
             });
         }
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(order.take(), [0, 1, 2, 3, 4]);
         for number in [3, 1, 3, 4] {
             wakers.borrow()[number].wake_by_ref();
         }
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(order.take(), [3, 1, 4]);
     });
 }
@@ -107,17 +107,17 @@ fn a_wake_during_its_own_poll_is_one_more_poll() {
             }
             Poll::<()>::Pending
         }));
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(polls.get(), 2);
     });
 }
 
 #[test]
-fn wakes_from_another_thread_are_heard() {
+fn wakes_from_another_thread_are_delivered() {
     block_on_local(async {
         for _ in 0..200 {
-            let (watched, task) = Watched::spawn();
-            settle().await;
+            let (watched, task) = CountedTask::spawn();
+            run_ready_tasks().await;
             let before = watched.polls.get();
             let waker = watched.waker();
             let thread = std::thread::spawn(move || waker.wake());
@@ -132,14 +132,14 @@ fn wakes_from_another_thread_are_heard() {
     });
 }
 
-/// Nothing but the wake can end the sleep of this worker.
+/// Only the wake can end the sleep of this worker.
 #[test]
 fn a_wake_from_another_thread_ends_the_sleep_of_the_worker() {
     block_on_local(async {
         for _ in 0..50 {
             let (send, received) = tokio::sync::oneshot::channel();
             let task = spawn_local(received);
-            settle().await;
+            run_ready_tasks().await;
             let thread = std::thread::spawn(move || send.send(7).unwrap());
             assert_eq!(task.await.unwrap(), Ok(7));
             thread.join().unwrap();
@@ -148,7 +148,7 @@ fn a_wake_from_another_thread_ends_the_sleep_of_the_worker() {
 }
 
 #[test]
-fn what_many_threads_send_at_once_arrives() {
+fn concurrent_wakes_from_many_threads_arrive() {
     block_on_local(async {
         let (tasks, ends): (Vec<_>, Vec<_>) = (0..8)
             .map(|_| {
@@ -182,20 +182,20 @@ fn what_many_threads_send_at_once_arrives() {
 }
 
 #[test]
-fn a_waker_that_is_late_reaches_nobody() {
+fn a_late_waker_wakes_no_other_task() {
     let late = block_on_local(async {
-        let (old, task) = Watched::spawn();
-        settle().await;
+        let (old, task) = CountedTask::spawn();
+        run_ready_tasks().await;
         let stale = old.waker();
         task.abort();
         assert_eq!(task.await, Err(JoinError::Cancelled));
-        let (new, task) = Watched::spawn();
-        settle().await;
-        // In the same place.
+        let (new, task) = CountedTask::spawn();
+        run_ready_tasks().await;
+        // The new task uses the same slot.
         assert_eq!(task.abort_handle().key.slot(), 0);
         stale.wake_by_ref();
         std::thread::spawn(move || stale.wake()).join().unwrap();
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(new.polls.get(), 1);
         new.waker()
     });
@@ -204,21 +204,21 @@ fn a_waker_that_is_late_reaches_nobody() {
         spawn_local(async {}).await.unwrap();
         late.wake_by_ref();
         std::thread::spawn(move || late.wake()).join().unwrap();
-        settle().await;
+        run_ready_tasks().await;
     });
 }
 
-/// A destructor that says on which thread it ran.
-struct Grave(mpsc::Sender<std::thread::ThreadId>);
+/// Reports the thread on which its destructor ran.
+struct DropProbe(mpsc::Sender<std::thread::ThreadId>);
 
-impl Drop for Grave {
+impl Drop for DropProbe {
     fn drop(&mut self) {
         let _ = self.0.send(std::thread::current().id());
     }
 }
 
 #[test]
-fn what_panics_ends_alone() {
+fn a_panicking_task_affects_no_other() {
     struct Bad;
     impl Drop for Bad {
         fn drop(&mut self) {
@@ -227,7 +227,7 @@ fn what_panics_ends_alone() {
     }
     block_on_local(async {
         let neighbour = spawn_local(async {
-            settle().await;
+            run_ready_tasks().await;
             "alive"
         });
         let bad = spawn_local(async {
@@ -238,16 +238,16 @@ fn what_panics_ends_alone() {
             let _bad = Bad;
             pending::<()>().await;
         });
-        let (grave, buried) = mpsc::channel();
+        let (grave, dropped) = mpsc::channel();
         let holder = spawn_local(async move {
-            let _grave = Grave(grave);
+            let _grave = DropProbe(grave);
             panic!("a bug with something in hand");
         });
         assert_eq!(bad.await, Err(JoinError::Panicked));
         worse.abort();
         assert_eq!(worse.await, Err(JoinError::Cancelled));
         assert_eq!(holder.await, Err(JoinError::Panicked));
-        assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
+        assert_eq!(dropped.try_recv(), Ok(std::thread::current().id()));
         assert_eq!(neighbour.await, Ok("alive"));
     });
 }
@@ -255,37 +255,37 @@ fn what_panics_ends_alone() {
 #[test]
 fn a_cancelled_task_is_dropped_at_its_turn() {
     block_on_local(async {
-        let (grave, buried) = mpsc::channel();
+        let (grave, dropped) = mpsc::channel();
         let spawn = |grave| {
-            let grave = Grave(grave);
+            let grave = DropProbe(grave);
             spawn_local(async move {
                 let _grave = grave;
                 pending::<()>().await;
             })
         };
         let task = spawn(grave.clone());
-        settle().await;
+        run_ready_tasks().await;
         task.abort();
-        assert!(buried.try_recv().is_err(), "dropped within the call");
+        assert!(dropped.try_recv().is_err(), "dropped within the call");
         assert_eq!(task.await, Err(JoinError::Cancelled));
-        assert!(buried.try_recv().is_ok());
+        assert!(dropped.try_recv().is_ok());
 
         let never_run = spawn(grave.clone());
         never_run.abort();
         assert_eq!(never_run.await, Err(JoinError::Cancelled));
-        assert!(buried.try_recv().is_ok());
+        assert!(dropped.try_recv().is_ok());
 
         let elsewhere = spawn(grave);
-        settle().await;
+        run_ready_tasks().await;
         let handle = elsewhere.abort_handle();
         std::thread::spawn(move || handle.abort()).join().unwrap();
         assert_eq!(elsewhere.await, Err(JoinError::Cancelled));
-        assert_eq!(buried.try_recv(), Ok(std::thread::current().id()));
+        assert_eq!(dropped.try_recv(), Ok(std::thread::current().id()));
     });
 }
 
 #[test]
-fn a_task_may_cancel_itself_and_a_late_cancellation_reaches_nobody() {
+fn a_task_may_cancel_itself_and_a_late_cancellation_has_no_effect() {
     block_on_local(async {
         let own: Rc<Cell<Option<AbortHandle>>> = Rc::default();
         let known = own.clone();
@@ -307,10 +307,10 @@ fn a_task_may_cancel_itself_and_a_late_cancellation_reaches_nobody() {
 
 #[test]
 fn tasks_end_with_their_event_loop_on_its_thread() {
-    struct Busy(Grave);
+    struct Busy(DropProbe);
     impl Drop for Busy {
         fn drop(&mut self) {
-            // A destructor that goes on as if nothing was.
+            // A destructor that spawns during shutdown.
             let refused = spawn_local(async {});
             assert!(refused.is_finished());
             refused.abort();
@@ -318,29 +318,29 @@ fn tasks_end_with_their_event_loop_on_its_thread() {
             let _ = &self.0;
         }
     }
-    let (grave, buried) = mpsc::channel();
+    let (grave, dropped) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         let mut handle = None;
         block_on_local(async {
             for _ in 0..3 {
-                let busy = Busy(Grave(grave.clone()));
+                let busy = Busy(DropProbe(grave.clone()));
                 spawn_local(async move {
                     let _busy = busy;
                     pending::<()>().await;
                 });
             }
-            settle().await;
+            run_ready_tasks().await;
             handle = Some(spawn_local(pending::<()>()));
         });
         assert!(handle.unwrap().is_finished());
         std::thread::current().id()
     });
     let id = thread.join().unwrap();
-    assert_eq!(buried.iter().collect::<Vec<_>>(), [id; 3]);
+    assert_eq!(dropped.iter().collect::<Vec<_>>(), [id; 3]);
 }
 
 #[test]
-fn what_tokio_offers_works_in_tasks() {
+fn tokio_channels_and_timers_work_in_tasks() {
     block_on_local(async {
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let producer = spawn_local(async move {
@@ -384,7 +384,7 @@ fn tasks_that_are_always_ready_starve_neither_sockets_nor_timers() {
 }
 
 #[test]
-fn a_peer_that_is_always_faster_leaves_the_others_their_turn() {
+fn a_peer_that_is_always_faster_does_not_starve_other_tasks() {
     use std::io::Write;
     block_on_local(async {
         let (one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -414,7 +414,7 @@ fn a_peer_that_is_always_faster_leaves_the_others_their_turn() {
     });
 }
 
-/// Writes down what it is given, and takes all of it unless it is told otherwise.
+/// Records what it is given, and takes all of it unless told otherwise.
 struct Sink {
     sent: Rc<RefCell<Vec<String>>>,
     takes: bool,
@@ -427,7 +427,7 @@ impl DeferredSender for Sink {
     }
 }
 
-/// A task that defers its name whenever it is woken.
+/// Spawns a task that defers its name whenever it is woken.
 fn spawn_deferring(name: &'static str, sent: &Rc<RefCell<Vec<String>>>) -> Rc<RefCell<Waker>> {
     let waker = Rc::new(RefCell::new(Waker::noop().clone()));
     let (kept, sink) = (waker.clone(), Rc::new(Sink { sent: sent.clone(), takes: true }));
@@ -440,13 +440,13 @@ fn spawn_deferring(name: &'static str, sent: &Rc<RefCell<Vec<String>>>) -> Rc<Re
 }
 
 #[test]
-fn what_is_deferred_leaves_in_order_when_the_others_have_run() {
+fn deferred_bytes_are_sent_in_order_after_the_ready_tasks() {
     block_on_local(async {
         let sent = Rc::new(RefCell::new(Vec::new()));
         let wakers: Vec<_> = ["a", "b"].map(|name| spawn_deferring(name, &sent)).into();
         let before = Rc::new(Cell::new(usize::MAX));
         let (noted, seen, kept) = (before.clone(), sent.clone(), wakers[1].clone());
-        // Defers something when it runs for the first time, and nothing from then on.
+        // Defers something in its first poll only.
         let mut first = true;
         let (sink, last) =
             (Rc::new(Sink { sent: sent.clone(), takes: true }), Rc::new(RefCell::new(None)));
@@ -459,28 +459,28 @@ fn what_is_deferred_leaves_in_order_when_the_others_have_run() {
             }
             Poll::<()>::Pending
         }));
-        settle().await;
-        assert_eq!(before.get(), 2, "a task nothing is known of runs after they have left");
+        run_ready_tasks().await;
+        assert_eq!(before.get(), 2, "deferred bytes are sent before a new task runs");
         assert_eq!(sent.take(), ["a", "b", "c"]);
 
-        // Now all three are known to defer, so nothing leaves before the last of them has run.
+        // Now all three are known to defer, so nothing is sent before the last of them has run.
         wakers[0].borrow().wake_by_ref();
         kept.borrow().wake_by_ref();
         last.borrow().as_ref().unwrap().wake_by_ref();
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(before.get(), 0);
         assert_eq!(sent.take(), ["a", "b"]);
 
-        // The last one did not this time.
+        // The last one did not defer this time.
         wakers[0].borrow().wake_by_ref();
         last.borrow().as_ref().unwrap().wake_by_ref();
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!(before.get(), 1);
     });
 }
 
 #[test]
-fn only_so_many_pieces_and_bytes_wait_and_not_for_long() {
+fn deferred_pieces_bytes_and_time_are_bounded() {
     block_on_local(async {
         let sent = Rc::new(RefCell::new(Vec::new()));
         let seen = sent.clone();
@@ -506,13 +506,13 @@ fn only_so_many_pieces_and_bytes_wait_and_not_for_long() {
             assert_eq!(seen.take().len(), 4);
         });
         assert_eq!(task.await, Ok(()));
-        assert!(!may_defer(), "the main future is no task of the worker");
+        assert!(!may_defer(), "the main future is not a task of the worker");
         send_deferred();
     });
 }
 
 #[test]
-fn a_task_whose_bytes_did_not_leave_is_woken() {
+fn a_task_whose_bytes_were_not_sent_is_woken() {
     block_on_local(async {
         let (polls, sent) = (Rc::new(Cell::new(0)), Rc::new(RefCell::new(Vec::new())));
         let (counter, sink) = (polls.clone(), Rc::new(Sink { sent: sent.clone(), takes: false }));
@@ -523,7 +523,7 @@ fn a_task_whose_bytes_did_not_leave_is_woken() {
             }
             Poll::<()>::Pending
         }));
-        settle().await;
+        run_ready_tasks().await;
         assert_eq!((polls.get(), sent.take()), (2, vec!["x".to_owned()]));
     });
 }
