@@ -54,6 +54,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("inotify", &["server", "lua"]),
     ("libc", &["net", "lua", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
+    ("memmap2", &["net"]),
     ("mio", &[]),
     ("mlua", &["lua"]),
     ("native-tls", &[]),

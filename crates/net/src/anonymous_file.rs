@@ -14,7 +14,9 @@ pub fn anonymous_file(directory: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(MODE);
     #[cfg(target_os = "linux")]
-    if let Ok(file) = options.clone().custom_flags(libc::O_TMPFILE).open(directory) {
+    if let Ok(file) =
+        options.clone().custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32).open(directory)
+    {
         return Ok(file);
     }
     // The file system does not support O_TMPFILE: create the file under a unique name and remove

@@ -1,10 +1,9 @@
-//! Child processes that work for this one.
+//! Child processes.
 //!
-//! Owns their start, with descriptors that they inherit, and their end. Promises that a child gets
-//! the descriptors it was promised and no others of ours, under the numbers that they have here;
-//! that it is told (SIGTERM) when the thread that started it ends, however that ends; and that one
-//! which is dropped is killed and leaves no zombie. A child hears neither Ctrl-C nor the end of a
-//! terminal (SIGINT, SIGHUP): its parent does, and says what is to be done.
+//! Owns their start, with descriptors that they inherit, and their end. A child inherits exactly the
+//! given descriptors, under the same numbers. It receives SIGTERM when the thread that started it
+//! ends, for whatever reason. A dropped child is killed and leaves no zombie. Children ignore SIGINT
+//! and SIGHUP of the terminal: the parent handles them and decides what its children do.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -16,34 +15,37 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::io::FdFlags;
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::platform;
 use crate::readiness::{Side, Source};
 
-/// Between two looks at a child where the system tells nobody of its end.
-const LOOK: Duration = Duration::from_millis(20);
+/// Poll interval on systems that do not report the end of a child.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is started.
+/// The program of a child process, its arguments and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChildCommand {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
-    /// Added to the environment of this process.
+    /// Variables added to the environment of this process.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it starts; here without one.
+    /// Working directory; `None` inherits that of this process.
     pub directory: Option<PathBuf>,
 }
 
-/// A child, seen from the event loop that it was started on.
+/// A child process on the event loop that started it.
 #[derive(Debug)]
 pub struct Child {
     process: RefCell<std::process::Child>,
-    /// Readable once the child has ended; none where there is no such thing.
+    /// Readable once the child has ended; `None` if the system has no such descriptor.
     ended: Option<Source>,
     status: Cell<Option<ExitStatus>>,
 }
 
 impl ChildCommand {
-    /// Starts it with these descriptors open, under the numbers that they have here.
+    /// Starts the child, which inherits these descriptors under the same numbers.
     pub fn start(&self, descriptors: &[BorrowedFd<'_>]) -> io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
@@ -54,8 +56,8 @@ impl ChildCommand {
         }
         let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
-        // SAFETY: between fork and exec only system calls are made, on numbers that were made
-        // before; nothing is allocated and no lock is taken.
+        // SAFETY: between fork and exec only system calls are made, with numbers computed before;
+        // nothing is allocated and no lock is taken.
         unsafe { command.pre_exec(move || become_child(&numbers, parent)) };
         let process = command.spawn()?;
         let ended = platform::process_descriptor(process.id()).and_then(Source::new).ok();
@@ -63,16 +65,15 @@ impl ChildCommand {
     }
 }
 
-/// In the child, before it becomes another program.
+/// Runs in the child between fork and exec.
 fn become_child(descriptors: &[RawFd], parent: u32) -> io::Result<()> {
     for &descriptor in descriptors {
-        // SAFETY: takes numbers; the descriptor is open, its owner lives until the child has begun.
-        if unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the descriptor is open: its owner lives until the child has started.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        rustix::io::fcntl_setfd(descriptor, FdFlags::empty())?;
     }
     for signal in [libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: takes numbers. To ignore a signal calls no handler.
+        // rustix has no signal(2). SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
     platform::end_with_parent(parent)
@@ -83,7 +84,7 @@ impl Child {
         self.process.borrow().id()
     }
 
-    /// Returns when it has ended. One task may wait.
+    /// Waits until the child has ended. One task may wait.
     pub async fn wait(&self) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = self.try_wait()? {
@@ -91,12 +92,12 @@ impl Child {
             }
             match &self.ended {
                 Some(ended) => poll_fn(|cx| ended.poll_ready(Side::Read, cx)).await?,
-                None => crate::timer::sleep(LOOK).await,
+                None => crate::timer::sleep(POLL_INTERVAL).await,
             }
         }
     }
 
-    /// How it ended, if it has.
+    /// Returns the child's exit status if it has ended.
     pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
         if self.status.get().is_none() {
             self.status.set(self.process.borrow_mut().try_wait()?);
@@ -104,23 +105,21 @@ impl Child {
         Ok(self.status.get())
     }
 
-    /// Asks it to end (SIGTERM).
+    /// Sends SIGTERM.
     pub fn terminate(&self) {
-        self.signal(libc::SIGTERM);
+        self.signal(Signal::TERM);
     }
 
-    /// Ends it (SIGKILL).
+    /// Sends SIGKILL.
     pub fn kill(&self) {
-        self.signal(libc::SIGKILL);
+        self.signal(Signal::KILL);
     }
 
-    fn signal(&self, signal: libc::c_int) {
-        // Until somebody has waited for it, its number is nobody else's.
-        if matches!(self.try_wait(), Ok(None))
-            && let Ok(process) = libc::pid_t::try_from(self.id())
-        {
-            // SAFETY: takes numbers. One that has ended meanwhile hears nothing.
-            unsafe { libc::kill(process, signal) };
+    fn signal(&self, signal: Signal) {
+        // Its process id is not reused before it has been waited for.
+        if matches!(self.try_wait(), Ok(None)) {
+            // Fails if the child has just ended.
+            let _ = kill_process(Pid::from_child(&self.process.borrow()), signal);
         }
     }
 }
@@ -129,7 +128,7 @@ impl Drop for Child {
     fn drop(&mut self) {
         if matches!(self.try_wait(), Ok(None)) {
             self.kill();
-            // Killed, it ends at once, but for a disk that does not answer.
+            // A killed process ends at once, unless it hangs in a disk operation.
             let _ = self.process.borrow_mut().wait();
         }
     }
@@ -149,33 +148,34 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_what_it_was_given_and_its_end_is_noticed() {
+    fn a_child_inherits_descriptors_and_environment_and_its_end_is_reported() {
         crate::worker::block_on_local(async {
             let (ours, theirs) = Stream::pair_for_child().unwrap();
             let number = theirs.as_raw_fd();
-            let mut launch =
-                shell(&format!("read line <&{number}; echo \"$WORD $line\" >&{number}; exit 7"));
-            launch.environment.push(("WORD".into(), "heard".into()));
+            let mut launch = shell(&format!(
+                "read line <&{number}; echo \"$GREETING $line\" >&{number}; exit 7"
+            ));
+            launch.environment.push(("GREETING".into(), "received".into()));
             let child = launch.start(&[theirs.as_fd()]).unwrap();
             drop(theirs);
             let mut outgoing = Outgoing::default();
             outgoing.push("this\n".into());
             ours.send_all(&mut outgoing).await.unwrap();
-            let mut heard = Vec::new();
+            let mut output = Vec::new();
             loop {
                 match ours.receive().await.unwrap() {
                     end if end.is_empty() => break,
-                    piece => heard.extend_from_slice(&piece),
+                    piece => output.extend_from_slice(&piece),
                 }
             }
-            assert_eq!(heard, b"heard this\n");
+            assert_eq!(output, b"received this\n");
             assert_eq!(child.wait().await.unwrap().code(), Some(7));
             child.kill();
         });
     }
 
     #[test]
-    fn what_it_was_not_given_is_closed() {
+    fn other_descriptors_are_closed_in_the_child() {
         crate::worker::block_on_local(async {
             let (_ours, theirs) = Stream::pair_for_child().unwrap();
             let script = format!("test ! -e /proc/self/fd/{}", theirs.as_raw_fd());
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_child_can_be_ended_and_a_dropped_one_is() {
+    fn a_child_can_be_signalled_and_a_dropped_one_is_killed() {
         crate::worker::block_on_local(async {
             let child = shell("exec sleep 600").start(&[]).unwrap();
             child.terminate();
-            assert_eq!(child.wait().await.unwrap().signal(), Some(libc::SIGTERM));
+            assert_eq!(child.wait().await.unwrap().signal(), Some(Signal::TERM.as_raw()));
             let child = shell("trap '' TERM; while :; do sleep 1; done").start(&[]).unwrap();
             let id = child.id();
             drop(child);

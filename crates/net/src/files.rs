@@ -8,9 +8,11 @@
 //! [`is_resident`].
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Component, Path};
+
+use rustix::io::Errno;
 
 mod checked;
 #[cfg(target_os = "linux")]
@@ -56,13 +58,13 @@ pub enum OpenError {
 
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> OpenError {
-        match error.raw_os_error() {
+        match Errno::from_io_error(&error) {
             // openat2 returns EXDEV for a path that leaves the directory.
-            Some(libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP | libc::EXDEV) => {
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::XDEV) => {
                 OpenError::Missing
             }
-            Some(libc::EACCES | libc::EPERM) => OpenError::Denied,
-            Some(libc::ENXIO) => OpenError::Special,
+            Some(Errno::ACCESS | Errno::PERM) => OpenError::Denied,
+            Some(Errno::NXIO) => OpenError::Special,
             _ => OpenError::Failed(error),
         }
     }
@@ -144,17 +146,14 @@ impl Directory {
 /// that cannot tell counts as fast.
 #[cfg(target_os = "linux")]
 pub fn is_resident(file: &File, offset: u64, length: u64) -> bool {
-    use std::os::fd::AsRawFd;
+    use rustix::io::{ReadWriteFlags, preadv2};
     let Some(last) = length.checked_sub(1) else { return true };
     let mut samples = (0..length).step_by(RESIDENT_STEP_BYTES as usize).chain([last]);
     samples.all(|at| {
-        let mut byte = 0u8;
-        let place = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-        let at = i64::try_from(offset + at).unwrap_or(i64::MAX);
-        // SAFETY: the descriptor is open, the vector names one byte on this stack frame.
-        let read =
-            unsafe { libc::preadv2(file.as_raw_fd(), &raw const place, 1, at, libc::RWF_NOWAIT) };
-        read >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN)
+        let mut byte = [0];
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        let read = preadv2(file, &mut parts, offset + at, ReadWriteFlags::NOWAIT);
+        read != Err(Errno::AGAIN)
     })
 }
 

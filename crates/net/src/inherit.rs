@@ -1,15 +1,17 @@
-//! Listening sockets handed over by whoever started this process (seam 12).
+//! Listening sockets inherited from the process that started this one.
 //!
-//! Speaks systemd's protocol, which is also ours between a parent and its successor:
-//! sd_listen_fds(3), with `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on.
-//! Promises that each is open, listens and is a stream before it is handed out under its name, and
-//! that it is handed out once. What was meant for another process is left alone.
+//! Implements systemd's protocol, which a parent also uses for its successor: sd_listen_fds(3), with
+//! `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on. Every descriptor is checked
+//! to be an open, listening stream socket and is returned once. Descriptors meant for another process
+//! are left alone.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::io::FdFlags;
+use rustix::net::sockopt::socket_acceptconn;
 use socket2::{SockRef, Type};
 
 use crate::listener::{Bind, Listening, local_of};
@@ -17,12 +19,12 @@ use crate::stream::own_descriptor;
 
 /// SD_LISTEN_FDS_START.
 const FIRST_DESCRIPTOR: RawFd = 3;
-/// More are taken for a mistake.
+/// A larger number is treated as an error.
 const DESCRIPTORS_MAX: RawFd = 1024;
-/// The name of a descriptor that was given none, as sd_listen_fds_with_names(3) has it.
+/// The name of an unnamed descriptor, as in sd_listen_fds_with_names(3).
 const UNNAMED: &str = "unknown";
 
-/// A listening socket that was handed over.
+/// An inherited listening socket.
 #[derive(Debug)]
 pub struct Inherited {
     name: String,
@@ -31,25 +33,25 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// What the giver called it: `FileDescriptorName=` of a systemd socket unit, or its unit's
-    /// name.
+    /// Returns the name it was given: `FileDescriptorName=` of a systemd socket unit, or the name of
+    /// the unit.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens.
+    /// Returns the address it listens on.
     pub fn local(&self) -> &Bind {
         &self.local
     }
 
-    /// Makes a listener of it, shared by `workers` workers.
+    /// Turns it into listening sockets shared by `workers` workers.
     pub fn listen(self, workers: usize) -> io::Result<Listening> {
-        // SAFETY: the descriptor is open and was owned by `self` alone.
+        // SAFETY: the descriptor is open and was owned by `self` only.
         unsafe { Listening::inherit(self.socket.into_raw_fd(), workers) }
     }
 }
 
-/// What is wrong with the hand-over, as one clear sentence.
+/// Why a descriptor cannot be inherited, as one sentence.
 #[derive(Debug, PartialEq, Eq)]
 pub struct InheritError(String);
 
@@ -67,19 +69,19 @@ impl fmt::Display for InheritError {
 
 impl std::error::Error for InheritError {}
 
-/// The sockets this process was started with, in order; none where nobody handed any over, and none
-/// when asked again.
+/// Returns the sockets this process was started with, in order; empty if there are none, and on every
+/// later call.
 pub fn inherited() -> Result<Vec<Inherited>, InheritError> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
-    let offered = offered(|name| std::env::var(name).ok(), std::process::id())?;
+    let announced = announced(|name| std::env::var(name).ok(), std::process::id())?;
     if TAKEN.swap(true, Ordering::AcqRel) {
         return Ok(Vec::new());
     }
-    offered.into_iter().map(|(descriptor, name)| take(descriptor, name)).collect()
+    announced.into_iter().map(|(descriptor, name)| take(descriptor, name)).collect()
 }
 
-/// What the environment says is there.
-fn offered(
+/// Returns the descriptors and names announced by the environment.
+fn announced(
     variable: impl Fn(&str) -> Option<String>,
     own_pid: u32,
 ) -> Result<Vec<(RawFd, String)>, InheritError> {
@@ -89,7 +91,7 @@ fn offered(
         .parse()
         .map_err(|_| InheritError(format!("LISTEN_PID={pid} is not a process number")))?;
     if pid != own_pid {
-        return Ok(Vec::new()); // meant for the process that started us
+        return Ok(Vec::new()); // meant for another process
     }
     let Some(count) = variable("LISTEN_FDS") else { return Ok(Vec::new()) };
     let count: RawFd = match count.trim().parse() {
@@ -114,41 +116,32 @@ fn offered(
 }
 
 pub(crate) fn take(descriptor: RawFd, name: String) -> Result<Inherited, InheritError> {
-    let refuse = |why: &str| InheritError(format!("descriptor {descriptor} ({name}) {why}"));
-    // SAFETY: asks for flags; a number that is no open descriptor makes the call fail.
-    if unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
-        return Err(refuse("was promised by LISTEN_FDS and is not open"));
+    let error = |why: &str| InheritError(format!("descriptor {descriptor} ({name}) {why}"));
+    if descriptor_flags(descriptor).is_none() {
+        return Err(error("is announced by LISTEN_FDS but not open"));
     }
-    // SAFETY: it is open; LISTEN_PID says that it was passed to this process for this purpose, and
-    // the guard in `inherited` that nobody took it before.
+    // SAFETY: it is open; LISTEN_PID tells that it was passed to this process for this purpose, and
+    // the flag in `inherited` that it was not taken before.
     let socket = unsafe { own_descriptor(descriptor) };
     let view = SockRef::from(&socket);
-    let Ok(kind) = view.r#type() else { return Err(refuse("is not a socket")) };
-    if kind != Type::STREAM || !listens(&socket) {
-        return Err(refuse("is not a listening stream socket"));
+    let Ok(kind) = view.r#type() else { return Err(error("is not a socket")) };
+    if kind != Type::STREAM || !socket_acceptconn(&socket).unwrap_or(false) {
+        return Err(error("is not a listening stream socket"));
     }
-    view.set_cloexec(true).map_err(|error| refuse(&format!("cannot be kept: {error}")))?;
+    view.set_cloexec(true).map_err(|cause| error(&format!("cannot be set up: {cause}")))?;
     let local = view
         .local_addr()
         .and_then(|address| local_of(&address))
-        .map_err(|error| refuse(&format!("has no usable address: {error}")))?;
+        .map_err(|cause| error(&format!("has no usable address: {cause}")))?;
     Ok(Inherited { name, local, socket })
 }
 
-fn listens(socket: &OwnedFd) -> bool {
-    let mut listens: libc::c_int = 0;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and value and length describe a local integer.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ACCEPTCONN,
-            (&raw mut listens).cast(),
-            &raw mut length,
-        )
-    };
-    outcome == 0 && listens != 0
+/// Returns the flags of a descriptor given by number; `None` if it is not open.
+pub(crate) fn descriptor_flags(descriptor: RawFd) -> Option<FdFlags> {
+    // Not by rustix, which takes open descriptors only. SAFETY: a number that is not an open
+    // descriptor makes the call fail.
+    let flags = unsafe { libc::fcntl(descriptor, libc::F_GETFD) };
+    u32::try_from(flags).ok().map(FdFlags::from_bits_retain)
 }
 
 #[cfg(test)]
@@ -156,35 +149,35 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
 
-    fn offer(pairs: &[(&str, &str)]) -> Result<Vec<(RawFd, String)>, InheritError> {
+    fn announce(pairs: &[(&str, &str)]) -> Result<Vec<(RawFd, String)>, InheritError> {
         let find = |name: &str| {
             pairs.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        offered(find, 77)
+        announced(find, 77)
     }
 
     #[test]
     fn descriptors_are_counted_from_three_and_named() {
         let named = [("LISTEN_PID", "77"), ("LISTEN_FDS", "2"), ("LISTEN_FDNAMES", "web:admin")];
-        assert_eq!(offer(&named).unwrap(), [(3, "web".to_owned()), (4, "admin".to_owned())]);
+        assert_eq!(announce(&named).unwrap(), [(3, "web".to_owned()), (4, "admin".to_owned())]);
         let unnamed = [("LISTEN_PID", "77"), ("LISTEN_FDS", "1")];
-        assert_eq!(offer(&unnamed).unwrap(), [(3, "unknown".to_owned())]);
+        assert_eq!(announce(&unnamed).unwrap(), [(3, "unknown".to_owned())]);
     }
 
     #[test]
-    fn what_is_not_for_us_is_left_alone() {
+    fn descriptors_of_another_process_are_left_alone() {
         for pairs in [
             &[][..],
             &[("LISTEN_FDS", "1")],
             &[("LISTEN_PID", "76"), ("LISTEN_FDS", "nonsense")],
             &[("LISTEN_PID", "77")],
         ] {
-            assert_eq!(offer(pairs), Ok(Vec::new()), "{pairs:?}");
+            assert_eq!(announce(pairs), Ok(Vec::new()), "{pairs:?}");
         }
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn invalid_variables_are_rejected_by_name() {
         let pid = ("LISTEN_PID", "77");
         for (pairs, message) in [
             (vec![("LISTEN_PID", "me")], "LISTEN_PID=me is not a process number"),
@@ -196,7 +189,7 @@ mod tests {
                 "LISTEN_FDNAMES has 1 names for the 2 descriptors of LISTEN_FDS",
             ),
         ] {
-            assert_eq!(offer(&pairs).unwrap_err().to_string(), message);
+            assert_eq!(announce(&pairs).unwrap_err().to_string(), message);
         }
     }
 
@@ -218,7 +211,7 @@ mod tests {
         assert_eq!(refused, format!("descriptor {file} (file) is not a socket"));
 
         let refused = take(1_000_000, "gone".to_owned()).unwrap_err().to_string();
-        let expected = "descriptor 1000000 (gone) was promised by LISTEN_FDS and is not open";
+        let expected = "descriptor 1000000 (gone) is announced by LISTEN_FDS but not open";
         assert_eq!(refused, expected);
     }
 }

@@ -4,11 +4,12 @@
 //! opened in a process is closed on exec (by this crate, Rust's library and Python, PEP 446), so
 //! one without FD_CLOEXEC was meant to be inherited, and taking it sets FD_CLOEXEC.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
+use rustix::io::FdFlags;
 use socket2::{SockRef, Type};
 
-use crate::inherit::{InheritError, Inherited, take};
+use crate::inherit::{InheritError, Inherited, descriptor_flags, take};
 use crate::stream::{Stream, own_descriptor};
 
 /// Standard error, the last standard descriptor.
@@ -40,12 +41,11 @@ fn error(descriptor: RawFd, name: &str, why: &str) -> InheritError {
 }
 
 pub(crate) fn check(descriptor: RawFd, name: &str) -> Result<(), InheritError> {
-    // SAFETY: asks for flags; a number that is no open descriptor makes the call fail.
-    let flags = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GETFD) };
-    if descriptor <= LAST_STANDARD || flags < 0 {
+    let flags = descriptor_flags(descriptor).filter(|_| descriptor > LAST_STANDARD);
+    let Some(flags) = flags else {
         return Err(error(descriptor, name, "is announced but not open"));
-    }
-    if flags & libc::FD_CLOEXEC != 0 {
+    };
+    if flags.contains(FdFlags::CLOEXEC) {
         return Err(error(descriptor, name, "was not inherited (it is closed on exec)"));
     }
     Ok(())
@@ -60,8 +60,9 @@ mod tests {
 
     /// Clears FD_CLOEXEC, as the parent of a process does.
     fn make_inheritable(descriptor: RawFd) -> RawFd {
-        // SAFETY: takes numbers.
-        assert_eq!(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) }, 0);
+        // SAFETY: the caller's descriptor is open.
+        let inheritable = unsafe { std::os::fd::BorrowedFd::borrow_raw(descriptor) };
+        rustix::io::fcntl_setfd(inheritable, FdFlags::empty()).unwrap();
         descriptor
     }
 
@@ -77,8 +78,8 @@ mod tests {
         let taken = inherited_listener(make_inheritable(number), "web").unwrap();
         assert_eq!((taken.name(), taken.local()), ("web", &Bind::Tcp(address)));
         assert_eq!(message(inherited_listener(number, "web")), expected);
-        assert!(message(inherited_listener(1, "web")).contains("is not open"));
-        assert!(message(inherited_listener(1_000_000, "web")).contains("is not open"));
+        assert!(message(inherited_listener(1, "web")).contains("not open"));
+        assert!(message(inherited_listener(1_000_000, "web")).contains("not open"));
     }
 
     #[test]

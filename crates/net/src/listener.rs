@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::platform;
@@ -196,7 +197,7 @@ impl Listener {
     /// Accepts the next connection. An error concerns this attempt only; see [`is_exhausted`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Accepted>> {
         loop {
-            match self.source.try_io(Side::Read, || accept_one(self.source.raw())) {
+            match self.source.try_io(Side::Read, || accept_one(self.source.as_fd())) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.source.poll_ready(Side::Read, cx))?;
                 }
@@ -219,13 +220,13 @@ impl Listener {
     /// Accepts the connections the kernel has queued, then closes the socket.
     pub fn drain(self) -> io::Result<Vec<Accepted>> {
         let listener = self.source.into_descriptor();
-        Ok(take_queued(|| accept_one(listener.as_raw_fd())))
+        Ok(take_queued(|| accept_one(listener.as_fd())))
     }
 }
 
-fn accept_one(listener: RawFd) -> io::Result<Accepted> {
+fn accept_one(listener: BorrowedFd<'_>) -> io::Result<Accepted> {
     let (socket, address) = platform::accept(listener)?;
-    let peer = address.as_socket().map_or(Peer::Unix, Peer::Tcp);
+    let peer = address.map_or(Peer::Unix, Peer::Tcp);
     let stream = Stream::from_accepted(socket, matches!(peer, Peer::Tcp(_)))?;
     Ok(Accepted { stream, peer })
 }
@@ -247,7 +248,10 @@ fn take_queued(mut accept: impl FnMut() -> io::Result<Accepted>) -> Vec<Accepted
 /// True if accepting failed for lack of descriptors or memory: the connection is still queued, and
 /// an immediate retry would spin.
 pub fn is_exhausted(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+    )
 }
 
 fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<Listening> {
@@ -283,7 +287,7 @@ fn join_tcp(address: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd>
 
 /// Replaces the unspecified IPv6 address by the IPv4 one on a kernel without IPv6.
 fn without_v6(address: SocketAddr, error: &io::Error) -> Option<SocketAddr> {
-    let no_v6 = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    let no_v6 = Errno::from_io_error(error) == Some(Errno::AFNOSUPPORT);
     let any = address.is_ipv6() && address.ip().is_unspecified();
     (no_v6 && any).then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
 }

@@ -1,37 +1,33 @@
-//! Files that are memory: content that is sent again and again without being copied.
+//! Files in memory: content that is sent repeatedly without being copied.
 //!
-//! `sendfile` hands the kernel references to their pages, where a buffer is copied for every
-//! client. Promises that such a file has no name, is known to nobody else and never changes once it
-//! is made; and that all of them leave half of the descriptors that the process may have to others.
-//! Linux only: elsewhere there are none, and who asks keeps a buffer.
+//! `sendfile` passes references to their pages, where a buffer would be copied for every client.
+//! Such a file has no name, is unknown to other processes and never changes once written. Together
+//! they leave half of the process's descriptors to others. Linux only: elsewhere creation fails, and
+//! the caller uses a buffer.
 
 use std::fs::File;
 use std::io;
 
-/// A file of what `write` writes. Fails where there are none, and where descriptors become scarce.
+/// Creates a file with what `write` writes. Fails if the system has no such files or descriptors
+/// become scarce.
 #[cfg(target_os = "linux")]
 pub fn memory_file(write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<File> {
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::AsRawFd;
 
-    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // SAFETY: the name is a constant that ends with NUL.
-    let descriptor = unsafe { libc::memfd_create(c"tidegate".as_ptr(), flags) };
-    if descriptor < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has just given it to us.
-    let mut file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    // The kernel gives the lowest number that is free: as many descriptors are taken at least.
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    let descriptor = memfd_create("tidegate", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    // The kernel assigns the lowest free number, so at least that many descriptors are open.
     let scarce = crate::process::descriptor_limit() / 2;
-    if u64::try_from(descriptor).is_ok_and(|taken| taken >= scarce) {
+    if u64::try_from(descriptor.as_raw_fd()).is_ok_and(|open| open >= scarce) {
         return Err(io::Error::other("descriptors are scarce"));
     }
+    let mut file = File::from(descriptor);
     write(&mut file)?;
-    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-    // SAFETY: the descriptor is open, and the command takes a number.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    fcntl_add_seals(
+        &file,
+        SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
+    )?;
     Ok(file)
 }
 
@@ -50,7 +46,7 @@ mod tests {
     use crate::{FileRange, Outgoing, Stream};
 
     #[test]
-    fn what_was_written_stays_and_nothing_changes_it() {
+    fn content_can_be_read_and_not_changed() {
         let content: Vec<u8> = (0..200_000u32).map(|at| at as u8).collect();
         let file = memory_file(|file| file.write_all(&content)).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 200_000);
@@ -62,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_sent_like_any_file() {
+    fn is_sent_like_any_file() {
         crate::worker::block_on_local(async {
             let file = memory_file(|file| file.write_all(&[b'x'; 100_000])).unwrap();
             let (one, other) = Stream::pair().unwrap();

@@ -5,14 +5,15 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
+use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 
-use crate::platform::{self, MSG_MORE, send_file};
+use crate::platform::{MSG_MORE, send_file};
 
 /// Chunks passed to the kernel in one call.
 const BATCH: usize = 32;
@@ -78,7 +79,7 @@ impl Outgoing {
     }
 
     /// Sends once, as much as the socket takes.
-    pub(crate) fn send_once(&mut self, socket: RawFd) -> io::Result<Sent> {
+    pub(crate) fn send_once(&mut self, socket: BorrowedFd<'_>) -> io::Result<Sent> {
         match self.pieces.front() {
             None => Ok(Sent { taken: 0, full: false }),
             Some(Piece::Chunk(_)) => self.send_chunks(socket),
@@ -86,11 +87,10 @@ impl Outgoing {
         }
     }
 
-    fn send_chunks(&mut self, socket: RawFd) -> io::Result<Sent> {
+    fn send_chunks(&mut self, socket: BorrowedFd<'_>) -> io::Result<Sent> {
         if let (1, Some(Piece::Chunk(chunk))) = (self.pieces.len(), self.pieces.front()) {
             // The common case: a short response without a vector for the kernel to copy and check.
-            let taken = unsafe { platform::send(socket, chunk.as_ptr().cast(), chunk.len()) };
-            let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+            let taken = send(socket, chunk, SendFlags::NOSIGNAL)?;
             let full = taken < chunk.len();
             self.consume(taken);
             return Ok(Sent { taken, full });
@@ -98,42 +98,34 @@ impl Outgoing {
         if self.length <= JOINED_MAX as u64
             && let Some(taken) = self.send_joined(socket)
         {
-            let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+            let taken = taken?;
             let full = (taken as u64) < self.length;
             self.consume(taken);
             return Ok(Sent { taken, full });
         }
         // Most vectors have two or three parts: the rest of the array stays uninitialised.
-        let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; BATCH];
+        let mut parts = [const { MaybeUninit::<IoSlice<'_>>::uninit() }; BATCH];
         let mut count = 0;
         let mut offered = 0;
         for (piece, part) in self.pieces.iter().zip(&mut parts) {
             let Piece::Chunk(chunk) = piece else { break };
-            part.write(libc::iovec {
-                iov_base: chunk.as_ptr().cast_mut().cast(),
-                iov_len: chunk.len(),
-            });
+            part.write(IoSlice::new(chunk));
             offered += chunk.len();
             count += 1;
         }
         // A file follows: let the kernel hold the last short packet until its first bytes.
-        let more = if count < self.pieces.len() { MSG_MORE } else { 0 };
-        // SAFETY: the first `count` parts were written above and point at chunks owned by the
-        // queue, which live across the call; the kernel only reads them. A zeroed msghdr is valid.
-        let taken = unsafe {
-            let mut message: libc::msghdr = std::mem::zeroed();
-            message.msg_iov = parts.as_mut_ptr().cast();
-            message.msg_iovlen = count as _;
-            platform::send_message(socket, &raw const message, libc::MSG_NOSIGNAL | more)
-        };
-        let taken = usize::try_from(taken).map_err(|_| io::Error::last_os_error())?;
+        let more = if count < self.pieces.len() { MSG_MORE } else { SendFlags::empty() };
+        // SAFETY: the first `count` parts were written above.
+        let parts = unsafe { parts[..count].assume_init_ref() };
+        let nothing = &mut SendAncillaryBuffer::default();
+        let taken = sendmsg(socket, parts, nothing, SendFlags::NOSIGNAL | more)?;
         self.consume(taken);
         Ok(Sent { taken, full: taken < offered })
     }
 
     /// Sends the whole queue, at most [`JOINED_MAX`] bytes, as one copy. Returns `None` if the
     /// queue is longer or contains a file.
-    fn send_joined(&self, socket: RawFd) -> Option<isize> {
+    fn send_joined(&self, socket: BorrowedFd<'_>) -> Option<io::Result<usize>> {
         let mut joined = [const { MaybeUninit::<u8>::uninit() }; JOINED_MAX];
         let mut end = 0;
         for piece in &self.pieces {
@@ -141,8 +133,9 @@ impl Outgoing {
             joined.get_mut(end..end + chunk.len())?.write_copy_of_slice(chunk);
             end += chunk.len();
         }
-        // SAFETY: the first `end` bytes were written above, and the call only reads them.
-        Some(unsafe { platform::send(socket, joined.as_ptr().cast(), end) })
+        // SAFETY: the first `end` bytes were written above.
+        let joined = unsafe { joined[..end].assume_init_ref() };
+        Some(send(socket, joined, SendFlags::NOSIGNAL).map_err(io::Error::from))
     }
 
     fn consume(&mut self, mut taken: usize) {
@@ -162,7 +155,7 @@ impl Outgoing {
         }
     }
 
-    fn send_file(&mut self, socket: RawFd) -> io::Result<Sent> {
+    fn send_file(&mut self, socket: BorrowedFd<'_>) -> io::Result<Sent> {
         let Some(Piece::File(range)) = self.pieces.front_mut() else {
             return Ok(Sent { taken: 0, full: false });
         };

@@ -1,10 +1,10 @@
-//! When a socket may be read or written.
+//! Readiness of sockets.
 //!
-//! Owns descriptors that take part in a worker's event loop and what is known of their readiness.
-//! On Linux each worker has an epoll of its own, so that an event costs no lock and no atomic step;
-//! elsewhere tokio tells (slower, never wrong). The portable side is compiled and tested on Linux
-//! too. Promises that an operation is tried only while it may succeed, that readiness which was not
-//! used up is kept, and that a waiter is woken once for each time that it waits.
+//! Owns the descriptors registered with a worker's event loop and their known readiness. On Linux
+//! each worker has its own epoll instance, so that an event costs no lock and no atomic operation;
+//! elsewhere tokio reports readiness (slower, never wrong). The portable side is compiled and tested
+//! on Linux too. Guarantees: an operation is tried only while it may succeed, readiness that was not
+//! consumed is remembered, and a waiter is woken once per wait.
 
 #[cfg(target_os = "linux")]
 mod epoll;
@@ -18,7 +18,7 @@ pub(crate) use epoll::{Source, Watch};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{Source, Watch};
 
-/// A direction.
+/// A direction of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Read = 0,

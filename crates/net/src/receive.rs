@@ -10,11 +10,11 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use crate::platform;
+use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
 
 /// Size of a block.
@@ -43,7 +43,7 @@ pub struct RecvChunk {
 /// returns how many it has consumed from the front. If it consumed all of them, the block stays
 /// free and no reference count is touched.
 pub(crate) fn lend(
-    socket: RawFd,
+    socket: BorrowedFd<'_>,
     at_most: usize,
     borrower: impl FnOnce(&[u8]) -> usize,
 ) -> io::Result<RecvChunk> {
@@ -56,10 +56,8 @@ pub(crate) fn lend(
         }
         let spare = room.spare_capacity_mut();
         let offered = spare.len().min(ROOM_MAX).min(at_most.max(1));
-        // SAFETY: the pointer and length describe writable spare capacity of the block; the kernel
-        // writes at most `offered` bytes into it.
-        let read = unsafe { platform::receive(socket, spare.as_mut_ptr().cast(), offered) };
-        let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
+        let (received, _) = recv(socket, &mut spare[..offered], RecvFlags::empty())?.0;
+        let read = received.len();
         // SAFETY: the kernel has just initialised `read` bytes after the current length.
         unsafe { room.set_len(read) };
         let drained = 0 < read && read < offered;

@@ -8,11 +8,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
@@ -83,7 +85,7 @@ impl Stream {
         }
         match socket.connect(address) {
             Ok(()) => return Stream::from_descriptor(socket.into(), tcp),
-            Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+            Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
         let stream = Stream { source: Source::new(socket.into())?, tcp };
@@ -114,8 +116,8 @@ impl Stream {
     }
 
     #[inline]
-    pub(crate) fn socket(&self) -> RawFd {
-        self.source.raw()
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.source.as_fd()
     }
 
     /// Ready when the stream may have bytes, has ended or has failed.
@@ -179,11 +181,7 @@ impl Stream {
     pub fn try_receive_into(&self, room: &mut [u8]) -> io::Result<usize> {
         let mut taken = None;
         let result = self.source.try_io(Side::Read, || {
-            // SAFETY: the pointer and length are those of a slice that lives across the call.
-            let received = unsafe {
-                crate::platform::receive(self.socket(), room.as_mut_ptr().cast(), room.len())
-            };
-            let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+            let (received, _) = recv(self.socket(), &mut *room, RecvFlags::empty())?;
             taken = Some(received);
             if 0 < received && received < room.len() {
                 // As in `read_once`: the socket is empty for now.
@@ -250,9 +248,7 @@ impl Stream {
     pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = None;
         let result = self.source.try_io(Side::Write, || {
-            // SAFETY: the kernel only reads the bytes of the slice, which lives across the call.
-            let sent = unsafe { platform::send(self.socket(), bytes.as_ptr(), bytes.len()) };
-            let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+            let sent = send(self.socket(), bytes, SendFlags::NOSIGNAL)?;
             taken = Some(sent);
             if sent < bytes.len() {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -298,11 +294,8 @@ impl Stream {
     /// case it costs no system call; a pool checks it before reusing a connection.
     pub fn is_idle(&self) -> bool {
         let peek = self.source.try_io(Side::Read, || {
-            let mut byte = 0u8;
-            // SAFETY: one byte of a local is offered, and the call only peeks.
-            let received =
-                unsafe { libc::recv(self.socket(), (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
-            if received < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            recv(self.socket(), &mut [0], RecvFlags::PEEK)?;
+            Ok(())
         });
         matches!(peek, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -321,8 +314,8 @@ impl Stream {
 
     /// Shuts down the sending direction; what was sent is still delivered.
     pub fn finish(&self) {
-        // SAFETY: the descriptor is open as long as `self` lives.
-        unsafe { libc::shutdown(self.socket(), libc::SHUT_WR) };
+        // Fails if the connection has failed, which the peer knows already.
+        let _ = shutdown(self.socket(), Shutdown::Write);
     }
 
     /// Closes with a reset: the peer learns that what it received is incomplete.
@@ -361,17 +354,14 @@ impl Parked {
     /// True unless the peer has closed or sent something. No event loop watches a parked
     /// connection, so this asks the kernel.
     pub fn is_idle(&self) -> bool {
-        let peeked = has_bytes(self.socket.as_raw_fd());
+        let peeked = has_bytes(self.socket.as_fd());
         matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 }
 
-fn has_bytes(socket: RawFd) -> io::Result<bool> {
-    let mut byte = 0u8;
-    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-    // SAFETY: one byte of a local is offered, and the call only peeks.
-    let received = unsafe { libc::recv(socket, (&raw mut byte).cast(), 1, flags) };
-    if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received > 0) }
+fn has_bytes(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let (_, received) = recv(socket, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT)?;
+    Ok(received > 0)
 }
 
 /// Takes ownership of a descriptor given by number (`LISTEN_FDS`, a parent process).

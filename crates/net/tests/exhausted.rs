@@ -6,9 +6,11 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
+
 use net::{Bind, Outgoing, Peer, ServeOptions, Stream, serve};
 
-const DESCRIPTORS: libc::rlim_t = 64;
+const DESCRIPTORS: u64 = 64;
 
 async fn echo(stream: Stream, _: Peer) {
     while let Ok(chunk) = stream.receive().await {
@@ -32,9 +34,8 @@ fn request(client: &mut TcpStream) -> std::io::Result<[u8; 4]> {
 
 #[test]
 fn a_service_without_descriptors_keeps_running() {
-    let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
-    // SAFETY: the call reads one structure that lives across it.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
+    setrlimit(Resource::Nofile, limit).unwrap();
 
     let binds = [Bind::Tcp("127.0.0.1:0".parse().unwrap())];
     let options = ServeOptions { workers: 1, ..ServeOptions::default() };

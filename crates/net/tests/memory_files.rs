@@ -5,13 +5,14 @@
 
 use std::io::Write;
 
-const DESCRIPTORS: libc::rlim_t = 200;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+const DESCRIPTORS: u64 = 200;
 
 #[test]
 fn half_of_the_descriptors_stay_free() {
-    let limit = libc::rlimit { rlim_cur: DESCRIPTORS, rlim_max: DESCRIPTORS };
-    // SAFETY: the call reads one structure that lives across it.
-    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
+    setrlimit(Resource::Nofile, limit).unwrap();
     let make = || net::memory_file(|file| file.write_all(b"content"));
     let made: Vec<_> = std::iter::from_fn(|| make().ok()).take(200).collect();
     assert!((50..=100).contains(&made.len()), "{}", made.len());

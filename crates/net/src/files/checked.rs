@@ -7,6 +7,8 @@ use std::fs::{Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::{Directory, OpenError, OpenedPath, SymlinkPolicy, is_same};
 
 pub(super) fn open(
@@ -19,8 +21,8 @@ pub(super) fn open(
     if !expected.is_file() && !expected.is_dir() {
         return Err(OpenError::Special);
     }
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path)?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&path)?;
     let metadata = file.metadata()?;
     if !is_same(&expected, &metadata) || resolve(root, relative, links)? != path {
         return Err(OpenError::Missing);

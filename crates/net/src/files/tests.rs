@@ -1,10 +1,10 @@
 //! Attempts to escape a directory, against both lookups.
 
-use std::ffi::CString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode};
 
 use super::{
     OpenError, OpenedPath, SymlinkPolicy, checked, is_resident, is_same, metadata_beneath,
@@ -23,9 +23,7 @@ fn lookups() -> Vec<(&'static str, Open)> {
 }
 
 fn pipe(path: &Path) {
-    let path = CString::new(path.as_os_str().as_bytes()).unwrap();
-    // SAFETY: the path ends in NUL.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 fn is_missing(result: &Result<OpenedPath, OpenError>) -> bool {

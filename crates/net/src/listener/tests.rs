@@ -13,7 +13,7 @@ fn local() -> Bind {
 fn the_unspecified_address_covers_both_families_or_the_only_one() {
     let any: SocketAddr = "[::]:80".parse().unwrap();
     assert!(!tcp_socket(any, &ListenOptions::default()).unwrap().only_v6().unwrap());
-    let none = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+    let none = io::Error::from_raw_os_error(Errno::AFNOSUPPORT.raw_os_error());
     assert_eq!(without_v6(any, &none), "0.0.0.0:80".parse().ok());
     assert_eq!(without_v6("[::1]:80".parse().unwrap(), &none), None);
     assert_eq!(without_v6(any, &io::ErrorKind::AddrInUse.into()), None);
@@ -103,11 +103,7 @@ fn a_drained_listener_loses_no_queued_connection() {
 
 #[test]
 fn nagles_algorithm_is_off_unless_requested() {
-    let nodelay = |stream: &Stream| {
-        // SAFETY: the descriptor is the stream's, which lives longer.
-        let socket = unsafe { std::os::fd::BorrowedFd::borrow_raw(stream.socket()) };
-        SockRef::from(&socket).tcp_nodelay().unwrap()
-    };
+    let nodelay = |stream: &Stream| SockRef::from(&stream.socket()).tcp_nodelay().unwrap();
     block_on_local(async {
         for wanted in [true, false] {
             let options = ListenOptions { nodelay: wanted, ..ListenOptions::default() };

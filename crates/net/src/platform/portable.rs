@@ -1,87 +1,57 @@
-//! Where there is no such call: read and send, no affinity.
+//! Fallbacks for systems other than Linux: read and send instead of sendfile, no affinity.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
+use rustix::net::{SendFlags, send};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
-/// Bytes of a file sent at a time.
+/// Bytes of a file sent per call.
 const STEP: usize = 64 * 1024;
 
-pub(crate) const MSG_MORE: libc::c_int = 0;
+pub(crate) const MSG_MORE: SendFlags = SendFlags::empty();
 
-/// recv(2).
-///
-/// # Safety
-/// `room` must be writable for `length` bytes.
-pub(crate) unsafe fn receive(socket: RawFd, room: *mut u8, length: usize) -> isize {
-    // SAFETY: promised by the caller.
-    unsafe { libc::recv(socket, room.cast(), length, 0) }
-}
-
-/// send(2), without SIGPIPE.
-///
-/// # Safety
-/// `bytes` must be readable for `length` bytes.
-pub(crate) unsafe fn send(socket: RawFd, bytes: *const u8, length: usize) -> isize {
-    // SAFETY: promised by the caller.
-    unsafe { libc::send(socket, bytes.cast(), length, libc::MSG_NOSIGNAL) }
-}
-
-/// sendmsg(2).
-///
-/// # Safety
-/// `message` and all it points to must be valid, and readable for the lengths it says.
-pub(crate) unsafe fn send_message(
-    socket: RawFd,
-    message: *const libc::msghdr,
-    flags: libc::c_int,
-) -> isize {
-    // SAFETY: promised by the caller.
-    unsafe { libc::sendmsg(socket, message, flags) }
-}
-
-/// A stream socket to connect with, non-blocking.
+/// Creates a non-blocking stream socket to connect with.
 pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-/// The next connection of a listener, non-blocking, and its peer's address.
-pub(crate) fn accept(listener: RawFd) -> io::Result<(OwnedFd, SockAddr)> {
-    // SAFETY: the caller's listener is open for the call.
-    let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+/// Accepts the next connection of a listener, non-blocking, with its peer's address unless it is a
+/// Unix socket.
+pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, Option<SocketAddr>)> {
     let (socket, address) = SockRef::from(&listener).accept()?;
     socket.set_nonblocking(true)?;
-    Ok((socket.into(), address))
+    Ok((socket.into(), address.as_socket()))
 }
 
-/// As many cores as this process may use.
+/// Returns as many cores as this process may use.
 pub(crate) fn allowed_cores() -> Vec<usize> {
     (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
 }
 
-/// Threads stay where the scheduler puts them.
+/// Does nothing: threads stay unpinned.
 pub(crate) fn pin_to_core(_core: usize) {}
 
-/// Elsewhere the file is changed once it is there.
+/// Binds a Unix socket and then sets the mode of its file.
 pub(crate) fn bind_restricted(socket: &Socket, path: &Path, mode: u32) -> io::Result<()> {
     socket.bind(&SockAddr::unix(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
-/// Not told.
-pub(crate) fn unacknowledged(_socket: RawFd) -> usize {
+/// Returns zero: not reported.
+pub(crate) fn unacknowledged(_socket: BorrowedFd<'_>) -> usize {
     0
 }
 
 /// Sends from a file as much as the socket takes; 0 at the end of the file.
 pub(crate) fn send_file(
-    socket: RawFd,
+    socket: BorrowedFd<'_>,
     file: &File,
     offset: u64,
     at_most: usize,
@@ -91,28 +61,25 @@ pub(crate) fn send_file(
     if length == 0 {
         return Ok(0);
     }
-    // SAFETY: pointer and length describe the part of `bytes` that was read; the call only reads
-    // it.
-    let taken = unsafe { libc::send(socket, bytes.as_ptr().cast(), length, libc::MSG_NOSIGNAL) };
-    usize::try_from(taken).map_err(|_| io::Error::last_os_error())
+    Ok(send(socket, &bytes[..length], SendFlags::NOSIGNAL)?)
 }
 
-/// Nothing tells of the end of a child process.
+/// Fails: the end of a child process is not reported by a descriptor.
 pub(crate) fn process_descriptor(_process: u32) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// A child notices that its control socket has ended.
+/// Does nothing: a child notices that its control socket has ended.
 pub(crate) fn end_with_parent(_parent: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// There is none: processes count for themselves.
+/// Fails: each process counts for itself.
 pub(crate) fn shared_memory(_bytes: usize) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Lets no child inherit it from now on.
-pub(crate) fn keep_to_us(_descriptor: &OwnedFd) -> io::Result<()> {
+/// Fails, as there is no shared memory.
+pub(crate) fn close_on_exec(_descriptor: &OwnedFd) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,18 +1,20 @@
-//! Readiness from an epoll of the worker's own (epoll(7), edge-triggered).
+//! Readiness from the worker's own epoll instance (epoll(7), edge-triggered).
 //!
-//! Tokio waits for the epoll itself, as for any descriptor; the executor asks it. What an event says is
-//! kept in cells beside the descriptor. A place among the [`Reactor`]'s sources is used again, so
-//! an event carries a generation, and one that comes late reaches nobody.
+//! Tokio waits for the epoll descriptor like for any other; the executor polls it. What an event
+//! reports is stored in cells next to the descriptor. Slots of the [`Reactor`] are reused, so an event
+//! carries a generation, and a late one reaches no other source.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, EventData, EventFlags};
 use slab::Slab;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -20,22 +22,23 @@ use tokio::io::unix::AsyncFd;
 use super::Side;
 use crate::task;
 
-/// Events that one look brings.
+/// Events taken per poll.
 const BATCH: usize = 256;
 
-const READABLE: u32 = (libc::EPOLLIN | libc::EPOLLPRI) as u32;
-const WRITABLE: u32 = libc::EPOLLOUT as u32;
-/// What ends when an operation says so. What has failed or ended stays so: no other event tells it
+const READABLE: u32 = EventFlags::IN.union(EventFlags::PRI).bits();
+const WRITABLE: u32 = EventFlags::OUT.bits();
+/// Readiness that ends with `WouldBlock`. An end or a failure persists: no other event reports it
 /// again.
-const PASSING: u32 = READABLE | WRITABLE;
+const TRANSIENT: u32 = READABLE | WRITABLE;
 
-const READ: u32 = READABLE | (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
-const WRITE: u32 = WRITABLE | (libc::EPOLLHUP | libc::EPOLLERR) as u32;
-const FAILED: u32 = libc::EPOLLERR as u32;
+const FAILED: u32 = EventFlags::ERR.bits();
+const READ: u32 = READABLE | EventFlags::RDHUP.union(EventFlags::HUP).bits() | FAILED;
+const WRITE: u32 = WRITABLE | EventFlags::HUP.bits() | FAILED;
 
-/// The events that the three who may wait for a source wait for: the two sides, and its failure.
+/// The events that the three possible waiters of a source wait for: the two directions, and failure.
 const WAITED: [u32; 3] = [READ, WRITE, FAILED];
 const FAILURE: usize = 2;
+const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Side {
     #[inline]
@@ -44,18 +47,18 @@ impl Side {
     }
 }
 
-/// What is known of one source, and who waits.
+/// The known readiness of one source, and its waiters.
 #[derive(Default)]
-struct State {
-    /// Events that were told and not used up.
+struct SourceState {
+    /// Events reported and not consumed.
     ready: Cell<u32>,
-    /// A bit for each of the three that has not been woken since it asked.
+    /// A bit for each waiter that has not been woken since it registered.
     waiting: Cell<u8>,
-    /// Kept when it is woken: the one who waits next is nearly always the same.
+    /// Kept after a wake: the next waiter is nearly always the same task.
     waiters: [Cell<Option<Waker>>; 3],
 }
 
-impl State {
+impl SourceState {
     #[inline]
     fn poll(&self, waiter: usize, cx: &mut Context<'_>) -> Poll<()> {
         if self.ready.get() & WAITED[waiter] != 0 {
@@ -74,7 +77,7 @@ impl State {
         for (waiter, waited) in WAITED.into_iter().enumerate() {
             let waiting = self.waiting.get();
             if waiting >> waiter == 0 {
-                return; // nor does any of those that follow wait
+                return; // no waiter with a higher number either
             }
             if events & waited != 0 && waiting & 1 << waiter != 0 {
                 self.waiting.set(waiting & !(1 << waiter));
@@ -84,7 +87,7 @@ impl State {
     }
 
     fn wake(&self, waiter: usize) {
-        // Whom it wakes may do anything, also wait here anew.
+        // The woken task may do anything, including registering here again.
         let Some(waker) = self.waiters[waiter].take() else { return };
         waker.wake_by_ref();
         let newer = self.waiters[waiter].take();
@@ -94,10 +97,10 @@ impl State {
 
 struct Entry {
     generation: u32,
-    state: Rc<State>,
+    state: Rc<SourceState>,
 }
 
-/// An epoll and its sources.
+/// An epoll instance and its sources.
 struct Reactor {
     epoll: AsyncFd<OwnedFd>,
     generation: Cell<u32>,
@@ -106,15 +109,9 @@ struct Reactor {
 
 impl Reactor {
     fn new() -> io::Result<Reactor> {
-        // SAFETY: the call takes no pointer.
-        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        if epoll < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just given the descriptor to us.
-        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         // SAFETY: an `OwnedFd` names one open descriptor as long as it lives, and this one is never
-        // exchanged.
+        // replaced.
         let epoll = unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) };
         Ok(Reactor {
             epoll: epoll.map_err(|error| error.into_parts().1)?,
@@ -123,65 +120,50 @@ impl Reactor {
         })
     }
 
-    fn add(&self, descriptor: RawFd) -> io::Result<(usize, Rc<State>)> {
+    fn add(&self, descriptor: BorrowedFd<'_>) -> io::Result<(usize, Rc<SourceState>)> {
         let generation = self.generation.get().wrapping_add(1);
         self.generation.set(generation);
-        let state = Rc::new(State::default());
-        let place = self.entries.borrow_mut().insert(Entry { generation, state: state.clone() });
-        let flags = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        let mut event = libc::epoll_event {
-            events: flags as u32,
-            // More than 2^32 descriptors do not exist.
-            u64: u64::from(generation) << 32 | place as u64,
-        };
-        // SAFETY: both descriptors are open, and the kernel reads one event, a local.
-        let done = unsafe {
-            let epoll = self.epoll.as_raw_fd();
-            libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event)
-        };
-        if done < 0 {
-            let error = io::Error::last_os_error();
-            self.entries.borrow_mut().remove(place);
-            return Err(error);
+        let state = Rc::new(SourceState::default());
+        let index = self.entries.borrow_mut().insert(Entry { generation, state: state.clone() });
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        // A process has fewer than 2^32 descriptors.
+        let data = EventData::new_u64(u64::from(generation) << 32 | index as u64);
+        if let Err(error) = epoll::add(&self.epoll, descriptor, data, flags) {
+            self.entries.borrow_mut().remove(index);
+            return Err(error.into());
         }
-        Ok((place, state))
+        Ok((index, state))
     }
 
-    /// Tells the kernel to forget a descriptor.
-    fn remove(&self, descriptor: RawFd) {
-        let nothing = std::ptr::null_mut();
-        // SAFETY: the kernel reads no event for this operation (since Linux 2.6.9).
-        unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, descriptor, nothing)
-        };
+    /// Removes a descriptor from the epoll instance.
+    fn remove(&self, descriptor: BorrowedFd<'_>) {
+        // Fails if the descriptor is not registered any more.
+        let _ = epoll::delete(&self.epoll, descriptor);
     }
 
-    /// Takes the events that are there now, and wakes who waits for them, in the kernel's order.
+    /// Takes the pending events and wakes their waiters, in the kernel's order.
     fn poll_now(&self) -> usize {
-        let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; BATCH];
-        // SAFETY: the kernel writes at most `BATCH` events to a local that has room for them.
-        let found = unsafe {
-            let epoll = self.epoll.as_raw_fd();
-            libc::epoll_wait(epoll, events.as_mut_ptr().cast(), BATCH as libc::c_int, 0)
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; BATCH];
+        // An error (EINTR) returns no events and loses none.
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&NO_WAIT)) else {
+            return 0;
         };
-        // An error (EINTR) brings nothing, and nothing is lost by it.
-        let found = usize::try_from(found).unwrap_or(0);
-        for event in &events[..found] {
-            // SAFETY: the kernel has written the first `found` events.
-            let event = unsafe { event.assume_init_ref() };
-            let (place, generation) = (event.u64 as u32 as usize, (event.u64 >> 32) as u32);
-            // Who is woken may forget sources: nothing is borrowed meanwhile.
-            let state = match self.entries.borrow().get(place) {
+        for event in &*events {
+            let data = event.data.u64();
+            let (index, generation) = (data as u32 as usize, (data >> 32) as u32);
+            // A woken task may remove sources: nothing stays borrowed here.
+            let state = match self.entries.borrow().get(index) {
                 Some(entry) if entry.generation == generation => entry.state.clone(),
                 _ => continue,
             };
-            state.report(event.events);
+            let flags = event.flags; // a field of a packed struct
+            state.report(flags.bits());
         }
-        found
+        events.len()
     }
 }
 
-/// A worker's reactor, once it has a source.
+/// A worker's reactor, created with its first source.
 #[derive(Default)]
 pub(crate) struct Watch(OnceCell<Rc<Reactor>>);
 
@@ -194,40 +176,41 @@ impl Watch {
         Ok(self.0.get_or_init(|| reactor).clone())
     }
 
-    /// Takes the events that are there now; how many there were.
+    /// Takes the pending events; returns how many there were.
     pub(crate) fn poll_now(&self) -> usize {
         self.0.get().map_or(0, |reactor| reactor.poll_now())
     }
 
-    /// The same once tokio says that there are some; registers the task otherwise.
+    /// Takes the pending events once tokio reports some; registers the task otherwise.
     pub(crate) fn poll_events(&self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(reactor) = self.0.get() else { return Poll::Pending };
         // An error means that the event loop ends.
-        let Ok(mut there) = ready!(reactor.epoll.poll_read_ready(cx)) else {
+        let Ok(mut readiness) = ready!(reactor.epoll.poll_read_ready(cx)) else {
             return Poll::Pending;
         };
         let found = reactor.poll_now();
         if found < BATCH {
-            // All were taken. Tokio learns of the next from the kernel, and not before this worker
-            // is done with its turn.
-            there.clear_ready();
+            // All were taken. The kernel reports the next one to tokio, not before this worker has
+            // finished its turn.
+            readiness.clear_ready();
         }
         Poll::Ready(found)
     }
 }
 
-/// A source's place in its reactor, which it leaves when it is dropped.
-struct Place {
+/// A source's registration with its reactor, which ends when it is dropped.
+struct Registration {
     index: usize,
-    /// The descriptor, where the kernel has to be told: while it is open.
-    told: Cell<Option<RawFd>>,
+    /// The descriptor, if it has to be removed explicitly: while it is open.
+    explicit: Cell<Option<RawFd>>,
     reactor: Rc<Reactor>,
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
-        if let Some(descriptor) = self.told.get() {
-            self.reactor.remove(descriptor);
+        if let Some(descriptor) = self.explicit.get() {
+            // SAFETY: set by the source that holds this and drops its descriptor afterwards.
+            self.reactor.remove(unsafe { BorrowedFd::borrow_raw(descriptor) });
         }
         let entry = self.reactor.entries.borrow_mut().remove(self.index);
         drop(entry);
@@ -236,37 +219,37 @@ impl Drop for Place {
 
 /// A descriptor of this worker's event loop.
 pub(crate) struct Source {
-    state: Rc<State>,
-    // Before the descriptor, which it may have to name.
-    place: Place,
+    state: Rc<SourceState>,
+    // Dropped before the descriptor, which it may have to remove.
+    registration: Registration,
     descriptor: OwnedFd,
 }
 
 impl Source {
-    /// For a non-blocking descriptor that has no copy: the kernel forgets it when it is closed.
+    /// Registers a non-blocking descriptor that has no duplicate: closing it removes it.
     pub(crate) fn new(descriptor: OwnedFd) -> io::Result<Source> {
         let executor = task::executor();
         let reactor = executor.watch.reactor()?;
-        let (index, state) = reactor.add(descriptor.as_raw_fd())?;
-        // Should this be the first, the executor does not wait for events yet.
+        let (index, state) = reactor.add(descriptor.as_fd())?;
+        // If this is the first source, the executor is not waiting for events yet.
         executor.wake_driver();
-        let place = Place { index, told: Cell::new(None), reactor };
-        Ok(Source { state, place, descriptor })
+        let registration = Registration { index, explicit: Cell::new(None), reactor };
+        Ok(Source { state, registration, descriptor })
     }
 
-    /// For one of which something is known already: what is tried first need not wait for the
-    /// event loop to say so.
+    /// Registers a descriptor whose state is known: the first attempt does not wait for the event
+    /// loop.
     pub(crate) fn assuming(sides: &[Side], descriptor: OwnedFd) -> io::Result<Source> {
         let source = Source::new(descriptor)?;
-        let ready = sides.iter().fold(0, |ready, side| ready | side.waited() & PASSING);
+        let ready = sides.iter().fold(0, |ready, side| ready | side.waited() & TRANSIENT);
         source.state.ready.set(ready);
         Ok(source)
     }
 
-    /// For one that may have copies, here or in another process.
+    /// Registers a descriptor that may have duplicates, here or in another process.
     pub(crate) fn shared(descriptor: OwnedFd) -> io::Result<Source> {
         let source = Source::new(descriptor)?;
-        source.place.told.set(Some(source.raw()));
+        source.registration.explicit.set(Some(source.raw()));
         Ok(source)
     }
 
@@ -275,15 +258,14 @@ impl Source {
         self.descriptor.as_raw_fd()
     }
 
-    /// Leaves the event loop.
+    /// Removes the descriptor from the event loop.
     pub(crate) fn into_descriptor(self) -> OwnedFd {
-        self.place.told.set(Some(self.raw()));
-        drop(self.place);
+        self.registration.explicit.set(Some(self.raw()));
+        drop(self.registration);
         self.descriptor
     }
 
-    /// Does `operation` if it may succeed; when it says `WouldBlock`, the side is not ready any
-    /// more.
+    /// Runs `operation` if it may succeed; `WouldBlock` marks the direction as not ready.
     #[inline]
     pub(crate) fn try_io<R>(
         &self,
@@ -294,21 +276,21 @@ impl Source {
         if ready.get() & side.waited() == 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let outcome = operation();
-        if outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            // No event is overlooked: they are only taken between the polls of tasks.
-            ready.set(ready.get() & !(side.waited() & PASSING));
+        let result = operation();
+        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // No event is lost: they are taken only between the polls of tasks.
+            ready.set(ready.get() & !(side.waited() & TRANSIENT));
         }
-        outcome
+        result
     }
 
-    /// Ready when the side may be used; registers the task otherwise.
+    /// Ready when the direction may be used; registers the task otherwise.
     #[inline]
     pub(crate) fn poll_ready(&self, side: Side, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.state.poll(side as usize, cx).map(Ok)
     }
 
-    /// Ends once the connection has failed.
+    /// Completes once the connection has failed.
     pub(crate) async fn failed(&self) {
         poll_fn(|cx| self.state.poll(FAILURE, cx)).await;
     }
