@@ -10,7 +10,7 @@ pub mod config;
 #[path = "../crates/router/tests/invariants.rs"]
 pub mod router;
 
-#[path = "../crates/lua/tests/invariants.rs"]
+#[path = "../crates/lua-std/tests/invariants.rs"]
 pub mod lua;
 
 #[path = "../crates/wire/tests/structured.rs"]

@@ -20,16 +20,18 @@ const LEVELS: &[(&str, u8)] = &[
     ("upstream", 3),
     ("filters", 3),
     ("files", 3),
-    ("lua", 3),
+    ("lua-vm", 3),
     ("cache", 3),
     ("apps", 3),
     ("python", 3),
-    ("config", 4),
-    ("admin", 5),
-    ("server", 6),
-    ("tidegate", 7),
+    ("lua-std", 4),
+    ("lua-host", 5),
+    ("config", 6),
+    ("admin", 7),
+    ("server", 8),
+    ("tidegate", 9),
     // The wheel: the binary with Python inside.
-    ("wheel", 8),
+    ("wheel", 10),
 ];
 
 /// Import nothing of ours, and nothing of ours imports them, but for the doors.
@@ -51,12 +53,12 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("httparse", &["wire"]),
     ("hyper", &[]),
     // The configuration files of the server; the folders that Lua programs ask about.
-    ("inotify", &["server", "lua"]),
-    ("libc", &["net", "lua", "python", "server", "tidegate", "bench"]),
+    ("inotify", &["server", "lua-std"]),
+    ("libc", &["net", "lua-vm", "lua-std", "lua-host", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
     ("memmap2", &["net"]),
     ("mio", &[]),
-    ("mlua", &["lua"]),
+    ("mlua", &["lua-vm", "lua-std", "lua-host"]),
     ("native-tls", &[]),
     ("openssl", &[]),
     ("proc-macro2", &["settings-derive"]),
@@ -71,7 +73,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("socket2", &["net", "scenarios", "bench"]),
     ("syn", &["settings-derive"]),
     // Sockets of tokio stay in net: clippy's disallowed-types. These use its tasks and timers.
-    ("tokio", &["net", "exchange", "upstream", "files", "cache", "apps", "lua", "server"]),
+    (
+        "tokio",
+        &["net", "exchange", "upstream", "files", "cache", "apps", "lua-vm", "lua-std", "server"],
+    ),
     ("tokio-rustls", &["net"]),
     ("zstd", &["coding"]),
 ];

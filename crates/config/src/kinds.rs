@@ -33,12 +33,12 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: filters::ALL.iter().chain([&lua::FILTER, &cache::FILTER]).collect(),
+            filters: filters::ALL.iter().chain([&lua_host::FILTER, &cache::FILTER]).collect(),
             handlers: exchange::HANDLERS
                 .iter()
                 .chain([&upstream::KIND])
                 .chain(files::HANDLERS)
-                .chain([&lua::HANDLER, &apps::HANDLER])
+                .chain([&lua_host::HANDLER, &apps::HANDLER])
                 .collect(),
         }
     }

@@ -28,8 +28,8 @@ pub struct Plan {
     pub trusted_proxies: Vec<Cidr>,
     pub listeners: Vec<ListenerPlan>,
     /// Each with the sockets of a listener that is named by its address.
-    pub programs: Vec<(ListenerPlan, lua::ProgramPlan)>,
-    pub lua: lua::ServingSettings,
+    pub programs: Vec<(ListenerPlan, lua_host::ProgramPlan)>,
+    pub lua: lua_host::ServingSettings,
     pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
     pub caches: Vec<(String, CacheSettings)>,
     pub apps: Vec<(String, Arc<AppSettings>)>,

@@ -12,7 +12,7 @@ use std::task::Poll;
 
 use config::ListenerPlan;
 use exchange::WorkerContext;
-use lua::{ProgramPlan, RawProgram};
+use lua_host::{ProgramPlan, RawProgram};
 use net::{Accepted, Listener, is_exhausted};
 use telemetry::event_limited;
 use telemetry::log::Level;

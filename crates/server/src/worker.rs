@@ -69,7 +69,7 @@ pub(crate) struct Worker {
     closing: Vec<Rc<Service>>,
     programs: Programs,
     /// Held so that it is there; requests under way hold the one before.
-    lua: Option<Rc<lua::Generation>>,
+    lua: Option<Rc<lua_host::Generation>>,
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
     balance: Option<Arc<Balance>>,
@@ -145,7 +145,7 @@ impl Worker {
         });
         let subrequests = instance::subrequests(&serving.plan, &self.context);
         let (settings, inside) = (&serving.plan.lua, subrequests.clone());
-        let lua = lua::Generation::begin(&self.context, settings, inside, access.clone());
+        let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
         let instance = Instance::build(&serving.plan, &self.context, access);
         instance.serve_within(&subrequests);

@@ -30,10 +30,10 @@ pub(super) fn programs(
     settings: &Settings,
     listeners: &[ListenerPlan],
     reader: &mut Reader<'_>,
-) -> Vec<(ListenerPlan, lua::ProgramPlan)> {
-    let mut plans: Vec<(ListenerPlan, lua::ProgramPlan)> = Vec::new();
+) -> Vec<(ListenerPlan, lua_host::ProgramPlan)> {
+    let mut plans: Vec<(ListenerPlan, lua_host::ProgramPlan)> = Vec::new();
     for (place, program) in settings.programs.iter().enumerate() {
-        let read = lua::ProgramPlan::read(program, reader);
+        let read = lua_host::ProgramPlan::read(program, reader);
         let Some(bind) = bind(&program.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
         taken(&bind, &program.bind, others, reader);
@@ -57,7 +57,7 @@ pub(super) fn programs(
 pub(super) fn admin(
     settings: &Settings,
     listeners: &[ListenerPlan],
-    programs: &[(ListenerPlan, lua::ProgramPlan)],
+    programs: &[(ListenerPlan, lua_host::ProgramPlan)],
     reader: &mut Reader<'_>,
 ) -> Option<Bind> {
     let written = settings.admin.bind.as_ref()?;

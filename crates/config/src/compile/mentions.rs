@@ -16,7 +16,7 @@ use crate::records::Settings;
 pub(super) fn check(
     settings: &Settings,
     routes: &[Compiled],
-    programs: &[(ListenerPlan, lua::ProgramPlan)],
+    programs: &[(ListenerPlan, lua_host::ProgramPlan)],
     reader: &mut Reader<'_>,
 ) -> HashSet<String> {
     let of_routes = routes.iter().flat_map(|route| {

@@ -2,7 +2,7 @@
 
 use apps::AppSettings;
 use cache::CacheSettings;
-use lua::{ProgramSettings, ServingSettings};
+use lua_host::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Setting, Spanned};
 use upstream::UpstreamSettings;
 

@@ -11,8 +11,8 @@ mod values;
 
 use std::path::PathBuf;
 
-use lua::program::arguments::Arguments;
-use lua::program::{self, Program, Refusal};
+use lua_host::program::arguments::Arguments;
+use lua_host::program::{self, Program, Refusal};
 use settings::Address;
 
 use self::target::Target;

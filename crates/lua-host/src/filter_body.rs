@@ -1,0 +1,119 @@
+//! The content of an answer on its way through a filter's `body` function.
+//!
+//! Promises that pieces are asked for only as the client takes them. The function cannot wait.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use exchange::{Body, BodyStream, Fault, Frame, Headers, Response};
+use lua_vm::calls::{self, RunningVm};
+use mlua::{Function, Lua, Value};
+use wire::Known;
+
+use lua_vm::End;
+
+/// A body and the function it goes through.
+pub(crate) struct Filtered {
+    body: Body,
+    running: Rc<RunningVm>,
+    function: Function,
+    budget: u64,
+    trailers: Option<Headers>,
+    ended: bool,
+}
+
+impl Filtered {
+    /// Puts the function in front of a response's content.
+    pub(crate) fn put(
+        running: &Rc<RunningVm>,
+        function: &Function,
+        budget: u64,
+        response: &mut Response,
+    ) {
+        // Of other content than it will be (RFC 9110 8.6, 8.8.3).
+        for name in [Known::ContentLength, Known::Etag, Known::AcceptRanges] {
+            response.headers.remove(name);
+        }
+        response.body = Body::stream(Filtered {
+            body: std::mem::take(&mut response.body),
+            running: running.clone(),
+            function: function.clone(),
+            budget,
+            trailers: None,
+            ended: false,
+        });
+    }
+
+    /// What the function makes of a piece.
+    fn through(&self, piece: Option<&[u8]>) -> Result<Bytes, Fault> {
+        let vm = self.running.vm();
+        let said: Rc<RefCell<Option<Result<Bytes, Fault>>>> = Rc::default();
+        let ended = said.clone();
+        let ended = move |_: &Lua, end: End| {
+            *ended.borrow_mut() = Some(match end {
+                End::Returned(values) => bytes(values.front()),
+                End::Failed(_) => Err(calls::failed()),
+            });
+        };
+        let piece = piece.map(|piece| vm.lua().create_string(piece)).transpose();
+        let started = piece.and_then(|piece| {
+            let outcome = vm.turn(|turn| {
+                turn.set_budget(self.budget);
+                turn.start(&self.function, piece, Some(Box::new(ended)))
+            });
+            outcome.unwrap_or(Ok(()))
+        });
+        self.running.check_memory();
+        if started.is_err() {
+            return Err(calls::failed());
+        }
+        let said = said.borrow_mut().take();
+        said.unwrap_or_else(|| Err(Fault::internal("the function body of a filter cannot wait")))
+    }
+}
+
+fn bytes(value: Option<&Value>) -> Result<Bytes, Fault> {
+    match value {
+        None | Some(Value::Nil) => Ok(Bytes::new()),
+        Some(Value::String(text)) => Ok(Bytes::copy_from_slice(&text.as_bytes())),
+        Some(_) => Err(Fault::internal("the function body of a filter returns strings")),
+    }
+}
+
+impl BodyStream for Filtered {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        while !self.ended {
+            let said = match ready!(self.body.poll_frame(cx)) {
+                Some(Ok(Frame::Data(piece))) => self.through(Some(&piece)),
+                Some(Ok(Frame::Trailers(trailers))) => {
+                    self.trailers = Some(trailers);
+                    continue;
+                }
+                Some(Ok(Frame::File(_))) => {
+                    Err(Fault::internal("a file does not go through a Lua filter"))
+                }
+                Some(Err(fault)) => Err(fault),
+                None => {
+                    self.ended = true;
+                    self.through(None)
+                }
+            };
+            match said {
+                Ok(piece) if piece.is_empty() => {}
+                Ok(piece) => return Poll::Ready(Some(Ok(Frame::Data(piece)))),
+                Err(fault) => {
+                    self.ended = true;
+                    self.trailers = None;
+                    return Poll::Ready(Some(Err(fault)));
+                }
+            }
+        }
+        Poll::Ready(self.trailers.take().map(|trailers| Ok(Frame::Trailers(trailers))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,93 @@
+//! `handler: { lua: FILE }`: a route that ends in a function of Lua.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{
+    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Mentions, Outcome, Request, Response,
+    WorkerContext,
+};
+use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm, Ticket};
+use mlua::{Error, Result, Value};
+use settings::{Node, Reader, Setting};
+
+use super::generation::Generation;
+use super::loaded::Loaded;
+use super::settings as written;
+use super::settings::Source;
+
+/// The kind, for the table of handlers.
+pub const HANDLER: HandlerKind =
+    HandlerKind { name: "lua", schema: written::Handler::schema, read };
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let settings = written::Handler::read(node, reader)?;
+    let span = node.get("file").unwrap_or(node).span;
+    let budget = settings.budget.instructions();
+    let source = Source::read(span, &settings.file, settings.memory, budget, reader)?;
+    Some(Arc::new(Plan(source)))
+}
+
+struct Plan(Arc<Source>);
+
+impl HandlerPlan for Plan {
+    fn name(&self) -> &'static str {
+        HANDLER.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
+        let generation = Generation::current(worker);
+        Rc::new(LuaHandler(Loaded::new(self.0.clone(), generation, function)))
+    }
+
+    fn describe(&self) -> String {
+        self.0.path.display().to_string()
+    }
+
+    fn mentions(&self) -> Option<&Mentions> {
+        Some(&self.0.mentions)
+    }
+}
+
+fn function(running: &Rc<RunningVm>, value: Value) -> Result<FunctionRef> {
+    match value {
+        Value::Function(function) => FunctionRef::new(running, function),
+        other => {
+            let found = other.type_name();
+            Err(Error::runtime(format!("a handler file returns a function, not a {found}")))
+        }
+    }
+}
+
+struct LuaHandler(Loaded<FunctionRef>);
+
+impl Handler for LuaHandler {
+    fn name(&self) -> &'static str {
+        HANDLER.name
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        let Some(kept) = self.0.get() else {
+            return Some(Err(Fault::internal("the Lua handler could not be loaded")));
+        };
+        let (running, budget) = (kept.running(), self.0.source.budget);
+        let ticket = calls::begin(&kept, request, Response::new(200), budget);
+        running.check_memory();
+        match ticket.progress() {
+            CallProgress::Ended => Some(ticket.take_response()),
+            CallProgress::Failed => Some(Err(calls::failed())),
+            CallProgress::Responding | CallProgress::Waiting => {
+                ticket.park(request);
+                None
+            }
+        }
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        Box::pin(async move {
+            let ticket = Ticket::take_parked(request)?;
+            ticket.wait().await;
+            ticket.into_outcome(request)
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! Lua in Tidegate: programs of their own, and handlers, filters and raw TCP programs of a server.
+//!
+//! Owns one VM for each worker and plan ([`Generation`]), in which each file has an environment of
+//! its own. Promises that a function which ends without waiting is answered in the same call, with
+//! no future made; that one which waits blocks no other request; that a client that disconnects
+//! ends its coroutine; and that a script's error is a 500 without its text, with the traceback in
+//! the log.
+
+#![forbid(unsafe_code)]
+
+mod filter;
+mod filter_body;
+mod generation;
+mod handler;
+mod limits;
+mod loaded;
+mod mentions;
+pub mod program;
+mod raw_program;
+mod sandbox;
+mod settings;
+mod subrequest;
+
+pub use filter::FILTER;
+pub use generation::Generation;
+pub use handler::HANDLER;
+pub use raw_program::{ProgramPlan, RawProgram};
+pub use settings::{ProgramSettings, ServingSettings};

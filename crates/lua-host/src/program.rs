@@ -1,0 +1,162 @@
+//! `tidegate run`: one Lua program as a process, on one worker or several.
+//!
+//! Owns the workers, each with a VM of its own that runs the program, and the end of the process:
+//! the first `silly.exit` of any VM, a signal, or a program that cannot be loaded. Promises that
+//! what was written before the end is sent, for a bounded time, and that the log is written. A VM
+//! by itself has its globals to itself; with several, `tide.worker` carries values between them.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use exchange::{AccessFormat, AccessLog};
+use mlua::Function;
+use telemetry::log;
+use telemetry::{LogWriter, Sink, Telemetry};
+
+use crate::limits::LAST_BYTES_MS;
+use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm};
+use lua_vm::errors;
+use lua_vm::watchdog;
+use lua_vm::{Options, Vm};
+
+pub mod arguments;
+
+use arguments::Arguments;
+
+/// What is to run.
+#[derive(Debug)]
+pub struct Program {
+    pub file: PathBuf,
+    /// What stands after the program on the command line.
+    pub arguments: Arguments,
+    pub workers: usize,
+    /// Whether each worker keeps to a core of its own.
+    pub cpu_affinity: bool,
+    /// Where the requests of its HTTP listeners are logged.
+    pub access_log: Option<PathBuf>,
+}
+
+/// Why a program did not begin; one sentence.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The program or its options are wrong.
+    Wrong(String),
+    /// Something else is.
+    Failed(String),
+}
+
+/// How one worker's VM came to its end.
+enum Ended {
+    Exit(i32),
+    Refused(Refusal),
+}
+
+/// Runs a program to its end; returns its exit code.
+pub fn run(program: Program) -> Result<i32, Refusal> {
+    net::raise_descriptor_limit();
+    let _pid_file = program.arguments.claim_pid_file().map_err(Refusal::Failed)?;
+    let writer = Arc::new(open_log(&program.arguments)?);
+    let access = program.access_log.map(open_access_log).transpose()?.map(Arc::new);
+    let text: Arc<[u8]> = read(&program.file)?.into();
+    let group = Arc::new(WorkerGroup::new(program.workers.max(1)));
+    let cores = if program.cpu_affinity { net::worker::allowed_cores() } else { Vec::new() };
+    let (tell, told) = mpsc::channel();
+    for index in 0..program.workers.max(1) {
+        let core =
+            program.arguments.core.or_else(|| cores.get(index % cores.len().max(1)).copied());
+        let (group, log) = (group.clone(), Some(writer.clone()));
+        let member = GroupMember { index, group, log, access: access.clone() };
+        let options = options(&program.arguments);
+        let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
+        net::worker::spawn(format!("lua-{index}"), core, move || async move {
+            let ended = work(options, member, &text, &file).await;
+            // The process may have ended by another worker.
+            let _ = tell.send(ended);
+        })
+        .map_err(|error| Refusal::Failed(format!("cannot start a worker: {error}")))?;
+    }
+    drop(tell);
+    let ended = told.recv();
+    writer.flush();
+    access.inspect(|access| access.flush());
+    match ended {
+        Ok(Ended::Exit(code)) => Ok(code),
+        Ok(Ended::Refused(refusal)) => Err(refusal),
+        Err(_) => Err(Refusal::Failed("the program's worker ended without a word".to_owned())),
+    }
+}
+
+fn open_log(arguments: &Arguments) -> Result<LogWriter, Refusal> {
+    if let Some(level) = arguments.log_level {
+        log::set_level(level);
+    }
+    let sink = arguments.log_path.clone().map_or(Sink::Stderr, Sink::File);
+    let writer = LogWriter::start("events", sink, &Telemetry::default())
+        .map_err(|error| Refusal::Failed(format!("the log cannot be written: {error}")))?;
+    log::install(Some(writer.ring()));
+    Ok(writer)
+}
+
+fn open_access_log(path: PathBuf) -> Result<LogWriter, Refusal> {
+    LogWriter::start("access", Sink::File(path), &Telemetry::default())
+        .map_err(|error| Refusal::Failed(format!("the access log cannot be written: {error}")))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, Refusal> {
+    std::fs::read(file).map_err(|error| {
+        Refusal::Wrong(format!("cannot read the program {}: {error}", file.display()))
+    })
+}
+
+fn options(arguments: &Arguments) -> Options {
+    Options {
+        arguments: arguments.environment.clone(),
+        path: arguments.lualib_path.clone(),
+        cpath: arguments.lualib_cpath.clone(),
+        bind: None,
+    }
+}
+
+/// One worker: its VM, from the program's first line to the last byte.
+async fn work(options: Options, member: GroupMember, text: &[u8], file: &Path) -> Ended {
+    let name = format!("lua-{}", member.index);
+    let access = member.access.clone();
+    let context = VmContext { shared: Some(member.group.table()), member: Some(member) };
+    let failed = |error: mlua::Error| Refusal::Failed(errors::text(&error));
+    let vm = match open_vm(options, context) {
+        Ok(vm) => vm,
+        Err(error) => return Ended::Refused(failed(error)),
+    };
+    watchdog::watch_program(&vm, &name);
+    if let Some(access) = access {
+        let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
+        let access = Some(Rc::new(log));
+        http::observe(&vm, http::Observed { access, ..Default::default() });
+    }
+    let main = match load(&vm, text, file) {
+        Ok(main) => main,
+        Err(error) => return Ended::Refused(Refusal::Wrong(errors::text(&error))),
+    };
+    if let Err(error) = lua_std::watch_signals(&vm) {
+        return Ended::Refused(Refusal::Failed(format!("cannot watch for signals: {error}")));
+    }
+    lua_std::open_mailbox(&vm);
+    let begun = vm.turn(|turn| turn.start(&main, (), None));
+    if let Some(Err(error)) = begun {
+        return Ended::Refused(failed(error));
+    }
+    let code = lua_vm::drive(vm.clone()).await;
+    net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.send_last_bytes()).await;
+    // As in Silly: a program that was warned has not ended well.
+    Ended::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
+}
+
+/// The program as a function; a first line that begins with `#` is for the shell.
+fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
+    let hash = text.first() == Some(&b'#');
+    let line_end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
+    let text = if hash { &text[line_end..] } else { text };
+    vm.lua().load(text).set_name(format!("@{}", file.display())).into_function()
+}

@@ -1,0 +1,92 @@
+//! `programs: [{ bind, lua: FILE }]`: functions of Lua that speak TCP.
+//!
+//! Promises a coroutine for each connection, that the connection ends when its function does, and
+//! that connections of a former Plan end in the VM they began in.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use exchange::{Mentions, WorkerContext};
+use lua_vm::calls::{FunctionRef, RunningVm};
+use lua_vm::limits::TURN_INSTRUCTIONS;
+use lua_vm::native::tcp;
+use mlua::{Error, Result, Value};
+use net::Accepted;
+use settings::{Reader, Size};
+
+use crate::generation::Generation;
+use crate::limits::PROGRAM_MEMORY_BYTES;
+use crate::loaded::Loaded;
+use crate::settings::{ProgramSettings, Source};
+
+/// A program, checked and frozen.
+pub struct ProgramPlan(Arc<Source>);
+
+impl ProgramPlan {
+    /// Reads the file that the settings name.
+    pub fn read(settings: &ProgramSettings, reader: &mut Reader<'_>) -> Option<ProgramPlan> {
+        let memory = Size::from_bytes(PROGRAM_MEMORY_BYTES);
+        let file = &settings.lua;
+        Source::read(file.span, &file.value, memory, TURN_INSTRUCTIONS, reader).map(ProgramPlan)
+    }
+
+    /// What its file says of upstreams.
+    pub fn mentions(&self) -> &Mentions {
+        &self.0.mentions
+    }
+}
+
+/// A program on one worker.
+pub struct RawProgram {
+    loaded: Loaded<FunctionRef>,
+    connections: Rc<Cell<usize>>,
+}
+
+impl RawProgram {
+    pub fn build(plan: &ProgramPlan, worker: &WorkerContext) -> Rc<RawProgram> {
+        let generation = Generation::current(worker);
+        let loaded = Loaded::new(plan.0.clone(), generation, function);
+        Rc::new(RawProgram { loaded, connections: Rc::default() })
+    }
+
+    /// Connections that have not ended.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    /// Gives a connection to the program; `seat` is dropped when it ends.
+    pub fn admit(&self, accepted: Accepted, seat: impl Any) {
+        let Some(function) = self.loaded.get() else { return };
+        let open = OpenConnection { connections: self.connections.clone(), _seat: Box::new(seat) };
+        open.connections.set(open.connections.get() + 1);
+        let running = function.running();
+        running.vm().turn(|turn| tcp::serve_connection(turn, &function, accepted, open));
+        running.check_memory();
+    }
+}
+
+struct OpenConnection {
+    connections: Rc<Cell<usize>>,
+    _seat: Box<dyn Any>,
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.connections.set(self.connections.get() - 1);
+    }
+}
+
+fn function(running: &Rc<RunningVm>, value: Value) -> Result<FunctionRef> {
+    // Its metatables come with the module.
+    let require: mlua::Function = running.vm().lua().globals().get("require")?;
+    require.call::<Value>("tide.net.tcp")?;
+    match value {
+        Value::Function(function) => FunctionRef::new(running, function),
+        other => {
+            let found = other.type_name();
+            Err(Error::runtime(format!("a program file returns a function, not a {found}")))
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What may be written of Lua in a configuration, and the files it names.
+//!
+//! Promises that a file which is missing or is no Lua is a mistake of the configuration, with file
+//! and line, and that the watcher knows it. Runs nothing of it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use exchange::Mentions;
+use mlua::Lua;
+use settings::{
+    Address, FilePath, Node, Reader, Schema, SchemaBuilder, Setting, Size, Span, Spanned,
+};
+
+use super::mentions;
+use lua_vm::errors;
+
+/// Answers with a function of Lua.
+///
+/// The file returns `function(request, response)`. It may wait on anything without holding up
+/// others. A change of the file is a reload: requests under way end as they began.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = file)]
+pub(crate) struct Handler {
+    /// The file.
+    #[setting(example = "hello.lua")]
+    pub(crate) file: FilePath,
+    /// Memory that the VM of a worker may hold; the largest that any file asks for counts. A
+    /// VM still above it after a full collection is replaced.
+    #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
+    pub(crate) memory: Size,
+    /// Instructions of Lua that one turn may take before its coroutine is ended.
+    #[setting(default = "50M")]
+    pub(crate) budget: Budget,
+}
+
+/// Lets functions of Lua look at requests and answers.
+///
+/// The file returns `{ request = fn, response = fn, body = fn }`, each of them optional.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = file)]
+pub(crate) struct Filter {
+    /// The file.
+    #[setting(example = "headers.lua")]
+    pub(crate) file: FilePath,
+    /// As of a handler.
+    #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
+    pub(crate) memory: Size,
+    /// As of a handler.
+    #[setting(default = "50M")]
+    pub(crate) budget: Budget,
+}
+
+/// A program that speaks TCP itself. The file returns `function(connection, address)`, which is
+/// called for each connection on every worker; the connection ends when it does.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ProgramSettings {
+    /// The address, as of a listener.
+    #[setting(example = "127.0.0.1:6380")]
+    pub bind: Spanned<Address>,
+    /// The file.
+    #[setting(example = "ping.lua")]
+    pub lua: Spanned<FilePath>,
+}
+
+/// What scripts may do in the server.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ServingSettings {
+    /// Whether `require` may load modules in C. They can do to the server what they like.
+    #[setting(default = false)]
+    pub native_modules: bool,
+}
+
+/// A number of instructions: `50M`, `100k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Budget(u64);
+
+const UNITS: &[(&str, u64)] = &[("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("", 1)];
+
+impl Budget {
+    pub(crate) fn instructions(self) -> u64 {
+        self.0
+    }
+}
+
+impl FromStr for Budget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = UNITS.iter().find(|(unit, _)| *unit == &text[digits.len()..]);
+        let number: Option<u64> = digits.parse().ok();
+        match (number, unit) {
+            (Some(number), Some((_, factor))) if number > 0 => {
+                number.checked_mul(*factor).map(Budget).ok_or_else(|| "is too many".to_owned())
+            }
+            _ => Err("is no number of instructions, such as 50M or 100k".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fits = |(_, factor): &&(&str, u64)| self.0.is_multiple_of(*factor);
+        let largest = UNITS.iter().filter(fits).max_by_key(|(_, factor)| *factor);
+        let (unit, factor) = largest.copied().unwrap_or(("", 1));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+impl Setting for Budget {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::pattern("number of instructions", "^[0-9]+[kMG]?$")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "a number of instructions such as 50M")
+    }
+}
+
+/// A file that was read and is Lua.
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) text: Vec<u8>,
+    pub(crate) memory: usize,
+    pub(crate) budget: u64,
+    pub(crate) mentions: Mentions,
+}
+
+impl Source {
+    pub(crate) fn read(
+        span: Span,
+        path: &FilePath,
+        memory: Size,
+        budget: u64,
+        reader: &mut Reader<'_>,
+    ) -> Option<Arc<Source>> {
+        let text = reader.read_file(span, path)?;
+        let path: PathBuf = path.to_path_buf();
+        let name = path.display().to_string();
+        let chunk = format!("@{name}");
+        if let Err(error) = Lua::new().load(&text[..]).set_name(chunk).into_function() {
+            let why = errors::text(&error);
+            reader.mistake(span, why.strip_prefix("syntax error: ").unwrap_or(&why).to_owned());
+            return None;
+        }
+        let mentions = mentions::find(&text, &name, span);
+        Some(Arc::new(Source { path, text, memory: memory.bytes_usize(), budget, mentions }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, Filter, Handler, ProgramSettings, ServingSettings};
+
+    #[test]
+    fn the_declarations_hold() {
+        settings::verify::<Handler>().unwrap();
+        settings::verify::<Filter>().unwrap();
+        settings::verify::<ProgramSettings>().unwrap();
+        settings::verify::<ServingSettings>().unwrap();
+    }
+
+    #[test]
+    fn a_budget_reads_back() {
+        for text in ["50M", "1500k", "7", "2G"] {
+            assert_eq!(text.parse::<Budget>().unwrap().to_string(), text);
+        }
+        for text in ["", "M", "-1", "0", "5T", "99999999999999G"] {
+            assert!(text.parse::<Budget>().is_err(), "{text}");
+        }
+    }
+}

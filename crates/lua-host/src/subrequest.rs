@@ -1,0 +1,145 @@
+//! `tide.upstream(name)` and `tide.route(request)`: requests that scripts send from within.
+//!
+//! Owns how a script's words become a request and who carries it. The Lua part
+//! (`lua/subrequest.lua`) is what scripts see; whom a request goes to is the Plan's
+//! ([`exchange::Subrequests`]). Promises that at most [`SUBREQUESTS`] are under way in a VM, and
+//! that one whose coroutine is closed, as by a client that goes away, is given up.
+
+mod answer;
+mod changes;
+mod errand;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use exchange::{Handler, Headers, Outcome, Request, Subrequests, Target};
+use mlua::{AnyUserData, Error, Function, Lua, LuaString, Result, Table, UserData, UserDataRef};
+use wire::Method;
+
+use crate::limits::SUBREQUESTS;
+use answer::Content;
+use changes::Changes;
+use errand::{Done, Errand};
+use lua_vm::calls;
+use lua_vm::errno;
+use lua_vm::script;
+
+/// An upstream, as a script holds it.
+struct Upstream(Rc<dyn Handler>);
+
+impl UserData for Upstream {}
+
+/// A place among the requests under way.
+struct Seat(Rc<Cell<usize>>);
+
+impl Seat {
+    fn take(taken: &Rc<Cell<usize>>) -> Option<Seat> {
+        (taken.get() < SUBREQUESTS).then(|| {
+            taken.set(taken.get() + 1);
+            Seat(taken.clone())
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// Adds both functions to the module `tide`; returns what makes an answer the response.
+pub(crate) fn open(lua: &Lua, subrequests: &Rc<Subrequests>) -> Result<Function> {
+    let raw = lua.create_table()?;
+    let plan = subrequests.clone();
+    let upstream = lua.create_function(move |_, name: LuaString| {
+        let name = name.to_string_lossy();
+        Ok(match plan.upstream(&name) {
+            Some(handler) => (Some(Upstream(handler)), None),
+            None => (None, Some(unknown(&plan, &name))),
+        })
+    })?;
+    raw.set("upstream", upstream)?;
+    raw.set("is_request", lua.create_function(is_request)?)?;
+    raw.set("send", sender(lua, subrequests.clone())?)?;
+    raw.set("pass", lua.create_function(pass)?)?;
+    answer::add(lua, &raw)?;
+    errand::add(lua, &raw)?;
+    let made = script::open(lua, "subrequest", include_str!("../../../lua/subrequest.lua"), raw)?;
+    let require: Function = lua.globals().get("require")?;
+    let tide: Table = require.call("tide")?;
+    for name in ["upstream", "route"] {
+        tide.set(name, made.get::<Function>(name)?)?;
+    }
+    made.get("pass")
+}
+
+fn unknown(plan: &Subrequests, name: &str) -> String {
+    let near = settings::nearest(name, plan.upstream_names());
+    let hint = near.map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
+    format!("there is no upstream {name:?}{hint}")
+}
+
+fn is_request(lua: &Lua, value: mlua::Value) -> Result<bool> {
+    let object = value.as_userdata();
+    Ok(object.is_some_and(|object| calls::with_request(lua, object, |_| ()).is_some()))
+}
+
+/// `send(function, upstream | nil, request | nil, changes, body | nil) → errand | nil, err`
+fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
+    type Asked =
+        (String, Option<UserDataRef<Upstream>>, Option<AnyUserData>, Table, Option<LuaString>);
+    let taken = Rc::new(Cell::new(0));
+    lua.create_function(move |lua, (name, upstream, parent, table, body): Asked| {
+        let mut request = match parent {
+            Some(object) => beneath(lua, &object)?,
+            None => {
+                let root = Target::new("/".into());
+                let root = root.map_err(|_| Error::runtime("the path / cannot be read"))?;
+                Request::made_up(Method::Get, root, Headers::new())
+            }
+        };
+        let changes = Changes::read(&name, &table)?;
+        let within = changes.within;
+        changes.apply(&mut request, body.as_ref().map(|body| body.as_bytes()).as_deref());
+        let Some(seat) = Seat::take(&taken) else {
+            return Ok((None, Some("too many requests from within are under way")));
+        };
+        let (handler, plan) = (upstream.map(|upstream| upstream.0.clone()), subrequests.clone());
+        let errand = Errand::begin(async move {
+            let _seat = seat;
+            let sent = carry(handler, plan, request);
+            match within {
+                None => answer::of(sent.await).await,
+                Some(span) => {
+                    let answered = async { answer::of(sent.await).await };
+                    let late = || Done::Failed(errno::of_number(libc::ETIMEDOUT), 504);
+                    net::timer::within(span, answered).await.unwrap_or_else(late)
+                }
+            }
+        });
+        Ok((Some(errand), None))
+    })
+}
+
+/// The request that another one leads to.
+fn beneath(lua: &Lua, object: &AnyUserData) -> Result<Request> {
+    calls::with_request(lua, object, Request::beneath)
+        .ok_or_else(|| Error::runtime("this request is over"))
+}
+
+/// Sends a request to an upstream, or through the routes.
+async fn carry(
+    upstream: Option<Rc<dyn Handler>>,
+    plan: Rc<Subrequests>,
+    mut request: Request,
+) -> Outcome {
+    match upstream {
+        Some(handler) => handler.handle(&mut request).await,
+        None => plan.route(request).await,
+    }
+}
+
+/// `pass(response, content)`: the response is this answer, with the fields that were set before.
+fn pass(lua: &Lua, (object, content): (AnyUserData, UserDataRef<Content>)) -> Result<()> {
+    calls::set_response(lua, &object, || content.response())
+}

@@ -1,0 +1,208 @@
+//! The answer to a request from within, until its content is read, passed on or forgotten.
+//!
+//! Promises that a small answer is here whole, so that its connection is free; that a larger one
+//! is received as it is read or as the client takes it; that reading is bounded, also of what is
+//! unpacked; and that what was read can still be passed on as it came.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use coding::{Coding, Decode, decode_all};
+use exchange::{Body, Frame, Headers, Outcome, Response};
+use mlua::{Error, IntoLuaMulti, Lua, MultiValue, Result, Table, UserData, UserDataRef, Value};
+use net::FileRange;
+use wire::Known;
+
+use super::errand::{Done, Errand};
+use crate::limits::{DECODED_HERE_BYTES, SUBREQUEST_RATIO, SUBREQUEST_WHOLE_BYTES};
+use lua_std::http::reason;
+use lua_vm::limits::BODY_BYTES;
+
+const TOO_LARGE: &str = "body too large";
+
+/// As a script holds it.
+#[derive(Clone)]
+pub(crate) struct Content(Rc<Inner>);
+
+struct Inner {
+    status: u16,
+    headers: Headers,
+    stage: RefCell<Stage>,
+}
+
+/// Where the content is.
+enum Stage {
+    Unread(Body),
+    Reading,
+    Whole(Bytes),
+    Lost(String),
+}
+
+impl UserData for Content {}
+
+/// What a script gets of an outcome.
+pub(crate) async fn of(outcome: Outcome) -> Done {
+    let response = match outcome {
+        Ok(response) => response,
+        Err(fault) => return Done::Failed(reason(&fault), fault.status),
+    };
+    let small = response.body.length().is_some_and(|length| length <= SUBREQUEST_WHOLE_BYTES);
+    let stage = if small {
+        match collect(response.body, SUBREQUEST_WHOLE_BYTES).await {
+            Ok(bytes) => Stage::Whole(bytes),
+            Err(reason) => Stage::Lost(reason),
+        }
+    } else {
+        Stage::Unread(response.body)
+    };
+    let stage = RefCell::new(stage);
+    let Response { status, headers, .. } = response;
+    Done::Answered(Content(Rc::new(Inner { status, headers, stage })))
+}
+
+impl Content {
+    pub(crate) fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    pub(crate) fn headers(&self) -> &Headers {
+        &self.0.headers
+    }
+
+    /// The answer as it came, to be sent on.
+    pub(crate) fn response(&self) -> std::result::Result<Response, String> {
+        let mut stage = self.0.stage.borrow_mut();
+        let body = match &mut *stage {
+            Stage::Whole(bytes) => Body::from(bytes.clone()),
+            Stage::Reading => return Err("the answer is being read".to_owned()),
+            Stage::Lost(reason) => return Err(format!("the answer is not there: {reason}")),
+            Stage::Unread(body) => {
+                let body = std::mem::take(body);
+                *stage = Stage::Lost("it was sent on".to_owned());
+                body
+            }
+        };
+        let mut response = Response::new(self.0.status);
+        response.headers = self.0.headers.clone();
+        response.body = body;
+        Ok(response)
+    }
+
+    /// The one coding of the content, if it is one that can be undone.
+    fn coding(&self) -> Option<Coding> {
+        let mut said = self.0.headers.get_all(Known::ContentEncoding);
+        let first = said.next().and_then(|value| std::str::from_utf8(value).ok());
+        first.filter(|_| said.next().is_none()).and_then(|token| Coding::parse(token.trim()))
+    }
+}
+
+/// All of a body, at most `limit` bytes.
+async fn collect(mut body: Body, limit: u64) -> std::result::Result<Bytes, String> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let data = match frame.map_err(|fault| reason(&fault))? {
+            Frame::Trailers(_) => continue,
+            Frame::Data(data) => data,
+            Frame::File(range) if range.length > limit => return Err(TOO_LARGE.to_owned()),
+            Frame::File(range) => of_file(range).await?,
+        };
+        if (whole.len() + data.len()) as u64 > limit {
+            return Err(TOO_LARGE.to_owned());
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+async fn of_file(range: FileRange) -> std::result::Result<Bytes, String> {
+    let read = net::blocking(move || {
+        use std::os::unix::fs::FileExt;
+        let mut bytes = vec![0; usize::try_from(range.length).unwrap_or(usize::MAX)];
+        range.file.read_exact_at(&mut bytes, range.offset).map(|()| bytes)
+    });
+    let outcome = read.await.and_then(|read| read);
+    outcome.map(Bytes::from).map_err(|error| lua_vm::errno::of_error(&error))
+}
+
+fn decoded(coding: Coding, coded: &[u8], limit: u64) -> std::result::Result<Bytes, String> {
+    let allowed = Decode { output_bytes: limit, ratio: SUBREQUEST_RATIO };
+    decode_all(coding, coded, allowed).map(Bytes::from).map_err(|error| error.to_string())
+}
+
+fn limit_of(limit: Option<i64>) -> Result<u64> {
+    let limit = limit.unwrap_or(BODY_BYTES as i64);
+    let wrong = || Error::runtime("bad argument #1 to 'read' (a number of bytes expected)");
+    u64::try_from(limit).map_err(|_| wrong())
+}
+
+/// Adds `take`, `read`, `close`.
+pub(crate) fn add(lua: &Lua, raw: &Table) -> Result<()> {
+    raw.set("take", lua.create_function(take)?)?;
+    raw.set("read", lua.create_function(read)?)?;
+    let close = |_: &Lua, content: UserDataRef<Content>| {
+        let mut stage = content.0.stage.borrow_mut();
+        let open = matches!(*stage, Stage::Unread(_));
+        if open {
+            *stage = Stage::Lost("it was closed".to_owned());
+        }
+        Ok(open)
+    };
+    raw.set("close", lua.create_function(close)?)
+}
+
+/// `take(content, limit) → text | nil, err`, or nothing where it has to be waited for.
+fn take(lua: &Lua, (content, limit): (UserDataRef<Content>, Option<i64>)) -> Result<MultiValue> {
+    let limit = limit_of(limit)?;
+    let refuse = |reason: &str| (Value::Nil, reason).into_lua_multi(lua);
+    let whole = match &*content.0.stage.borrow() {
+        Stage::Unread(_) => return Ok(MultiValue::new()),
+        Stage::Reading => return refuse("the answer is being read"),
+        Stage::Lost(reason) => return refuse(reason),
+        Stage::Whole(bytes) => bytes.clone(),
+    };
+    let plain = match content.coding() {
+        Some(_) if whole.len() > DECODED_HERE_BYTES => return Ok(MultiValue::new()),
+        Some(coding) => decoded(coding, &whole, limit),
+        None if whole.len() as u64 > limit => Err(TOO_LARGE.to_owned()),
+        None => Ok(whole),
+    };
+    match plain {
+        Ok(bytes) => lua.create_string(&bytes)?.into_lua_multi(lua),
+        Err(reason) => refuse(&reason),
+    }
+}
+
+/// `read(content, limit) → errand`
+fn read(_: &Lua, (content, limit): (UserDataRef<Content>, Option<i64>)) -> Result<Errand> {
+    let limit = limit_of(limit)?;
+    let content = content.clone();
+    Ok(Errand::begin(async move {
+        match received(&content, limit).await {
+            Ok(bytes) => Done::Read(bytes),
+            Err(reason) => Done::Failed(reason, 0),
+        }
+    }))
+}
+
+/// Receives what is unread, and undoes its coding.
+async fn received(content: &Content, limit: u64) -> std::result::Result<Bytes, String> {
+    let stage = content.0.stage.replace(Stage::Reading);
+    let whole = match stage {
+        Stage::Unread(body) => collect(body, limit).await,
+        Stage::Whole(bytes) => Ok(bytes),
+        Stage::Reading => Err("the answer is being read".to_owned()),
+        Stage::Lost(reason) => Err(reason),
+    };
+    *content.0.stage.borrow_mut() = match &whole {
+        Ok(bytes) => Stage::Whole(bytes.clone()),
+        Err(reason) => Stage::Lost(reason.clone()),
+    };
+    let whole = whole?;
+    let Some(coding) = content.coding() else { return Ok(whole) };
+    if whole.len() <= DECODED_HERE_BYTES {
+        return decoded(coding, &whole, limit);
+    }
+    let work = net::blocking(move || decoded(coding, &whole, limit));
+    work.await.map_err(|error| error.to_string())?
+}

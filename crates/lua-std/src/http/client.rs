@@ -1,0 +1,122 @@
+//! Connections of a script's HTTP client.
+//!
+//! Owns the pools, one for each address of a server. Promises that a kept connection which the
+//! server closed meanwhile costs a new one and no error, for requests that may be sent again; and
+//! that the addresses of a name are tried one after the other.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use exchange::client::{
+    Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, exchange,
+};
+use exchange::{Body, Fault, Local, Request, Response, Retry, Shared, WorkerContext};
+use net::Resolver;
+use telemetry::Telemetry;
+
+use super::faults;
+use crate::limits::{HTTP_CONNECT_MS, HTTP_POOLS};
+use lua_vm::errno;
+
+pub(crate) struct Client {
+    context: WorkerContext,
+    limits: PoolLimits,
+    options: Rc<ClientOptions>,
+    /// Kept here, because whoever holds no pool loses its connections.
+    pools: RefCell<HashMap<SocketAddr, Rc<Pool>>>,
+}
+
+impl Client {
+    pub(crate) fn new(limits: PoolLimits, options: ClientOptions) -> Client {
+        let context = WorkerContext {
+            index: 0,
+            workers: 1,
+            telemetry: Arc::new(Telemetry::default()),
+            shared: Arc::new(Shared::default()),
+            local: Rc::new(Local::default()),
+        };
+        Client { context, limits, options: Rc::new(options), pools: RefCell::default() }
+    }
+
+    fn pool(&self, address: SocketAddr) -> Rc<Pool> {
+        let make = || {
+            let destination = Destination::Tcp(address);
+            Pool::of(&self.context, "lua", &destination, self.limits)
+        };
+        let mut pools = self.pools.borrow_mut();
+        if pools.len() >= HTTP_POOLS && !pools.contains_key(&address) {
+            // Those in use stay; of the others the idle connections are closed.
+            pools.retain(|_, pool| Rc::strong_count(pool) > 1);
+        }
+        pools.entry(address).or_insert_with(make).clone()
+    }
+
+    /// A connection to the server: a kept one, or the first that can be made.
+    pub(crate) async fn connect(
+        &self,
+        names: &Resolver,
+        host: &str,
+        port: u16,
+    ) -> Result<(Lease, Rc<Pool>), String> {
+        let addresses = match host.parse::<IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, port)],
+            Err(_) => {
+                let found = names.resolve(host, port).await;
+                found.map_err(|_| errno::RESOLVE.to_owned())?.addresses.to_vec()
+            }
+        };
+        for address in &addresses {
+            let pool = self.pool(*address);
+            if let Some(lease) = pool.take() {
+                return Ok((lease, pool));
+            }
+        }
+        let mut failed = errno::RESOLVE.to_owned();
+        for address in addresses {
+            let pool = self.pool(address);
+            match pool.connect(Duration::from_millis(HTTP_CONNECT_MS)).await {
+                Ok(lease) => return Ok((lease, pool)),
+                Err(fault) => failed = faults::reason(&fault),
+            }
+        }
+        Err(failed)
+    }
+
+    /// Sends a request and gives the head of its answer.
+    pub(crate) async fn send(
+        &self,
+        (lease, pool): (Lease, Rc<Pool>),
+        request: &Request,
+        body: Body,
+    ) -> Result<Response, Fault> {
+        let again = match &body {
+            Body::Empty => Some(Body::Empty),
+            Body::Bytes(bytes) => Some(Body::Bytes(bytes.clone())),
+            _ => None,
+        };
+        let reused = lease.is_reused();
+        let call = Call { options: &self.options, host: &HostField::Preserve, server: "" };
+        match (exchange(lease, request, body, &call).await, again) {
+            (Err(fault), Some(again)) if reused && may_repeat(&fault, request) => {
+                let lease = pool.connect(Duration::from_millis(HTTP_CONNECT_MS)).await?;
+                exchange(lease, request, again, &call).await
+            }
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+/// Whether the connection may have been closed in the moment the request was sent, and sending it
+/// again does no harm (RFC 9110 9.2.2).
+fn may_repeat(fault: &Fault, request: &Request) -> bool {
+    fault.slug == "connection_terminated"
+        && match fault.retry {
+            Retry::Unsent => true,
+            Retry::IfIdempotent => request.method.is_idempotent(),
+            Retry::Never => false,
+        }
+}

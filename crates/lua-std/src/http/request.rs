@@ -1,0 +1,188 @@
+//! The client as the Lua part of the module sees it: `client`, `open`, and the stream's functions.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use exchange::Request;
+use exchange::client::{ClientOptions, PoolLimits};
+use mlua::{
+    Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
+    UserDataRef, Value,
+};
+use wire::{Known, Method};
+
+use super::client::Client;
+use super::fields;
+use super::input::Want;
+use super::outbound::Outbound;
+use super::stream::{done, taken};
+use super::url;
+use crate::limits::{
+    HTTP_CLIENT_IDLE_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_REDIRECTS, HTTP_UNSENT_BYTES,
+};
+use lua_vm::Vm;
+use lua_vm::errno;
+use lua_vm::waits;
+
+/// A client, as a script holds it.
+struct Handle(Rc<Client>);
+
+impl UserData for Handle {}
+
+#[derive(Clone)]
+struct Stream(Rc<Outbound>);
+
+/// `client(options) → client`
+fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
+    let number = |key: &str, default: u64| -> Result<u64> {
+        let given = options.as_ref().map(|options| options.get::<Option<u64>>(key)).transpose()?;
+        Ok(given.flatten().unwrap_or(default))
+    };
+    let limits = PoolLimits {
+        max_idle: usize::try_from(number("max_idle_per_host", HTTP_IDLE_PER_HOST)?).unwrap_or(0),
+        idle: Duration::from_millis(number("idle_timeout", HTTP_CLIENT_IDLE_MS)?),
+        ..PoolLimits::default()
+    };
+    let read = Duration::from_millis(number("read_timeout", HTTP_READ_MS)?);
+    // A program speaks for itself: nobody stands behind it whose request this would be.
+    let options = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
+    Ok(Handle(Rc::new(Client::new(limits, options))))
+}
+
+/// The request a script describes.
+fn made_up(method: &str, url: &url::Url, table: Option<&Table>) -> Result<Box<Request>> {
+    let method = Method::parse(method.as_bytes())
+        .ok_or_else(|| Error::runtime("bad argument #1 to 'request' (a method expected)"))?;
+    let mut headers = match table {
+        Some(table) => fields::of_table("request", 3, table)?,
+        None => exchange::Headers::new(),
+    };
+    if !headers.contains(Known::Host) {
+        headers.append(Known::Host, &url.authority);
+    }
+    if !headers.contains(Known::AcceptEncoding) {
+        headers.append(Known::AcceptEncoding, "gzip");
+    }
+    Ok(Box::new(Request::made_up(method, url.target.clone(), headers)))
+}
+
+/// Adds everything to the table of raw functions.
+pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
+    table.set("client", lua.create_function(client)?)?;
+    table.set("unsent", HTTP_UNSENT_BYTES)?;
+    table.set("redirects", HTTP_REDIRECTS)?;
+    let follow = |_: &Lua, (from, location): (LuaString, LuaString)| {
+        let (from, location) = (from.to_string_lossy(), location.to_string_lossy());
+        Ok(match url::follow(&from, &location, "http", "https") {
+            Ok((to, same_origin)) => (Some(to), Some(same_origin), None),
+            Err(reason) => (None, None, Some(reason)),
+        })
+    };
+    table.set("follow", lua.create_function(follow)?)?;
+    type Asked = (UserDataRef<Handle>, String, LuaString, Option<Table>);
+    let open = waits::function(lua, |lua, (client, method, text, table): Asked| {
+        let client = client.0.clone();
+        let url = url::parse(&text.to_string_lossy(), "http", "https");
+        let request = match &url {
+            Ok(url) => Some(made_up(&method, url, table.as_ref())?),
+            Err(_) => None,
+        };
+        let names = Vm::of(lua)?.names();
+        Ok(async move {
+            let url = match url {
+                Ok(url) => url,
+                Err(reason) => return Ok((None, Some(reason))),
+            };
+            let connected = client.connect(&names, &url.host, url.port).await;
+            Ok(match (connected, request) {
+                (Ok(connection), Some(request)) => {
+                    let outbound = Outbound::new(client, request, connection);
+                    (Some(Stream(Rc::new(outbound))), None)
+                }
+                (Err(reason), _) => (None, Some(reason)),
+                (Ok(_), None) => (None, None),
+            })
+        })
+    })?;
+    table.set("open", open)?;
+    add_waiting(lua, table)
+}
+
+fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
+    type Asked = (UserDataRef<Stream>, Option<usize>, Option<u64>);
+    let read = waits::function(lua, |_, (stream, count, ms): Asked| {
+        let (outbound, want) = (stream.0.clone(), Want::of(count)?);
+        Ok(async move { Ok(outbound.input.read(want, ms).await) })
+    })?;
+    table.set("client_read", read)?;
+    type Timed = (UserDataRef<Stream>, Option<u64>);
+    let readall = waits::function(lua, |_, (stream, ms): Timed| {
+        let outbound = stream.0.clone();
+        Ok(async move { Ok(outbound.input.read(Want::All, ms).await) })
+    })?;
+    table.set("client_readall", readall)?;
+    let room = waits::function(lua, |_, (stream, at_most): (UserDataRef<Stream>, usize)| {
+        let outbound = stream.0.clone();
+        Ok(async move { Ok(done(outbound.room(at_most).await.then_some(()).ok_or(errno::CLOSED))) })
+    })?;
+    table.set("client_room", room)?;
+    let answered = waits::function(lua, |_, (stream, ms): Timed| {
+        let outbound = stream.0.clone();
+        outbound.begin_whole();
+        Ok(async move {
+            let span = Duration::from_millis(ms.unwrap_or(u64::from(u32::MAX)));
+            let in_time = net::timer::within(span, outbound.answered()).await.is_some();
+            Ok(Head { outbound, in_time })
+        })
+    })?;
+    table.set("answered", answered)
+}
+
+/// Becomes status and fields of the answer, or `nil, reason`.
+struct Head {
+    outbound: Rc<Outbound>,
+    in_time: bool,
+}
+
+impl IntoLuaMulti for Head {
+    fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
+        let timed_out = || (Value::Nil, errno::of_number(libc::ETIMEDOUT)).into_lua_multi(lua);
+        if !self.in_time {
+            return timed_out();
+        }
+        let values = self.outbound.head(|head| match head {
+            Ok((status, headers)) => (*status, fields::to_table(lua, headers)?).into_lua_multi(lua),
+            Err(reason) => (Value::Nil, reason.as_str()).into_lua_multi(lua),
+        });
+        values.unwrap_or_else(timed_out)
+    }
+}
+
+impl UserData for Stream {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("take", |lua, Stream(outbound), count: Option<usize>| {
+            taken(lua, &outbound.input, count)
+        });
+        methods.add_method("write", |_, Stream(outbound), data: LuaString| {
+            let (ok, reason) = done(outbound.write(&data.as_bytes()));
+            Ok((ok, reason, outbound.unsent() > HTTP_UNSENT_BYTES))
+        });
+        // All of the body at once, where nothing was written yet: it leaves with its length.
+        methods.add_method("whole", |_, Stream(outbound), data: LuaString| {
+            Ok(done(outbound.whole(&data.as_bytes())))
+        });
+        methods.add_method("finish", |_, Stream(outbound), table: Option<Table>| {
+            let trailers = table.map(|table| fields::of_table("closewrite", 2, &table));
+            let first = outbound.finish(trailers.transpose()?);
+            Ok(done(first.then_some(()).ok_or(errno::CLOSED)))
+        });
+        methods.add_method("trailer", |lua, Stream(outbound), ()| {
+            let trailers = outbound.input.trailers.borrow();
+            trailers.as_ref().map(|trailers| fields::to_table(lua, trailers)).transpose()
+        });
+        methods.add_method("close", |_, Stream(outbound), ()| {
+            let first = outbound.close();
+            Ok((first, (!first).then_some(errno::CLOSED)))
+        });
+    }
+}

@@ -1,0 +1,330 @@
+//! `http.listen`: a listener whose requests begin coroutines.
+//!
+//! Owns the accept loop and the one route that everything takes. Connections are the house's own
+//! serving loop, with its limits and time-outs; a handler that never waits has answered before the
+//! loop comes back from asking it. Promises that an accept error never ends a listener.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use exchange::problem::ErrorPages;
+use exchange::serve::{
+    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, refuse, serve,
+};
+use exchange::{
+    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol,
+    Request, Route, RouteBounds, Side,
+};
+use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
+use net::{Accepted, Bind, BoundSocket, Listener};
+use slab::Slab;
+use telemetry::{RouteMetrics, WorkerMetrics};
+
+use super::bell::EventFd;
+use super::inbound::{Inbound, Waiting};
+use super::stream::Stream;
+use crate::limits;
+use lua_vm::End;
+use lua_vm::Vm;
+use lua_vm::errno;
+use lua_vm::limits::{BACKLOG, EXHAUSTED_MS};
+use lua_vm::native;
+
+/// Runs a script's function for every request.
+struct Program {
+    vm: Weak<Vm>,
+    begin: Function,
+    /// Exchanges whose handler waits, from `answer` to `handle`.
+    waiting: RefCell<Slab<Rc<Inbound>>>,
+}
+
+impl Program {
+    fn start(&self, inbound: &Rc<Inbound>) -> std::result::Result<(), Fault> {
+        let over = || Fault::new(Side::Us, 503, "unavailable", "the program has ended");
+        let vm = self.vm.upgrade().ok_or_else(over)?;
+        let of = inbound.clone();
+        let ended = move |_: &Lua, end: End| match end {
+            End::Returned(_) => of.finish(None),
+            End::Failed(text) => of.fail(text),
+        };
+        let stream = Stream(inbound.clone());
+        let started = vm.turn(|turn| turn.start(&self.begin, stream, Some(Box::new(ended))));
+        started.ok_or_else(over)?.map_err(|error| Fault::internal(error.to_string()))
+    }
+}
+
+impl Handler for Program {
+    fn name(&self) -> &'static str {
+        "lua"
+    }
+
+    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+        if request.marks.get(self).is_some() {
+            return None;
+        }
+        let inbound = Inbound::new(request);
+        if let Err(fault) = self.start(&inbound) {
+            return Some(Err(fault));
+        }
+        let outcome = inbound.take_outcome();
+        if outcome.is_none() {
+            let place = self.waiting.borrow_mut().insert(inbound);
+            request.marks.set(self, place as u64);
+        }
+        outcome
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        let place = request.marks.get(self).and_then(|place| usize::try_from(place).ok());
+        let waiting = place.and_then(|place| self.waiting.borrow_mut().try_remove(place));
+        Box::pin(async move {
+            let Some(inbound) = waiting else {
+                return Err(Fault::internal("a request that no coroutine answers"));
+            };
+            let waiting = Waiting(inbound);
+            poll_fn(|cx| waiting.0.poll_outcome(cx)).await
+        })
+    }
+}
+
+/// Everything takes the one route.
+struct Everything(Rc<Route>);
+
+impl Dispatch for Everything {
+    fn dispatch(&self, _: &mut Request) -> std::result::Result<Rc<Route>, Fault> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Where the listeners of a VM are counted and logged; each counts for itself where nobody said so.
+#[derive(Clone, Default)]
+pub struct Observed {
+    pub worker: Arc<WorkerMetrics>,
+    pub route: Arc<RouteMetrics>,
+    pub access: Option<Rc<AccessLog>>,
+}
+
+/// The listeners of this VM are counted and logged there.
+pub fn observe(vm: &Vm, observed: Observed) {
+    vm.lua().set_app_data(observed);
+}
+
+fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> ListenerSnapshot {
+    let handler = Program { vm: vm.weak(), begin, waiting: RefCell::default() };
+    let route = Route {
+        name: Rc::from("lua"),
+        stages: Vec::new(),
+        handler: Rc::new(handler),
+        bounds: RouteBounds::default(),
+        metrics: observed.route.clone(),
+        pace: exchange::Pace::default(),
+    };
+    ListenerSnapshot {
+        dispatch: Rc::new(Everything(Rc::new(route))),
+        head_limits: wire::h1::HeadLimits::default(),
+        timeouts: ConnectionTimeouts {
+            handshake: options.head,
+            head: options.head,
+            idle: options.idle,
+        },
+        bounds: Bounds { body: options.body, ..Bounds::default() },
+        half_close: true,
+        trusted_proxies: TrustedProxies::default(),
+        pages: Arc::new(ErrorPages::default()),
+        access: observed.access.clone(),
+    }
+}
+
+/// What a script may set for a listener.
+struct Options {
+    backlog: u32,
+    body: u64,
+    head: Duration,
+    idle: Duration,
+    connections: usize,
+}
+
+impl Options {
+    fn read(conf: &Table) -> Result<Options> {
+        let number = |key: &str, default: u64| -> Result<u64> {
+            Ok(conf.get::<Option<u64>>(key)?.unwrap_or(default))
+        };
+        Ok(Options {
+            backlog: u32::try_from(number("backlog", u64::from(BACKLOG))?)
+                .unwrap_or(BACKLOG)
+                .max(1),
+            body: number("max_body", limits::HTTP_BODY_BYTES as u64)?,
+            head: Duration::from_millis(number("head_timeout", limits::HTTP_HEAD_MS)?),
+            idle: Duration::from_millis(number("idle_timeout", limits::HTTP_IDLE_MS)?),
+            connections: usize::try_from(number(
+                "max_connections",
+                limits::HTTP_CONNECTIONS as u64,
+            )?)
+            .unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// `listen(address, begin, options) → listener | nil, err`: `begin` gets a raw stream.
+pub(super) fn listen(
+    lua: &Lua,
+    (address, begin, conf): (String, Function, Table),
+) -> Result<(Value, Option<String>)> {
+    let vm = Vm::of(lua)?;
+    let options = Options::read(&conf)?;
+    let bound = native::tcp::bind(&vm, &address, options.backlog)
+        .and_then(|socket: BoundSocket| socket.adopt().map_err(|error| errno::of_error(&error)));
+    let listener = match bound {
+        Ok(listener) => listener,
+        Err(reason) => return Ok((Value::Nil, Some(reason))),
+    };
+    let observed = lua.app_data_ref::<Observed>().map(|observed| observed.clone());
+    let observed = observed.unwrap_or_default();
+    let edge = Rc::new(edge(&vm, begin, &options, &observed));
+    let door = Rc::new(Door {
+        local: listener.local().clone(),
+        service: Service::new(edge, observed.worker),
+        connections: options.connections,
+        closed: Cell::new(false),
+        closing: EventFd::default(),
+        left: EventFd::default(),
+    });
+    let open = lua.app_data_ref::<Doors>().map(|doors| doors.clone()).unwrap_or_default();
+    open.0.0.borrow_mut().retain(|door| door.strong_count() > 0);
+    open.0.0.borrow_mut().push(Rc::downgrade(&door));
+    lua.set_app_data(open);
+    net::task::spawn_local(accept(listener, door.clone()));
+    Ok((Value::UserData(lua.create_userdata(Open(door))?), None))
+}
+
+/// A listener and its connections.
+struct Door {
+    local: Bind,
+    service: Rc<Service>,
+    connections: usize,
+    closed: Cell<bool>,
+    closing: EventFd,
+    /// Rung when a connection has ended.
+    left: EventFd,
+}
+
+/// The listeners of a VM. They end with it: what would answer their requests is gone.
+#[derive(Clone, Default)]
+struct Doors(Rc<Opened>);
+
+#[derive(Default)]
+struct Opened(RefCell<Vec<Weak<Door>>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        for door in self.0.take().iter().filter_map(Weak::upgrade) {
+            door.close();
+        }
+    }
+}
+
+impl Door {
+    /// Accepts no more, and lets every connection end after its exchange.
+    fn close(&self) -> bool {
+        let first = !self.closed.replace(true);
+        self.closing.ring();
+        self.service.drain();
+        first
+    }
+
+    fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>) {
+        if self.service.open_connections() >= self.connections {
+            net::task::spawn_local(refuse(accepted));
+            return;
+        }
+        let facts = ConnectionFacts {
+            peer: accepted.peer.clone(),
+            local: local.clone(),
+            listener: Rc::from("lua"),
+            protocol: Protocol::Http1,
+            tls: None,
+        };
+        let door = self.clone();
+        net::task::spawn_local(async move {
+            serve(accepted, door.service.clone(), facts).await;
+            door.left.ring();
+        });
+    }
+}
+
+async fn accept(listener: Listener, door: Rc<Door>) {
+    let local = Rc::new(listener.local().clone());
+    loop {
+        let accepted = poll_fn(|cx| {
+            if door.closed.get() {
+                return Poll::Ready(None);
+            }
+            door.closing.wait(cx);
+            listener.poll_accept(cx).map(Some)
+        })
+        .await;
+        match accepted {
+            None => return,
+            Some(Ok(accepted)) => door.admit(accepted, &local),
+            Some(Err(error)) if net::is_exhausted(&error) => {
+                net::timer::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
+            }
+            // That connection is gone, the others are not.
+            Some(Err(_)) => door.service.metrics.accept_errors.inc(),
+        }
+    }
+}
+
+/// Drains every listener of a VM, if there are any: ready once no connection is open.
+pub(crate) fn drain(vm: &Vm) -> Option<impl Future<Output = ()> + use<>> {
+    let doors = vm.lua().app_data_ref::<Doors>().map(|doors| doors.clone())?;
+    let doors: Vec<Rc<Door>> = doors.0.0.take().iter().filter_map(Weak::upgrade).collect();
+    for door in &doors {
+        door.close();
+    }
+    Some(async move {
+        for door in doors {
+            poll_fn(|cx| {
+                if door.service.open_connections() == 0 {
+                    return Poll::Ready(());
+                }
+                door.left.wait(cx);
+                Poll::Pending
+            })
+            .await;
+        }
+    })
+}
+
+/// What a script holds; the listener lives until it is closed, whoever keeps it.
+struct Open(Rc<Door>);
+
+impl UserData for Open {
+    fn add_fields<F: mlua::UserDataFields<Self>>(fields: &mut F) {
+        fields.add_field_method_get("addr", |_, Open(door)| Ok(door.local.to_string()));
+    }
+
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("stat", |lua, Open(door), ()| {
+            let metrics = &door.service.metrics;
+            let stat = lua.create_table()?;
+            stat.set("connections", door.service.open_connections())?;
+            stat.set("accepted", metrics.connections_accepted.get())?;
+            stat.set("in_flight", metrics.requests_in_flight.get())?;
+            stat.set("received", metrics.bytes_received.get())?;
+            stat.set("sent", metrics.bytes_sent.get())?;
+            for (class, name) in ["2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
+                stat.set(name, metrics.answers(class + 1))?;
+            }
+            Ok(stat)
+        });
+        methods.add_method("close", |_, Open(door), ()| {
+            let first = door.close();
+            Ok((first, (!first).then_some(errno::CLOSED)))
+        });
+    }
+}

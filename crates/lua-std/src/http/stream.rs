@@ -1,0 +1,140 @@
+//! The server's stream as the Lua part of the module sees it.
+//!
+//! Promises that each function says `true` or the value, or `nil, reason`. What a request is made
+//! of is turned into Lua values only when it is asked for.
+
+use std::rc::Rc;
+
+use mlua::{
+    Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
+    Value,
+};
+
+use super::fields;
+use super::inbound::Inbound;
+use super::input::{Input, Read, Want};
+use crate::limits::HTTP_UNSENT_BYTES;
+use lua_vm::errno;
+use lua_vm::streams::peer_address;
+use lua_vm::waits;
+use wire::Version;
+
+#[derive(Clone)]
+pub(crate) struct Stream(pub(crate) Rc<Inbound>);
+
+/// `true`, or `nil` and why not.
+pub(super) type Done = (Option<bool>, Option<String>);
+
+pub(super) fn done(outcome: std::result::Result<(), impl Into<String>>) -> Done {
+    match outcome {
+        Ok(()) => (Some(true), None),
+        Err(reason) => (None, Some(reason.into())),
+    }
+}
+
+impl UserData for Stream {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("get", |lua, Stream(inbound), key: LuaString| {
+            get(lua, inbound, &key.as_bytes())
+        });
+        methods.add_method("take", |lua, Stream(inbound), count: Option<usize>| {
+            taken(lua, &inbound.input, count)
+        });
+        methods.add_method("respond", |_, Stream(inbound), given: (i64, Option<Table>)| {
+            let (status, table) = given;
+            let status = u16::try_from(status).ok().filter(|status| (200..=599).contains(status));
+            let Some(status) = status else {
+                let text = "bad argument #1 to 'respond' (a status from 200 to 599 expected)";
+                return Err(Error::runtime(text));
+            };
+            let headers = match &table {
+                Some(table) => fields::of_table("respond", 2, table)?,
+                None => exchange::Headers::new(),
+            };
+            Ok(done(inbound.respond(status, headers)))
+        });
+        // A third value says that the caller has to wait for room.
+        methods.add_method("write", |_, Stream(inbound), data: LuaString| {
+            let (ok, reason) = done(inbound.write(&data.as_bytes()));
+            Ok((ok, reason, inbound.output.unsent() > HTTP_UNSENT_BYTES))
+        });
+        // The last piece: whatever its size, it need not leave before the end is known.
+        methods.add_method("last", |_, Stream(inbound), data: LuaString| {
+            let piece = bytes::Bytes::copy_from_slice(&data.as_bytes());
+            Ok(done(inbound.output.push(piece)))
+        });
+        methods.add_method("release", |_, Stream(inbound), ()| {
+            inbound.release();
+            Ok(())
+        });
+        methods.add_method("finish", |_, Stream(inbound), table: Option<Table>| {
+            let trailers = table.map(|table| fields::of_table("closewrite", 2, &table));
+            let first = !inbound.output.is_closed();
+            inbound.finish(trailers.transpose()?);
+            Ok(done(first.then_some(()).ok_or(errno::CLOSED)))
+        });
+    }
+}
+
+/// What a read gets without waiting; nothing if it has to.
+pub(super) fn taken(lua: &Lua, input: &Input, count: Option<usize>) -> Result<MultiValue> {
+    match input.take(Want::of(count)?) {
+        Some(read) => Read(read).into_lua_multi(lua),
+        None => Ok(MultiValue::new()),
+    }
+}
+
+fn get(lua: &Lua, inbound: &Inbound, key: &[u8]) -> Result<Value> {
+    let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
+    match key {
+        b"method" => text(inbound.method.as_bytes()),
+        b"path" => text(inbound.target.path_bytes()),
+        b"target" => text(inbound.target.raw()),
+        b"version" => text(match inbound.version {
+            Version::Http10 => b"HTTP/1.0",
+            Version::Http11 => b"HTTP/1.1",
+        }),
+        b"remoteaddr" => text(peer_address(&inbound.peer).as_bytes()),
+        b"scheme" => text(inbound.scheme.as_str().as_bytes()),
+        b"header" => fields::to_table(lua, &inbound.headers).map(Value::Table),
+        b"query" => query(lua, inbound.target.query().unwrap_or_default()).map(Value::Table),
+        b"trailer" => match &*inbound.input.trailers.borrow() {
+            Some(trailers) => fields::to_table(lua, trailers).map(Value::Table),
+            None => Ok(Value::Nil),
+        },
+        _ => Ok(Value::Nil),
+    }
+}
+
+/// The pairs of a query, decoded; the last of a name counts.
+pub(super) fn query(lua: &Lua, query: &[u8]) -> Result<Table> {
+    let table = lua.create_table()?;
+    for (name, value) in wire::target::query_pairs(query) {
+        table.raw_set(lua.create_string(&*name)?, lua.create_string(&*value)?)?;
+    }
+    Ok(table)
+}
+
+/// Adds the functions that wait: `read`, `readall`, `room`.
+pub(super) fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
+    type Asked = (mlua::UserDataRef<Stream>, Option<usize>, Option<u64>);
+    let read = waits::function(lua, |_, (stream, count, ms): Asked| {
+        let (inbound, want) = (stream.0.clone(), Want::of(count)?);
+        Ok(async move { Ok(inbound.input.read(want, ms).await) })
+    })?;
+    table.set("read", read)?;
+    type All = (mlua::UserDataRef<Stream>, Option<u64>);
+    let readall = waits::function(lua, |_, (stream, ms): All| {
+        let inbound = stream.0.clone();
+        Ok(async move { Ok(inbound.input.read(Want::All, ms).await) })
+    })?;
+    table.set("readall", readall)?;
+    let room = waits::function(lua, |_, (stream, at_most): (mlua::UserDataRef<Stream>, usize)| {
+        let inbound = stream.0.clone();
+        Ok(async move {
+            let room = inbound.output.room(at_most).await;
+            Ok(done(room.then_some(()).ok_or(errno::CLOSED)))
+        })
+    })?;
+    table.set("room", room)
+}

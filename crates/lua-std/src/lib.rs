@@ -1,0 +1,121 @@
+//! The standard library of Lua programs: Silly's modules, and Tidegate's own.
+//!
+//! Owns the names: every module answers to `silly.NAME` and `tide.NAME`; the names of 2024,
+//! `core.…`, are aliases of the same table. There is one file per module, and one in `lua/` where part
+//! of it is written in Lua. A module is opened when it is first required. [`open_vm`] makes a VM that
+//! has all of them.
+
+#![forbid(unsafe_code)]
+
+mod addr;
+mod base64;
+mod compress;
+mod context;
+mod crypto;
+mod dns;
+#[cfg(test)]
+mod documentation;
+mod drain;
+mod env;
+mod errno;
+mod fs;
+mod group;
+mod hex;
+pub mod http;
+mod json;
+mod jwt;
+mod limits;
+mod logger;
+mod message;
+mod perf;
+mod pool;
+mod process;
+mod prometheus;
+mod re;
+mod redis;
+mod shared;
+mod signal;
+mod silly;
+mod stream;
+mod task;
+mod tcp;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod time;
+mod trace;
+mod udp;
+mod websocket;
+mod worker;
+
+use lua_vm::Module;
+
+pub use context::{VmContext, open_vm};
+pub use group::{GroupMember, WorkerGroup};
+pub use prometheus::count_into;
+pub use shared::SharedTable;
+pub use signal::watch_signals;
+pub use worker::open_mailbox;
+
+/// A module that is all Lua: a file of `lua/`.
+macro_rules! script {
+    ($name:literal) => {
+        |lua| {
+            let text = include_str!(concat!("../../../lua/", $name, ".lua"));
+            lua_vm::script::open(lua, $name, text, lua.create_table()?)
+        }
+    };
+}
+
+/// All modules, one line each, sorted.
+pub const MODULES: &[Module] = &[
+    ("", &["core"], silly::open),
+    ("adt.buffer", &[], script!("buffer")),
+    ("adt.list", &["core.list"], script!("list")),
+    ("adt.queue", &["core.queue"], script!("queue")),
+    ("compress.br", &[], compress::open_br),
+    ("compress.gzip", &[], compress::open_gzip),
+    ("compress.lz4", &[], compress::open_lz4),
+    ("compress.snappy", &[], compress::open_snappy),
+    ("compress.zstd", &[], compress::open_zstd),
+    ("console", &["core.console"], script!("console")),
+    ("crypto.cipher", &[], crypto::cipher::open),
+    ("crypto.hash", &[], crypto::hash::open),
+    ("crypto.hmac", &[], crypto::hmac::open),
+    ("crypto.pkey", &[], crypto::pkey::open),
+    ("crypto.utils", &[], crypto::random::open),
+    ("encoding.base64", &["core.encoding.base64"], base64::open),
+    ("encoding.hex", &[], hex::open),
+    ("encoding.json", &["core.json"], json::open),
+    ("env", &["core.env"], env::open),
+    ("errno", &["core.errno"], errno::open),
+    ("fs", &[], fs::open),
+    ("logger", &["core.logger"], logger::open),
+    ("metrics.prometheus", &[], prometheus::open),
+    ("net.addr", &["core.net.addr"], addr::open),
+    ("net.dns", &["core.dns", "core.net.dns"], dns::open),
+    ("net.http", &["core.http", "core.net.http"], http::open),
+    ("net.http.helper", &["core.http.helper"], http::open_helper),
+    ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
+    ("net.udp", &["core.net.udp", "core.udp"], udp::open),
+    ("net.websocket", &["core.net.websocket", "core.websocket"], websocket::open),
+    ("patch", &["core.patch"], script!("patch")),
+    ("perf", &["core.perf"], perf::open),
+    ("pool", &[], pool::open),
+    ("process", &[], process::open),
+    ("re", &[], re::open),
+    ("security.jwt", &[], jwt::open),
+    ("shared", &[], shared::open),
+    ("signal", &["core.signal"], signal::open),
+    ("store.redis", &["core.db.redis"], redis::open),
+    ("stream", &[], stream::open),
+    ("sync.channel", &["core.sync.channel"], script!("channel")),
+    ("sync.mutex", &["core.sync.mutex"], script!("mutex")),
+    ("sync.singleflight", &["core.sync.singleflight"], script!("singleflight")),
+    ("sync.waitgroup", &["core.sync.waitgroup"], script!("waitgroup")),
+    ("task", &["core.task"], task::open),
+    ("time", &["core.time"], time::open),
+    ("trace", &["core.trace"], trace::open),
+    ("worker", &[], worker::open),
+];

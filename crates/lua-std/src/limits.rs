@@ -1,0 +1,139 @@
+//! Limits of the standard library.
+//!
+//! What a script may set for one connection or one call has its default here.
+
+/// Bytes of one value that an incremental JSON decoder collects, unless told otherwise.
+pub(crate) const JSON_STREAM_BYTES: usize = 16 * 1024 * 1024;
+
+/// What `decompress` and a decompressor unpack, unless told otherwise.
+pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
+
+/// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
+pub(crate) const LZ4_BLOCK_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long connections of a program may go on after SIGTERM.
+pub(crate) const DRAIN_MS: u64 = 10_000;
+
+/// Messages from other VMs that nobody has looked at.
+pub(crate) const MAILBOX_MESSAGES: usize = 1024;
+
+/// Messages of one channel between VMs that nobody has received.
+pub(crate) const WORKER_LETTERS: usize = 65_536;
+
+/// Values and bytes of one message between VMs.
+pub(crate) const MESSAGE_VALUES: usize = 1_000_000;
+pub(crate) const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// How deep tables of a message may stand in each other.
+pub(crate) const MESSAGE_DEPTH: usize = 100;
+
+/// Datagrams that wait for a script; the kernel keeps or drops the rest.
+pub(crate) const DATAGRAMS: usize = 1024;
+
+/// Random bytes or letters that one call gives.
+pub(crate) const RANDOM_BYTES: usize = 1024 * 1024;
+
+/// The longest message that an authenticated cipher seals or opens.
+pub(crate) const SEALED_BYTES: usize = 64 * 1024 * 1024;
+
+/// The longest JSON Web Token that is looked at.
+pub(crate) const JWT_BYTES: usize = 64 * 1024;
+
+/// Memory of one compiled regular expression.
+pub(crate) const RE_PROGRAM_BYTES: usize = 256 * 1024;
+
+/// Memory of what one regular expression works out while it is used.
+pub(crate) const RE_STATES_BYTES: usize = 1024 * 1024;
+
+/// Bytes that replacing may come to: one match may stand for much.
+pub(crate) const RE_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
+
+/// Compiled regular expressions that a VM keeps for patterns given as strings.
+pub(crate) const RE_KEPT: usize = 64;
+
+/// Characters of a pattern.
+pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
+
+/// Bytes of datagrams that wait for the kernel to take them.
+pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
+
+/// What one that waits takes beside its bytes.
+pub(crate) const DATAGRAM_TAKES: usize = 256;
+
+/// Entries of `tide.shared`; the one least used goes for another.
+pub(crate) const SHARED_ENTRIES: usize = 65_536;
+
+/// Bytes of a key and of a text in `tide.shared`.
+pub(crate) const SHARED_BYTES: usize = 64 * 1024;
+
+/// Bytes of one reply of Redis, unless told otherwise.
+pub(crate) const REDIS_REPLY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Memory that a connection to Redis keeps from one reply to the next.
+pub(crate) const REDIS_KEPT_BYTES: usize = 16 * 1024;
+
+/// Bytes of a file that `fs.read` reads, unless told otherwise.
+pub(crate) const FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes that one read of an open file gives.
+pub(crate) const FILE_PIECE_BYTES: usize = 1024 * 1024;
+
+/// Entries of a folder that `fs.list` lists.
+pub(crate) const FOLDER_ENTRIES: usize = 100_000;
+
+/// Room for what happened in a watched folder; a name has at most 255 bytes.
+pub(crate) const WATCH_READ_BYTES: usize = 4 * 1024;
+
+/// Bytes of a request's body that an HTTP server takes, and that `readall` collects.
+pub(crate) const HTTP_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes a handler writes before they leave without being asked to.
+pub(crate) const HTTP_GATHER_BYTES: usize = 4 * 1024;
+
+/// Unsent bytes of a body beyond which a write waits.
+pub(crate) const HTTP_UNSENT_BYTES: usize = 256 * 1024;
+
+/// Output per input byte of a coded answer: what DEFLATE can reach is 1032.
+pub(crate) const HTTP_INFLATE_RATIO: u64 = 1100;
+
+/// How long a request's head may take.
+pub(crate) const HTTP_HEAD_MS: u64 = 10_000;
+
+/// How long a server keeps a connection between requests.
+pub(crate) const HTTP_IDLE_MS: u64 = 60_000;
+
+/// Connections of one HTTP listener; further ones are answered 503.
+pub(crate) const HTTP_CONNECTIONS: usize = 10_000;
+
+/// How long an HTTP client tries to connect to one address.
+pub(crate) const HTTP_CONNECT_MS: u64 = 10_000;
+
+/// How long an HTTP client waits for an answer's head, and for more of its body.
+pub(crate) const HTTP_READ_MS: u64 = 30_000;
+
+/// How long an HTTP client keeps an idle connection, as Silly has it.
+pub(crate) const HTTP_CLIENT_IDLE_MS: u64 = 30_000;
+
+/// How many idle connections to one address an HTTP client keeps, as Silly has it.
+pub(crate) const HTTP_IDLE_PER_HOST: u64 = 10;
+
+/// How many redirects a client of a script may be told to follow.
+pub(crate) const HTTP_REDIRECTS: u32 = 20;
+
+/// Addresses to which an HTTP client keeps idle connections.
+pub(crate) const HTTP_POOLS: usize = 1024;
+
+/// Bytes of one message of a WebSocket, unless told otherwise.
+pub(crate) const WEBSOCKET_BYTES: usize = 1024 * 1024;
+
+/// Unread messages of a WebSocket beyond which its peer is held back.
+pub(crate) const WEBSOCKET_MESSAGES: usize = 1024;
+
+/// Unread messages beyond which pings and pongs are not delivered.
+pub(crate) const WEBSOCKET_CONTROLS: usize = 64;
+
+/// Unsent bytes of a WebSocket beyond which a write waits, and a ping is not answered.
+pub(crate) const WEBSOCKET_UNSENT: usize = 1024 * 1024;
+
+/// How long a WebSocket that is closed waits for the other side.
+pub(crate) const WEBSOCKET_CLOSE_MS: u64 = 5_000;

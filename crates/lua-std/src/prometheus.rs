@@ -1,0 +1,88 @@
+//! `metrics.prometheus`: the numbers of a program.
+//!
+//! Promises that all workers of a process count into the same numbers, that a server shows them at
+//! its `/metrics`, and that counting takes no lock. The rest is `lua/prometheus.lua`.
+
+use std::sync::Arc;
+
+use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
+use telemetry::{Declared, Kind, Scripted, ScriptedCell};
+
+use crate::context::VmContext;
+use lua_vm::Vm;
+use lua_vm::script;
+
+/// Where the numbers of a VM go, if it was told.
+struct Metrics(Arc<Scripted>);
+
+/// The programs of this VM count there.
+pub fn count_into(vm: &Vm, metrics: Arc<Scripted>) {
+    vm.lua().set_app_data(Metrics(metrics));
+}
+
+pub(crate) fn open(lua: &Lua) -> Result<Table> {
+    let told = lua.app_data_ref::<Metrics>().map(|metrics| metrics.0.clone());
+    let vm = Vm::of(lua)?;
+    let own = told.or_else(|| VmContext::of(&vm).member.map(|member| member.group.metrics()));
+    let raw = lua.create_table()?;
+    raw.set("own", lua.create_userdata(Registry(own.unwrap_or_default()))?)?;
+    let registry = |_: &Lua, ()| Ok(Registry(Arc::default()));
+    raw.set("registry", lua.create_function(registry)?)?;
+    script::open(lua, "prometheus", include_str!("../../../lua/prometheus.lua"), raw)
+}
+
+struct Registry(Arc<Scripted>);
+
+type Family = (LuaString, LuaString, LuaString, Vec<LuaString>, Vec<f64>);
+
+impl UserData for Registry {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("declare", |_, this, family: Family| {
+            let (name, kind, help, labels, bounds) = family;
+            let kind = match &*kind.as_bytes() {
+                b"counter" => Kind::Counter,
+                b"gauge" => Kind::Gauge,
+                _ => Kind::Histogram,
+            };
+            let (name, help) = (name.to_string_lossy(), help.to_string_lossy());
+            let labels = labels.iter().map(LuaString::to_string_lossy).collect();
+            let declared = Declared { name, kind, help, labels, bounds };
+            this.0.declare(declared).map_err(|why| Error::runtime(format!("prometheus: {why}")))
+        });
+        methods.add_method("cell", |_, this, (name, labels): (String, Vec<LuaString>)| {
+            let labels: Vec<String> = labels.iter().map(LuaString::to_string_lossy).collect();
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            let cell = this.0.cell(&name, &labels);
+            let (cell, own) = cell.ok_or_else(|| Error::runtime("prometheus: other labels"))?;
+            Ok((Cell(cell), own))
+        });
+        methods.add_method("write", |_, this, ()| {
+            let mut out = String::with_capacity(4096);
+            this.0.write(&mut out);
+            Ok(out)
+        });
+    }
+}
+
+struct Cell(Arc<ScriptedCell>);
+
+impl UserData for Cell {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method("add", |_, this, number: f64| {
+            this.0.add(number);
+            Ok(())
+        });
+        methods.add_method("set", |_, this, number: f64| {
+            this.0.set(number);
+            Ok(())
+        });
+        methods.add_method("observe", |_, this, number: f64| {
+            this.0.observe(number);
+            Ok(())
+        });
+        methods.add_method("get", |_, this, ()| Ok(this.0.get()));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+//! `shared`: counters and short texts that all workers see, with an end to their time.
+//!
+//! On the keyed state of `exchange`: bounded, a hit takes no exclusive lock but the entry's own.
+//! Promises that `add` loses no count, that an entry whose time is over is not there, and that of a
+//! full table the entries used least go first.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use exchange::{Keyed, KeyedLimits, KeyedMetrics};
+use mlua::{Error, Lua, Result, Value};
+
+use crate::context::VmContext;
+use crate::limits::{SHARED_BYTES, SHARED_ENTRIES};
+use lua_vm::Vm;
+use lua_vm::timers::now_ms;
+
+/// The table of a server or program.
+pub struct SharedTable(Keyed<Mutex<Entry>>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Entry {
+    value: Kept,
+    /// On the clock of timers; 0 for never.
+    until_ms: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Kept {
+    #[default]
+    Nothing,
+    Integer(i64),
+    Number(f64),
+    Boolean(bool),
+    Bytes(Box<[u8]>),
+}
+
+impl Default for SharedTable {
+    fn default() -> SharedTable {
+        let limits = KeyedLimits { entries: SHARED_ENTRIES, changes: 0 };
+        SharedTable(Keyed::new(limits, KeyedMetrics::default()))
+    }
+}
+
+impl Entry {
+    fn expire(&mut self) {
+        if self.until_ms != 0 && self.until_ms <= now_ms() {
+            *self = Entry::default();
+        }
+    }
+}
+
+fn lock(entry: &Mutex<Entry>) -> MutexGuard<'_, Entry> {
+    let mut entry = entry.lock().unwrap_or_else(PoisonError::into_inner);
+    entry.expire();
+    entry
+}
+
+fn until(ttl_s: Option<f64>, name: &str) -> Result<u64> {
+    match ttl_s {
+        None => Ok(0),
+        Some(ttl) if ttl > 0.0 && ttl.is_finite() => {
+            Ok(now_ms().saturating_add((ttl * 1000.0).ceil() as u64))
+        }
+        Some(_) => Err(Error::runtime(format!("bad ttl to '{name}' (seconds above 0 expected)"))),
+    }
+}
+
+fn short<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
+    if bytes.len() <= SHARED_BYTES {
+        return Ok(bytes);
+    }
+    Err(Error::runtime(format!("'{name}' takes keys and texts of up to {SHARED_BYTES} bytes")))
+}
+
+fn kept(value: &Value) -> Result<Kept> {
+    Ok(match value {
+        Value::Nil => Kept::Nothing,
+        Value::Integer(number) => Kept::Integer(*number),
+        Value::Number(number) => Kept::Number(*number),
+        Value::Boolean(truth) => Kept::Boolean(*truth),
+        Value::String(text) => Kept::Bytes(short(&text.as_bytes(), "set")?.into()),
+        other => {
+            let found = other.type_name();
+            let why = format!("bad argument #2 to 'set' (a plain value expected, got {found})");
+            return Err(Error::runtime(why));
+        }
+    })
+}
+
+fn value(lua: &Lua, kept: Kept) -> Result<Value> {
+    Ok(match kept {
+        Kept::Nothing => Value::Nil,
+        Kept::Integer(number) => Value::Integer(number),
+        Kept::Number(number) => Value::Number(number),
+        Kept::Boolean(truth) => Value::Boolean(truth),
+        Kept::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
+    })
+}
+
+impl SharedTable {
+    fn get(&self, key: &[u8]) -> Kept {
+        self.0.peek(key, |entry| lock(entry).value.clone()).unwrap_or_default()
+    }
+
+    fn set(&self, key: &[u8], value: Kept, until_ms: u64) {
+        if value == Kept::Nothing {
+            self.0.remove(key);
+            return;
+        }
+        self.0.with(key, Mutex::default, |entry| *lock(entry) = Entry { value, until_ms });
+    }
+
+    /// Adds to a counter; a new one lives until then. `None` if there is something else.
+    fn add(&self, key: &[u8], by: i64, until_ms: u64) -> Option<i64> {
+        self.0.with(key, Mutex::default, |entry| {
+            let mut entry = lock(entry);
+            let sum = match entry.value {
+                Kept::Nothing => {
+                    entry.until_ms = until_ms;
+                    by
+                }
+                Kept::Integer(number) => number.wrapping_add(by),
+                _ => return None,
+            };
+            entry.value = Kept::Integer(sum);
+            Some(sum)
+        })
+    }
+}
+
+pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
+    let shared = VmContext::of(&*Vm::of(lua)?).shared.unwrap_or_default();
+    let module = lua.create_table()?;
+    let table = shared.clone();
+    module.set(
+        "get",
+        lua.create_function(move |lua, key: mlua::LuaString| {
+            value(lua, table.get(short(&key.as_bytes(), "get")?))
+        })?,
+    )?;
+    let table = shared.clone();
+    module.set(
+        "set",
+        lua.create_function(move |_, (key, value, ttl): (mlua::LuaString, Value, Option<f64>)| {
+            table.set(short(&key.as_bytes(), "set")?, kept(&value)?, until(ttl, "set")?);
+            Ok(())
+        })?,
+    )?;
+    let table = shared.clone();
+    module.set(
+        "add",
+        lua.create_function(
+            move |_, (key, by, ttl): (mlua::LuaString, Option<i64>, Option<f64>)| {
+                let (key, until) = (key.as_bytes(), until(ttl, "add")?);
+                table
+                    .add(short(&key, "add")?, by.unwrap_or(1), until)
+                    .ok_or_else(|| Error::runtime("'add' counts what is a whole number"))
+            },
+        )?,
+    )?;
+    module.set(
+        "delete",
+        lua.create_function(move |_, key: mlua::LuaString| {
+            Ok(shared.0.remove(short(&key.as_bytes(), "delete")?))
+        })?,
+    )?;
+    Ok(module)
+}

@@ -1,0 +1,88 @@
+//! Runs Lua programs in tests.
+//!
+//! A program says what it sees with `say(...)` and ends with `silly.exit(code)`. Promises an end
+//! within ten seconds; an error of the main coroutine ends it with 99.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mlua::Variadic;
+
+use crate::context::{VmContext, open_vm};
+use crate::group::{GroupMember, WorkerGroup};
+use lua_vm::End;
+use lua_vm::{Options, Vm};
+
+/// The exit code and what was said.
+pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
+    let program = program.to_owned();
+    // As in a worker, where a VM is driven by a task among those that wait for it.
+    net::worker::block_on_local(async {
+        net::task::spawn_local(async move { run_here(&program).await }).await.unwrap()
+    })
+}
+
+/// As [`run`], on the loop of the caller.
+pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
+    run_in(open_vm(Options::default(), VmContext::default()).unwrap(), program, false).await
+}
+
+/// A block of the documentation: it ends when its main coroutine does, and none may fail.
+pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
+    net::worker::block_on_local(async {
+        let group = Arc::new(WorkerGroup::new(1));
+        let member = GroupMember { index: 0, group, log: None, access: None };
+        let context = VmContext { shared: None, member: Some(member) };
+        let vm = open_vm(Options::default(), context).unwrap();
+        crate::open_mailbox(&vm);
+        let (code, mut said) = run_in(vm.clone(), program, true).await;
+        if vm.failures() > 0 {
+            said.push(format!("{} coroutines failed", vm.failures()));
+            return (99, said);
+        }
+        (code, said)
+    })
+}
+
+async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<String>) {
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let log = said.clone();
+    let say = vm.lua().create_function(move |lua, words: Variadic<mlua::Value>| {
+        let tostring: mlua::Function = lua.globals().get("tostring")?;
+        let words: mlua::Result<Vec<String>> =
+            words.into_iter().map(|word| tostring.call::<String>(word)).collect();
+        log.borrow_mut().push(words?.join(" "));
+        Ok(())
+    });
+    vm.lua().globals().set("say", say.unwrap()).unwrap();
+    // `cancel(thread)`: as if its client had gone.
+    let cancel = vm.lua().create_function(|lua, thread: mlua::Thread| {
+        Vm::of(lua)?.cancel_thread(&thread);
+        Ok(())
+    });
+    vm.lua().globals().set("cancel", cancel.unwrap()).unwrap();
+    let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
+    let (weak, log) = (vm.weak(), said.clone());
+    let ended = move |_: &mlua::Lua, end: End| {
+        if let End::Failed(text) = end {
+            log.borrow_mut().push(text);
+            weak.upgrade().unwrap().exit(99);
+        } else if ends_with_main {
+            weak.upgrade().unwrap().exit(0);
+        }
+    };
+    vm.turn(|turn| turn.start(&main, (), Some(Box::new(ended)))).unwrap().unwrap();
+    let code = net::timer::within(Duration::from_secs(10), lua_vm::drive(vm.clone())).await;
+    let said = said.take();
+    let Some(code) = code else { panic!("the program did not end; it said {said:?}") };
+    (code, said)
+}
+
+/// What a program says that ends well.
+pub(crate) fn said(program: &str) -> Vec<String> {
+    let (code, said) = run(program);
+    assert_eq!(code, 0, "{said:?}");
+    said
+}

@@ -1,0 +1,388 @@
+//! `net.udp`: datagrams.
+//!
+//! Promises that a datagram comes whole, that a task which waits for one gets it in the turn it
+//! arrived in, that no more than a bounded number wait for a script (the kernel drops what comes
+//! while they do), and that sending never waits. An address is text, `ip:port`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mlua::{FromLua, Lua, Result, Table, UserData, UserDataMethods, Value};
+use net::Datagram;
+use tokio::sync::Notify;
+
+use crate::limits::{DATAGRAM_BYTES, DATAGRAM_TAKES, DATAGRAMS};
+use lua_vm::TaskId;
+use lua_vm::Vm;
+use lua_vm::address;
+use lua_vm::errno;
+use lua_vm::waits;
+
+/// A socket and the datagrams nobody has taken.
+struct Socket {
+    datagram: Datagram,
+    /// Sends to and hears from this one only.
+    peer: Option<SocketAddr>,
+    waiting: RefCell<VecDeque<(Bytes, SocketAddr)>>,
+    /// Something has arrived, been taken or been closed.
+    changed: Notify,
+    /// The coroutine that waits for a datagram.
+    reader: Cell<Option<TaskId>>,
+    /// Datagrams that the kernel had no room for, first in first out.
+    queue: RefCell<VecDeque<(Vec<u8>, SocketAddr)>>,
+    /// A task is sending the queue.
+    sending: Cell<bool>,
+    /// Bytes in the queue and in that task.
+    unsent: Cell<usize>,
+    closed: Cell<bool>,
+}
+
+/// What a script holds.
+struct Handle(Rc<Socket>);
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+pub(crate) fn open(lua: &Lua) -> Result<Table> {
+    let table = lua.create_table()?;
+    table.set("bind", lua.create_function(|lua, at: String| bind(lua, &at))?)?;
+    table.set(
+        "connect",
+        lua.create_function(|lua, (to, options): (String, Option<Table>)| {
+            let Some(peer) = address::socket(&to) else { return refuse(lua, libc::EINVAL) };
+            let own = match options {
+                Some(options) => options.get::<Option<String>>("bindaddr")?,
+                None => None,
+            };
+            let own = own.map_or(Some(any(peer)), |own| address::socket(&own));
+            let Some(own) = own else { return refuse(lua, libc::EINVAL) };
+            begin(lua, own, Some(peer))
+        })?,
+    )?;
+    let receive = waits::function(lua, |lua, (socket, ms): (Value, Option<u64>)| {
+        let socket = held(lua, socket, "recvfrom")?;
+        let vm = Vm::of(lua)?;
+        // One that was closed or woken by somebody else waits no more.
+        let waits = |task: TaskId| vm.is_waiting(task);
+        if socket.reader.get().is_some_and(waits) {
+            return Err(mlua::Error::runtime("another task reads from this socket"));
+        }
+        let own = vm.current_task();
+        socket.reader.set(own);
+        socket.changed.notify_waiters();
+        let weak = vm.weak();
+        Ok(async move {
+            let is_wanted = || {
+                let found = |vm: std::rc::Rc<Vm>, task| vm.is_waiting(task);
+                own.zip(weak.upgrade()).is_some_and(|(task, vm)| found(vm, task))
+            };
+            let next = socket.next(own, is_wanted);
+            let got = match ms {
+                Some(ms) => net::timer::within(Duration::from_millis(ms), next).await,
+                None => Some(next.await),
+            };
+            if socket.reader.get() == own {
+                socket.reader.set(None);
+            }
+            Ok(Received(got.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))))
+        })
+    })?;
+    for name in ["sendto", "close", "isalive", "unreadbytes", "unsentbytes"] {
+        let call = format!("return function(socket, ...) return socket:{name}(...) end");
+        table.set(name, lua.load(call).eval::<mlua::Function>()?)?;
+    }
+    lua.set_named_registry_value("tidegate.udp.recvfrom", &receive)?;
+    table.set("recvfrom", receive)?;
+    Ok(table)
+}
+
+fn bind(lua: &Lua, at: &str) -> Result<(Value, Option<String>)> {
+    match address::socket(at) {
+        Some(own) => begin(lua, own, None),
+        None => refuse(lua, libc::EINVAL),
+    }
+}
+
+fn refuse(_: &Lua, number: i32) -> Result<(Value, Option<String>)> {
+    Ok((Value::Nil, Some(errno::of_number(number))))
+}
+
+/// The wildcard of a peer's family.
+fn any(peer: SocketAddr) -> SocketAddr {
+    match peer {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}
+
+fn begin(lua: &Lua, own: SocketAddr, peer: Option<SocketAddr>) -> Result<(Value, Option<String>)> {
+    let datagram = match Datagram::bind(own) {
+        Ok(datagram) => datagram,
+        Err(error) => return Ok((Value::Nil, Some(errno::of_error(&error)))),
+    };
+    let socket = Rc::new(Socket {
+        datagram,
+        peer,
+        waiting: RefCell::default(),
+        changed: Notify::new(),
+        reader: Cell::new(None),
+        queue: RefCell::default(),
+        sending: Cell::new(false),
+        unsent: Cell::new(0),
+        closed: Cell::new(false),
+    });
+    let object = lua.create_userdata(Handle(socket))?;
+    Ok((Value::UserData(object), None))
+}
+
+fn held(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
+    let socket = match &value {
+        Value::UserData(object) => object.borrow::<Handle>().ok().map(|handle| handle.0.clone()),
+        _ => None,
+    };
+    socket.ok_or_else(|| {
+        let text = format!("bad argument #1 to '{name}' (a datagram socket expected)");
+        mlua::Error::runtime(text)
+    })
+}
+
+impl Socket {
+    /// The next datagram; what is there first.
+    async fn next(
+        &self,
+        own: Option<TaskId>,
+        is_wanted: impl Fn() -> bool,
+    ) -> std::result::Result<(Bytes, SocketAddr), String> {
+        loop {
+            // What nobody waits for is left to the next who does.
+            if self.reader.get() != own || !is_wanted() {
+                return Err(errno::CLOSED.to_owned());
+            }
+            if let Some(next) = self.waiting.borrow_mut().pop_front() {
+                return Ok(next);
+            }
+            if self.closed.get() {
+                return Err(errno::CLOSED.to_owned());
+            }
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                got = self.datagram.receive_from() => match got {
+                    Ok(got) => self.arrived(got),
+                    Err(error) => return Err(errno::of_error(&error)),
+                },
+            }
+        }
+    }
+
+    fn arrived(&self, (data, from): (Bytes, SocketAddr)) {
+        if self.peer.is_none_or(|peer| peer == from) {
+            self.waiting.borrow_mut().push_back((data, from));
+        }
+    }
+
+    /// Takes what the kernel has, up to the bound.
+    fn fill(&self) {
+        while self.waiting.borrow().len() < DATAGRAMS {
+            match self.datagram.try_receive_from() {
+                Ok(got) => self.arrived(got),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Sends now, or behind the datagrams that wait for room in the kernel, up to a bound.
+    fn send(self: &Rc<Socket>, data: &[u8], to: SocketAddr) -> io::Result<()> {
+        if !self.sending.get() {
+            match self.datagram.try_send_to(data, to) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                sent => return sent,
+            }
+        }
+        if self.unsent.get() >= DATAGRAM_BYTES {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.unsent.set(self.unsent.get() + takes(data));
+        self.queue.borrow_mut().push_back((data.to_vec(), to));
+        if !self.sending.replace(true) {
+            let socket = self.clone();
+            net::task::spawn_local(async move { socket.send_queue().await });
+        }
+        Ok(())
+    }
+
+    async fn send_queue(&self) {
+        loop {
+            let Some((data, to)) = self.queue.borrow_mut().pop_front() else { break };
+            // A datagram may be lost anywhere on its way, here too.
+            let _ = self.datagram.send_to(&data, to).await;
+            self.unsent.set(self.unsent.get() - takes(&data));
+        }
+        self.sending.set(false);
+    }
+
+    fn close(&self) -> bool {
+        let first = !self.closed.replace(true);
+        self.waiting.borrow_mut().clear();
+        self.changed.notify_one();
+        first
+    }
+}
+
+/// What a queued datagram counts for: an empty one takes room too.
+fn takes(data: &[u8]) -> usize {
+    data.len() + DATAGRAM_TAKES
+}
+
+/// `data, address` or `nil, err`.
+struct Received(std::result::Result<(Bytes, SocketAddr), String>);
+
+impl mlua::IntoLuaMulti for Received {
+    fn into_lua_multi(self, lua: &Lua) -> Result<mlua::MultiValue> {
+        match self.0 {
+            Ok((data, from)) => {
+                let from = SocketAddr::new(from.ip().to_canonical(), from.port()).to_string();
+                (lua.create_string(&data)?, from).into_lua_multi(lua)
+            }
+            Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
+        }
+    }
+}
+
+impl UserData for Handle {
+    fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
+        methods.add_method(
+            "sendto",
+            |_, Handle(socket), (data, to): (mlua::LuaString, Option<String>)| {
+                if socket.closed.get() {
+                    return Ok((false, Some(errno::CLOSED.to_owned())));
+                }
+                let to = match to {
+                    Some(to) => address::socket(&to).ok_or(libc::EINVAL),
+                    None => socket.peer.ok_or(libc::EDESTADDRREQ),
+                };
+                Ok(match to {
+                    Err(number) => (false, Some(errno::of_number(number))),
+                    Ok(to) => match socket.send(&data.as_bytes(), to) {
+                        Ok(()) => (true, None),
+                        Err(error) => (false, Some(errno::of_error(&error))),
+                    },
+                })
+            },
+        );
+        methods.add_method("close", |_, Handle(socket), ()| {
+            let first = socket.close();
+            Ok((first, (!first).then(|| errno::CLOSED.to_owned())))
+        });
+        methods.add_method("isalive", |_, Handle(socket), ()| Ok(!socket.closed.get()));
+        methods.add_method("unreadbytes", |_, Handle(socket), ()| {
+            socket.fill();
+            Ok(socket.waiting.borrow().iter().map(|(data, _)| data.len()).sum::<usize>())
+        });
+        methods.add_method("unsentbytes", |_, Handle(socket), ()| Ok(socket.unsent.get()));
+        methods.add_meta_method(
+            "__index",
+            |lua, Handle(socket), name: mlua::LuaString| match &*name.as_bytes() {
+                b"recvfrom" => lua.named_registry_value::<Value>("tidegate.udp.recvfrom"),
+                b"addr" => {
+                    let local = socket.datagram.local().to_string();
+                    Value::from_lua(Value::String(lua.create_string(local)?), lua)
+                }
+                _ => Ok(Value::Nil),
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::said;
+
+    #[test]
+    fn a_datagram_is_left_to_the_next_if_who_waited_is_gone() {
+        let program = r#"
+            local udp, task = require "silly.net.udp", require "silly.task"
+            local time = require "silly.time"
+            local socket = assert(udp.bind("127.0.0.1:0"))
+            local reader = task.fork(function() socket:recvfrom() end)
+            time.sleep(1)
+            cancel(reader)
+            socket:sendto("one", socket.addr)
+            time.sleep(1)
+            say((socket:recvfrom(5000)))
+            reader = task.fork(function() socket:recvfrom() end)
+            time.sleep(1)
+            cancel(reader)
+            task.fork(function() time.sleep(1) socket:sendto("two", socket.addr) end)
+            say((socket:recvfrom(5000)))
+            require "silly".exit()
+        "#;
+        assert_eq!(said(program), ["one", "two"]);
+    }
+
+    #[test]
+    fn datagrams_sent_right_after_bind_or_connect_keep_their_order() {
+        let program = r#"
+            local udp = require "silly.net.udp"
+            local server = assert(udp.bind("127.0.0.1:0"))
+            local client = assert(udp.connect(server.addr))
+            for i = 1, 9 do assert(client:sendto(tostring(i))) end
+            local got = {}
+            for i = 1, 9 do got[i] = server:recvfrom(5000) end
+            say(table.concat(got))
+            local other = assert(udp.bind("127.0.0.1:0"))
+            for i = 1, 9 do assert(other:sendto(tostring(i), server.addr)) end
+            for i = 1, 9 do got[i] = server:recvfrom(5000) end
+            say(table.concat(got), other:unsentbytes())
+            require "silly".exit()
+        "#;
+        assert_eq!(said(program), ["123456789", "123456789 0"]);
+    }
+
+    #[test]
+    fn datagrams_there_and_back() {
+        let program = r#"
+            local udp, task, silly = require "silly.net.udp", require "silly.task", require "silly"
+            local server = assert(udp.bind("127.0.0.1:0"))
+            task.fork(function()
+                while true do
+                    local data, from = server:recvfrom()
+                    if not data then say(from) silly.exit() end
+                    say(udp.sendto(server, data:upper(), from))
+                end
+            end)
+            local client = assert(udp.connect(server.addr))
+            say(client:sendto("hello"))
+            local data, from = client:recvfrom(1000)
+            say(data, from == server.addr)
+            say(client:recvfrom(5))
+            say(server:sendto("x"))
+            say(pcall(udp.recvfrom, 1))
+            say(client:close(), client:isalive(), client:sendto("x"))
+            say(udp.bind("nonsense"))
+            server:close()
+        "#;
+        let expected = [
+            "true",
+            "true",
+            "HELLO true",
+            "nil Connection timed out (110)",
+            "false Destination address required (89)",
+            "false bad argument #1 to 'recvfrom' (a datagram socket expected)",
+            "true false false Socket is closed (10003)",
+            "nil Invalid argument (22)",
+            "Socket is closed (10003)",
+        ];
+        let said: Vec<String> =
+            said(program).iter().map(|line| line.trim_end_matches(" nil").to_owned()).collect();
+        assert_eq!(said, expected);
+    }
+}

@@ -1,0 +1,388 @@
+//! `net.tcp`: connections and listeners.
+//!
+//! Promises the names of all of Silly's dialects with the return values of the latest: each
+//! function is a method too (`tcp.read(conn, …)` is `conn:read(…)`), `read` gives `nil, errno.EOF`
+//! at the end of the stream, `nil, errno.TIMEDOUT` after its time-out and `nil, errno.CLOSED` on a
+//! closed connection. These are the hot calls: raw functions without an allocation but for the
+//! string that Lua gets.
+
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+use mlua::{Function, Lua, Result, Table, ffi};
+use net::Accepted;
+
+use crate::calls::FunctionRef;
+use crate::stack::{self, State};
+use crate::streams::{Handle, peer_address};
+use crate::tasks::{End, Ended, OnEnd};
+use crate::vm::{Turn, Vm};
+
+mod connect;
+mod listen;
+mod read;
+mod write;
+
+pub use listen::bind;
+
+/// What a script holds of a listener: a userdata with two user values, its address and a table of
+/// the script's own fields. A connection is a table instead, so that a method is found without a
+/// call: its handle stands at [`HANDLE`] as a light userdata, which a script cannot make.
+#[repr(C)]
+struct Object {
+    magic: u64,
+    handle: Handle,
+}
+
+const LISTENER: u64 = u64::from_be_bytes(*b"tide-lis");
+/// The two user values.
+const ADDRESS: c_int = 1;
+const FIELDS: c_int = 2;
+/// The place of the handle in a connection.
+const HANDLE: i64 = 1;
+
+/// Their addresses are the keys of the metatables in the registry.
+static CONNECTION_META: u8 = 1;
+static LISTENER_META: u8 = 2;
+
+fn key(meta: &'static u8) -> *const c_void {
+    std::ptr::from_ref(meta).cast()
+}
+
+/// The functions of the module. `extend` adds what is written in Lua; connections have the result
+/// as their methods.
+pub fn open(lua: &Lua, extend: impl FnOnce(Table) -> Result<Table>) -> Result<Table> {
+    let vm = Vm::of(lua)?;
+    let named: Vec<stack::Named> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
+    let table = extend(stack::functions(lua, &vm, &named)?)?;
+    let connection = stack::functions(lua, &vm, &[(c"__gc", collect), (c"__close", collect)])?;
+    connection.set("__name", "connection")?;
+    connection.set("__index", &table)?;
+    register(lua, &CONNECTION_META, connection)?;
+    let listener = stack::functions(lua, &vm, &[(c"close", close_listener)])?;
+    register(lua, &LISTENER_META, listener_metatable(lua, &vm, &listener)?)?;
+    let listen = stack::functions(lua, &vm, &[(c"listen", listen::listen)])?;
+    table.set("listen", listen.get::<Function>("listen")?)?;
+    table.set("connect", connect::function(lua)?)?;
+    Ok(table)
+}
+
+const FUNCTIONS: &[stack::Named] = &[
+    (c"close", close),
+    (c"isalive", is_alive),
+    (c"limit", limit),
+    (c"outputlimit", output_limit),
+    (c"deadline", deadline),
+    (c"unreadbytes", unread_bytes),
+    (c"recvsize", unread_bytes),
+    (c"unsentbytes", unsent_bytes),
+    (c"sendsize", unsent_bytes),
+];
+
+fn listener_metatable(lua: &Lua, vm: &Vm, methods: &Table) -> Result<Table> {
+    let functions: &[stack::Named] =
+        &[(c"__gc", keep), (c"__close", keep), (c"__newindex", set_field)];
+    let table = stack::functions(lua, vm, functions)?;
+    table.set("__name", "listener")?;
+    // SAFETY: one closure with the methods as its upvalue.
+    unsafe {
+        lua.exec_raw((table, methods), |state| {
+            ffi::lua_pushcclosure(state, get_field, 1);
+            ffi::lua_setfield(state, -2, c"__index".as_ptr());
+        })
+    }
+}
+
+/// Puts a metatable where raw functions find it.
+fn register(lua: &Lua, meta: &'static u8, table: Table) -> Result<()> {
+    // SAFETY: the table leaves the stack for the registry.
+    unsafe {
+        lua.exec_raw::<()>(table, |state| {
+            ffi::lua_rawsetp(state, ffi::LUA_REGISTRYINDEX, key(meta));
+        })
+    }
+}
+
+/// Pushes the object of a connection whose peer's address is on top of the stack, and stays there.
+///
+/// # Safety
+/// `state` has two free slots.
+pub(crate) unsafe fn push_connection(state: State, handle: Handle) {
+    let bits = u64::from(handle.generation) << 32 | u64::from(handle.index);
+    // SAFETY: a new table with two fields; the pointer is never followed.
+    unsafe {
+        ffi::lua_createtable(state, 1, 1);
+        ffi::lua_pushlightuserdata(state, std::ptr::without_provenance_mut(bits as usize));
+        ffi::lua_rawseti(state, -2, HANDLE);
+        ffi::lua_pushvalue(state, -2);
+        ffi::lua_setfield(state, -2, c"remoteaddr".as_ptr());
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(&CONNECTION_META));
+        ffi::lua_setmetatable(state, -2);
+    }
+}
+
+/// Calls `function(connection, address)` in a new coroutine for an accepted connection, which is
+/// closed when the coroutine has ended; then `ended` is dropped. The module must have been opened.
+pub fn serve_connection(
+    turn: &Turn<'_>,
+    function: &Rc<FunctionRef>,
+    accepted: Accepted,
+    ended: impl Sized + 'static,
+) {
+    let Accepted { stream, peer } = accepted;
+    let address = peer_address(&peer);
+    let handle = turn.streams.insert(stream);
+    // Holds the VM as long as the connection is open.
+    let held = function.clone();
+    let on_end: OnEnd = Box::new(move |_: &Lua, _: End| {
+        let vm = held.running().vm();
+        vm.streams.close(vm, handle);
+        drop(ended);
+    });
+    let index = turn.new_task();
+    let thread = turn.tasks(|tasks| {
+        let task = tasks.get(index);
+        task.ended = Ended::Told(on_end);
+        task.thread
+    });
+    // SAFETY: the thread is empty and has room for a call's worth of values.
+    unsafe {
+        ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(function.reference()));
+        stack::push(thread, address.as_bytes());
+        push_connection(thread, handle);
+        ffi::lua_insert(thread, -2);
+    }
+    turn.run(index, 2);
+}
+
+/// # Safety
+/// As [`push_connection`], with the listener's own address.
+unsafe fn push_listener(state: State, handle: Handle) {
+    // SAFETY: the userdata has room for an `Object`, which needs no drop; Lua aligns it for any
+    // scalar.
+    unsafe {
+        let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), 2).cast::<Object>();
+        room.write(Object { magic: LISTENER, handle });
+        ffi::lua_pushvalue(state, -2);
+        ffi::lua_setiuservalue(state, -2, ADDRESS);
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(&LISTENER_META));
+        ffi::lua_setmetatable(state, -2);
+    }
+}
+
+/// The listener at `index`, if it is one.
+///
+/// # Safety
+/// `state` is alive.
+unsafe fn listener(state: State, index: c_int) -> Option<Handle> {
+    // SAFETY: only a full userdata has a length, and one of this length that begins with our magic
+    // number was made by `push_listener`: scripts cannot write into a userdata.
+    unsafe {
+        if ffi::lua_rawlen(state, index) != size_of::<Object>() {
+            return None;
+        }
+        let object = ffi::lua_touserdata(state, index).cast::<Object>();
+        (!object.is_null() && (*object).magic == LISTENER).then(|| (*object).handle)
+    }
+}
+
+/// The handle of the connection at `index`, if it is one.
+///
+/// # Safety
+/// `state` is alive and has a free slot.
+#[inline]
+unsafe fn handle(state: State, index: c_int) -> Option<Handle> {
+    // SAFETY: promised by the caller; the pointer is a number.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
+            return None;
+        }
+        let kind = ffi::lua_rawgeti(state, index, HANDLE);
+        let bits = ffi::lua_touserdata(state, -1).addr() as u64;
+        ffi::lua_settop(state, -2);
+        (kind == ffi::LUA_TLIGHTUSERDATA)
+            .then_some(Handle { index: bits as u32, generation: (bits >> 32) as u32 })
+    }
+}
+
+/// The connection that is argument `index`; raises if it is none.
+///
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+#[inline]
+unsafe fn connection(state: State, index: c_int) -> Handle {
+    // SAFETY: promised by the caller.
+    unsafe {
+        match handle(state, index) {
+            Some(handle) => handle,
+            None => {
+                ffi::luaL_argerror(state, index, c"a connection expected".as_ptr());
+                unreachable!("luaL_argerror does not return")
+            }
+        }
+    }
+}
+
+/// `conn:close() → ok, err`: also closes a listener.
+unsafe extern "C-unwind" fn close(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        if listener(state, 1).is_some() {
+            return close_listener(state);
+        }
+        let handle = connection(state, 1);
+        let vm = stack::vm(state);
+        let closed = vm.streams.close(vm, handle);
+        closing(state, closed)
+    }
+}
+
+/// `listener:close() → ok, err`
+unsafe extern "C-unwind" fn close_listener(state: State) -> c_int {
+    // SAFETY: as `close`.
+    unsafe {
+        let Some(handle) = listener(state, 1) else {
+            return ffi::luaL_argerror(state, 1, c"a listener expected".as_ptr());
+        };
+        let vm = stack::vm(state);
+        let closed = vm.streams.close_listener(vm, handle);
+        closing(state, closed)
+    }
+}
+
+/// # Safety
+/// `state` has two free slots.
+unsafe fn closing(state: State, closed: bool) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe {
+        ffi::lua_pushboolean(state, c_int::from(closed));
+        if closed {
+            return 1;
+        }
+        stack::push(state, crate::errno::CLOSED.as_bytes());
+    }
+    2
+}
+
+/// `__gc` and `__close` of a connection.
+unsafe extern "C-unwind" fn collect(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped, and the streams are not borrowed.
+    unsafe {
+        if let Some(handle) = handle(state, 1) {
+            stack::vm(state).streams.collected(handle);
+        }
+    }
+    0
+}
+
+/// A listener lives until it is closed, whoever keeps its object.
+unsafe extern "C-unwind" fn keep(_: State) -> c_int {
+    0
+}
+
+/// `__index`: methods, then the peer's address (`listener.addr`: its own), then what the script
+/// set.
+unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
+    // SAFETY: the first upvalue is the table of methods.
+    unsafe {
+        ffi::lua_pushvalue(state, 2);
+        if ffi::lua_rawget(state, ffi::lua_upvalueindex(1)) != ffi::LUA_TNIL {
+            return 1;
+        }
+        if ffi::lua_type(state, 2) == ffi::LUA_TSTRING && stack::bytes(state, 2) == Some(b"addr") {
+            ffi::lua_getiuservalue(state, 1, ADDRESS);
+            return 1;
+        }
+        if ffi::lua_getiuservalue(state, 1, FIELDS) == ffi::LUA_TTABLE {
+            ffi::lua_pushvalue(state, 2);
+            ffi::lua_rawget(state, -2);
+            return 1;
+        }
+        ffi::lua_pushnil(state);
+    }
+    1
+}
+
+/// `__newindex`: a script may keep fields of its own on a listener.
+unsafe extern "C-unwind" fn set_field(state: State) -> c_int {
+    // SAFETY: the stack holds object, key, value; a nil key raises in `lua_rawset`.
+    unsafe {
+        if ffi::lua_getiuservalue(state, 1, FIELDS) != ffi::LUA_TTABLE {
+            ffi::lua_createtable(state, 0, 2);
+            ffi::lua_pushvalue(state, -1);
+            ffi::lua_setiuservalue(state, 1, FIELDS);
+        }
+        ffi::lua_pushvalue(state, 2);
+        ffi::lua_pushvalue(state, 3);
+        ffi::lua_rawset(state, -3);
+    }
+    0
+}
+
+/// `conn:isalive()`: neither closed nor broken, and the peer has not ended.
+unsafe extern "C-unwind" fn is_alive(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let streams = &stack::vm(state).streams;
+        let alive = streams.with(handle, |c| c.broken.is_none() && !c.ended).unwrap_or(false);
+        ffi::lua_pushboolean(state, c_int::from(alive));
+    }
+    1
+}
+
+/// `conn:limit(n)`: unread bytes beyond which the peer is held back; nil or a negative for none.
+unsafe extern "C-unwind" fn limit(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
+        stack::vm(state).streams.set_limit(handle, limit.max(1));
+    }
+    0
+}
+
+/// `conn:outputlimit(n)`: unsent bytes beyond which a write closes the connection.
+unsafe extern "C-unwind" fn output_limit(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
+        stack::vm(state).streams.with(handle, |c| c.output_limit = limit);
+    }
+    0
+}
+
+/// `conn:deadline(ms)`: no read lasts beyond that from now; nil for none.
+unsafe extern "C-unwind" fn deadline(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let at = (ffi::lua_type(state, 2) > ffi::LUA_TNIL)
+            .then(|| crate::timers::now_ms() + super::time::check_span(state, 2));
+        stack::vm(state).streams.with(handle, |c| c.deadline_ms = at);
+    }
+    0
+}
+
+/// `conn:unreadbytes()`
+unsafe extern "C-unwind" fn unread_bytes(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let count = stack::vm(state).streams.with(handle, |c| c.input.len()).unwrap_or(0);
+        ffi::lua_pushinteger(state, count as i64);
+    }
+    1
+}
+
+/// `conn:unsentbytes()`
+unsafe extern "C-unwind" fn unsent_bytes(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let count = stack::vm(state).streams.with(handle, |c| c.unsent()).unwrap_or(0);
+        ffi::lua_pushinteger(state, count as i64);
+    }
+    1
+}

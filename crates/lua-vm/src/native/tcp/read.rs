@@ -1,0 +1,183 @@
+//! Reading from a connection: what is there at once, what is not by waiting.
+//!
+//! Promises that only one coroutine waits on a connection, that a time-out takes no bytes, and that
+//! what was received before the end is read before the end is told.
+
+use std::ffi::c_int;
+
+use mlua::ffi;
+
+use super::connection;
+use crate::native::time::check_span;
+use crate::stack::{self, State};
+use crate::streams::input::{Delimiter, Want};
+use crate::streams::{Found, Handle};
+use crate::vm::Vm;
+
+pub(super) const FUNCTIONS: &[stack::Named] = &[
+    (c"read", read),
+    (c"readline", read_line),
+    (c"readall", read_all),
+    (c"unread", unread),
+    (c"peek", peek),
+    (c"more", more),
+];
+
+/// What a raw function does after everything it held is dropped.
+enum Next {
+    Return(c_int),
+    Yield,
+    Raise(&'static str),
+}
+
+impl Next {
+    /// # Safety
+    /// The last thing a raw function does.
+    unsafe fn run(self, state: State) -> c_int {
+        match self {
+            Next::Return(values) => values,
+            // SAFETY: nothing is held. The values of the wake are what the call returns.
+            Next::Yield => unsafe { ffi::lua_yieldk(state, 0, 0, None) },
+            // SAFETY: as above.
+            Next::Raise(why) => unsafe { stack::raise(state, why) },
+        }
+    }
+}
+
+/// `conn:read(n | delimiter[, ms]) → data | nil, err`
+unsafe extern "C-unwind" fn read(state: State) -> c_int {
+    // SAFETY: the delimiter is copied before anything is waited for.
+    unsafe {
+        let handle = connection(state, 1);
+        if ffi::lua_type(state, 2) == ffi::LUA_TNUMBER {
+            let count = ffi::luaL_checkinteger(state, 2);
+            let Ok(count) = usize::try_from(count) else {
+                return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
+            };
+            let patience = patience(state, 3);
+            return attempt(state, handle, Want::Bytes(count), patience).run(state);
+        }
+        delimited(state, handle, 2)
+    }
+}
+
+/// `conn:readline([delimiter = "\n"[, ms]])`
+unsafe extern "C-unwind" fn read_line(state: State) -> c_int {
+    // SAFETY: as `read`.
+    unsafe {
+        let handle = connection(state, 1);
+        if ffi::lua_type(state, 2) <= ffi::LUA_TNIL {
+            let patience = patience(state, 3);
+            let want = Want::Delimiter(Delimiter::new(b"\n"));
+            return attempt(state, handle, want, patience).run(state);
+        }
+        delimited(state, handle, 2)
+    }
+}
+
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+unsafe fn delimited(state: State, handle: Handle, index: c_int) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
+            return ffi::luaL_argerror(state, index, c"a count or a delimiter expected".as_ptr());
+        }
+        let delimiter = stack::check_bytes(state, index);
+        if delimiter.is_empty() {
+            return ffi::luaL_argerror(state, index, c"an empty delimiter".as_ptr());
+        }
+        let patience = patience(state, index + 1);
+        attempt(state, handle, Want::Delimiter(Delimiter::new(delimiter)), patience).run(state)
+    }
+}
+
+/// `conn:readall([max[, ms]])`: what is there; waits for the first byte.
+unsafe extern "C-unwind" fn read_all(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
+        let patience = patience(state, 3);
+        attempt(state, handle, Want::Some(at_most.max(1)), patience).run(state)
+    }
+}
+
+/// `conn:more([ms]) → true | nil, err`: waits until more is unread than now.
+unsafe extern "C-unwind" fn more(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let patience = patience(state, 2);
+        let vm = stack::vm(state);
+        let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
+        attempt(state, handle, Want::More(unread), patience).run(state)
+    }
+}
+
+/// `conn:unread(data) → ok, err`: the next read begins with `data`.
+unsafe extern "C-unwind" fn unread(state: State) -> c_int {
+    // SAFETY: the string stays on the stack.
+    unsafe {
+        let handle = connection(state, 1);
+        let data = stack::check_bytes(state, 2);
+        if stack::vm(state).streams.put_back(handle, data) {
+            ffi::lua_pushboolean(state, 1);
+            return 1;
+        }
+        stack::refuse(state, crate::errno::CLOSED)
+    }
+}
+
+/// `conn:peek([max]) → data | nil, err`: what is unread, which stays unread; never waits.
+unsafe extern "C-unwind" fn peek(state: State) -> c_int {
+    // SAFETY: the bytes are copied by the push before anything else can happen.
+    unsafe {
+        let handle = connection(state, 1);
+        let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
+        match stack::vm(state).streams.peek(handle, at_most) {
+            Some(bytes) => stack::push(state, &*bytes),
+            None => return stack::refuse(state, crate::errno::CLOSED),
+        }
+    }
+    1
+}
+
+/// The time-out argument, if there is one.
+///
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+unsafe fn patience(state: State, index: c_int) -> Option<u64> {
+    // SAFETY: promised by the caller.
+    unsafe { (ffi::lua_type(state, index) > ffi::LUA_TNIL).then(|| check_span(state, index)) }
+}
+
+/// Reads, or parks the coroutine. Everything it was given is dropped when it returns.
+///
+/// # Safety
+/// `state` runs a function made by `stack::functions`.
+unsafe fn attempt(state: State, handle: Handle, want: Want, patience: Option<u64>) -> Next {
+    // SAFETY: promised by the caller; the bytes are copied by the push.
+    unsafe {
+        let vm: &Vm = stack::vm(state);
+        let mut found = vm.streams.read(handle, &want);
+        if matches!(found, Found::Busy) && vm.streams.forget_reader(vm, handle) {
+            found = vm.streams.read(handle, &want);
+        }
+        match found {
+            Found::Bytes(bytes) => {
+                stack::push(state, &*bytes);
+                Next::Return(1)
+            }
+            Found::Failed(reason) => Next::Return(stack::refuse(state, &reason)),
+            Found::Busy => Next::Raise("another task reads from this connection"),
+            Found::Wait => match vm.waiter(state) {
+                Some(task) => {
+                    vm.streams.park(vm, handle, task, want, patience);
+                    Next::Yield
+                }
+                None => Next::Raise("only a task may wait for a connection"),
+            },
+        }
+    }
+}

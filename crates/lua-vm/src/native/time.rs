@@ -1,0 +1,139 @@
+//! `time`: clocks, sleeping, calling later.
+//!
+//! Promises timers to the millisecond, never early; `after` and `cancel` never wait. What is built
+//! from these (time-outs, throttle, debounce) is in `lua/time.lua`.
+
+use std::ffi::c_int;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mlua::{Lua, Result, Table, ffi};
+
+use crate::errno;
+use crate::limits::TIMER_MS;
+use crate::stack::{self, State};
+use crate::timers::{self, Due, Session};
+use crate::vm::{Turn, Vm};
+
+/// The functions of the module.
+pub fn functions(lua: &Lua) -> Result<Table> {
+    let vm = Vm::of(lua)?;
+    let functions: &[stack::Named] = &[
+        (c"now", now),
+        (c"monotonic", monotonic),
+        (c"sleep", sleep),
+        (c"after", after),
+        (c"cancel", cancel),
+    ];
+    let raw = stack::functions(lua, &vm, functions)?;
+    raw.set("TIMEDOUT", errno::of_number(libc::ETIMEDOUT))?;
+    Ok(raw)
+}
+
+/// A due `after`: its function in a new coroutine, at once.
+pub(crate) fn call(turn: &Turn<'_>, session: Session, function: c_int, argument: Option<c_int>) {
+    let index = turn.new_task();
+    let thread = turn.tasks(|tasks| tasks.get(index).thread);
+    // SAFETY: the references are those `after` made, used once and then let go.
+    unsafe {
+        ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(function));
+        match argument {
+            Some(argument) => {
+                ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(argument));
+            }
+            None => ffi::lua_pushinteger(thread, session.to_number()),
+        }
+        release(thread, function, argument);
+    }
+    turn.run(index, 1);
+}
+
+/// # Safety
+/// The references are from `luaL_ref` and used no more.
+unsafe fn release(state: State, function: c_int, argument: Option<c_int>) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, function);
+        if let Some(argument) = argument {
+            ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, argument);
+        }
+    }
+}
+
+/// A span in milliseconds; negative is zero, beyond [`TIMER_MS`] raises.
+///
+/// # Safety
+/// Called from a raw function that holds nothing to drop.
+pub(crate) unsafe fn check_span(state: State, index: c_int) -> u64 {
+    // SAFETY: raising leaves nothing behind.
+    unsafe {
+        let ms = match ffi::lua_isinteger(state, index) {
+            0 => ffi::luaL_checknumber(state, index).ceil() as i64,
+            _ => ffi::lua_tointeger(state, index),
+        };
+        if ms > TIMER_MS {
+            ffi::luaL_argerror(state, index, c"longer than 2^32-1 milliseconds".as_ptr());
+        }
+        ms.max(0) as u64
+    }
+}
+
+/// `now() → ms`: the wall clock.
+unsafe extern "C-unwind" fn now(state: State) -> c_int {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // SAFETY: pushes one value.
+    unsafe { ffi::lua_pushinteger(state, since.as_millis() as i64) };
+    1
+}
+
+/// `monotonic() → ms`: since the process began; never goes back.
+unsafe extern "C-unwind" fn monotonic(state: State) -> c_int {
+    // SAFETY: pushes one value.
+    unsafe { ffi::lua_pushinteger(state, timers::now_ms() as i64) };
+    1
+}
+
+/// `sleep(ms)`
+unsafe extern "C-unwind" fn sleep(state: State) -> c_int {
+    // SAFETY: nothing here has to be dropped when the coroutine is left.
+    unsafe {
+        let span_ms = check_span(state, 1);
+        let vm = stack::vm(state);
+        let Some(task) = vm.waiter(state) else {
+            stack::raise(state, "only a task may sleep");
+        };
+        let session = vm.timers.set(span_ms, Due::Wake(task));
+        vm.tasks(|tasks| tasks.get(task.index).sleeps = Some(session));
+        ffi::lua_yieldk(state, 0, 0, None)
+    }
+}
+
+/// `after(ms, fn[, value]) → session`: calls `fn(value)`, or `fn(session)`, in a new coroutine.
+unsafe extern "C-unwind" fn after(state: State) -> c_int {
+    // SAFETY: the references are let go when the timer is due or cancelled.
+    unsafe {
+        let span_ms = check_span(state, 1);
+        ffi::luaL_checktype(state, 2, ffi::LUA_TFUNCTION);
+        ffi::lua_settop(state, 3);
+        // As in Silly, a false value counts as none.
+        let argument = (ffi::lua_toboolean(state, 3) != 0)
+            .then(|| ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
+        ffi::lua_settop(state, 2);
+        let function = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
+        let session = stack::vm(state).timers.set(span_ms, Due::Call { function, argument });
+        ffi::lua_pushinteger(state, session.to_number());
+    }
+    1
+}
+
+/// `cancel(session)`: silent if it is none or was due.
+unsafe extern "C-unwind" fn cancel(state: State) -> c_int {
+    // SAFETY: a cancelled timer gives up its references.
+    unsafe {
+        let session = Session::from_number(ffi::luaL_checkinteger(state, 1));
+        let timers = &stack::vm(state).timers;
+        if let Some(Due::Call { function, argument }) = timers.cancel_call(session) {
+            release(state, function, argument);
+        }
+    }
+    0
+}

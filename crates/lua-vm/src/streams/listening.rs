@@ -1,0 +1,118 @@
+//! Listeners of a VM: each accepted connection begins a coroutine.
+//!
+//! Promises that a listener lives until it is closed, whoever keeps its object, that an accept
+//! error never ends it, and that one without descriptors rests for a while.
+
+use std::ffi::c_int;
+use std::io;
+
+use mlua::ffi;
+use net::{Accepted, Interest, Key, Listener, Peer};
+
+use super::{Handle, Source, Streams};
+use crate::limits::EXHAUSTED_MS;
+use crate::native::tcp::push_connection;
+use crate::stack;
+use crate::timers::Due;
+use crate::vm::{Turn, Vm};
+
+pub(super) struct Listening {
+    key: Key,
+    generation: u32,
+    /// What is called with each connection, in the registry.
+    accept: c_int,
+}
+
+/// A peer as scripts see it.
+pub fn address(peer: &Peer) -> String {
+    match peer {
+        Peer::Tcp(address) => {
+            std::net::SocketAddr::new(address.ip().to_canonical(), address.port()).to_string()
+        }
+        Peer::Unix => "unix:".to_owned(),
+    }
+}
+
+impl Streams {
+    /// Takes a listener over; `accept` is a reference to the function that gets its connections.
+    pub(crate) fn listen(&self, listener: Listener, accept: c_int) -> Handle {
+        let mut inner = self.inner.borrow_mut();
+        inner.generation = inner.generation.wrapping_add(1);
+        let generation = inner.generation;
+        let index = inner.listeners.vacant_key() as u32;
+        let key = inner.driver.listen(listener, Source::Listener(index));
+        inner.listeners.insert(Listening { key, generation, accept });
+        Handle { index, generation }
+    }
+
+    /// Listens no more; false if it did not.
+    pub(crate) fn close_listener(&self, vm: &Vm, handle: Handle) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let known = inner.listeners.get(handle.index as usize);
+        if known.is_none_or(|listening| listening.generation != handle.generation) {
+            return false;
+        }
+        let listening = inner.listeners.remove(handle.index as usize);
+        inner.driver.remove(listening.key);
+        drop(inner);
+        // SAFETY: the reference was made for this listener and is let go once.
+        unsafe { ffi::luaL_unref(vm.main(), ffi::LUA_REGISTRYINDEX, listening.accept) };
+        true
+    }
+
+    pub(super) fn close_listeners(&self, vm: &Vm) {
+        let handle = |(index, listening): (usize, &Listening)| Handle {
+            index: index as u32,
+            generation: listening.generation,
+        };
+        let all: Vec<Handle> = self.inner.borrow().listeners.iter().map(handle).collect();
+        for listener in all {
+            self.close_listener(vm, listener);
+        }
+    }
+
+    /// A rested listener accepts again.
+    pub(crate) fn accept_again(&self, handle: Handle) {
+        let inner = &mut *self.inner.borrow_mut();
+        if let Some(listening) = inner.listeners.get(handle.index as usize)
+            && listening.generation == handle.generation
+        {
+            inner.driver.set_interest(listening.key, Interest::READ);
+        }
+    }
+
+    pub(super) fn accepted(&self, turn: &Turn<'_>, key: Key, accepted: io::Result<Accepted>) {
+        let mut inner = self.inner.borrow_mut();
+        let Some(Source::Listener(index)) = inner.driver.data(key).copied() else { return };
+        let Listening { generation, accept, .. } = inner.listeners[index as usize];
+        match accepted {
+            Err(error) if net::is_exhausted(&error) => {
+                inner.driver.set_interest(key, Interest::NONE);
+                turn.timers.set(EXHAUSTED_MS, Due::Accept(Handle { index, generation }));
+            }
+            // That connection is gone, the others are not.
+            Err(_) => {}
+            Ok(Accepted { stream, peer }) => {
+                drop(inner);
+                let connection = self.insert(stream);
+                self.begin(turn, accept, connection, &peer);
+            }
+        }
+    }
+
+    /// Calls `accept(connection, address)` in a new coroutine.
+    fn begin(&self, turn: &Turn<'_>, accept: c_int, connection: Handle, peer: &Peer) {
+        let address = address(peer);
+        let index = turn.new_task();
+        let thread = turn.tasks(|tasks| tasks.get(index).thread);
+        // SAFETY: the thread is empty and has room for a call's worth of values.
+        unsafe {
+            ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(accept));
+            stack::push(thread, address.as_bytes());
+            push_connection(thread, connection);
+            ffi::lua_insert(thread, -2);
+        }
+        drop(address);
+        turn.run(index, 2);
+    }
+}

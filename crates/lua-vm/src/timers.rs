@@ -1,0 +1,240 @@
+//! The timers of a VM, to the millisecond.
+//!
+//! Owns deadlines and what is due at each: a coroutine to wake, a function to call. Promises that
+//! they come out in the order of their deadlines and, for equal ones, in the order they were set;
+//! never early. A cancelled timer is forgotten at once; its place in the heap when it comes up, or
+//! when most of the heap is such places.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ffi::c_int;
+use std::task::Waker;
+
+use crate::streams::Handle;
+use crate::tasks::TaskId;
+
+/// What happens when a timer is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The coroutine goes on, with no value.
+    Wake(TaskId),
+    /// A function of the registry is called with a value of the registry, or with the session.
+    Call { function: c_int, argument: Option<c_int> },
+    /// A waiting read of a connection has taken too long.
+    Read { connection: u32, task: TaskId },
+    /// A closed connection has not sent its last bytes.
+    Linger(Handle),
+    /// A listener that had no descriptors left tries again.
+    Accept(Handle),
+}
+
+/// Names a timer: never reused before 2^32 timers were set in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Session {
+    index: u32,
+    generation: u32,
+}
+
+impl Session {
+    /// As Silly hands it out: a number.
+    pub(crate) fn to_number(self) -> i64 {
+        (i64::from(self.generation & 0x7fff_ffff) << 32) | i64::from(self.index)
+    }
+
+    pub(crate) fn from_number(number: i64) -> Session {
+        Session { index: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    due: Option<Due>,
+}
+
+#[derive(Default)]
+struct Heap {
+    /// Deadline, order of setting, place.
+    entries: BinaryHeap<Reverse<(u64, u64, Session)>>,
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    set: u64,
+    cancelled: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: RefCell<Heap>,
+    /// The earliest deadline, or a smaller number: one look tells that nothing is due.
+    earliest_ms: Cell<u64>,
+    driver: RefCell<Option<Waker>>,
+}
+
+/// Milliseconds of the monotonic clock, read now.
+pub fn now_ms() -> u64 {
+    net::clock::precise_us() / 1000
+}
+
+impl Timers {
+    /// Sets a timer for `span_ms` from now.
+    pub(crate) fn set(&self, span_ms: u64, due: Due) -> Session {
+        // One more than the whole milliseconds that have passed: never early.
+        let deadline = now_ms() + span_ms + u64::from(span_ms > 0);
+        let mut heap = self.heap.borrow_mut();
+        let index = heap.vacant.pop().unwrap_or_else(|| {
+            heap.slots.push(Slot::default());
+            (heap.slots.len() - 1) as u32
+        });
+        let slot = &mut heap.slots[index as usize];
+        slot.due = Some(due);
+        let session = Session { index, generation: slot.generation };
+        heap.set += 1;
+        let order = heap.set;
+        let first = heap.entries.peek().is_none_or(|Reverse(first)| deadline < first.0);
+        heap.entries.push(Reverse((deadline, order, session)));
+        drop(heap);
+        if first {
+            self.earliest_ms.set(deadline);
+            self.wake_loop();
+        }
+        session
+    }
+
+    /// Has the loop look again: something it does not watch has changed.
+    pub(crate) fn wake_loop(&self) {
+        if let Some(driver) = self.driver.borrow_mut().take() {
+            driver.wake();
+        }
+    }
+
+    /// Forgets a timer; `None` if it is none or was due already.
+    pub(crate) fn cancel(&self, session: Session) -> Option<Due> {
+        let mut heap = self.heap.borrow_mut();
+        let due = heap.take(session)?;
+        heap.cancelled += 1;
+        if heap.cancelled > 64 && heap.cancelled > heap.entries.len() / 2 {
+            heap.sweep();
+        }
+        Some(due)
+    }
+
+    /// Forgets the timer of a coroutine that sleeps.
+    pub(crate) fn cancel_wake(&self, session: Session) {
+        let slot = |heap: &Heap| heap.slots.get(session.index as usize).and_then(|slot| slot.due);
+        if matches!(slot(&self.heap.borrow()), Some(Due::Wake(_))) {
+            self.cancel(session);
+        }
+    }
+
+    /// Forgets a timer that calls a function: the only kind a script holds a session of.
+    pub(crate) fn cancel_call(&self, session: Session) -> Option<Due> {
+        let call = matches!(
+            self.heap.borrow().slots.get(session.index as usize).and_then(|slot| slot.due),
+            Some(Due::Call { .. })
+        );
+        call.then(|| self.cancel(session)).flatten()
+    }
+
+    /// The next timer whose deadline has passed.
+    pub(crate) fn next_due(&self, now_ms: u64) -> Option<(Session, Due)> {
+        if self.earliest_ms.get() > now_ms {
+            return None;
+        }
+        let mut heap = self.heap.borrow_mut();
+        loop {
+            let Some(&Reverse((deadline, _, session))) = heap.entries.peek() else {
+                self.earliest_ms.set(u64::MAX);
+                return None;
+            };
+            let alive = heap.slots[session.index as usize].generation == session.generation;
+            if alive && deadline > now_ms {
+                self.earliest_ms.set(deadline);
+                return None;
+            }
+            heap.entries.pop();
+            match heap.take(session) {
+                Some(due) => return Some((session, due)),
+                None => heap.cancelled = heap.cancelled.saturating_sub(1),
+            }
+        }
+    }
+
+    /// When to look again; the task of `waker` is woken should that become earlier.
+    pub(crate) fn earliest_ms(&self, waker: &Waker) -> Option<u64> {
+        let mut driver = self.driver.borrow_mut();
+        if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *driver = Some(waker.clone());
+        }
+        self.heap.borrow().entries.peek().map(|Reverse((deadline, ..))| *deadline)
+    }
+}
+
+impl Heap {
+    fn take(&mut self, session: Session) -> Option<Due> {
+        let slot = self.slots.get_mut(session.index as usize)?;
+        if slot.generation != session.generation {
+            return None;
+        }
+        let due = slot.due.take()?;
+        // What a script holds is a positive number.
+        slot.generation = (slot.generation + 1) & 0x7fff_ffff;
+        self.vacant.push(session.index);
+        Some(due)
+    }
+
+    fn sweep(&mut self) {
+        let entries = std::mem::take(&mut self.entries).into_vec();
+        let slots = &self.slots;
+        self.entries = entries
+            .into_iter()
+            .filter(|Reverse((_, _, session))| {
+                slots[session.index as usize].generation == session.generation
+            })
+            .collect();
+        self.cancelled = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Due, Session, Timers, now_ms};
+
+    fn call(function: i32) -> Due {
+        Due::Call { function, argument: None }
+    }
+
+    #[test]
+    fn due_in_order_of_deadline_then_of_setting() {
+        let timers = Timers::default();
+        for (span, function) in [(20, 3), (10, 1), (10, 2), (0, 0)] {
+            timers.set(span, call(function));
+        }
+        let later = now_ms() + 30;
+        let order: Vec<Due> =
+            std::iter::from_fn(|| timers.next_due(later)).map(|(_, due)| due).collect();
+        assert_eq!(order, [call(0), call(1), call(2), call(3)]);
+    }
+
+    #[test]
+    fn a_cancelled_timer_is_never_due_and_its_session_reaches_no_other() {
+        let timers = Timers::default();
+        let first = timers.set(1, call(1));
+        assert_eq!(Session::from_number(first.to_number()), first);
+        assert_eq!(timers.cancel(first), Some(call(1)));
+        let second = timers.set(1, call(2));
+        assert_eq!(timers.cancel(first), None);
+        assert_eq!(timers.next_due(now_ms() + 5), Some((second, call(2))));
+        assert_eq!(timers.next_due(now_ms() + 5), None);
+    }
+
+    #[test]
+    fn cancelled_places_do_not_gather() {
+        let timers = Timers::default();
+        for _ in 0..10_000 {
+            let session = timers.set(100_000, call(1));
+            timers.cancel(session);
+        }
+        assert!(timers.heap.borrow().entries.len() < 200);
+    }
+}

@@ -1,0 +1,504 @@
+//! A Lua state with a scheduler: what runs programs, handlers and filters.
+//!
+//! Owns the state, its coroutines ([`crate::tasks`]), its timers and its streams. Everything
+//! happens in a **turn** ([`Vm::turn`]): one event, then all coroutines that it made ready, first
+//! in first out, then one send for each stream that was written to. So what one event wakes runs
+//! before the next event is looked at, and between a write and the next waiting call no other
+//! coroutine runs.
+//!
+//! Promises: a script's error never leaves a turn (it is logged with its traceback and the
+//! coroutine is over); after `silly.exit` nothing runs; nothing of the VM is borrowed while Lua
+//! runs, so a function may call anything here except [`Vm::turn`]. Never polls a future, never
+//! blocks, and sets no hard limit on the state's allocator: pushing a value outside a protected
+//! call must not fail.
+//!
+//! For modules: [`Vm::of`] finds the VM of a `&Lua`; [`Vm::fork`] queues a coroutine from anywhere;
+//! [`Turn::start`] runs one at once, from an event; [`crate::waits`] parks one until a future is
+//! done.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::c_int;
+use std::ops::Deref;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, Result, StdLib, ffi};
+
+use net::{Bind, BindError, BoundSocket, ListenOptions};
+use telemetry::event;
+use telemetry::log::Level;
+
+use crate::calls::Calls;
+use crate::errors;
+use crate::guard::Guard;
+use crate::meter::Meter;
+use crate::preload::{self, Module};
+use crate::stack::State;
+use crate::streams::Streams;
+use crate::tasks::{Ended, OnEnd, Status, Task, TaskId, Tasks};
+use crate::timers::Timers;
+use crate::watchdog;
+
+mod ending;
+mod hooks;
+
+/// A VM. Whoever made it holds it; everything inside the state holds it weakly.
+pub struct Vm {
+    // Closed first: finalizers may still use the rest.
+    lua: Lua,
+    main: State,
+    /// Dropped behind the state.
+    pub(crate) meter: Meter,
+    weak: Weak<Vm>,
+    tasks: RefCell<Tasks>,
+    pub(crate) timers: Timers,
+    pub(crate) streams: Streams,
+    turning: Cell<bool>,
+    exit: Cell<Option<i32>>,
+    ids: Cell<i64>,
+    names: OnceCell<Rc<net::Resolver>>,
+    pub(crate) guard: Guard,
+    hooks: Cell<hooks::Hooks>,
+    pub(crate) calls: Calls,
+    warned: Rc<Cell<bool>>,
+    failures: Cell<u64>,
+    options: Options,
+}
+
+/// What a VM is told when it is made.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// What `env.get` finds: the `--key=value` of the command line.
+    pub arguments: Vec<(String, String)>,
+    /// Searched for Lua modules before Lua's own places, after `lualib`.
+    pub path: Option<String>,
+    /// The same for modules in C.
+    pub cpath: Option<String>,
+    /// Gives the VM its listening sockets; without it each is bound for this VM alone.
+    pub bind: Option<BindSocket>,
+}
+
+/// Gives a VM its socket for an address; `None` if there is none left.
+pub type BindSocket = Arc<
+    dyn Fn(&Bind, &ListenOptions) -> std::result::Result<Option<BoundSocket>, BindError>
+        + Send
+        + Sync,
+>;
+
+struct Handle(Weak<Vm>);
+
+impl Vm {
+    /// Makes a VM with Lua's standard libraries and `modules`, in which nothing runs yet.
+    pub fn new(options: Options, modules: &[Module]) -> Result<Rc<Vm>> {
+        // SAFETY: `debug` and C modules can break a state, which is what `tidegate run` lets a
+        // program do to itself; `up` takes both away again.
+        let lua = unsafe {
+            Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new().catch_rust_panics(false))
+        };
+        let mut main: State = std::ptr::null_mut();
+        // SAFETY: leaves the stack as it found it. A state's main thread lives as long as it does.
+        unsafe {
+            lua.exec_raw::<()>((), |state| {
+                ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, ffi::LUA_RIDX_MAINTHREAD);
+                main = ffi::lua_tothread(state, -1);
+                ffi::lua_settop(state, 0);
+                ffi::lua_gc(state, ffi::LUA_GCGEN);
+            })?;
+        }
+        let meter = Meter::new(&lua, main);
+        let vm = Rc::new_cyclic(|weak| Vm {
+            lua,
+            meter,
+            main,
+            weak: weak.clone(),
+            tasks: RefCell::new(Tasks::new()),
+            timers: Timers::default(),
+            streams: Streams::default(),
+            turning: Cell::new(false),
+            exit: Cell::new(None),
+            ids: Cell::new(0),
+            names: OnceCell::new(),
+            guard: Guard::default(),
+            hooks: Cell::default(),
+            calls: Calls::default(),
+            warned: Rc::default(),
+            failures: Cell::new(0),
+            options,
+        });
+        vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
+        vm.hear_warnings();
+        errors::install(&vm)?;
+        preload::preload(&vm.lua, modules)?;
+        preload::search_paths(&vm.lua, &vm.options)?;
+        Ok(vm)
+    }
+
+    /// The VM of a state that one of ours owns; an error once that is being dropped: finalizers are
+    /// the last that runs, and may call anything.
+    pub fn of(lua: &Lua) -> Result<Rc<Vm>> {
+        let vm = lua.app_data_ref::<Handle>().and_then(|handle| handle.0.upgrade());
+        vm.ok_or_else(|| mlua::Error::runtime("this VM is over"))
+    }
+
+    pub fn lua(&self) -> &Lua {
+        &self.lua
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Warnings of Lua, such as an error in a finalizer, are logged and remembered.
+    fn hear_warnings(&self) {
+        let warned = self.warned.clone();
+        let text = RefCell::new(String::new());
+        self.lua.set_warning_function(move |_, piece, more| {
+            let mut text = text.borrow_mut();
+            text.push_str(piece);
+            if !more {
+                // `@on` and its like steer the warnings of the plain interpreter.
+                if !text.starts_with('@') {
+                    warned.set(true);
+                    event!(Level::Warn, "Lua warns", warning = *text);
+                }
+                text.clear();
+            }
+            Ok(())
+        });
+    }
+
+    /// Coroutines that ended with an error nobody caught.
+    pub fn failures(&self) -> u64 {
+        self.failures.get()
+    }
+
+    /// Whether Lua has warned of anything.
+    pub fn was_warned(&self) -> bool {
+        self.warned.get()
+    }
+
+    /// Who knows the addresses of names.
+    pub fn names(&self) -> Rc<net::Resolver> {
+        self.names.get_or_init(|| Rc::new(net::Resolver::system())).clone()
+    }
+
+    pub fn weak(&self) -> Weak<Vm> {
+        self.weak.clone()
+    }
+
+    /// The code given to `silly.exit`; from then on nothing runs.
+    pub fn exit_code(&self) -> Option<i32> {
+        self.exit.get()
+    }
+
+    /// Nothing of the program runs any more. The first code counts.
+    pub fn exit(&self, code: i32) {
+        if self.exit.get().is_none() {
+            self.exit.set(Some(code));
+            self.tasks.borrow_mut().clear_ready();
+            self.timers.wake_loop();
+        }
+    }
+
+    /// One event and everything it makes ready. `None` without a look at the event once the program
+    /// has exited.
+    ///
+    /// # Panics
+    /// If called while Lua runs, which would let an event overtake another.
+    pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
+        assert!(!self.turning.replace(true), "a turn inside a turn");
+        self.guard.begin();
+        let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
+        loop {
+            self.drain();
+            self.streams.end_turn(self);
+            // A connection that broke while it was sent to has woken who waits for it.
+            if self.tasks.borrow().ready_count() == 0 {
+                break;
+            }
+        }
+        self.guard.end();
+        self.turning.set(false);
+        outcome
+    }
+
+    /// Whether a turn is under way: then nobody may begin another.
+    pub fn is_turning(&self) -> bool {
+        self.turning.get()
+    }
+
+    fn drain(&self) {
+        loop {
+            let next = self.tasks.borrow_mut().next_ready();
+            match next {
+                Some(index) => self.resume(index),
+                None => return,
+            }
+        }
+    }
+
+    /// Queues a coroutine that calls `function`; it runs in this turn, or the next if there is
+    /// none.
+    pub fn fork(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<()> {
+        let index = self.prepare(function, arguments, ended)?;
+        let mut tasks = self.tasks.borrow_mut();
+        let values = tasks.get(index).values;
+        tasks.make_ready(index, values);
+        Ok(())
+    }
+
+    /// A coroutine with its function and arguments on its stack.
+    fn prepare(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<u32> {
+        let index = self.new_task();
+        let thread = self.tasks.borrow_mut().get(index).thread;
+        let pushed = self.push_on(thread, function).and_then(|_| self.push_on(thread, arguments));
+        match pushed {
+            Ok(values) => {
+                let mut tasks = self.tasks.borrow_mut();
+                let task = tasks.get(index);
+                task.values = values;
+                task.ended = ended.map_or(Ended::Nobody, Ended::Told);
+                Ok(index)
+            }
+            Err(error) => {
+                self.retire(index);
+                Err(error)
+            }
+        }
+    }
+
+    /// Pushes values on a thread that is not running; returns how many.
+    fn push_on(&self, thread: State, values: impl IntoLuaMulti) -> Result<c_int> {
+        self.lua.exec_raw_lua(|raw| {
+            // SAFETY: the values are pushed on the state's current stack and moved at once; a
+            // thread that does not run has room for a call's worth of values, checked for more.
+            unsafe {
+                let count = values.push_into_stack_multi(raw)?;
+                if ffi::lua_checkstack(thread, count + 1) == 0 {
+                    ffi::lua_settop(raw.state(), -count - 1);
+                    return Err(mlua::Error::StackError);
+                }
+                ffi::lua_xmove(raw.state(), thread, count);
+                Ok(count)
+            }
+        })
+    }
+
+    /// A spare coroutine, with an empty stack and status [`Status::Spare`]; made if there is none.
+    pub(crate) fn new_task(&self) -> u32 {
+        if let Some(index) = self.tasks.borrow_mut().take_spare() {
+            return index;
+        }
+        // SAFETY: a new thread is pushed on the main stack and anchored in the registry, which pops
+        // it. No borrow is held: making a thread may run the collector.
+        let (thread, anchor) = unsafe {
+            let thread = ffi::lua_newthread(self.main);
+            (thread, ffi::luaL_ref(self.main, ffi::LUA_REGISTRYINDEX))
+        };
+        self.tasks.borrow_mut().adopt(thread, anchor)
+    }
+
+    /// Runs a coroutine until it waits or ends. Its status is Ready, or Spare before it begins.
+    pub(crate) fn resume(&self, index: u32) {
+        self.tell_begin(index);
+        let (thread, values) = {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.set_current(Some(index));
+            let task = tasks.get(index);
+            task.status = Status::Run;
+            (task.thread, task.values)
+        };
+        let mut results = 0;
+        // SAFETY: the thread is suspended or has a function below `values` arguments, unless its
+        // script closed or resumed it by itself: then it has not what it would be resumed with.
+        let status = unsafe {
+            let function = c_int::from(ffi::lua_status(thread) == ffi::LUA_OK);
+            if ffi::lua_gettop(thread) < values + function {
+                self.tasks.borrow_mut().set_current(None);
+                return self.abandon(index, thread);
+            }
+            self.meter.runs(Some(thread));
+            let status = ffi::lua_resume(thread, self.main, values, &raw mut results);
+            self.meter.runs(None);
+            status
+        };
+        {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.set_current(None);
+            let task = tasks.get(index);
+            task.values = 0;
+            if status == ffi::LUA_YIELD {
+                task.status = Status::Wait;
+            }
+        }
+        match status {
+            ffi::LUA_YIELD if self.guard.is_over() => self.stop(index, thread),
+            // SAFETY: what the script itself yielded is on top of the thread's stack.
+            ffi::LUA_YIELD => unsafe { ffi::lua_settop(thread, -results - 1) },
+            ffi::LUA_OK => self.returned(index, thread, results),
+            _ => self.failed(index, thread),
+        }
+    }
+
+    /// The trace id of the running coroutine; 0 if it has none.
+    pub fn trace_id(&self) -> u64 {
+        self.tasks(|tasks| tasks.current().map_or(0, |index| tasks.get(index).trace))
+    }
+
+    /// Sets the trace id of the running coroutine.
+    pub fn set_trace_id(&self, id: u64) {
+        self.tasks(|tasks| {
+            if let Some(index) = tasks.current() {
+                tasks.get(index).trace = id;
+            }
+        });
+    }
+
+    /// The coroutine that runs, as one that may wait.
+    pub fn current_task(&self) -> Option<TaskId> {
+        self.tasks(|tasks| tasks.current().map(|index| tasks.id(index)))
+    }
+
+    /// True if the coroutine still waits where `task` was taken.
+    pub fn is_waiting(&self, task: TaskId) -> bool {
+        self.tasks(|tasks| tasks.find(task).is_some())
+    }
+
+    /// Closes the coroutine of a thread, as is done when its client has gone.
+    pub fn cancel_thread(&self, thread: &mlua::Thread) {
+        let thread = thread.to_pointer().cast_mut().cast();
+        if let Some(index) = self.tasks(|tasks| tasks.of_thread(thread)) {
+            self.cancel(index);
+        }
+    }
+
+    /// Sets how much memory the VM may hold.
+    pub fn set_memory_limit(&self, bytes: usize) {
+        self.meter.set_limit(bytes);
+    }
+
+    /// Bytes that the VM holds.
+    pub fn memory_used(&self) -> usize {
+        self.meter.used()
+    }
+
+    /// Connections that are not closed, or have bytes to send.
+    pub fn connection_count(&self) -> usize {
+        self.streams.count()
+    }
+
+    /// Closes the listeners; the program exits with its last connection. True if there is none.
+    pub fn begin_drain(&self) -> bool {
+        self.streams.begin_drain(self)
+    }
+
+    /// Sends what the program wrote before it exited.
+    pub async fn send_last_bytes(&self) {
+        self.streams.last_bytes(self).await;
+    }
+
+    // What raw functions use.
+
+    pub(crate) fn next_id(&self) -> i64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
+
+    pub(crate) fn main(&self) -> State {
+        self.main
+    }
+
+    pub(crate) fn tasks<R>(&self, look: impl FnOnce(&mut Tasks) -> R) -> R {
+        look(&mut self.tasks.borrow_mut())
+    }
+
+    /// The running coroutine, if `state` is its thread: who may wait.
+    pub(crate) fn waiter(&self, state: State) -> Option<TaskId> {
+        let tasks = self.tasks.borrow();
+        tasks.running_on(state).map(|index| tasks.id(index))
+    }
+
+    /// Wakes a coroutine that waits, with values that `push` leaves on its stack.
+    pub(crate) fn wake_with(&self, id: TaskId, push: impl FnOnce(State) -> c_int) -> bool {
+        let waiting = {
+            let mut tasks = self.tasks.borrow_mut();
+            tasks.find(id).and_then(|index| {
+                let task: &mut Task = tasks.get(index);
+                // SAFETY: the thread is anchored. One its script runs or closed is not waiting.
+                let waits = task.status == Status::Wait
+                    && unsafe { ffi::lua_status(task.thread) } == ffi::LUA_YIELD;
+                waits.then_some((index, task.thread))
+            })
+        };
+        let Some((index, thread)) = waiting else { return false };
+        let values = push(thread);
+        self.tasks.borrow_mut().make_ready(index, values);
+        true
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        watchdog::forget(self);
+        self.meter.step_aside();
+    }
+}
+
+/// An event that is being handled.
+pub struct Turn<'a> {
+    vm: &'a Vm,
+}
+
+impl Deref for Turn<'_> {
+    type Target = Vm;
+
+    fn deref(&self) -> &Vm {
+        self.vm
+    }
+}
+
+impl Turn<'_> {
+    /// Sets how many instructions this turn may use.
+    pub fn set_budget(&self, instructions: u64) {
+        self.guard.allow(instructions);
+    }
+
+    /// Runs a new coroutine until it first waits; what it makes ready runs later in this turn.
+    /// `ended` is called once it is over, in this turn or a later one.
+    pub fn start(
+        &self,
+        function: &Function,
+        arguments: impl IntoLuaMulti,
+        ended: Option<OnEnd>,
+    ) -> Result<()> {
+        let index = self.prepare(function, arguments, ended)?;
+        self.resume(index);
+        Ok(())
+    }
+
+    /// Makes a waiting coroutine ready; false if it has ended or waits for nothing.
+    pub fn wake(&self, task: TaskId, values: impl IntoLuaMulti) -> Result<bool> {
+        let mut pushed = Ok(0);
+        let woken = self.wake_with(task, |thread| {
+            pushed = self.push_on(thread, values);
+            *pushed.as_ref().unwrap_or(&0)
+        });
+        pushed.map(|_| woken)
+    }
+
+    /// Runs a prepared coroutine of a raw caller at once.
+    pub(crate) fn run(&self, index: u32, values: c_int) {
+        self.tasks(|tasks| tasks.get(index).values = values);
+        self.resume(index);
+    }
+}
