@@ -40,7 +40,7 @@ return function()
     return options
   end
 
-  --- Closes what is not in use any more; its mistakes go to the log.
+  --- Closes what is not in use any more; its errors go to the log.
   local function discard(pool, entry)
     pool.counts.closed = pool.counts.closed + 1
     if not pool.options.close then return end

@@ -12,7 +12,7 @@ return function(raw)
   local CHUNK_BYTES = 64 * 1024
   local DEFAULTS = { timeout = 5000, connect_timeout = 5000, pool = 1, waiting = 100000, protocol = 2 }
 
-  --- Options are checked when a client is made, so that a mistake shows where it is.
+  --- Options are checked when a client is made, so that an error shows where it is.
   local function checked(given)
     if type(given) ~= "table" then
       error("bad argument #1 to 'new' (table expected, got " .. type(given) .. ")", 3)

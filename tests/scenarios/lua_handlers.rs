@@ -327,7 +327,7 @@ fn a_changed_file_is_used_and_requests_under_way_end_as_they_began() {
 }
 
 #[test]
-fn a_missing_file_and_a_syntax_error_are_mistakes_with_file_and_line() {
+fn a_missing_file_and_a_syntax_error_are_errors_with_file_and_line() {
     let launch = Launch::new(&config("lua: x.lua", ""));
     let exit = launch.run(&["check", "tidegate.yaml"]);
     assert_eq!(exit.code, Some(2));

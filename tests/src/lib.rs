@@ -2,7 +2,7 @@
 //!
 //! Owns the outside view. A scenario knows the binary, its configuration file, its sockets, its
 //! log lines, its signals and its counters, and imports nothing of ours, so that a test cannot
-//! share a mistake with the code it tests.
+//! share an error with the code it tests.
 //!
 //! Promises: every wait ends, by the event or by a panic that says what was seen instead
 //! ([`PATIENCE`]); everything started is gone when its value is dropped; nothing binds a fixed

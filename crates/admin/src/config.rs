@@ -102,19 +102,19 @@ pub(crate) fn applied(result: Result<Applied, Refusal>) -> Answer {
     Ok(response)
 }
 
-/// All mistakes at once, each with its place, and as text with excerpts.
-pub(crate) fn mistakes(report: &Report) -> Problem {
+/// All errors at once, each with its place, and as text with excerpts.
+pub(crate) fn errors(report: &Report) -> Problem {
     let rows: Vec<Json> = report
-        .mistakes()
+        .errors()
         .iter()
-        .map(|mistake| {
-            let file = report.file(mistake.span);
+        .map(|error| {
+            let file = report.file(error.span);
             json!({
                 "file": file,
-                "line": file.map(|_| mistake.span.line),
-                "column": file.map(|_| mistake.span.column),
-                "message": mistake.message,
-                "help": mistake.help,
+                "line": file.map(|_| error.span.line),
+                "column": file.map(|_| error.span.column),
+                "message": error.message,
+                "help": error.help,
             })
         })
         .collect();

@@ -141,8 +141,8 @@ pub struct ListenerStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReloadStatus {
     pub at_ms: u64,
-    /// Why it failed, a line per mistake (`file:line:column: message`); empty when it did not.
-    pub mistakes: Vec<String>,
+    /// Why it failed, a line per error (`file:line:column: message`); empty when it did not.
+    pub errors: Vec<String>,
 }
 
 /// The syntax of a configuration text; JSON is read with the same model.
@@ -211,7 +211,7 @@ pub struct Applied {
 #[derive(Debug)]
 pub enum Refusal {
     /// It is wrong.
-    Mistakes(Box<settings::Report>),
+    Invalid(Box<settings::Report>),
     /// Another version is in use than the one expected.
     Stale { current: String },
     /// It cannot be changed from here: the sentence says why.
@@ -229,9 +229,9 @@ pub enum Refusal {
 
 impl Refusal {
     /// What is wrong, a line each, for the log and for `/readyz`.
-    pub fn mistakes(&self) -> Vec<String> {
+    pub fn errors(&self) -> Vec<String> {
         match self {
-            Self::Mistakes(report) => report.one_line_each(),
+            Self::Invalid(report) => report.one_line_each(),
             Self::Stale { current } => vec![format!("version {current} is in use")],
             Self::ReadOnly(why) | Self::Unable(why) | Self::Failed(why) => vec![why.clone()],
             Self::NoVersion => vec!["no such version".to_owned()],
@@ -403,11 +403,11 @@ mod tests {
     use settings::{Report, Span};
 
     #[test]
-    fn a_mistake_that_stands_nowhere_names_no_place() {
+    fn an_error_that_stands_nowhere_names_no_place() {
         let mut report = Report::new();
-        report.mistake(Span::NOWHERE, "there is no file a.yaml");
-        let refusal = Refusal::Mistakes(Box::new(report));
-        assert_eq!(refusal.mistakes(), ["there is no file a.yaml"]);
+        report.error(Span::NOWHERE, "there is no file a.yaml");
+        let refusal = Refusal::Invalid(Box::new(report));
+        assert_eq!(refusal.errors(), ["there is no file a.yaml"]);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Handler for Admin {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Mistakes(report) => config::mistakes(&report),
+            Refusal::Invalid(report) => config::errors(&report),
             Refusal::Stale { current } => Problem::new(
                 412,
                 "the configuration has changed since the version that If-Match names",

@@ -16,11 +16,11 @@ pub(crate) fn healthz() -> Response {
 
 pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
     let code = if status.state == ServerState::Serving { 200 } else { 503 };
-    let failed = status.last_reload.as_ref().filter(|reload| !reload.mistakes.is_empty());
+    let failed = status.last_reload.as_ref().filter(|reload| !reload.errors.is_empty());
     let accept = request.headers.get(Known::Accept);
     if wire::negotiate::choose_media_type(accept, &["text/plain", "application/json"]) == Some(1) {
         let refused =
-            failed.map(|reload| json!({ "at": time(reload.at_ms), "errors": reload.mistakes }));
+            failed.map(|reload| json!({ "at": time(reload.at_ms), "errors": reload.errors }));
         let ready = code == 200;
         let body = json!({
             "ready": ready,
@@ -39,8 +39,8 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             time(reload.at_ms),
             status.config_version
         ));
-        for mistake in &reload.mistakes {
-            text.push_str(mistake);
+        for error in &reload.errors {
+            text.push_str(error);
             text.push('\n');
         }
     }

@@ -62,7 +62,7 @@ impl FakeServer {
             return Err(Refusal::Stale { current: self.version_text() });
         }
         if text.contains("wrong") {
-            return Err(Refusal::Mistakes(Box::new(wrong(&text))));
+            return Err(Refusal::Invalid(Box::new(wrong(&text))));
         }
         if text.contains("taken") {
             return Err(Refusal::Unable("cannot listen on 127.0.0.1:80: it is taken".to_owned()));
@@ -77,8 +77,8 @@ fn wrong(text: &str) -> Report {
     let mut report = Report::new();
     let source = report.add_document("tidegate.yaml", text, None);
     let span = Span { source, line: 1, column: 1, end_line: 1, end_column: 6 };
-    report.mistake(span, "unknown key \"wrong\"").help("leave it out");
-    report.mistake(Span::NOWHERE, "there are no routes");
+    report.error(span, "unknown key \"wrong\"").help("leave it out");
+    report.error(Span::NOWHERE, "there are no routes");
     report
 }
 

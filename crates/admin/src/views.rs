@@ -18,8 +18,8 @@ pub(crate) fn status(status: &Status) -> Response {
     let reload = status.last_reload.as_ref().map(|reload| {
         json!({
             "at": time(reload.at_ms),
-            "ok": reload.mistakes.is_empty(),
-            "errors": reload.mistakes,
+            "ok": reload.errors.is_empty(),
+            "errors": reload.errors,
         })
     });
     let body = json!({

@@ -165,20 +165,20 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
     };
     if parts.len() != 2 || !parts.iter().all(is_name) {
         reader
-            .mistake(span("python"), "this names no application")
+            .error(span("python"), "this names no application")
             .help("write module, colon, attribute: \"shop.web:app\"");
     }
     if !settings.root_path.is_empty()
         && (!settings.root_path.starts_with('/') || settings.root_path.ends_with('/'))
     {
         reader
-            .mistake(span("root_path"), "root_path begins with a slash and does not end with one")
+            .error(span("root_path"), "root_path begins with a slash and does not end with one")
             .help("write it as \"/shop\"");
     }
     let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     if let Some(name) = settings.env.keys().find(odd) {
         let said = format!("{name:?} cannot be the name of an environment variable");
-        reader.mistake(span("env"), said);
+        reader.error(span("env"), said);
     }
 }
 

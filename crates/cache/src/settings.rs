@@ -188,7 +188,7 @@ pub struct PurgeSettings {
 fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
     if settings.languages.len() > LANGUAGES_MAX {
-        reader.mistake(at("languages"), format!("more than {LANGUAGES_MAX} languages"));
+        reader.error(at("languages"), format!("more than {LANGUAGES_MAX} languages"));
     }
     // RFC 5646 2.1: subtags of letters and digits.
     let is_tag = |tag: &str| {
@@ -198,11 +198,11 @@ fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
     };
     if let Some(odd) = settings.languages.iter().find(|tag| !is_tag(tag)) {
         let said = format!("{} is no language tag such as de or pt-BR", settings::quote(odd));
-        reader.mistake(at("languages"), said);
+        reader.error(at("languages"), said);
     }
     if let Some(varying) = settings.fetch.drop_headers.iter().find(|name| is_needed(name)) {
         let at = node.get("fetch").and_then(|fetch| fetch.get("drop_headers")).unwrap_or(node);
-        reader.mistake(at.span, format!("{varying} is needed to ask the origin"));
+        reader.error(at.span, format!("{varying} is needed to ask the origin"));
     }
 }
 
@@ -215,11 +215,11 @@ fn is_needed(name: &HeaderName) -> bool {
 fn check_ttl(ttl: &TtlSettings, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
     if ttl.min > ttl.max {
-        reader.mistake(at("min"), format!("min {} is longer than max {}", ttl.min, ttl.max));
+        reader.error(at("min"), format!("min {} is longer than max {}", ttl.min, ttl.max));
     }
     if ttl.default > ttl.max {
         let said = format!("default {} is longer than max {}", ttl.default, ttl.max);
-        reader.mistake(at("default"), said);
+        reader.error(at("default"), said);
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Assembled {
     pub(crate) version: String,
 }
 
-/// Reads all documents of a source. `None` when there is nothing to go on with; mistakes are in the
+/// Reads all documents of a source. `None` when there is nothing to go on with; errors are in the
 /// report either way.
 pub(crate) fn assemble(
     source: &dyn Source,
@@ -30,7 +30,7 @@ pub(crate) fn assemble(
     let main = match source.main() {
         Ok(document) => document,
         Err(why) => {
-            report.mistake(Span::NOWHERE, why);
+            report.error(Span::NOWHERE, why);
             return None;
         }
     };
@@ -44,18 +44,18 @@ pub(crate) fn assemble(
         let documents = match source.included(&pattern, main.dir.as_deref()) {
             Ok(documents) => documents,
             Err(why) => {
-                report.mistake(span, why);
+                report.error(span, why);
                 continue;
             }
         };
         for document in documents {
             if included.len() >= INCLUDED_FILES {
-                report.mistake(span, format!("more than {INCLUDED_FILES} files are included"));
+                report.error(span, format!("more than {INCLUDED_FILES} files are included"));
                 return None;
             }
             if document.name == main.name || included.contains(&document.name) {
                 // Whole, unlike other quotes: the end of a path is what tells it.
-                report.mistake(span, format!("{:?} is included twice", document.name));
+                report.error(span, format!("{:?} is included twice", document.name));
                 continue;
             }
             if let Some(tree) = tree(&document, environment, report) {
@@ -88,7 +88,7 @@ fn tree(document: &Document, environment: &Environment<'_>, report: &mut Report)
         Value::Null => return Some(empty(id)),
         Value::Map(_) => {}
         _ => {
-            report.mistake(node.span, "a configuration is a map of keys, such as `routes:`");
+            report.error(node.span, "a configuration is a map of keys, such as `routes:`");
             return None;
         }
     }
@@ -112,7 +112,7 @@ fn patterns(root: &Node, report: &mut Report) -> Vec<(String, Span)> {
         match item.text() {
             Some(text) if !text.is_empty() => found.push((text.to_owned(), item.span)),
             Some(_) => {
-                report.mistake(item.span, "the name of a file is empty");
+                report.error(item.span, "the name of a file is empty");
             }
             None => {}
         }
@@ -125,7 +125,7 @@ fn merge(root: &mut Node, other: Node, report: &mut Report) {
     for (key, node) in from {
         if key.name == "include" {
             report
-                .mistake(key.span, "an included file cannot include others")
+                .error(key.span, "an included file cannot include others")
                 .help("only the main file has include");
             continue;
         }
@@ -150,7 +150,7 @@ fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &m
             for (name, value) in more {
                 if entries.iter().any(|(k, _)| k.name == name.name) {
                     report
-                        .mistake(
+                        .error(
                             name.span,
                             format!("{} is declared twice in {}", quote(&name.name), key.name),
                         )
@@ -162,7 +162,7 @@ fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &m
         }
         _ => {
             report
-                .mistake(key.span, format!("`{}` stands in more than one file", key.name))
+                .error(key.span, format!("`{}` stands in more than one file", key.name))
                 .help("write it in one of them");
         }
     }
@@ -190,8 +190,8 @@ mod tests {
             .with("d/2.yaml", "routes: [r2]\nupstreams: { c: 3 }\n")
             .with("d/1.yaml", "routes: [r1]\nupstreams: { b: 2 }\n")
             .with("d/3.yaml", "# nothing\n");
-        let (root, mistakes) = run(&source);
-        assert_eq!(mistakes, "");
+        let (root, errors) = run(&source);
+        assert_eq!(errors, "");
         let json = root.unwrap().to_json();
         assert_eq!(json["upstreams"].to_string(), r#"{"a":1,"b":2,"c":3}"#);
         assert_eq!(json["routes"].to_string(), r#"["r0","r1","r2","r3"]"#);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_files_claim_is_a_mistake() {
+    fn what_two_files_claim_is_an_error() {
         let main = "include: [a.yaml]\nupstreams: { a: 1 }\nlog: { level: info }\n";
         for (text, expected) in [
             ("upstreams: { a: 2 }", "\"a\" is declared twice in upstreams"),
@@ -209,15 +209,12 @@ mod tests {
             ("routes: [", "a.yaml:1:"),
             ("- a", "a configuration is a map of keys"),
         ] {
-            let (_, mistakes) = run(&TextSource::new("main.yaml", main).with("a.yaml", text));
-            assert!(mistakes.contains(expected), "{mistakes}\nwanted {expected}");
+            let (_, errors) = run(&TextSource::new("main.yaml", main).with("a.yaml", text));
+            assert!(errors.contains(expected), "{errors}\nwanted {expected}");
         }
-        let (_, mistakes) =
+        let (_, errors) =
             run(&TextSource::new("m.yaml", "include: [a.yaml, a.yaml, b.yaml]").with("a.yaml", ""));
-        assert!(
-            mistakes.contains("included twice") && mistakes.contains("no file b.yaml"),
-            "{mistakes}"
-        );
+        assert!(errors.contains("included twice") && errors.contains("no file b.yaml"), "{errors}");
     }
 
     #[test]

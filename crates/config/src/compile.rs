@@ -1,6 +1,6 @@
 //! The records become a [`Plan`]: names find what they name, entries become plans of their kind.
 //!
-//! Promises: every mistake is reported in one run: references to what is not declared, declared
+//! Promises: every error is reported in one run: references to what is not declared, declared
 //! names that nothing uses, names declared twice, variables of a path that has none, routes that
 //! can never match. What is unused is only said when everything else is right, because what is
 //! broken may be what would have used it.
@@ -26,7 +26,7 @@ use chains::Chains;
 /// How long the name of something may be: it stands in every line of the log and of the metrics.
 const NAME_CHARS: usize = 100;
 
-/// Puts a plan together. `None` when there is a mistake; more may be in the report either way.
+/// Puts a plan together. `None` when there is an error; more may be in the report either way.
 pub(crate) fn compile(
     settings: Settings,
     version: String,
@@ -100,7 +100,7 @@ fn check_name(what: &str, name: &Spanned<String>, reader: &mut Reader<'_>) {
     let odd = |c: char| c.is_control() || c.is_whitespace();
     if name.is_empty() || name.contains(odd) || name.chars().count() > NAME_CHARS {
         reader
-            .mistake(name.span, format!("this cannot be the name of a {what}"))
+            .error(name.span, format!("this cannot be the name of a {what}"))
             .help(format!("a name has 1 to {NAME_CHARS} characters and no spaces"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises: only values are expanded, never keys; once (a value is not looked into again); the
 //! document itself stays as typed, so that it can be written back; the content of the environment
-//! is in no mistake.
+//! is in no error.
 
 use settings::{Node, Report, Scalar, Span, Value, Variable, quote};
 
@@ -34,7 +34,7 @@ pub(crate) fn expand(node: &mut Node, environment: &Environment<'_>, report: &mu
     }
 }
 
-/// `None` when it cannot be: a mistake was reported.
+/// `None` when it cannot be: an error was reported.
 fn expand_scalar(
     scalar: &mut Scalar,
     span: Span,
@@ -55,7 +55,7 @@ fn expand_scalar(
         out.push_str(before);
         let Some(end) = from.find('}') else {
             report
-                .mistake(span, "${ without its }")
+                .error(span, "${ without its }")
                 .help("an environment variable is ${NAME}; for the text itself write $${");
             return None;
         };
@@ -64,16 +64,16 @@ fn expand_scalar(
         match value(name, env) {
             Ok(value) if out.len() + value.len() <= EXPANDED_BYTES => out.push_str(&value),
             Ok(_) => {
-                report.mistake(span, format!("the text is longer than {EXPANDED_BYTES} bytes"));
+                report.error(span, format!("the text is longer than {EXPANDED_BYTES} bytes"));
                 return None;
             }
             Err(NoValue::Unset { .. }) if report.allow_unset(name) => broken = true,
             Err(NoValue::Unset { why, help }) => {
-                report.mistake(span, why).help(help).rule("unset-variable");
+                report.error(span, why).help(help).rule("unset-variable");
                 broken = true;
             }
             Err(NoValue::BadName { why, help }) => {
-                report.mistake(span, why).help(help);
+                report.error(span, why).help(help);
                 broken = true;
             }
         }
@@ -145,8 +145,8 @@ mod tests {
             ("${EMPTY}", ""),
             ("$TOKEN {host} $", "$TOKEN {host} $"),
         ] {
-            let (node, mistakes) = run(text);
-            assert_eq!((node.text(), mistakes.as_str()), (Some(expected), ""), "{text}");
+            let (node, errors) = run(text);
+            assert_eq!((node.text(), errors.as_str()), (Some(expected), ""), "{text}");
         }
     }
 
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_name_the_variable_and_leak_nothing() {
+    fn errors_name_the_variable_and_leak_nothing() {
         for (text, expected) in [
             ("${TOKNE}", "the environment variable \"TOKNE\" is not set"),
             ("${host}", "is written {host}, without the dollar sign"),
@@ -172,9 +172,9 @@ mod tests {
             ("${HUGE}${HUGE}", "longer than"),
             ("${TOKEN}${NO}", "\"NO\" is not set"),
         ] {
-            let (_, mistakes) = run(text);
-            assert!(mistakes.contains(expected), "{mistakes}\nwanted {expected}");
-            assert!(!mistakes.contains("hunter2") && !mistakes.contains("\"TOKEN\""), "{mistakes}");
+            let (_, errors) = run(text);
+            assert!(errors.contains(expected), "{errors}\nwanted {expected}");
+            assert!(!errors.contains("hunter2") && !errors.contains("\"TOKEN\""), "{errors}");
         }
     }
 }

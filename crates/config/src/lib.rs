@@ -1,9 +1,9 @@
-//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every mistake
+//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every error
 //! reported at once.
 //!
 //! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection.
 //! Each room declares its own settings; here they are put together. Promises: a configuration with
-//! a mistake gives no plan, and all mistakes are given with their places; a plan never changes.
+//! an error gives no plan, and all errors are given with their places; a plan never changes.
 //! Never does: opening sockets, starting anything.
 //!
 //! ```
@@ -16,7 +16,7 @@
 //!     handler: { respond: { body: pong } }
 //! ";
 //! let source = TextSource::new("a.yaml", text);
-//! let Ok(loaded) = load(&source, &|_| None, &Kinds::all()) else { panic!("a mistake") };
+//! let Ok(loaded) = load(&source, &|_| None, &Kinds::all()) else { panic!("an error") };
 //! assert_eq!(loaded.plan.routes[0].name, "/ping");
 //!
 //! let typo = TextSource::new("a.yaml", &text.replace("bind", "bnid"));

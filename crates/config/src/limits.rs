@@ -1,4 +1,4 @@
-//! How large a configuration may be. Past these a document is a mistake, never an exhausted
+//! How large a configuration may be. Past these a document is an error, never an exhausted
 //! machine.
 
 /// Bytes of one document.

@@ -1,4 +1,4 @@
-//! From a source to a [`Plan`], or to all of its mistakes.
+//! From a source to a [`Plan`], or to all of its errors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Incomplete {
     pub unset: Vec<String>,
 }
 
-/// Reads, checks and freezes a configuration. The error has every mistake, and the files whose
+/// Reads, checks and freezes a configuration. The report has every error, and the files whose
 /// change may mend them.
 pub fn load(
     source: &dyn Source,
@@ -90,7 +90,7 @@ fn try_load(
 fn refuse_nothing(root: &Node, report: &mut Report) {
     if matches!(&root.value, Value::Map(entries) if entries.is_empty()) {
         report
-            .mistake(root.span, "the configuration is empty")
+            .error(root.span, "the configuration is empty")
             .help("the least is: listeners: { web: { bind: \"127.0.0.1:8080\" } }");
     }
 }

@@ -47,7 +47,7 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The parts of a tree that has no mistakes; routes are named as the Plan names them.
+/// The parts of a tree that has no errors; routes are named as the Plan names them.
 pub(crate) fn parts<'r>(
     root: &Node,
     routes: impl Iterator<Item = &'r str>,

@@ -16,7 +16,7 @@ use crate::limits::DOCUMENT_BYTES;
 /// One document as it was typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What mistakes call it.
+    /// What errors call it.
     pub name: String,
     pub text: String,
     /// Where its relative paths start.

@@ -2,7 +2,7 @@
 //!
 //! Owns the only use of the YAML library. Promises: one document; no repeated keys; no tags, no
 //! merge keys; aliases are replaced by what they name, within [`limits`](crate::limits); any text
-//! gives a tree or mistakes, never a panic or an exhausted machine. Never does: knowing what a key
+//! gives a tree or errors, never a panic or an exhausted machine. Never does: knowing what a key
 //! means, expanding `${NAME}`.
 
 mod unclosed;
@@ -17,11 +17,11 @@ use crate::limits::{DEPTH, DOCUMENT_BYTES, NODES};
 /// The rule of what is not YAML.
 const SYNTAX: &str = "syntax";
 
-/// Reads one document. `None` when it has no content or a mistake was reported.
+/// Reads one document. `None` when it has no content or an error was reported.
 pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report) -> Option<Node> {
     if text.len() > DOCUMENT_BYTES {
         let span = Span { source, line: 1, column: 1, end_line: 1, end_column: 2 };
-        report.mistake(span, format!("the document is larger than {DOCUMENT_BYTES} bytes"));
+        report.error(span, format!("the document is larger than {DOCUMENT_BYTES} bytes"));
         return None;
     }
     // A byte order mark is no content.
@@ -104,25 +104,25 @@ fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Re
     let line = text.lines().nth(span.line.saturating_sub(1) as usize).unwrap_or("");
     let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
     if indent.contains('\t') {
-        report.mistake(span, "a tab cannot indent YAML").help("indent with spaces").rule(SYNTAX);
+        report.error(span, "a tab cannot indent YAML").help("indent with spaces").rule(SYNTAX);
         return;
     }
     let braces = line.contains("${") || line.contains("{*");
     let unclosed = unclosed::find(text, source).filter(|_| !braces);
     if let Some((opener, message, help)) = unclosed.filter(|(opener, ..)| *opener <= span) {
-        report.mistake(opener, message).help(help).rule(SYNTAX);
+        report.error(opener, message).help(help).rule(SYNTAX);
         return;
     }
     let why = match error.info() {
         "recursion limit exceeded" => {
-            report.mistake(span, format!("nested deeper than {DEPTH} levels"));
+            report.error(span, format!("nested deeper than {DEPTH} levels"));
             return;
         }
         "simple key expected" | "simple key expect ':'" => "a key followed by a colon is expected",
         "mapping values are not allowed in this context" => "a colon cannot stand here",
         "invalid indentation in flow construct" => "a { or [ above is not closed",
         "while parsing node, found unknown anchor" => {
-            report.mistake(span, "this alias names no anchor").help("an anchor is written &name");
+            report.error(span, "this alias names no anchor").help("an anchor is written &name");
             return;
         }
         other => other,
@@ -133,7 +133,7 @@ fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Re
             "indentation tells what belongs together; text with {}[],:#&*!|>'\"%@` may need quotes"
         }
     };
-    report.mistake(span, format!("this is not YAML: {why}")).help(help).rule(SYNTAX);
+    report.error(span, format!("this is not YAML: {why}")).help(help).rule(SYNTAX);
 }
 
 /// A map or list that is not closed yet.
@@ -174,7 +174,7 @@ impl Builder<'_> {
                 self.documents += 1;
                 if self.documents > 1 {
                     self.report
-                        .mistake(span, "a second document starts here")
+                        .error(span, "a second document starts here")
                         .help("a configuration is one document; use include for more files");
                     self.root = None;
                     return None;
@@ -212,14 +212,14 @@ impl Builder<'_> {
                 false => quote(&tag.to_string()),
             };
             self.report
-                .mistake(span, format!("the tag {shown} has no meaning here"))
+                .error(span, format!("the tag {shown} has no meaning here"))
                 .help("leave it out: each key knows its type");
         }
     }
 
     fn open(&mut self, span: Span, anchor: usize, content: Content) -> Option<()> {
         if self.stack.len() >= DEPTH {
-            self.report.mistake(span, format!("nested deeper than {DEPTH} levels"));
+            self.report.error(span, format!("nested deeper than {DEPTH} levels"));
             return None;
         }
         self.stack.push(Open { span: self.shown_at(span), anchor, content });
@@ -252,7 +252,7 @@ impl Builder<'_> {
 
     fn alias(&mut self, anchor: usize, span: Span) -> Option<()> {
         let Some((node, size)) = self.anchors.get(&anchor) else {
-            self.report.mistake(span, "this alias names an anchor that is not complete");
+            self.report.error(span, "this alias names an anchor that is not complete");
             return None;
         };
         // Cloning is what makes a small text large: count before.
@@ -266,7 +266,7 @@ impl Builder<'_> {
     }
 
     fn too_many(&mut self, span: Span) {
-        self.report.mistake(span, format!("the configuration has more than {NODES} values"));
+        self.report.error(span, format!("the configuration has more than {NODES} values"));
     }
 
     /// Puts a complete node where it belongs.
@@ -307,18 +307,18 @@ impl Builder<'_> {
         let span = node.span;
         *key = Some(PendingKey(None, span));
         let Some(name) = node.text().filter(|name| !name.is_empty()) else {
-            self.report.mistake(span, "a key is a text");
+            self.report.error(span, "a key is a text");
             return;
         };
         if name == "<<" {
             self.report
-                .mistake(span, "merge keys (<<) are not supported")
+                .error(span, "merge keys (<<) are not supported")
                 .help("name the whole value with an alias, or use chains and defaults");
             return;
         }
         if let Some(first) = seen.get(name) {
             self.report
-                .mistake(span, format!("key {} is repeated", quote(name)))
+                .error(span, format!("key {} is repeated", quote(name)))
                 .help(format!("it stands in line {first} too"));
             return;
         }

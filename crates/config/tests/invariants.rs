@@ -3,8 +3,8 @@
 
 use config::{Kinds, TextSource, document_json, load};
 
-/// A configuration: any text. It gives a plan or mistakes, the same ones each time; whatever is in
-/// the environment is in no mistake; what is refused as a document is refused as a configuration.
+/// A configuration: any text. It gives a plan or errors, the same ones each time; whatever is in
+/// the environment is in no error; what is refused as a document is refused as a configuration.
 pub fn configuration(text: &str) {
     const HELD: &str = "4f9d2c81b7";
     let environment = |name: &str| (name == "HOME").then(|| HELD.to_owned());
@@ -13,7 +13,7 @@ pub fn configuration(text: &str) {
     let report = refused();
     assert_eq!(report, refused(), "another report the second time");
     if let Some(report) = &report {
-        assert!(!report.is_empty(), "refused without a mistake");
+        assert!(!report.is_empty(), "refused without an error");
         assert!(
             !report.contains(HELD) || text.contains(HELD),
             "the environment is shown:\n{report}"

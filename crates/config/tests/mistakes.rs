@@ -1,5 +1,5 @@
-//! Every kind of mistake, as users see it: `mistakes/*.yaml` and the report it gives,
-//! `mistakes/*.txt`.
+//! Every kind of error, as users see it: `errors/*.yaml` and the report it gives,
+//! `errors/*.txt`.
 //!
 //! `UPDATE_GOLDENS=1 cargo test -p config --test mistakes` writes the reports anew; read the
 //! difference.
@@ -33,10 +33,10 @@ fn report(path: &Path) -> String {
     let source =
         Fixture(TextSource::new(name, &text).in_dir(folder()), config::FileSource::new(path));
     let report = match load(&source, &environment, &Kinds::all()) {
-        Ok(_) => panic!("{name} has no mistake"),
+        Ok(_) => panic!("{name} has no error"),
         Err(report) => report,
     };
-    assert!(!report.is_empty(), "{name}: refused without a mistake");
+    assert!(!report.is_empty(), "{name}: refused without an error");
     report.render().replace(&format!("{}/", folder().display()), "")
 }
 
@@ -48,7 +48,7 @@ fn reports_are_what_they_were() {
         .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))
         .collect();
     fixtures.sort();
-    assert!(fixtures.len() >= 25, "only {} kinds of mistakes", fixtures.len());
+    assert!(fixtures.len() >= 25, "only {} kinds of errors", fixtures.len());
     let mut differing = Vec::new();
     for path in fixtures {
         let golden = path.with_extension("txt");

@@ -205,12 +205,12 @@ impl Setting for Condition {
         }?;
         if check.depth() > CONDITION_DEPTH {
             let why = format!("conditions stand more than {CONDITION_DEPTH} deep in one another");
-            reader.mistake(node.span, why);
+            reader.error(node.span, why);
             return None;
         }
         if check.tests() > CONDITION_TESTS {
             let why = format!("a condition of more than {CONDITION_TESTS} tests");
-            reader.mistake(node.span, why);
+            reader.error(node.span, why);
             return None;
         }
         Some(Condition(check))
@@ -228,9 +228,9 @@ fn combined(
     checks.sort_by_key(Check::cost);
     match checks.len() {
         0 => {
-            // What cannot be read is a mistake already.
+            // What cannot be read is an error already.
             if matches!(&list.value, Value::List(written) if written.is_empty()) {
-                reader.mistake(list.span, "an empty list of conditions").help("leave it out");
+                reader.error(list.span, "an empty list of conditions").help("leave it out");
             }
             None
         }

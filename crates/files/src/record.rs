@@ -105,31 +105,31 @@ fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
     for name in &files.index {
         if !is_relative(name) || name.contains('/') {
-            reader.mistake(at("index"), format!("an index is a file name, not {name:?}"));
+            reader.error(at("index"), format!("an index is a file name, not {name:?}"));
         }
     }
     if let Some(spa) = &files.spa
         && !is_relative(spa)
     {
-        reader.mistake(at("spa"), format!("{spa:?} is not a path inside the folder"));
+        reader.error(at("spa"), format!("{spa:?} is not a path inside the folder"));
     }
     let mut codings: Vec<_> = files.precompressed.iter().map(|one| one.coding().token()).collect();
     codings.sort_unstable();
     if codings.windows(2).any(|pair| pair[0] == pair[1]) {
-        reader.mistake(at("precompressed"), "a coding stands here twice");
+        reader.error(at("precompressed"), "a coding stands here twice");
     }
     let is_value = |text: &str| wire::token::is_field_value(text.as_bytes());
     if files.cache_control.as_deref().is_some_and(|value| value.is_empty() || !is_value(value)) {
-        reader.mistake(at("cache_control"), "this cannot be the value of a header");
+        reader.error(at("cache_control"), "this cannot be the value of a header");
     }
     for (ending, media_type) in &files.types {
         let is_ending = !ending.starts_with('.') && *ending == ending.to_ascii_lowercase();
         if !is_ending {
             let why = format!("write the ending {ending:?} in lower case and without its dot");
-            reader.mistake(at("types"), why);
+            reader.error(at("types"), why);
         }
         if !media_type.contains('/') || !is_value(media_type) {
-            reader.mistake(at("types"), format!("{media_type:?} is not a media type"));
+            reader.error(at("types"), format!("{media_type:?} is not a media type"));
         }
     }
 }
@@ -145,7 +145,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     // Not part of the declaration: its examples need not exist.
     if !files.root.is_dir() {
         let span = node.get("root").unwrap_or(node).span;
-        reader.mistake(span, format!("there is no folder {}", files.root));
+        reader.error(span, format!("there is no folder {}", files.root));
         reader.report().depends_on(files.root.to_path_buf());
         return None;
     }

@@ -111,10 +111,10 @@ fn check(settings: &Compress, node: &Node, reader: &mut Reader<'_>) {
     let mut tokens: Vec<_> = settings.codings.iter().map(|word| word.coding().token()).collect();
     tokens.sort_unstable();
     if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
-        reader.mistake(at("codings"), "codings names at least one coding and none twice");
+        reader.error(at("codings"), "codings names at least one coding and none twice");
     }
     if settings.types.is_empty() {
-        reader.mistake(at("types"), "without types nothing is compressed");
+        reader.error(at("types"), "without types nothing is compressed");
     }
 }
 

@@ -88,7 +88,7 @@ enum Change {
 }
 
 impl Changes {
-    /// `None` where there is a mistake that the report had not `before` the settings were read.
+    /// `None` where there is an error that the report had not `before` the settings were read.
     fn checked(
         remove: Vec<HeaderName>,
         set: Named<Template>,
@@ -117,7 +117,7 @@ impl Changes {
             }
         }
         if changes.is_empty() && reader.report().len() == before {
-            reader.mistake(node.span, "this changes no header: give remove, set or add");
+            reader.error(node.span, "this changes no header: give remove, set or add");
         }
         (reader.report().len() == before).then_some(Changes(changes))
     }
@@ -180,7 +180,7 @@ fn header_name(name: &str, span: Span, reader: &mut Reader<'_>) -> Option<Header
             Some(header)
         }
         Err(why) => {
-            reader.mistake(span, format!("{name:?} {why}"));
+            reader.error(span, format!("{name:?} {why}"));
             None
         }
     }
@@ -191,7 +191,7 @@ fn check_name(name: &HeaderName, span: Span, reader: &mut Reader<'_>) {
     if known.is_some_and(|known| known.is_hop_by_hop() || OURS.contains(&known)) {
         let why =
             "belongs to the connection or to the framing of a message, which is not for filters";
-        reader.mistake(span, format!("{name} {why}"));
+        reader.error(span, format!("{name} {why}"));
     }
 }
 
@@ -201,7 +201,7 @@ fn check_value(value: &Template, span: Span, reader: &mut Reader<'_>) {
         Part::Var(_) => true,
     };
     if !value.parts.iter().all(is_value) {
-        reader.mistake(span, "the value of a header has no control characters");
+        reader.error(span, "the value of a header has no control characters");
     }
 }
 
@@ -294,7 +294,7 @@ impl Filter for OfResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{filter, get, mistakes, passed, plan};
+    use crate::testing::{errors, filter, get, passed, plan};
     use settings::node;
 
     fn fields(headers: &Headers) -> Vec<String> {
@@ -407,10 +407,10 @@ mod tests {
             for settings in
                 [node!({ "remove": [name] }), node!({ "set": { "x-fine": "1" }, "remove": [name] })]
             {
-                let report = mistakes(&REQUEST, &settings);
+                let report = errors(&REQUEST, &settings);
                 assert!(report.contains("not for filters"), "{name}: {report}");
             }
-            let report = mistakes(
+            let report = errors(
                 &RESPONSE,
                 &Node::made(settings::Value::Map(vec![(
                     settings::MapKey { name: "add".into(), span: Span::NOWHERE },
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_are_named() {
         for (settings, why) in [
             (node!({}), "changes no header"),
             (node!({ "set": { "a b": "x" } }), "is no header name"),
@@ -434,7 +434,7 @@ mod tests {
             (node!({ "set": { "x": "a\nb" } }), "no control characters"),
             (node!({ "sett": { "x": "a" } }), "\"set\"?"),
         ] {
-            let report = mistakes(&REQUEST, &settings);
+            let report = errors(&REQUEST, &settings);
             assert!(report.contains(why), "{report}\nwanted {why}");
             let empty = "changes no header";
             assert_eq!(report.contains(empty), why == empty, "said twice: {report}");

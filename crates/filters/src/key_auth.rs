@@ -152,30 +152,30 @@ fn digest(key: &[u8]) -> Hash {
 }
 
 fn check_one_form(key: &KnownKey, node: &Node, reader: &mut Reader<'_>) {
-    // One that is written and cannot be read is a mistake already.
+    // One that is written and cannot be read is an error already.
     if node.get("sha256").is_some() == node.get("key").is_some() {
-        reader.mistake(node.span, "a key has either sha256 or key");
+        reader.error(node.span, "a key has either sha256 or key");
     }
     if key.consumer.is_empty() || key.consumer.chars().any(char::is_control) {
-        reader.mistake(node.span, "the consumer needs a name without control characters");
+        reader.error(node.span, "the consumer needs a name without control characters");
     }
 }
 
 fn check(settings: &KeyAuth, node: &Node, reader: &mut Reader<'_>) {
     if settings.keys.is_empty() {
-        reader.mistake(node.span, "without keys nobody can come in");
+        reader.error(node.span, "without keys nobody can come in");
     }
     if settings.from.is_empty() {
-        reader.mistake(node.span, "there is no place to look for a key");
+        reader.error(node.span, "there is no place to look for a key");
     }
     if !settings.realm.bytes().all(|b| b == b' ' || b.is_ascii_graphic() && !b"\"\\".contains(&b)) {
-        reader.mistake(node.span, "the realm is ASCII text without quotes and backslashes");
+        reader.error(node.span, "the realm is ASCII text without quotes and backslashes");
     }
     let mut seen = HashMap::new();
     for (at, key) in settings.keys.iter().enumerate() {
         if let Some(before) = key.hash().and_then(|hash| seen.insert(hash, at)) {
             let (one, other) = (&settings.keys[before].consumer, &key.consumer);
-            reader.mistake(node.span, format!("{one} and {other} have the same key"));
+            reader.error(node.span, format!("{one} and {other} have the same key"));
         }
     }
 }

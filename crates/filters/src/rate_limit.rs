@@ -74,7 +74,7 @@ fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
     let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && !b"\"\\".contains(&byte);
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
         let why = format!("the name is 1 to {NAME_BYTES_MAX} ASCII characters without quotes");
-        reader.mistake(node.get("name").unwrap_or(node).span, why);
+        reader.error(node.get("name").unwrap_or(node).span, why);
     }
 }
 

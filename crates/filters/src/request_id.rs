@@ -59,7 +59,7 @@ fn check(settings: &RequestId, node: &Node, reader: &mut Reader<'_>) {
     let known = Known::from_bytes(settings.header.as_str().as_bytes());
     if known.is_some_and(Known::is_forbidden_in_trailers) {
         let span = node.get("header").unwrap_or(node).span;
-        reader.mistake(span, format!("{} has another meaning already", settings.header));
+        reader.error(span, format!("{} has another meaning already", settings.header));
     }
 }
 
@@ -176,7 +176,7 @@ fn write_uuid7(unix_ms: u64, high: u64, low: u64, out: &mut String) -> std::fmt:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{filter, get, mistakes, passed};
+    use crate::testing::{errors, filter, get, passed};
     use settings::node;
     use std::collections::HashSet;
 
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_are_named() {
         for (settings, why) in [
             (node!({ "header": "a b" }), "is no header name"),
             (node!({ "header": "Content-Length" }), "another meaning"),
             (node!({ "trust": ["10.0.0.1/8"] }), "write 10.0.0.0/8"),
             (node!({ "format": "base64" }), "base64"),
         ] {
-            let report = mistakes(&KIND, &settings);
+            let report = errors(&KIND, &settings);
             assert!(report.contains(why), "{report}\nwanted {why}");
         }
     }

@@ -61,10 +61,10 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
     let parts = strip_prefix.is_some() || add_prefix.is_some() || regex.is_some();
     if !parts && template.is_none() {
         let what = "strip_prefix, add_prefix, regex or template";
-        reader.mistake(node.span, format!("this rewrites nothing: give {what}"));
+        reader.error(node.span, format!("this rewrites nothing: give {what}"));
     }
     if parts && template.is_some() {
-        reader.mistake(at("template"), "a template is the whole path: it stands alone");
+        reader.error(at("template"), "a template is the whole path: it stands alone");
     }
     for (key, prefix) in [("strip_prefix", strip_prefix), ("add_prefix", add_prefix)] {
         let Some(prefix) = prefix else { continue };
@@ -72,13 +72,13 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
         if !prefix.starts_with('/') || prefix.contains(['?', '#']) || !is_normal {
             let why =
                 "is no prefix: it begins with / and is decoded, without dot segments and query";
-            reader.mistake(at(key), format!("{prefix:?} {why}"));
+            reader.error(at(key), format!("{prefix:?} {why}"));
         }
     }
     if let Some(template) = template
         && !matches!(template.parts.first(), Some(Part::Text(text)) if text.starts_with('/'))
     {
-        reader.mistake(at("template"), "a path begins with /");
+        reader.error(at("template"), "a path begins with /");
     }
 }
 
@@ -195,7 +195,7 @@ fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{filter, get, mistakes, passed, plan};
+    use crate::testing::{errors, filter, get, passed, plan};
     use exchange::Params;
     use settings::node;
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_are_named() {
         for (settings, why) in [
             (node!({}), "rewrites nothing"),
             (node!({ "template": "/x", "add_prefix": "/y" }), "stands alone"),
@@ -324,7 +324,7 @@ mod tests {
             (node!({ "regex": { "pattern": "(", "replace": "" } }), "unclosed group"),
             (node!({ "regex": { "pattern": "x" } }), "\"replace\" is missing"),
         ] {
-            let report = mistakes(&KIND, &settings);
+            let report = errors(&KIND, &settings);
             assert!(report.contains(why), "{report}\nwanted {why}");
         }
         let settings = node!({ "strip_prefix": "/api", "add_prefix": "/v2" });

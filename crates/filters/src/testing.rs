@@ -23,7 +23,7 @@ pub(crate) fn context() -> WorkerContext {
     }
 }
 
-/// The plan of these settings, or the mistakes in them.
+/// The plan of these settings, or the errors in them.
 pub(crate) fn plan(kind: &FilterKind, node: &Node) -> Result<Arc<dyn FilterPlan>, String> {
     let mut report = Report::new();
     let plan = (kind.read)(node, &mut Reader::new(&mut report));
@@ -68,8 +68,8 @@ pub(crate) fn rendered(fault: &Fault) -> Response {
     exchange::problem::render(fault, None, &exchange::problem::ErrorPages::default())
 }
 
-/// The mistakes of settings that must not be accepted.
-pub(crate) fn mistakes(kind: &FilterKind, node: &Node) -> String {
+/// The errors of settings that must not be accepted.
+pub(crate) fn errors(kind: &FilterKind, node: &Node) -> String {
     match plan(kind, node) {
         Ok(_) => panic!("accepted"),
         Err(report) => report,

@@ -1,6 +1,6 @@
 //! What may be written of Lua in a configuration, and the files it names.
 //!
-//! Promises that a file which is missing or is no Lua is a mistake of the configuration, with file
+//! Promises that a file which is missing or is no Lua is an error of the configuration, with file
 //! and line, and that the watcher knows it. Runs nothing of it.
 
 use std::fmt;
@@ -143,7 +143,7 @@ impl Source {
         let chunk = format!("@{name}");
         if let Err(error) = Lua::new().load(&text[..]).set_name(chunk).into_function() {
             let why = errors::text(&error);
-            reader.mistake(span, why.strip_prefix("syntax error: ").unwrap_or(&why).to_owned());
+            reader.error(span, why.strip_prefix("syntax error: ").unwrap_or(&why).to_owned());
             return None;
         }
         let mentions = mentions::find(&text, &name, span);

@@ -1,5 +1,5 @@
 //! What must hold for any bytes given to `encoding.json`: it takes what another parser takes, says
-//! where the mistake is in what it does not, and what it took comes back the same, at once or in
+//! where the error is in what it does not, and what it took comes back the same, at once or in
 //! pieces. The fuzz target calls [`json`] with what a fuzzer finds; here it is called with known
 //! texts and with random damage to them, the same in every run.
 

@@ -50,7 +50,7 @@ pub(crate) unsafe fn check_bytes<'a>(state: State, index: c_int) -> &'a [u8] {
     }
 }
 
-/// Leaves `nil, reason`: how a failure that is no mistake of the script is told.
+/// Leaves `nil, reason`: how a failure that is no error of the script is told.
 ///
 /// # Safety
 /// `state` is alive and has two free slots.

@@ -61,4 +61,4 @@ pub use matching::Match;
 pub use method_name::MethodName;
 pub use order::Order;
 pub use path::{PathPattern, Segment, Segments};
-pub use table::{RouteId, RouteMistake, Router, Rule};
+pub use table::{RouteError, RouteId, Router, Rule};

@@ -65,7 +65,7 @@ fn check(written: &Match, node: &Node, reader: &mut Reader<'_>) {
             if items[..at].contains(item) {
                 let span =
                     value.list().and_then(|list| list.get(at)).map_or(value.span, |n| n.span);
-                reader.mistake(span, format!("{} is listed twice", quote(item)));
+                reader.error(span, format!("{} is listed twice", quote(item)));
             }
         }
     };
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_say_what_was_meant() {
+    fn errors_say_what_was_meant() {
         for (node, why) in [
             (node!({ "methods": ["GET", "GET"] }), "\"GET\" is listed twice"),
             (node!({ "host": ["A.example", "a.example."] }), "\"a.example\" is listed twice"),

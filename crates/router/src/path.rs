@@ -278,7 +278,7 @@ fn checked(special: PathPattern, node: &Node, reader: &mut Reader<'_>) -> Option
         }
         _ => return Some(special),
     };
-    reader.mistake(node.span, why);
+    reader.error(node.span, why);
     None
 }
 

@@ -7,12 +7,12 @@
 //! would show, passes.
 
 use crate::order::Order;
-use crate::table::{Bucket, RouteId, RouteMistake, Router};
+use crate::table::{Bucket, RouteError, RouteId, Router};
 use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
 use crate::{HostPattern, PathPattern, Segment};
 
-/// A mistake for every dead rule.
-pub(crate) fn find(router: &Router) -> Vec<RouteMistake> {
+/// An error for every dead rule.
+pub(crate) fn find(router: &Router) -> Vec<RouteError> {
     let table = &*router.table;
     // Who covers an entry of each rule; `None` once an entry was found that nobody covers.
     let mut covers = vec![Some((NONE, NONE)); table.rules.len()];
@@ -24,11 +24,11 @@ pub(crate) fn find(router: &Router) -> Vec<RouteMistake> {
     }
     let dead = (0..).zip(covers).filter_map(|(rule, cover)| Some((rule, cover?)));
     dead.filter(|(_, (rank, _))| *rank != NONE)
-        .map(|(rule, (rank, by))| mistake(router, rule, rank, by))
+        .map(|(rule, (rank, by))| error(router, rule, rank, by))
         .collect()
 }
 
-fn mistake(router: &Router, rule: u32, rank: u32, by: u32) -> RouteMistake {
+fn error(router: &Router, rule: u32, rank: u32, by: u32) -> RouteError {
     let table = &*router.table;
     let other = &table.rules[table.entries[by as usize].rule as usize].name;
     let order = table.places[by as usize].decided(&table.places[rank as usize]);
@@ -37,7 +37,7 @@ fn mistake(router: &Router, rule: u32, rank: u32, by: u32) -> RouteMistake {
         Order::Priority => format!("lower the priority of {other:?}, or narrow it"),
         _ => "give it a higher `priority`".to_owned(),
     };
-    RouteMistake {
+    RouteError {
         rule: RouteId(rule),
         span: table.rules[rule as usize].span,
         message: format!(

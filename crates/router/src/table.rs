@@ -38,7 +38,7 @@ impl RouteId {
 
 /// Why rules do not make a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RouteMistake {
+pub struct RouteError {
     pub rule: RouteId,
     pub span: Span,
     pub message: String,
@@ -111,14 +111,14 @@ impl Clone for Router {
 
 impl Router {
     /// Compiles a table, or says everything that is wrong with the rules together.
-    pub fn compile(rules: Vec<Rule>) -> Result<Router, Vec<RouteMistake>> {
+    pub fn compile(rules: Vec<Rule>) -> Result<Router, Vec<RouteError>> {
         let mut making = Making::default();
         let places = making.places(&rules);
         for rule in 0..rules.len() as u32 {
             making.rule(rule, &rules);
         }
-        if !making.mistakes.is_empty() {
-            return Err(making.mistakes);
+        if !making.errors.is_empty() {
+            return Err(making.errors);
         }
         let router = making.router(rules, places);
         let dead = shadow::find(&router);
@@ -143,7 +143,7 @@ impl Router {
 
 #[derive(Default)]
 struct Making {
-    mistakes: Vec<RouteMistake>,
+    errors: Vec<RouteError>,
     methods: Methods,
     listeners: Vec<Box<str>>,
     conditions: Vec<Condition>,
@@ -171,9 +171,9 @@ fn look_wider(tree: &Tree, buckets: &mut [Bucket], host: &HostPattern) {
 }
 
 impl Making {
-    fn mistake(&mut self, rule: u32, rules: &[Rule], message: String) {
+    fn error(&mut self, rule: u32, rules: &[Rule], message: String) {
         let span = rules[rule as usize].span;
-        self.mistakes.push(RouteMistake { rule: RouteId(rule), span, message, help: None });
+        self.errors.push(RouteError { rule: RouteId(rule), span, message, help: None });
     }
 
     /// Every host with every path, in the order.
@@ -187,7 +187,7 @@ impl Making {
             }
             if places.len() > ENTRIES_MAX {
                 let message = format!("more than {ENTRIES_MAX} pairs of a host and a path");
-                self.mistake(rule as u32, rules, message);
+                self.error(rule as u32, rules, message);
                 return Vec::new();
             }
         }
@@ -200,7 +200,7 @@ impl Making {
         let methods = self.methods.mask(written.methods.iter().map(|name| &name.0));
         if methods.is_none() {
             let message = format!("routes name more than {METHODS_MAX} methods of their own");
-            self.mistake(rule, rules, message);
+            self.error(rule, rules, message);
         }
         let mut listeners = if written.listener.is_empty() { u64::MAX } else { 0 };
         for name in written.listener.iter() {
@@ -211,7 +211,7 @@ impl Making {
             });
             if bit >= LISTENERS_MAX {
                 let message = format!("routes name more than {LISTENERS_MAX} listeners");
-                self.mistake(rule, rules, message);
+                self.error(rule, rules, message);
                 break;
             }
             listeners |= 1 << bit;

@@ -4,7 +4,7 @@ use exchange::{Headers, Request, Target};
 use settings::{Node, Span};
 use wire::Method;
 
-use crate::{Found, Input, RouteMistake, Router, Rule};
+use crate::{Found, Input, RouteError, Router, Rule};
 
 /// Rules called `r0`, `r1`, … as their `match` is written.
 pub(crate) fn rules(matches: &[Node]) -> Vec<Rule> {
@@ -17,10 +17,10 @@ pub(crate) fn rules(matches: &[Node]) -> Vec<Rule> {
 }
 
 pub(crate) fn router(matches: &[Node]) -> Router {
-    Router::compile(rules(matches)).unwrap_or_else(|mistakes| panic!("{mistakes:?}"))
+    Router::compile(rules(matches)).unwrap_or_else(|errors| panic!("{errors:?}"))
 }
 
-pub(crate) fn mistakes(matches: &[Node]) -> Vec<RouteMistake> {
+pub(crate) fn errors(matches: &[Node]) -> Vec<RouteError> {
     Router::compile(rules(matches)).err().unwrap_or_default()
 }
 

@@ -64,15 +64,15 @@ pub fn route_table(data: &[u8]) {
 
 /// The rules without the dead ones, which must really be dead.
 fn living(mut rules: Vec<Rule>, requests: &[Request]) -> Vec<Rule> {
-    while let Err(mistakes) = Router::compile(rules.clone()) {
-        assert!(!mistakes.is_empty());
+    while let Err(errors) = Router::compile(rules.clone()) {
+        assert!(!errors.is_empty());
         for request in requests {
             if let Some((winner, _)) = scan(&rules, request) {
-                let accused = mistakes.iter().find(|mistake| mistake.rule.index() == winner);
+                let accused = errors.iter().find(|error| error.rule.index() == winner);
                 assert!(accused.is_none(), "{accused:?} serves {}", shown(request));
             }
         }
-        let dead: Vec<usize> = mistakes.iter().map(|mistake| mistake.rule.index()).collect();
+        let dead: Vec<usize> = errors.iter().map(|error| error.rule.index()).collect();
         let mut at = 0;
         rules.retain(|_| {
             at += 1;

@@ -205,7 +205,7 @@ impl Begun {
             self.group.first().await.map_err(Failure::Start)?;
             return Ok(self.bound.clone());
         };
-        // While something is developed a mistake is mended: it is in the log, and not the end.
+        // While something is developed an error is mended: it is in the log, and not the end.
         loop {
             tokio::select! {
                 () = self.group.until_ready() => return Ok(self.bound.clone()),

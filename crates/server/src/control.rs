@@ -120,14 +120,14 @@ pub(crate) struct Control {
 #[derive(PartialEq, Eq)]
 enum Print {
     Plan(String, Vec<config::Part>),
-    Mistakes(String),
+    Errors(String),
 }
 
 impl Print {
     fn of(loaded: Result<Loaded, Report>) -> (Result<Loaded, Report>, Print) {
         let print = match &loaded {
             Ok(loaded) => Print::of_plan(&loaded.plan),
-            Err(report) => Print::Mistakes(report.render()),
+            Err(report) => Print::Errors(report.render()),
         };
         (loaded, print)
     }
@@ -273,7 +273,7 @@ impl Control {
             },
             Err(report) => {
                 self.watch(report.files());
-                Err(Refusal::Mistakes(Box::new(report)))
+                Err(Refusal::Invalid(Box::new(report)))
             }
         }
     }
@@ -306,7 +306,7 @@ impl Control {
         if !expect.allows(&current) {
             return Err(Refusal::Stale { current });
         }
-        let loaded = loaded.map_err(|report| Refusal::Mistakes(Box::new(report)))?;
+        let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
         let print = Print::of_plan(&loaded.plan);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
         self.write(text.clone()).await?;
@@ -319,7 +319,7 @@ impl Control {
             Err(refusal) => {
                 // The file must say what is served.
                 if let Err(error) = self.write(before.text).await {
-                    let error = error.mistakes().join("; ");
+                    let error = error.errors().join("; ");
                     event!(
                         Level::Error,
                         "the configuration file could not be put back",
@@ -463,7 +463,7 @@ impl Control {
     }
 
     fn note_reload(&self, result: &Result<Applied, Refusal>) {
-        let mistakes = match result {
+        let errors = match result {
             Ok(applied) => {
                 self.telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
                 self.show_last(true);
@@ -482,17 +482,17 @@ impl Control {
             Err(refusal) => {
                 self.telemetry.counter(&families::CONFIG_RELOAD_FAILURES, &[]).inc();
                 self.show_last(false);
-                let mistakes = refusal.mistakes();
+                let errors = refusal.errors();
                 event!(
                     Level::Error,
                     "configuration rejected, keeping the previous one",
-                    errors = mistakes.join("; ")
+                    errors = errors.join("; ")
                 );
-                mistakes
+                errors
             }
         };
         let at_ms = telemetry::timestamp::now_ms();
-        *self.last_reload.borrow_mut() = Some(ReloadStatus { at_ms, mistakes });
+        *self.last_reload.borrow_mut() = Some(ReloadStatus { at_ms, errors });
     }
 }
 

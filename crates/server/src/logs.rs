@@ -57,7 +57,7 @@ impl Logs {
         }
     }
 
-    /// Opens what the settings name, so that a path that cannot be written is a mistake of the
+    /// Opens what the settings name, so that a path that cannot be written is an error of the
     /// configuration and not a silent loss.
     pub(crate) fn apply(
         &mut self,

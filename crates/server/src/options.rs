@@ -28,7 +28,7 @@ pub struct Bound {
 /// Why a server did not start.
 #[derive(Debug)]
 pub enum Failure {
-    /// The configuration is wrong: every mistake, rendered.
+    /// The configuration is wrong: every error, rendered.
     Configuration(String),
     /// Something else is: one sentence.
     Start(String),

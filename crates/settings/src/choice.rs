@@ -4,7 +4,7 @@ use crate::nearest::nearest;
 use crate::node::{MapKey, Node, Value};
 use crate::reader::Reader;
 
-/// The word chosen at a node and its payload (the node itself for a bare word), or a mistake.
+/// The word chosen at a node and its payload (the node itself for a bare word), or an error.
 pub fn chosen<'n>(
     node: &'n Node,
     words: &[(&'static str, bool)],
@@ -43,20 +43,20 @@ pub fn chosen<'n>(
         (false, None) => Some((name, node)),
         (true, None) => {
             reader
-                .mistake(span, format!("`{word}` needs a value"))
+                .error(span, format!("`{word}` needs a value"))
                 .help(format!("write {{ {word}: … }}"));
             None
         }
         (false, Some(_)) => {
             reader
-                .mistake(span, format!("`{word}` takes no value"))
+                .error(span, format!("`{word}` takes no value"))
                 .help(format!("write {word} alone"));
             None
         }
     }
 }
 
-/// The only key of a one-key map such as `{ rate_limit: {…} }` and its value, or a mistake.
+/// The only key of a one-key map such as `{ rate_limit: {…} }` and its value, or an error.
 pub fn tagged<'n>(node: &'n Node, reader: &mut Reader<'_>) -> Option<(&'n MapKey, &'n Node)> {
     match &node.value {
         Value::Map(entries) if entries.len() == 1 => entries.first().map(|(key, node)| (key, node)),
@@ -67,10 +67,8 @@ pub fn tagged<'n>(node: &'n Node, reader: &mut Reader<'_>) -> Option<(&'n MapKey
         Value::Map(entries) => {
             let names: Vec<_> = entries.iter().map(|(key, _)| key.name.as_str()).collect();
             let second = entries[1].0.span;
-            reader.mistake(
-                second,
-                format!("only one key can stand here, not {}", names.join(" and ")),
-            );
+            reader
+                .error(second, format!("only one key can stand here, not {}", names.join(" and ")));
             None
         }
         _ => {

@@ -14,7 +14,7 @@ impl<T: Setting> Setting for Vec<T> {
             reader.expected(node, "a list");
             return None;
         };
-        // What is wrong has been reported; the others go on, so that every mistake is.
+        // What is wrong has been reported; the others go on, so that every error is.
         Some(items.iter().filter_map(|item| T::read(item, reader)).collect())
     }
 }

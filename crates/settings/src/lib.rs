@@ -159,7 +159,7 @@ pub use pattern::{REGEX_BYTES, Regex};
 pub use rate::{Per, Percent, Rate};
 pub use reader::{Reader, SETTING_FILE_BYTES, read};
 pub use reference::reference_markdown;
-pub use report::{MISTAKES_KEPT, Mistake, Report};
+pub use report::{Diagnostic, ERRORS_KEPT, Report};
 pub use schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder, Text, Variant};
 pub use secret::Secret;
 pub use setting::Setting;

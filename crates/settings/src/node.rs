@@ -53,7 +53,7 @@ pub enum Value {
     List(Vec<Node>),
     /// In the order written. The reader of documents refuses repeated keys.
     Map(Vec<(MapKey, Node)>),
-    /// What stood here was wrong and has been reported: reading it fails without another mistake.
+    /// What stood here was wrong and has been reported: reading it fails without another error.
     Broken,
 }
 
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// What a mistake says it found here.
+    /// What an error says it found here.
     pub(crate) fn found(&self) -> String {
         match &self.value {
             Value::Null | Value::Broken => "nothing".to_owned(),

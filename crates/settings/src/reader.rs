@@ -1,7 +1,7 @@
 //! What a setting is handed while it is read: where to report, and what the rest of the
 //! configuration must know later.
 //!
-//! Promises: reading never stops at the first mistake; a `None` from a reader means that a mistake
+//! Promises: reading never stops at the first error; a `None` from a reader means that an error
 //! was reported.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::node::{Node, Scalar, Span, Value};
-use crate::report::{Mistake, Report};
+use crate::report::{Diagnostic, Report};
 use crate::spanned::Spanned;
 
 /// The largest file that a `{ file: path }` is read from.
@@ -33,17 +33,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports that something is wrong at a place.
-    pub fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Mistake {
-        self.report.mistake(span, message)
+    pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.report.error(span, message)
     }
 
     /// Reports that this node is not what is wanted here: `expected a list, found "x"`. Of a node
     /// that was reported already nothing more is said.
-    pub fn expected(&mut self, node: &Node, what: &str) -> &mut Mistake {
+    pub fn expected(&mut self, node: &Node, what: &str) -> &mut Diagnostic {
         if node.value == Value::Broken {
             return self.report.unsaid();
         }
-        self.report.mistake(node.span, format!("expected {what}, found {}", node.found()))
+        self.report.error(node.span, format!("expected {what}, found {}", node.found()))
     }
 
     /// Reads a value where it was probably meant. Without a value the guess is given up, and what
@@ -58,7 +58,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The scalar at this node, or a mistake.
+    /// The scalar at this node, or an error.
     pub fn scalar<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n Scalar> {
         match &node.value {
             Value::Scalar(scalar) => Some(scalar),
@@ -91,8 +91,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn refuse(&mut self, node: &Node, scalar: &Scalar, why: &str) -> &mut Mistake {
-        self.report.mistake(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
+    pub(crate) fn refuse(&mut self, node: &Node, scalar: &Scalar, why: &str) -> &mut Diagnostic {
+        self.report.error(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
     }
 
     /// Where a relative path written at this place leads: paths start at the folder of the file
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         match content {
             Ok(bytes) => Some(bytes),
             Err(why) => {
-                self.report.mistake(span, format!("cannot read {}: {why}", full.display()));
+                self.report.error(span, format!("cannot read {}: {why}", full.display()));
                 None
             }
         }

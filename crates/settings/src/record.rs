@@ -19,7 +19,7 @@ pub struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// Checks the keys. Values are read, and their mistakes reported, even when a key is wrong.
+    /// Checks the keys. Values are read, and their errors reported, even when a key is wrong.
     pub fn open(
         node: &'n Node,
         keys: &'static [&'static str],
@@ -90,7 +90,7 @@ impl<'n> Fields<'n> {
         let value = T::missing();
         if value.is_none() && written.is_none() && misspelt.is_none() {
             reader
-                .mistake(self.node.span, format!("key {} is missing", quote(name)))
+                .error(self.node.span, format!("key {} is missing", quote(name)))
                 .rule("missing-key");
         }
         value.or_else(T::placeholder)
@@ -109,7 +109,7 @@ impl<'n> Fields<'n> {
         let bounds = T::read(&low, reader).zip(T::read(&high, reader));
         if !written.is_null() && bounds.is_some_and(|(low, high)| !contains(value, low, high)) {
             let outside = outside(written, &low, &high);
-            reader.mistake(written.span, format!("{name} {outside}"));
+            reader.error(written.span, format!("{name} {outside}"));
         }
     }
 }

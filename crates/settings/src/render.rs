@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::node::Span;
-use crate::report::{Mistake, Report};
+use crate::report::{Diagnostic, Report};
 
 /// How much of a long line an excerpt shows.
 const EXCERPT_CHARS: usize = 100;
@@ -16,39 +16,39 @@ const BEFORE_CARET_CHARS: usize = 40;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mistakes = self.mistakes();
-        for (n, mistake) in mistakes.iter().enumerate() {
+        let errors = self.errors();
+        for (n, error) in errors.iter().enumerate() {
             if n > 0 {
                 writeln!(f)?;
             }
-            self.show(mistake, f)?;
+            self.show(error, f)?;
         }
         if self.left_out() > 0 {
             writeln!(f, "\nand {} more", self.left_out())?;
         }
-        self.show_total(&mistakes, f)
+        self.show_total(&errors, f)
     }
 }
 
 impl Report {
-    /// All mistakes as text, every one with its place and an excerpt.
+    /// All errors as text, every one with its place and an excerpt.
     pub fn render(&self) -> String {
         self.to_string()
     }
 
-    /// One line per mistake, `file:line:column: message`, for logs.
+    /// One line per error, `file:line:column: message`, for logs.
     pub fn one_line_each(&self) -> Vec<String> {
-        let line = |m: &&Mistake| match self.place(m.span) {
+        let line = |m: &&Diagnostic| match self.place(m.span) {
             Some(place) => format!("{place}: {}", m.message),
             None => m.message.clone(),
         };
-        self.mistakes().iter().map(line).collect()
+        self.errors().iter().map(line).collect()
     }
 
     /// `3 errors in tidegate.yaml`: the end of a long report is what a terminal shows.
-    fn show_total(&self, mistakes: &[&Mistake], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files: BTreeSet<&str> = mistakes.iter().filter_map(|m| self.file(m.span)).collect();
-        let errors = match mistakes.len() + self.left_out() {
+    fn show_total(&self, errors: &[&Diagnostic], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: BTreeSet<&str> = errors.iter().filter_map(|m| self.file(m.span)).collect();
+        let errors = match errors.len() + self.left_out() {
             1 => "1 error".to_owned(),
             many => format!("{many} errors"),
         };
@@ -64,14 +64,14 @@ impl Report {
         Some(format!("{}:{}:{}", document.name, span.line, span.column))
     }
 
-    fn show(&self, mistake: &Mistake, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "error: {}", mistake.message)?;
-        let gutter = mistake.span.line.to_string().len();
-        if let Some(place) = self.place(mistake.span) {
+    fn show(&self, error: &Diagnostic, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "error: {}", error.message)?;
+        let gutter = error.span.line.to_string().len();
+        if let Some(place) = self.place(error.span) {
             writeln!(f, "{:gutter$}--> {place}", "")?;
-            self.show_excerpt(mistake.span, gutter, f)?;
+            self.show_excerpt(error.span, gutter, f)?;
         }
-        if let Some(help) = &mistake.help {
+        if let Some(help) = &error.help {
             writeln!(f, "{:gutter$} = help: {help}", "")?;
         }
         Ok(())
@@ -140,7 +140,7 @@ mod tests {
         let mut report = Report::new();
         let file = report.add_document("a.yaml", "one: 1\n  tiemout: 5s\n", None);
         report.unknown(span(file, 2, 3, 10), "key", "tiemout", ["timeout", "bind"]);
-        report.mistake(span(file, 1, 6, 7), "expected a word").help("write one");
+        report.error(span(file, 1, 6, 7), "expected a word").help("write one");
         let expected = "\
 error: expected a word
  --> a.yaml:1:6
@@ -166,7 +166,7 @@ error: unknown key \"tiemout\", did you mean \"timeout\"?
         let mut report = Report::new();
         let file = report.add_document("a.yaml", "token: hunter2 \u{1b}[31m\n", None);
         report.mask(span(file, 1, 8, 15));
-        report.mistake(span(file, 1, 1, 6), "bad");
+        report.error(span(file, 1, 1, 6), "bad");
         let text = report.render();
         assert!(text.contains("token: *******"), "{text}");
         assert!(!text.contains('\u{1b}') && !text.contains("hunter2"), "{text}");
@@ -176,20 +176,20 @@ error: unknown key \"tiemout\", did you mean \"timeout\"?
     fn long_lines_are_cut_around_the_caret() {
         let mut report = Report::new();
         let file = report.add_document("a.yaml", &"x".repeat(5000), None);
-        report.mistake(span(file, 1, 2000, 2003), "here");
+        report.error(span(file, 1, 2000, 2003), "here");
         let text = report.render();
         assert!(text.lines().all(|line| line.chars().count() < 120), "{text}");
         assert!(text.contains("^^^"));
     }
 
     #[test]
-    fn the_number_of_mistakes_is_bounded() {
+    fn the_number_of_errors_is_bounded() {
         let mut report = Report::new();
         let file = report.add_document("a.yaml", "x\n", None);
         for n in 0..1000 {
-            report.mistake(span(file, 1, n + 1, n + 2), "bad");
+            report.error(span(file, 1, n + 1, n + 2), "bad");
         }
         assert_eq!(report.len(), 1000);
-        assert_eq!(report.mistakes().len(), crate::report::MISTAKES_KEPT);
+        assert_eq!(report.errors().len(), crate::report::ERRORS_KEPT);
     }
 }

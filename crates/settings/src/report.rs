@@ -1,7 +1,7 @@
-//! Collects mistakes, so that a user sees all of them at once and in the order of the file, and the
+//! Collects errors, so that a user sees all of them at once and in the order of the file, and the
 //! files they depend on.
 //!
-//! Owns the texts of the documents, to show excerpts from. Promises: a mistake names what was typed
+//! Owns the texts of the documents, to show excerpts from. Promises: an error names what was typed
 //! and, where one is near, what was probably meant. Never shows the value of an environment
 //! variable or of an inline secret it knows of.
 
@@ -12,12 +12,12 @@ use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
 use crate::secret::MASK;
 
-/// How many mistakes are kept: past it nobody reads, and a hostile document must not fill memory.
-pub const MISTAKES_KEPT: usize = 200;
+/// How many errors are kept: past it nobody reads, and a hostile document must not fill memory.
+pub const ERRORS_KEPT: usize = 200;
 
 /// One thing that is wrong and where.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     pub span: Span,
     /// One sentence, no full stop.
     pub message: String,
@@ -30,7 +30,7 @@ pub struct Mistake {
 /// The kind of an error that no other rule names.
 const INVALID_VALUE: &str = "invalid-value";
 
-impl Mistake {
+impl Diagnostic {
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
         self.help = Some(help.into());
         self
@@ -54,7 +54,7 @@ pub(crate) struct Document {
 #[derive(Clone, Debug, Default)]
 struct Unsaid {
     /// What would have been said of a value that was reported already.
-    mistake: Mistake,
+    error: Diagnostic,
     count: usize,
     /// Names of environment variables that are not set, if that is no error.
     unset: Option<BTreeSet<String>>,
@@ -64,7 +64,7 @@ struct Unsaid {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub(crate) documents: Vec<Document>,
-    mistakes: Vec<Mistake>,
+    errors: Vec<Diagnostic>,
     left_out: usize,
     unsaid: Box<Unsaid>,
     pub(crate) masked: Vec<Span>,
@@ -116,19 +116,19 @@ impl Report {
         Some(self.documents.get(span.source.0 as usize)?.name.as_str())
     }
 
-    pub fn mistake(&mut self, span: Span, message: impl Into<String>) -> &mut Mistake {
-        if self.mistakes.len() >= MISTAKES_KEPT {
+    pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        if self.errors.len() >= ERRORS_KEPT {
             self.left_out += 1;
-            self.mistakes.truncate(MISTAKES_KEPT - 1);
+            self.errors.truncate(ERRORS_KEPT - 1);
         }
-        let at = self.mistakes.len();
-        self.mistakes.push(Mistake {
+        let at = self.errors.len();
+        self.errors.push(Diagnostic {
             span,
             message: message.into(),
             help: None,
             rule: INVALID_VALUE,
         });
-        &mut self.mistakes[at]
+        &mut self.errors[at]
     }
 
     /// `unknown key "tiemout", did you mean "timeout"?`; without a near word, the help lists what
@@ -139,7 +139,7 @@ impl Report {
         what: &str,
         word: &str,
         valid: impl IntoIterator<Item = &'a str>,
-    ) -> &mut Mistake {
+    ) -> &mut Diagnostic {
         let message = format!("unknown {what} {}", quote(word));
         self.with_nearest(span, message, word, valid).rule("unknown-name")
     }
@@ -152,15 +152,15 @@ impl Report {
         what: &str,
         name: &str,
         declared: impl IntoIterator<Item = &'a str>,
-    ) -> &mut Mistake {
+    ) -> &mut Diagnostic {
         let declared: Vec<&str> = declared.into_iter().collect();
         let none = declared.is_empty();
         let message = format!("there is no {what} {}", quote(name));
-        let mistake = self.with_nearest(span, message, name, declared).rule("undeclared-name");
+        let error = self.with_nearest(span, message, name, declared).rule("undeclared-name");
         if none {
-            mistake.help(format!("no {what} is declared: add it under {what}s:"));
+            error.help(format!("no {what} is declared: add it under {what}s:"));
         }
-        mistake
+        error
     }
 
     /// Any message about a word that is none of the valid ones, with the nearest of them.
@@ -170,31 +170,31 @@ impl Report {
         message: String,
         word: &str,
         valid: impl IntoIterator<Item = &'a str>,
-    ) -> &mut Mistake {
+    ) -> &mut Diagnostic {
         const LISTED: usize = 30;
         let valid: Vec<&str> = valid.into_iter().collect();
         if let Some(near) = nearest(word, valid.iter().copied()) {
-            return self.mistake(span, format!("{message}, did you mean {}?", quote(near)));
+            return self.error(span, format!("{message}, did you mean {}?", quote(near)));
         }
-        let mistake = self.mistake(span, message);
+        let error = self.error(span, message);
         if !valid.is_empty() {
             let dots = if valid.len() > LISTED { ", …" } else { "" };
             let listed = valid.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-            mistake.help(format!("valid here: {listed}{dots}"));
+            error.help(format!("valid here: {listed}{dots}"));
         }
-        mistake
+        error
     }
 
     /// A promised name that is not built yet.
-    pub fn comes_later(&mut self, span: Span, name: &str) -> &mut Mistake {
-        self.mistake(span, format!("`{name}` comes later"))
+    pub fn comes_later(&mut self, span: Span, name: &str) -> &mut Diagnostic {
+        self.error(span, format!("`{name}` comes later"))
             .help("this version does not have it yet; leave it out")
             .rule("not-supported-yet")
     }
 
     /// A declared name that nothing uses.
-    pub fn unused(&mut self, span: Span, what: &str, name: &str) -> &mut Mistake {
-        self.mistake(span, format!("{what} {} is never used", quote(name)))
+    pub fn unused(&mut self, span: Span, what: &str, name: &str) -> &mut Diagnostic {
+        self.error(span, format!("{what} {} is never used", quote(name)))
             .help("use it or remove it")
             .rule("unused-name")
     }
@@ -251,24 +251,24 @@ impl Report {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.mistakes.is_empty()
+        self.errors.is_empty()
     }
 
     pub fn len(&self) -> usize {
-        self.mistakes.len() + self.left_out
+        self.errors.len() + self.left_out
     }
 
-    /// All mistakes in the order of the documents, each once.
-    pub fn mistakes(&self) -> Vec<&Mistake> {
-        let mut sorted: Vec<&Mistake> = self.mistakes.iter().collect();
-        sorted.sort_by_key(|mistake| mistake.span);
+    /// All errors in the order of the documents, each once.
+    pub fn errors(&self) -> Vec<&Diagnostic> {
+        let mut sorted: Vec<&Diagnostic> = self.errors.iter().collect();
+        sorted.sort_by_key(|error| error.span);
         sorted.dedup();
         sorted
     }
 
-    pub(crate) fn unsaid(&mut self) -> &mut Mistake {
+    pub(crate) fn unsaid(&mut self) -> &mut Diagnostic {
         self.unsaid.count += 1;
-        &mut self.unsaid.mistake
+        &mut self.unsaid.error
     }
 
     /// How much could not be read so far, whether an error or (unset variables) none.
@@ -278,12 +278,12 @@ impl Report {
 
     /// Where [`rewind`](Self::rewind) goes back to.
     pub(crate) fn mark(&self) -> (usize, usize) {
-        (self.mistakes.len(), self.left_out)
+        (self.errors.len(), self.left_out)
     }
 
     /// Drops what was reported since the mark.
     pub(crate) fn rewind(&mut self, (kept, left_out): (usize, usize)) {
-        self.mistakes.truncate(kept);
+        self.errors.truncate(kept);
         self.left_out = left_out;
     }
 

@@ -55,12 +55,12 @@ impl Setting for Secret {
                 }
                 if scalar.text == MASK {
                     reader
-                        .mistake(node.span, "this is a masked secret, not a secret")
+                        .error(node.span, "this is a masked secret, not a secret")
                         .help("read the configuration with GET /v1/config?secrets");
                     return None;
                 }
                 if scalar.text.is_empty() {
-                    reader.mistake(node.span, "the secret is empty");
+                    reader.error(node.span, "the secret is empty");
                     return None;
                 }
                 Some(Secret::new(scalar.text.as_bytes()))
@@ -81,7 +81,7 @@ impl Setting for Secret {
                     }
                 }
                 if content.is_empty() {
-                    reader.mistake(path.span, "the secret in this file is empty");
+                    reader.error(path.span, "the secret in this file is empty");
                     return None;
                 }
                 Some(Secret { content })

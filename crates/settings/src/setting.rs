@@ -11,8 +11,8 @@ pub trait Setting: Sized {
     /// What may be written here.
     fn schema(defs: &mut SchemaBuilder) -> Schema;
 
-    /// Reads it. `None` means that a mistake was reported and there is nothing to go on with;
-    /// `Some` may come with mistakes too (a default in the place of what was wrong), so that what
+    /// Reads it. `None` means that an error was reported and there is nothing to go on with;
+    /// `Some` may come with errors too (a default in the place of what was wrong), so that what
     /// depends on it is still checked. A configuration whose report is not empty is never used.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 
@@ -50,9 +50,9 @@ impl Setting for bool {
             scalar if scalar.untyped() && scalar.text == "false" => Some(false),
             scalar => {
                 let quoted = !scalar.untyped();
-                let mistake = reader.expected(node, "true or false");
+                let error = reader.expected(node, "true or false");
                 if quoted {
-                    mistake.help("a truth value is written without quotes");
+                    error.help("a truth value is written without quotes");
                 }
                 None
             }

@@ -1,7 +1,7 @@
 //! Text with variables, `https://{host}{path}`, and keys, `header.x-user`. Parsed here, filled in
 //! by `exchange`.
 //!
-//! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is a mistake with the
+//! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is an error with the
 //! nearest valid one; what is displayed reads back as the same template.
 
 use std::fmt;
@@ -70,12 +70,12 @@ fn noted(
             // Words from the environment may be secret: only what was typed is shown.
             let hidden = matches!(&node.value, crate::Value::Scalar(s) if s.typed.is_some());
             let why = if hidden { "unknown variable".to_owned() } else { why };
-            reader.mistake(node.span, why).help(format!("the variables are {NAMES}"));
+            reader.error(node.span, why).help(format!("the variables are {NAMES}"));
             None
         }
         Err(why) => {
             let found = node.found();
-            reader.mistake(node.span, format!("{found} {why}"));
+            reader.error(node.span, format!("{found} {why}"));
             None
         }
     }

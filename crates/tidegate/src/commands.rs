@@ -103,7 +103,7 @@ impl Command {
 pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
     match config::load(source, &config::process_environment, &config::Kinds::all()) {
         Ok(loaded) => Ok(loaded.plan),
-        Err(report) => Err(Failure::Mistakes(report.render())),
+        Err(report) => Err(Failure::Errors(report.render())),
     }
 }
 
@@ -117,9 +117,9 @@ pub(crate) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }
 
-/// The mistakes of a configuration that we wrote ourselves: none.
+/// The errors of a configuration that we wrote ourselves: none.
 #[cfg(test)]
-pub(crate) fn mistakes(text: &str) -> String {
+pub(crate) fn errors(text: &str) -> String {
     match load(&config::TextSource::new("ours", text)) {
         Ok(_) => String::new(),
         Err(failure) => format!("{failure:?}\n{text}"),

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn the_printed_configuration_is_valid_without_other_files() {
         let text = addresses().configuration("./tidegate");
-        assert_eq!(crate::commands::mistakes(&text), "");
+        assert_eq!(crate::commands::errors(&text), "");
         assert!(text.contains("./tidegate explain demo.yaml"), "{text}");
         check_filled(&text);
     }

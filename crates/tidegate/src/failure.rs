@@ -9,8 +9,8 @@ pub(crate) enum Failure {
     /// The arguments or the configuration are wrong: exit code 2. A sentence, perhaps with lines of
     /// advice after it.
     Wrong(String),
-    /// Every mistake of a configuration, rendered: exit code 2.
-    Mistakes(String),
+    /// Every error of a configuration, rendered: exit code 2.
+    Errors(String),
     /// Something went wrong on the way: exit code 1.
     Failed(String),
     /// A program ended with a code of its own; it has said why, if it wanted to.
@@ -24,7 +24,7 @@ impl Failure {
     pub(crate) fn report(self) -> u8 {
         let (text, code) = match self {
             Failure::Wrong(text) => (format!("error: {text}"), 2),
-            Failure::Mistakes(text) => (text, 2),
+            Failure::Errors(text) => (text, 2),
             Failure::Failed(text) => (format!("error: {text}"), 1),
             Failure::Exit(code) => return code as u8,
             Failure::Unread => return 0,
@@ -38,7 +38,7 @@ impl Failure {
 impl From<server::Failure> for Failure {
     fn from(failure: server::Failure) -> Self {
         match failure {
-            server::Failure::Configuration(mistakes) => Failure::Mistakes(mistakes),
+            server::Failure::Configuration(errors) => Failure::Errors(errors),
             server::Failure::Start(why) => Failure::Failed(why),
         }
     }

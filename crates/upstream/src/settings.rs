@@ -269,30 +269,30 @@ impl UpstreamSettings {
 fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
     let place = node.get("servers").unwrap_or(node);
     if upstream.servers.is_empty() {
-        reader.mistake(place.span, "an upstream needs a server");
+        reader.error(place.span, "an upstream needs a server");
         return;
     }
     if upstream.servers.iter().all(|server| server.backup) {
-        reader.mistake(place.span, "all servers are backups: one has to be a first choice");
+        reader.error(place.span, "all servers are backups: one has to be a first choice");
     }
     let written = place.list().unwrap_or_default();
     for (at, server) in upstream.servers.iter().enumerate() {
         let span = written.get(at).map_or(place.span, |node| node.span);
         if upstream.servers[..at].iter().any(|other| other.address == server.address) {
             let message = format!("the server {} stands here twice", server.address);
-            reader.mistake(span, message);
+            reader.error(span, message);
         }
         let anywhere = matches!(server.address, Address::Tcp { host: Host::Any, .. });
         if anywhere || server.address.port() == Some(0) {
             let message = format!("{} is no place to connect to", server.address);
-            reader.mistake(span, message).help("name a host and a port");
+            reader.error(span, message).help("name a host and a port");
         }
     }
     if let Some(health) = &upstream.health
         && health.path.as_ref().is_some_and(|path| !is_target(path))
     {
         let place = node.get("health").and_then(|health| health.get("path")).unwrap_or(node);
-        reader.mistake(place.span, "the path of a health check begins with / and has no spaces");
+        reader.error(place.span, "the path of a health check begins with / and has no spaces");
     }
     for (key, host) in [
         (
@@ -307,7 +307,7 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
         if host.is_some_and(|host| !wire::token::is_field_value(host.as_bytes()) || host.is_empty())
         {
             let place = node.get(key).unwrap_or(node);
-            reader.mistake(place.span, "this is no value for a Host field");
+            reader.error(place.span, "this is no value for a Host field");
         }
     }
 }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_found() {
+    fn errors_are_found() {
         for (node, expected) in [
             (node!({ "servers": [] }), "an upstream needs a server"),
             (node!({ "servers": ["a:1", "a:1"] }), "the server a:1 stands here twice"),

@@ -1,4 +1,4 @@
-//! How a program ends: its own code, mistakes, signals, errors that do not end it.
+//! How a program ends: its own code, errors, signals, errors that do not end it.
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use std::io::Read;
@@ -16,7 +16,7 @@ fn the_programs_code_is_the_exit_code() {
 }
 
 #[test]
-fn mistakes_are_one_sentence_and_exit_code_2() {
+fn errors_are_one_sentence_and_exit_code_2() {
     let broken = Program::new("local x = = 1").run(&[], &[]);
     assert_eq!(broken.code, Some(2));
     assert!(broken.stderr.contains("program.lua:1:"), "{broken:?}");

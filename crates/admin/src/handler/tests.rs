@@ -127,8 +127,8 @@ fn health_and_readiness() {
     let bench = Bench::new();
     assert_eq!(bench.send(request("GET /healthz", &[], "")).body, "ok\n");
     assert_eq!(bench.send(request("GET /readyz", &[], "")).body, "ready\n");
-    let mistakes = vec!["tidegate.yaml:3:1: unknown key \"tiemout\"".to_owned()];
-    *bench.server.last_reload.borrow_mut() = Some(ReloadStatus { at_ms: 5_000, mistakes });
+    let errors = vec!["tidegate.yaml:3:1: unknown key \"tiemout\"".to_owned()];
+    *bench.server.last_reload.borrow_mut() = Some(ReloadStatus { at_ms: 5_000, errors });
     let refused = bench.send(request("GET /readyz", &[], ""));
     assert_eq!(refused.status, 200, "the configuration before it serves");
     assert!(refused.body.contains("tidegate.yaml:3:1"), "{}", refused.body);

@@ -125,7 +125,7 @@ fn check(settings: &CodingSettings, node: &Node, reader: &mut Reader<'_>) {
         tokens.sort_unstable();
         if tokens.windows(2).any(|pair| pair[0] == pair[1]) {
             let at = node.get(key).unwrap_or(node).span;
-            reader.mistake(at, format!("{key} names no coding twice"));
+            reader.error(at, format!("{key} names no coding twice"));
         }
     }
 }

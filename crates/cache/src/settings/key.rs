@@ -66,20 +66,20 @@ fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
         ("by", settings.by.len()),
     ] {
         if count > KEY_PARTS_MAX {
-            reader.mistake(at(key), format!("more than {KEY_PARTS_MAX} names"));
+            reader.error(at(key), format!("more than {KEY_PARTS_MAX} names"));
         }
     }
     if matches!(&settings.query, QueryWord::Allow(names) if names.is_empty()) {
-        reader.mistake(at("query"), "allow without names is none").help("write query: none");
+        reader.error(at("query"), "allow without names is none").help("write query: none");
     }
     let cookie = |name: &str| wire::token::is_token(name.as_bytes());
     if let Some(odd) = settings.cookies.iter().find(|name| !cookie(name)) {
-        reader.mistake(at("cookies"), format!("{} is no cookie name", settings::quote(odd)));
+        reader.error(at("cookies"), format!("{} is no cookie name", settings::quote(odd)));
     }
     // By its codings an answer is told apart here anyway, and by all spellings of it is worse.
     if settings.headers.iter().any(|name| name.as_str() == "accept-encoding") {
         reader
-            .mistake(at("headers"), "accept-encoding need not count")
+            .error(at("headers"), "accept-encoding need not count")
             .help("codings are kept and chosen by the cache itself: see codings");
     }
 }

@@ -5,7 +5,7 @@ use settings::{node, read, verify};
 use super::{CacheSettings, FilterSettings, QueryWord};
 
 fn wrong(node: settings::Node) -> String {
-    read::<FilterSettings>(&node).expect_err("a mistake")
+    read::<FilterSettings>(&node).expect_err("an error")
 }
 
 #[test]

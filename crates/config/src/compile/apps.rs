@@ -29,12 +29,11 @@ pub(super) fn resolve(
         return Arc::new(plan.with(found.clone()));
     }
     if settings.apps.names().any(|broken| broken == app.value) {
-        return handler; // declared, with mistakes of its own
+        return handler; // declared, with errors of its own
     }
-    let mistake = report.dangling(app.span, "app", app, settings.apps.names());
+    let error = report.dangling(app.span, "app", app, settings.apps.names());
     if apps.is_empty() {
-        mistake
-            .help(format!("declare it: apps: {{ {}: {{ python: \"module:app\" }} }}", app.value));
+        error.help(format!("declare it: apps: {{ {}: {{ python: \"module:app\" }} }}", app.value));
     }
     handler
 }
@@ -48,7 +47,7 @@ pub(super) fn named(handler: &dyn HandlerPlan) -> Option<&Spanned<String>> {
 mod tests {
     use crate::{Kinds, TextSource, load};
 
-    fn mistakes(apps: &str, handler: &str) -> String {
+    fn errors(apps: &str, handler: &str) -> String {
         let text = format!(
             "listeners: {{ web: {{ bind: ':80' }} }}\n{apps}\nroutes: [{{ handler: {handler} }}]\n"
         );
@@ -61,12 +60,12 @@ mod tests {
     #[test]
     fn names_are_found_and_what_is_left_over_is_said() {
         let declared = "apps: { shop: { python: \"shop.web:app\" } }";
-        assert_eq!(mistakes(declared, "{ app: shop }"), "");
-        let dangling = mistakes(declared, "{ app: shob }");
+        assert_eq!(errors(declared, "{ app: shop }"), "");
+        let dangling = errors(declared, "{ app: shob }");
         assert!(dangling.contains("did you mean \"shop\"?"), "{dangling}");
-        let none = mistakes("", "{ app: shop }");
+        let none = errors("", "{ app: shop }");
         assert!(none.contains("apps: { shop: { python: \"module:app\" } }"), "{none}");
-        let unused = mistakes(declared, "{ respond: {} }");
+        let unused = errors(declared, "{ respond: {} }");
         assert!(unused.contains("app") && unused.contains("shop"), "{unused}");
     }
 }

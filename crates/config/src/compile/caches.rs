@@ -17,7 +17,7 @@ pub(super) fn check(settings: &Settings, reader: &mut Reader<'_>) {
         let other = disks[..at].iter().find(|(_, o)| o.starts_with(path) || path.starts_with(o));
         if let Some((other, _)) = other {
             let said = format!("cache {} has this folder already", quote(other));
-            reader.mistake(name.span, said).help("give each disk a folder of its own");
+            reader.error(name.span, said).help("give each disk a folder of its own");
         }
     }
 }
@@ -27,10 +27,9 @@ pub(super) fn check_name(filter: &dyn FilterPlan, settings: &Settings, reader: &
     let Some(plan) = CachePlan::of(filter) else { return };
     let store = plan.store();
     if !settings.caches.names().any(|declared| declared == store.value) {
-        let mistake = reader.report().dangling(store.span, "cache", store, settings.caches.names());
+        let error = reader.report().dangling(store.span, "cache", store, settings.caches.names());
         if settings.caches.names().next().is_none() {
-            mistake
-                .help(format!("declare it: caches: {{ {}: {{ memory: 256MiB }} }}", store.value));
+            error.help(format!("declare it: caches: {{ {}: {{ memory: 256MiB }} }}", store.value));
         }
     }
 }
@@ -42,13 +41,13 @@ pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'
         match (CachePlan::of(&**filter), cached) {
             (Some(second), Some(_)) => {
                 reader
-                    .mistake(second.store().span, "a second cache on one route")
+                    .error(second.store().span, "a second cache on one route")
                     .help("the first one answers: remove one of them");
             }
             (Some(first), None) => cached = Some(first),
             (None, Some(cache)) if filter.name() == "key_auth" => {
                 reader
-                    .mistake(
+                    .error(
                         cache.store().span,
                         "key_auth stands behind this cache, which answers without asking for a key",
                     )

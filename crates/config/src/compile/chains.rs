@@ -45,7 +45,7 @@ impl Chains {
                 match entry {
                     FilterEntry::Chain(inner) => {
                         reader
-                            .mistake(inner.span, "a chain cannot hold another chain")
+                            .error(inner.span, "a chain cannot hold another chain")
                             .help("list both where they are used");
                     }
                     FilterEntry::Filter { .. } => filter(entry, settings, kinds, &mut list, reader),

@@ -19,7 +19,7 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
         (settings.routes.first(), settings.listeners.names().next().is_none())
     {
         reader
-            .mistake(route.span, "there are routes but no listener")
+            .error(route.span, "there are routes but no listener")
             .help("add one: listeners: { web: { bind: \"127.0.0.1:8080\" } }");
     }
     plans
@@ -78,7 +78,7 @@ fn taken<'p>(
     let same = |plan: &&ListenerPlan| plan.bind == *bind && written.port() != Some(0);
     if let Some(other) = listeners.find(same) {
         let other = quote(&other.name);
-        reader.mistake(written.span, format!("listener {other} has this address already"));
+        reader.error(written.span, format!("listener {other} has this address already"));
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn bind(address: &Spanned<Address>, reader: &mut Reader<'_>) -> Optio
             Some(socket) => Some(Bind::Tcp(socket)),
             None => {
                 reader
-                    .mistake(address.span, "a listener is bound to an address, not to a name")
+                    .error(address.span, "a listener is bound to an address, not to a name")
                     .help(format!("write the IP address, or :{port} for all addresses"));
                 None
             }

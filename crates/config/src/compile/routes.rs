@@ -79,10 +79,10 @@ pub(super) fn compile(
 fn table(rules: Vec<Rule>, report: &mut Report) -> Option<Router> {
     match Router::compile(rules) {
         Ok(router) => Some(router),
-        Err(mistakes) => {
-            for mistake in mistakes {
-                let said = report.mistake(mistake.span, mistake.message);
-                said.help = mistake.help;
+        Err(errors) => {
+            for error in errors {
+                let said = report.error(error.span, error.message);
+                said.help = error.help;
             }
             None
         }
@@ -97,7 +97,7 @@ fn names(settings: &Settings, reader: &mut Reader<'_>) -> Vec<String> {
         check_name("route", name, reader);
         if !taken.insert(name.value.clone()) {
             reader
-                .mistake(name.span, format!("another route is named {}", quote(name)))
+                .error(name.span, format!("another route is named {}", quote(name)))
                 .help("names of routes tell them apart in logs and metrics");
         }
     }

@@ -53,7 +53,7 @@ impl Setting for ErrorSettings {
                 _ => {
                     let shown = quote(&key.name);
                     reader
-                        .mistake(key.span, format!("{shown} is not the status of an error"))
+                        .error(key.span, format!("{shown} is not the status of an error"))
                         .help("statuses of errors are 400 to 599");
                 }
             }
@@ -67,21 +67,19 @@ fn page(node: &Node, reader: &mut Reader<'_>) -> Option<ErrorPageSettings> {
     let path = std::path::Path::new(&settings.file.value);
     let Some(content_type) = settings.content_type.or_else(|| media_type(path)) else {
         reader
-            .mistake(settings.file.span, "the ending of this file says no media type")
+            .error(settings.file.span, "the ending of this file says no media type")
             .help("add content_type");
         return None;
     };
     let valid = |c: char| c == ' ' || c.is_ascii_graphic();
     if content_type.is_empty() || !content_type.chars().all(valid) {
-        reader.mistake(node.span, "content_type is not a media type");
+        reader.error(node.span, "content_type is not a media type");
         return None;
     }
     let body = reader.read_file(settings.file.span, path)?;
     if body.len() > ERROR_PAGE_BYTES {
-        reader.mistake(
-            settings.file.span,
-            format!("the page is larger than {ERROR_PAGE_BYTES} bytes"),
-        );
+        reader
+            .error(settings.file.span, format!("the page is larger than {ERROR_PAGE_BYTES} bytes"));
         return None;
     }
     Some(ErrorPageSettings { content_type, body })
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes() {
+    fn errors() {
         for (node, expected) in [
             (node!({ "200": "x.html" }), "\"200\" is not the status of an error"),
             (node!({ "5xx": "x.html" }), "is not the status of an error"),

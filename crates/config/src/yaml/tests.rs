@@ -17,9 +17,9 @@ fn tree(text: &str) -> Node {
     node.unwrap()
 }
 
-fn mistakes(text: &str) -> String {
+fn errors(text: &str) -> String {
     let (_, report) = read(text);
-    assert!(!report.is_empty(), "no mistake in {text:?}");
+    assert!(!report.is_empty(), "no error in {text:?}");
     report.render()
 }
 
@@ -63,30 +63,30 @@ fn scalars_keep_their_spelling() {
 fn aliases_are_what_they_name() {
     let root = tree("a: &x { b: [1, 2] }\nc: *x\n");
     assert_eq!(root.get("a").unwrap().to_json(), root.get("c").unwrap().to_json());
-    assert!(mistakes("a: *nobody\n").contains("t.yaml:1:"));
-    assert!(mistakes("a: &x [*x]\n").contains("not complete"));
+    assert!(errors("a: *nobody\n").contains("t.yaml:1:"));
+    assert!(errors("a: &x [*x]\n").contains("not complete"));
 }
 
 #[test]
-fn a_bomb_of_aliases_is_a_mistake() {
+fn a_bomb_of_aliases_is_an_error() {
     let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for n in 1..10 {
         let before = n - 1;
         let refs = vec![format!("*a{before}"); 9].join(",");
         bomb.push_str(&format!("a{n}: &a{n} [{refs}]\n"));
     }
-    assert!(mistakes(&bomb).contains("more than 2000000 values"));
+    assert!(errors(&bomb).contains("more than 2000000 values"));
 }
 
 #[test]
 fn depth_is_bounded() {
     let deep = format!("a: {}{}", "[".repeat(100), "]".repeat(100));
-    assert!(mistakes(&deep).contains("nested deeper than 64 levels"));
+    assert!(errors(&deep).contains("nested deeper than 64 levels"));
     let block: String = (0..100).map(|n| format!("{}a:\n", " ".repeat(n))).collect();
-    assert!(mistakes(&block).contains("nested deeper than 64 levels"));
-    let out = mistakes(&"[".repeat(100_000));
+    assert!(errors(&block).contains("nested deeper than 64 levels"));
+    let out = errors(&"[".repeat(100_000));
     assert!(out.contains("nested deeper"), "{out}");
-    assert!(mistakes(&"- ".repeat(100_000)).contains("nested deeper"));
+    assert!(errors(&"- ".repeat(100_000)).contains("nested deeper"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_has_no_meaning_is_refused() {
         ("? [a]\n: b\n", "a key is a text"),
         (": b\n", "a key is a text"),
     ] {
-        let out = mistakes(text);
+        let out = errors(text);
         assert!(out.contains(expected), "{out}\nwanted {expected}");
     }
 }
@@ -116,7 +116,7 @@ fn syntax_is_shown_where_it_breaks() {
         ("{ path: /{*rest} }\n", "is quoted: \"${NAME}\""),
         ("a: @x\n", "t.yaml:1:4"),
     ] {
-        let out = mistakes(text);
+        let out = errors(text);
         assert!(out.contains(expected), "{text:?}: {out}\nwanted {expected}");
         assert!(out.contains('^'), "{out}");
     }

@@ -1,4 +1,4 @@
-//! Conditions: their spellings, their mistakes, and what they hold for.
+//! Conditions: their spellings, their errors, and what they hold for.
 
 use bytes::Bytes;
 use settings::{Node, node, read};
@@ -98,7 +98,7 @@ fn cheap_ones_come_first_and_the_failing_one_is_named() {
 }
 
 #[test]
-fn a_word_misspelt_is_one_mistake() {
+fn a_word_misspelt_is_one_error() {
     for node in [
         node!({ "haeder": "a" }),
         node!({ "haeder": "a", "equals": "b" }),
@@ -111,7 +111,7 @@ fn a_word_misspelt_is_one_mistake() {
 }
 
 #[test]
-fn mistakes_say_what_was_meant() {
+fn errors_say_what_was_meant() {
     for (node, why) in [
         (node!({}), "a condition without a subject"),
         (node!({ "equals": "x" }), "a condition without a subject"),

@@ -112,18 +112,18 @@ impl Written {
         let subjects: Vec<_> = named.map(|(key, _)| key).collect();
         match subjects.as_slice() {
             [_] => self.subject(node, reader),
-            // A key that nobody knows is a mistake already, and probably the subject misspelt.
+            // A key that nobody knows is an error already, and probably the subject misspelt.
             [] if has_unknown(node) => None,
             [] => {
                 reader
-                    .mistake(node.span, "a condition without a subject")
+                    .error(node.span, "a condition without a subject")
                     .help(format!("name one of {SUBJECTS}"));
                 None
             }
             [first, second, ..] => {
                 let why = format!("a condition on both {} and {}", first.name, second.name);
                 reader
-                    .mistake(second.span, why)
+                    .error(second.span, why)
                     .help("a condition has one subject: write a list of conditions");
                 None
             }
@@ -152,7 +152,7 @@ impl Written {
         let keys = node.map().unwrap_or_default();
         if let Some((key, _)) = keys.iter().find(|(key, _)| OPERATORS.contains(&&*key.name)) {
             let why = format!("`{}` tests nothing here", key.name);
-            reader.mistake(key.span, why).help("it stands beside header, query or cookie");
+            reader.error(key.span, why).help("it stands beside header, query or cookie");
             return None;
         }
         let list = |key| node.get(key).unwrap_or(node);

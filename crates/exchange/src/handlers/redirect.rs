@@ -36,13 +36,13 @@ struct Redirect {
 fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
     if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
         let status = redirect.status;
-        reader.mistake(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
+        reader.error(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
     }
     if !leads_somewhere(&redirect.to) {
         let at = node.get("to").unwrap_or(node).span;
         let why = "a redirect needs a path from the root or a whole URL: what begins otherwise \
                    leads to another place from each page";
-        reader.mistake(at, why).help("begin with /, https:// or {path}");
+        reader.error(at, why).help("begin with /, https:// or {path}");
     }
 }
 

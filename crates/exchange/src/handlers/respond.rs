@@ -47,11 +47,11 @@ struct Respond {
 fn check(respond: &Respond, node: &Node, reader: &mut Reader<'_>) {
     let sources = [respond.body.is_some(), respond.file.is_some(), respond.body_size.is_some()];
     if sources.iter().filter(|given| **given).count() > 1 {
-        reader.mistake(node.span, "only one of `body`, `file` and `body_size` can be the content");
+        reader.error(node.span, "only one of `body`, `file` and `body_size` can be the content");
     }
     for (name, _) in respond.headers.iter().flat_map(|headers| &headers.entries) {
         if let Err(error) = name.value.parse::<HeaderName>() {
-            reader.mistake(name.span, format!("\"{}\" {error}", name.value));
+            reader.error(name.span, format!("\"{}\" {error}", name.value));
         }
     }
 }
@@ -70,7 +70,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
         match std::fs::read(path.as_ref()) {
             Ok(content) => Bytes::from(content),
             Err(error) => {
-                reader.mistake(node.span, format!("cannot read {}: {error}", path));
+                reader.error(node.span, format!("cannot read {}: {error}", path));
                 return None;
             }
         }
@@ -187,14 +187,14 @@ mod tests {
     #[test]
     fn only_one_content_is_possible() {
         let node = settings::node!({ "body": "a", "body_size": "1KiB" });
-        let mistakes = settings::read::<Respond>(&node).unwrap_err();
-        assert!(mistakes.contains("only one of"), "{mistakes}");
+        let errors = settings::read::<Respond>(&node).unwrap_err();
+        assert!(errors.contains("only one of"), "{errors}");
     }
 
     #[test]
     fn a_made_up_body_is_bounded() {
-        let mistakes = settings::read::<Respond>(&settings::node!({ "body_size": "65MiB" }));
-        assert!(mistakes.unwrap_err().contains("64MiB"));
+        let errors = settings::read::<Respond>(&settings::node!({ "body_size": "65MiB" }));
+        assert!(errors.unwrap_err().contains("64MiB"));
     }
 
     #[test]

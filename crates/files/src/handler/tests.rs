@@ -383,7 +383,7 @@ fn cache_control_and_types_are_what_is_set() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_are_named() {
     let dir = folder(&[("a", "")]);
     let root = dir.path().to_str().unwrap();
     let file = format!("{root}/a");

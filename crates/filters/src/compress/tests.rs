@@ -6,7 +6,7 @@ use net::FileRange;
 use settings::{Node, node};
 
 use super::*;
-use crate::testing::{context, filter, filter_in, get, mistakes, passed, plan};
+use crate::testing::{context, errors, filter, filter_in, get, passed, plan};
 use streams::Source;
 
 mod streams;
@@ -342,7 +342,7 @@ fn what_was_coded_is_counted_before_and_after() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_are_named() {
     for (settings, why) in [
         (node!({ "codings": [] }), "at least one coding"),
         (node!({ "codings": ["gzip", "gzip"] }), "none twice"),
@@ -355,7 +355,7 @@ fn mistakes_are_named() {
         (node!({ "levels": { "br": 12 } }), "between 0 and 11"),
         (node!({ "levels": { "zstd": 0 } }), "between 1 and 19"),
     ] {
-        let report = mistakes(&KIND, &settings);
+        let report = errors(&KIND, &settings);
         assert!(report.contains(why), "{report}\nwanted {why}");
     }
     let empty: Node = node!({});

@@ -6,7 +6,7 @@ use wire::Known;
 use sha2::{Digest as _, Sha256};
 
 use super::{Hash, KIND, digest};
-use crate::testing::{filter, get, mistakes, passed, plan, rendered};
+use crate::testing::{errors, filter, get, passed, plan, rendered};
 
 /// SHA-256 of "abc" (FIPS 180-2, appendix B.1).
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -127,7 +127,7 @@ fn a_key_that_is_not_hidden_is_passed_on() {
 }
 
 #[test]
-fn mistakes_are_named_and_show_no_key() {
+fn errors_are_named_and_show_no_key() {
     for (settings, why) in [
         (node!({ "keys": [] }), "nobody can come in"),
         (node!({}), "\"keys\" is missing"),
@@ -149,7 +149,7 @@ fn mistakes_are_named_and_show_no_key() {
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "from": [] }), "no place"),
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "form": "bearer" }), "\"from\"?"),
     ] {
-        let report = mistakes(&KIND, &settings);
+        let report = errors(&KIND, &settings);
         assert!(report.contains(why), "{report}\nwanted {why}");
         assert!(!report.contains("topsecret"), "{report}");
         assert_eq!(report.matches("error: ").count(), 1, "{report}");

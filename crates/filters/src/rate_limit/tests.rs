@@ -8,7 +8,7 @@ use telemetry::families;
 use wire::Known;
 
 use super::{Gcra, KIND, Quota, Verdict};
-use crate::testing::{context, filter, filter_in, get, mistakes, passed, plan, rendered};
+use crate::testing::{context, errors, filter, filter_in, get, passed, plan, rendered};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -230,7 +230,7 @@ fn entries_bound_what_is_remembered() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "\"rate\" is missing"),
         (node!({ "rate": "10" }), "has no unit"),
@@ -241,7 +241,7 @@ fn mistakes_are_named() {
         (node!({ "rate": "1/s", "ipv6_prefix": 129 }), "between 1 and 128"),
         (node!({ "rate": "1/s", "entries": 0 }), "between 1 and"),
     ] {
-        let report = mistakes(&KIND, &settings);
+        let report = errors(&KIND, &settings);
         assert!(report.contains(why), "{report}\nwanted {why}");
     }
     let shown = plan(&KIND, &node!({ "rate": "200/s", "burst": 50 })).unwrap().describe();

@@ -41,7 +41,7 @@ took_count{who="me"} 4
 }
 
 #[test]
-fn a_registry_of_its_own_and_mistakes() {
+fn a_registry_of_its_own_and_errors() {
     let program = r#"
         local registry = prometheus.registry()
         registry:counter("a"):inc()

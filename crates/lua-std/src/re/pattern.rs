@@ -61,7 +61,7 @@ impl Pattern {
     }
 }
 
-/// The library draws a picture of where the mistake is; its last line says what it is.
+/// The library draws a picture of where the error is; its last line says what it is.
 fn last_line(picture: &str) -> String {
     let line = picture.lines().last().unwrap_or(picture).trim();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()

@@ -117,12 +117,12 @@ unsafe fn construct(
     Ok(())
 }
 
-/// Parses; a mistake is described in the codec, and a sentence about it is not needed.
+/// Parses; an error is described in the codec, and a sentence about it is not needed.
 fn read(codec: &mut Codec, text: &[u8]) -> std::result::Result<(), &'static str> {
     let parsed = codec.parser.parse(text, limits::JSON_DECODE_DEPTH);
-    parsed.map_err(|mistake| {
+    parsed.map_err(|error| {
         codec.out.clear();
-        codec.out.extend_from_slice(mistake.describe(text).as_bytes());
+        codec.out.extend_from_slice(error.describe(text).as_bytes());
         ""
     })
 }

@@ -2,11 +2,11 @@
 
 use settings::{Node, node};
 
-use crate::testing::mistakes;
+use crate::testing::errors;
 
 /// The rules that are said to be dead.
 fn dead(matches: &[Node]) -> Vec<u32> {
-    mistakes(matches).iter().map(|mistake| mistake.rule.0).collect()
+    errors(matches).iter().map(|error| error.rule.0).collect()
 }
 
 #[test]
@@ -75,23 +75,23 @@ fn several_routes_may_cover_the_parts_of_one() {
 }
 
 #[test]
-fn the_mistake_names_the_other_and_what_to_do() {
-    let found = mistakes(&[node!({ "path": "/{*x}" }), node!({ "path": { "regex": "b" } })]);
+fn the_error_names_the_other_and_what_to_do() {
+    let found = errors(&[node!({ "path": "/{*x}" }), node!({ "path": { "regex": "b" } })]);
     assert_eq!(
         found[0].message,
         "this route can never match: \"r0\" takes every such request before it \
          (Ant patterns and regular expressions come last)"
     );
     assert_eq!(found[0].help.as_deref(), Some("give it a higher `priority`"));
-    let found = mistakes(&[node!({ "path": "/a" }), node!({ "path": "/a" })]);
+    let found = errors(&[node!({ "path": "/a" }), node!({ "path": "/a" })]);
     assert_eq!(found[0].help.as_deref(), Some("move it before \"r0\", or narrow one of the two"));
 }
 
 #[test]
-fn bits_run_out_with_a_mistake() {
+fn bits_run_out_with_an_error() {
     let many: Vec<Node> = (0..64).map(|n| node!({ "listener": (format!("l{n}")) })).collect();
-    assert_eq!(mistakes(&many)[0].message, "routes name more than 63 listeners");
+    assert_eq!(errors(&many)[0].message, "routes name more than 63 listeners");
     let many: Vec<Node> =
         (0..55).map(|n| node!({ "methods": { "extension": (format!("M{n}")) } })).collect();
-    assert_eq!(mistakes(&many)[0].message, "routes name more than 54 methods of their own");
+    assert_eq!(errors(&many)[0].message, "routes name more than 54 methods of their own");
 }

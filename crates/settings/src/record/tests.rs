@@ -45,7 +45,7 @@ pub(crate) struct Empty {}
 
 fn check_server(server: &Server, node: &Node, reader: &mut Reader<'_>) {
     if server.address == "bad" && server.weight == 7 {
-        reader.mistake(node.span, "bad servers have no weight 7");
+        reader.error(node.span, "bad servers have no weight 7");
     }
 }
 
@@ -73,7 +73,7 @@ fn the_short_form_stands_for_a_key() {
 }
 
 #[test]
-fn all_mistakes_at_once() {
+fn all_errors_at_once() {
     let out = read::<Thing>(&node!({ "tiemout": "5s", "count": 11, "match": 3, "tls": {} }));
     let out = out.unwrap_err();
     for expected in [
@@ -128,7 +128,7 @@ fn the_description_is_the_declaration() {
 }
 
 #[test]
-fn a_wrong_value_does_not_hide_the_mistakes_after_it() {
+fn a_wrong_value_does_not_hide_the_errors_after_it() {
     let mut report = crate::Report::new();
     let node = node!({ "address": "bad", "weight": 0, "thing": { "count": "x", "timeout": "2s" } });
     let server = Server::read(&node, &mut Reader::new(&mut report)).unwrap();

@@ -56,7 +56,7 @@ impl Check {
         match (checked, self.json) {
             (Ok(checked), false) => print(&summary(&checked)),
             (Ok(checked), true) => print(&sarif::of_notes(&notes(&checked))),
-            (Err(report), false) => Err(Failure::Mistakes(report.render())),
+            (Err(report), false) => Err(Failure::Errors(report.render())),
             (Err(report), true) => {
                 print(&sarif::of_errors(&report))?;
                 Err(Failure::Exit(2))

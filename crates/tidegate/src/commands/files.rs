@@ -84,7 +84,7 @@ fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -
 #[cfg(test)]
 mod tests {
     use super::configuration;
-    use crate::commands::mistakes;
+    use crate::commands::errors;
 
     #[test]
     fn any_folder_can_be_written() {
@@ -93,6 +93,6 @@ mod tests {
         std::fs::create_dir(&odd).unwrap();
         let text =
             configuration(odd.to_str().unwrap(), &":8080".parse().unwrap(), true, Some("a.html"));
-        assert_eq!(mistakes(&text), "");
+        assert_eq!(errors(&text), "");
     }
 }

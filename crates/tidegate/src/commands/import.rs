@@ -40,7 +40,7 @@ impl Import {
         exists(&file)?;
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
         let written = config::document_json(&FileSource::new(file))
-            .map_err(|report| Failure::Mistakes(report.render()))?;
+            .map_err(|report| Failure::Errors(report.render()))?;
         let text = pike::convert(&written, &name.unwrap_or_default()).map_err(Failure::Wrong)?;
         print(&text)?;
         // What it says may still not fit together: the same name twice, say.

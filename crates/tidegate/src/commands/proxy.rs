@@ -124,7 +124,7 @@ fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{configuration, target};
-    use crate::commands::mistakes;
+    use crate::commands::errors;
 
     #[test]
     fn targets() {
@@ -152,7 +152,7 @@ mod tests {
         for to in ["http://127.0.0.1:3000", "http://app.internal", "unix:/run/a b.sock"] {
             for cache in [None, Some(super::CACHE_MEMORY)] {
                 let text = configuration(&":0".parse().unwrap(), &target(to).unwrap(), cache);
-                assert_eq!(mistakes(&text), "");
+                assert_eq!(errors(&text), "");
             }
         }
     }

@@ -60,10 +60,10 @@ const STARTER: &str = "  listeners: { web: { bind: \"127.0.0.1:8080\" } }
 #[cfg(test)]
 mod tests {
     use super::STARTER;
-    use crate::commands::mistakes;
+    use crate::commands::errors;
 
     #[test]
     fn the_starter_is_right() {
-        assert_eq!(mistakes(STARTER), "");
+        assert_eq!(errors(STARTER), "");
     }
 }

@@ -213,8 +213,8 @@ fn refused(reply: &Reply) -> Failure {
     if matches!(reply.status, 401 | 403) {
         said.push_str("\nThe token is taken from --token-file or TIDEGATE_TOKEN.");
     }
-    if let Some(mistakes) = text("text") {
-        said.push_str(&format!("\n\n{mistakes}"));
+    if let Some(errors) = text("text") {
+        said.push_str(&format!("\n\n{errors}"));
     }
     Failure::Failed(said)
 }
@@ -251,8 +251,8 @@ mod tests {
             Failure::Failed(why) => why,
             other => panic!("{other:?}"),
         };
-        let mistakes = said(422, r#"{"detail": "2 errors", "text": "error: a\n"}"#);
-        assert_eq!(mistakes, "2 errors\n\nerror: a\n");
+        let errors = said(422, r#"{"detail": "2 errors", "text": "error: a\n"}"#);
+        assert_eq!(errors, "2 errors\n\nerror: a\n");
         let token = said(401, r#"{"detail": "no", "advice": "do"}"#);
         assert!(token.starts_with("no\ndo\n") && token.contains("TIDEGATE_TOKEN"), "{token}");
         assert_eq!(said(502, "<html>"), "the server answered 502");

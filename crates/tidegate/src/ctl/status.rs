@@ -40,9 +40,9 @@ fn reload(status: &Value) -> String {
     let last = &status["last_reload"];
     match (last["ok"].as_bool(), last["errors"].as_array()) {
         (Some(true), _) => format!(", reloaded at {}", text(last, "at")),
-        (Some(false), Some(mistakes)) => {
-            let lines = mistakes.iter().filter_map(Value::as_str);
-            let list: String = lines.map(|mistake| format!("\n  {mistake}")).collect();
+        (Some(false), Some(errors)) => {
+            let lines = errors.iter().filter_map(Value::as_str);
+            let list: String = lines.map(|error| format!("\n  {error}")).collect();
             format!("; the reload at {} was refused:{list}", text(last, "at"))
         }
         _ => String::new(),

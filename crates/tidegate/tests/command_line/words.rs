@@ -114,7 +114,7 @@ fn check_counts_what_is_right() {
 }
 
 #[test]
-fn check_says_every_mistake_at_once() {
+fn check_says_every_error_at_once() {
     let wrong = TINY
         .replace("bind:", "bnid:")
         .replace("upstream: app", "upstream: ap")

@@ -1,6 +1,6 @@
 //! Numbers of RFC 8259 section 6: integers stay integers, all else becomes the nearest double.
 
-use super::parse::Mistake;
+use super::parse::Diagnostic;
 
 /// A number as Lua holds it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,7 +23,7 @@ const SCALE_MAX: usize = 1 << 20;
 
 /// The number that begins at `start`, and where it ends. `text` ends with a byte that is no digit.
 #[inline]
-pub(super) fn number(text: &[u8], start: usize) -> Result<(Number, usize), Mistake> {
+pub(super) fn number(text: &[u8], start: usize) -> Result<(Number, usize), Diagnostic> {
     let negative = text[start] == b'-';
     let first = start + usize::from(negative);
     let mut at = first;
@@ -34,10 +34,10 @@ pub(super) fn number(text: &[u8], start: usize) -> Result<(Number, usize), Mista
     }
     let digits = at - first;
     if digits == 0 {
-        return Err(Mistake::new(at, "a digit is missing"));
+        return Err(Diagnostic::new(at, "a digit is missing"));
     }
     if text[first] == b'0' && digits > 1 {
-        return Err(Mistake::new(first, "a number must not begin with 0"));
+        return Err(Diagnostic::new(first, "a number must not begin with 0"));
     }
     if !matches!(text.get(at), Some(b'.' | b'e' | b'E')) {
         // 19 digits may pass 63 bits, but not 64.
@@ -74,7 +74,7 @@ fn fraction(
     mut at: usize,
     mut significand: u64,
     mut digits: usize,
-) -> Result<(u64, usize, i32, usize), Mistake> {
+) -> Result<(u64, usize, i32, usize), Diagnostic> {
     let mut scale = 0i32;
     if text[at] == b'.' {
         let point = at + 1;
@@ -84,7 +84,7 @@ fn fraction(
             at += 1;
         }
         if at == point {
-            return Err(Mistake::new(at, "a digit is missing after the point"));
+            return Err(Diagnostic::new(at, "a digit is missing after the point"));
         }
         digits += at - point;
         scale = -((at - point).min(SCALE_MAX) as i32);
@@ -99,7 +99,7 @@ fn fraction(
             at += 1;
         }
         if at == first {
-            return Err(Mistake::new(at, "a digit is missing in the exponent"));
+            return Err(Diagnostic::new(at, "a digit is missing in the exponent"));
         }
         scale += if sign == Some(b'-') { -(exponent as i32) } else { exponent as i32 };
     }
@@ -108,14 +108,14 @@ fn fraction(
 
 /// The slow way: correctly rounded for any number of digits.
 #[cold]
-fn exact(text: &[u8], start: usize, end: usize) -> Result<(Number, usize), Mistake> {
+fn exact(text: &[u8], start: usize, end: usize) -> Result<(Number, usize), Diagnostic> {
     let digits = std::str::from_utf8(&text[start..end]).unwrap_or("");
     if let Ok(value) = digits.parse::<i64>() {
         return Ok((Number::Integer(value), end));
     }
     match digits.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((Number::Float(value), end)),
-        _ => Err(Mistake::new(start, "the number is out of range")),
+        _ => Err(Diagnostic::new(start, "the number is out of range")),
     }
 }
 

@@ -9,13 +9,13 @@ use super::tape::{TEXT_BYTES_MAX, Tape};
 
 /// What is wrong with a text, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct Diagnostic {
     /// In bytes from the start of the text.
     pub(super) at: usize,
     pub(super) what: &'static str,
 }
 
-impl Mistake {
+impl Diagnostic {
     pub(super) const fn new(at: usize, what: &'static str) -> Self {
         Self { at, what }
     }
@@ -46,18 +46,18 @@ pub(super) struct Parser {
 
 impl Parser {
     /// Reads one document; afterwards `tape` holds it.
-    pub(super) fn parse(&mut self, text: &[u8], depth_max: usize) -> Result<(), Mistake> {
+    pub(super) fn parse(&mut self, text: &[u8], depth_max: usize) -> Result<(), Diagnostic> {
         self.outer.clear();
         self.tape.clear();
         if text.len() > TEXT_BYTES_MAX {
-            return Err(Mistake::new(0, "the text is longer than 256 MiB"));
+            return Err(Diagnostic::new(0, "the text is longer than 256 MiB"));
         }
         self.tape.reserve(text.len() / 8 + 2);
         let (tape, outer) = (&mut self.tape, &mut self.outer);
         let end = Reader { text, at: 0, tape, outer, depth_max }.document()?;
         match text.get(end) {
             None => Ok(()),
-            Some(_) => Err(Mistake::new(end, "something follows the value")),
+            Some(_) => Err(Diagnostic::new(end, "something follows the value")),
         }
     }
 }
@@ -72,7 +72,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// Answers where the white space after the value ends.
-    fn document(&mut self) -> Result<usize, Mistake> {
+    fn document(&mut self) -> Result<usize, Diagnostic> {
         // The container whose entries are being read. Before the first there is none: count 0 of a
         // place that is never closed.
         let mut open = Open { place: 0, count: 0, object: false };
@@ -85,8 +85,10 @@ impl Reader<'_> {
                 Some(b't') => self.literal(b"true", |tape| tape.boolean(true))?,
                 Some(b'f') => self.literal(b"false", |tape| tape.boolean(false))?,
                 Some(b'n') => self.literal(b"null", Tape::null)?,
-                Some(_) => return Err(Mistake::new(self.at, "a value is expected")),
-                None => return Err(Mistake::new(self.at, "the text ends where a value should be")),
+                Some(_) => return Err(Diagnostic::new(self.at, "a value is expected")),
+                None => {
+                    return Err(Diagnostic::new(self.at, "the text ends where a value should be"));
+                }
             };
             if entered {
                 continue;
@@ -115,8 +117,8 @@ impl Reader<'_> {
     }
 
     #[cold]
-    fn unclosed(&self, open: &Open) -> Mistake {
-        Mistake::new(
+    fn unclosed(&self, open: &Open) -> Diagnostic {
+        Diagnostic::new(
             self.at,
             match (self.text.get(self.at), open.object) {
                 (None, true) => "the text ends within an object",
@@ -141,9 +143,9 @@ impl Reader<'_> {
 
     /// Begins a container; false if it is empty, and so over.
     #[inline]
-    fn enter(&mut self, open: &mut Open, object: bool) -> Result<bool, Mistake> {
+    fn enter(&mut self, open: &mut Open, object: bool) -> Result<bool, Diagnostic> {
         if self.outer.len() >= self.depth_max {
-            return Err(Mistake::new(self.at, "the document is nested too deeply"));
+            return Err(Diagnostic::new(self.at, "the document is nested too deeply"));
         }
         let place = self.tape.open();
         self.at += 1;
@@ -173,20 +175,20 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn key(&mut self) -> Result<(), Mistake> {
+    fn key(&mut self) -> Result<(), Diagnostic> {
         if self.space() != Some(b'"') {
-            return Err(Mistake::new(self.at, "a key in quotes is expected"));
+            return Err(Diagnostic::new(self.at, "a key in quotes is expected"));
         }
         self.string()?;
         if self.space() != Some(b':') {
-            return Err(Mistake::new(self.at, "':' is expected"));
+            return Err(Diagnostic::new(self.at, "':' is expected"));
         }
         self.at += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn string(&mut self) -> Result<bool, Mistake> {
+    fn string(&mut self) -> Result<bool, Diagnostic> {
         let start = self.at + 1;
         let at = plain_end(self.text, start);
         if self.text.get(at) == Some(&b'"') {
@@ -201,7 +203,7 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<bool, Mistake> {
+    fn number(&mut self) -> Result<bool, Diagnostic> {
         let (number, end) = number(self.text, self.at)?;
         match number {
             Number::Integer(value) => self.tape.integer(value),
@@ -212,9 +214,9 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn literal(&mut self, word: &[u8], put: impl FnOnce(&mut Tape)) -> Result<bool, Mistake> {
+    fn literal(&mut self, word: &[u8], put: impl FnOnce(&mut Tape)) -> Result<bool, Diagnostic> {
         if !self.text[self.at..].starts_with(word) {
-            return Err(Mistake::new(self.at, "a value is expected"));
+            return Err(Diagnostic::new(self.at, "a value is expected"));
         }
         put(self.tape);
         self.at += word.len();

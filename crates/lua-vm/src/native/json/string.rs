@@ -2,7 +2,7 @@
 //!
 //! Bytes above 0x7f pass as they are: a Lua string is bytes, and who needs to know asks `utf8.len`.
 
-use super::parse::Mistake;
+use super::parse::Diagnostic;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const SPACES: u64 = ONES * 0x20;
@@ -84,14 +84,14 @@ pub(super) fn unescape(
     start: usize,
     mut at: usize,
     out: &mut Vec<u8>,
-) -> Result<usize, Mistake> {
+) -> Result<usize, Diagnostic> {
     out.extend_from_slice(&text[start..at]);
     loop {
         match text.get(at) {
             Some(b'"') => return Ok(at),
             Some(b'\\') => at = escape(text, at, out)?,
-            Some(_) => return Err(Mistake::new(at, "a control character stands in a string")),
-            None => return Err(Mistake::new(at, "the text ends within a string")),
+            Some(_) => return Err(Diagnostic::new(at, "a control character stands in a string")),
+            None => return Err(Diagnostic::new(at, "the text ends within a string")),
         }
         // Escapes often follow each other.
         if text.get(at) != Some(&b'\\') {
@@ -102,7 +102,7 @@ pub(super) fn unescape(
 
 /// Undoes the escape at `at`; answers where it ends.
 #[inline(always)]
-fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Mistake> {
+fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Diagnostic> {
     let plain = match text.get(at + 1) {
         Some(&byte @ (b'"' | b'\\' | b'/')) => byte,
         Some(b'b') => 8,
@@ -111,26 +111,26 @@ fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Mistake> {
         Some(b'r') => b'\r',
         Some(b't') => b'\t',
         Some(b'u') => return unicode(text, at, out),
-        _ => return Err(Mistake::new(at, "an unknown escape")),
+        _ => return Err(Diagnostic::new(at, "an unknown escape")),
     };
     out.push(plain);
     Ok(at + 2)
 }
 
 #[inline(always)]
-fn unicode(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Mistake> {
-    let first = hex(text, at + 2).ok_or(Mistake::new(at, "\\u without four digits"))?;
+fn unicode(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Diagnostic> {
+    let first = hex(text, at + 2).ok_or(Diagnostic::new(at, "\\u without four digits"))?;
     let (scalar, end) = if (0xd800..0xdc00).contains(&first) {
         let low = match text.get(at + 6..at + 8) {
             Some(b"\\u") => hex(text, at + 8).filter(|low| (0xdc00..0xe000).contains(low)),
             _ => None,
         };
-        let low = low.ok_or(Mistake::new(at, "half of a surrogate pair"))?;
+        let low = low.ok_or(Diagnostic::new(at, "half of a surrogate pair"))?;
         (0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00), at + 12)
     } else {
         (first, at + 6)
     };
-    let scalar = char::from_u32(scalar).ok_or(Mistake::new(at, "half of a surrogate pair"))?;
+    let scalar = char::from_u32(scalar).ok_or(Diagnostic::new(at, "half of a surrogate pair"))?;
     out.extend_from_slice(scalar.encode_utf8(&mut [0; 4]).as_bytes());
     Ok(end)
 }

@@ -1,6 +1,6 @@
 //! What JSON must be, seen from a script.
 
-use super::parse::{Mistake, Parser};
+use super::parse::{Diagnostic, Parser};
 use mlua::{FromLuaMulti, Lua};
 
 fn lua() -> Lua {
@@ -28,7 +28,7 @@ fn refuses(value: &str, reason: &str) {
     assert_eq!(run::<String>(&code), reason, "{value}");
 }
 
-fn mistake(text: &str) -> Option<Mistake> {
+fn error(text: &str) -> Option<Diagnostic> {
     Parser::default().parse(text.as_bytes(), 100).err()
 }
 
@@ -96,7 +96,7 @@ fn numbers_keep_their_kind_and_value() {
         end"##,
     );
     for text in ["1e400", "-1e400", &"9".repeat(400)] {
-        assert_eq!(mistake(text).unwrap().what, "the number is out of range");
+        assert_eq!(error(text).unwrap().what, "the number is out of range");
     }
 }
 
@@ -174,7 +174,7 @@ fn bad_text_is_refused_with_its_place() {
         ("\u{feff}1", 0, "a value is expected"),
     ];
     for (text, at, what) in cases {
-        assert_eq!(mistake(text), Some(Mistake { at, what }), "{text:?}");
+        assert_eq!(error(text), Some(Diagnostic { at, what }), "{text:?}");
     }
     holds(
         r##"

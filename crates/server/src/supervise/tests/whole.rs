@@ -90,7 +90,7 @@ fn an_application_is_run_looked_at_reloaded_and_drained() {
 }
 
 #[test]
-fn while_it_is_developed_a_mistake_is_mended() {
+fn while_it_is_developed_an_error_is_mended() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("app.py");

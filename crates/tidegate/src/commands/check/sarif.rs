@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use settings::{Mistake, Report};
+use settings::{Diagnostic, Report};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 
@@ -11,7 +11,7 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 const NOTE: &str = "note";
 
 pub(super) fn of_errors(report: &Report) -> String {
-    let errors = report.mistakes();
+    let errors = report.errors();
     let results = errors.iter().map(|error| result(report, error)).collect();
     log(errors.iter().map(|error| error.rule).collect(), results)
 }
@@ -41,7 +41,7 @@ fn log(mut rules: Vec<&str>, results: Vec<Value>) -> String {
     format!("{:#}\n", json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }))
 }
 
-fn result(report: &Report, error: &Mistake) -> Value {
+fn result(report: &Report, error: &Diagnostic) -> Value {
     let text = match &error.help {
         Some(help) => format!("{} (help: {help})", error.message),
         None => error.message.clone(),
