@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((form, description)) = bytes.split_first() else { return };
-    if let Some(again) = cache::store::rewritten(*form, description) {
+    if let Some(again) = cache::store::reencoded(*form, description) {
         assert_eq!(again, description);
     }
 });

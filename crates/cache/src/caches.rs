@@ -13,18 +13,18 @@ use telemetry::Telemetry;
 use telemetry::log::Level;
 use wire::Known;
 
-use crate::derive::{self, Making};
-use crate::fill::Budget;
-use crate::flight::Flights;
-use crate::metrics::{DiskShown, Shown};
+use crate::fill::FillBudget;
+use crate::metrics::{DiskMetrics, StoreMetrics};
 use crate::settings::CacheSettings;
-use crate::store::{Reason, Store};
+use crate::single_flight::SingleFlight;
+use crate::store::{RemovalReason, Store};
+use crate::transcode::{self, Transcodes};
 use crate::{Key, Object, parts_key};
 
 /// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
 #[derive(Default)]
 pub struct Caches {
-    // Taken when a Plan is applied or built and when the admin API asks, never for a request.
+    // CacheOutcome when a Plan is applied or built and when the admin API asks, never for a request.
     caches: Mutex<BTreeMap<String, Arc<Cache>>>,
 }
 
@@ -32,12 +32,12 @@ pub struct Caches {
 pub struct Cache {
     name: Box<str>,
     store: Store,
-    flights: Arc<Flights>,
-    fills: Arc<Budget>,
-    making: Arc<Making>,
-    shown: Shown,
+    single_flight: Arc<SingleFlight>,
+    fill_budget: Arc<FillBudget>,
+    transcodes: Arc<Transcodes>,
+    metrics: StoreMetrics,
     /// Where there is a tier on disk.
-    disk_shown: Mutex<Option<DiskShown>>,
+    disk_metrics: Mutex<Option<DiskMetrics>>,
     settings: Mutex<CacheSettings>,
 }
 
@@ -46,11 +46,11 @@ impl Cache {
         let cache = Cache {
             name: name.into(),
             store: Store::new(settings.memory.bytes()),
-            flights: Arc::default(),
-            fills: Arc::new(Budget::new(settings.memory.bytes())),
-            making: Arc::default(),
-            shown: Shown::new(telemetry, name),
-            disk_shown: Mutex::default(),
+            single_flight: Arc::default(),
+            fill_budget: Arc::new(FillBudget::new(settings.memory.bytes())),
+            transcodes: Arc::default(),
+            metrics: StoreMetrics::new(telemetry, name),
+            disk_metrics: Mutex::default(),
             settings: Mutex::new(settings.clone()),
         };
         cache.apply_disk(settings, telemetry);
@@ -66,18 +66,18 @@ impl Cache {
     }
 
     /// The fetches under way.
-    pub(crate) fn flights(&self) -> &Arc<Flights> {
-        &self.flights
+    pub(crate) fn single_flight(&self) -> &Arc<SingleFlight> {
+        &self.single_flight
     }
 
     /// What they may take together.
-    pub(crate) fn fills(&self) -> &Arc<Budget> {
-        &self.fills
+    pub(crate) fn fill_budget(&self) -> &Arc<FillBudget> {
+        &self.fill_budget
     }
 
     /// The codings that are being made.
-    pub(crate) fn making(&self) -> &Arc<Making> {
-        &self.making
+    pub(crate) fn transcodes(&self) -> &Arc<Transcodes> {
+        &self.transcodes
     }
 
     /// What the Plan in use says of it.
@@ -87,26 +87,26 @@ impl Cache {
 
     /// Brings an object from the disk into memory, if it is there and there is room to read it;
     /// whether it was.
-    pub(crate) async fn bring(&self, key: &Key) -> bool {
-        let Some((stored, token)) = self.store.on_disk(key) else { return false };
-        let Some(share) = self.fills.share(stored.length()) else { return false };
-        let wanted = key.clone();
-        let read = net::blocking(move || stored.read(&wanted)).await;
+    pub(crate) async fn load_from_disk(&self, key: &Key) -> bool {
+        let Some((stored, begun)) = self.store.find_on_disk(key) else { return false };
+        let Some(share) = self.fill_budget.share(stored.length()) else { return false };
+        let run_while_wanted = key.clone();
+        let read = net::blocking(move || stored.read(&run_while_wanted)).await;
         drop(share);
         let Ok(Some(object)) = read else { return false };
-        self.store.bring(object, token).is_ok()
+        self.store.insert_from_disk(object, begun).is_ok()
     }
 
     /// Takes out a response that does not decode, so that it is fetched again.
     pub(crate) fn remove_damaged(&self, object: &Arc<Object>) {
-        object.life.set_damaged();
+        object.state.set_damaged();
         let (hash, key) = (object.key.hash(), object.key.text());
         // Another one may have its place.
-        let is_it = |stored: Arc<Object>| derive::is_same(&stored, object);
+        let is_it = |stored: Arc<Object>| transcode::is_same(&stored, object);
         if !self.store.peek(hash, key).is_some_and(is_it) {
             return;
         }
-        self.store.remove_because(hash, key, Reason::Damaged);
+        self.store.remove_because(hash, key, RemovalReason::Damaged);
         let url = object.key.url();
         let path = &url[..memchr::memchr(b'?', url).unwrap_or(url.len())];
         telemetry::event_limited!(
@@ -126,7 +126,7 @@ impl Cache {
         let known = known.response().map(|known| known.head.headers());
         let same = known.is_some_and(|known| known.get(Known::Etag) == headers.get(Known::Etag));
         if matches!(status, 404 | 410) || (status / 100 == 2 && !same) {
-            self.store.remove_because(key.hash(), key.text(), Reason::Replaced);
+            self.store.remove_because(key.hash(), key.text(), RemovalReason::Replaced);
         }
     }
 
@@ -142,23 +142,25 @@ impl Cache {
                 error = error
             );
         }
-        let mut shown = self.disk_shown();
+        let mut metrics = self.disk_metrics();
         match tier {
-            None => *shown = None,
-            Some(_) if shown.is_none() => *shown = Some(DiskShown::new(telemetry, &self.name)),
+            None => *metrics = None,
+            Some(_) if metrics.is_none() => {
+                *metrics = Some(DiskMetrics::new(telemetry, &self.name))
+            }
             Some(_) => {}
         }
     }
 
-    fn disk_shown(&self) -> MutexGuard<'_, Option<DiskShown>> {
-        self.disk_shown.lock().unwrap_or_else(PoisonError::into_inner)
+    fn disk_metrics(&self) -> MutexGuard<'_, Option<DiskMetrics>> {
+        self.disk_metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the metrics up to date.
-    fn show(&self) {
-        self.shown.show(self.store.stats());
-        if let (Some(stats), Some(shown)) = (self.store.disk_stats(), &*self.disk_shown()) {
-            shown.show(stats);
+    fn update(&self) {
+        self.metrics.update(self.store.stats());
+        if let (Some(stats), Some(metrics)) = (self.store.disk_stats(), &*self.disk_metrics()) {
+            metrics.update(stats);
         }
     }
 
@@ -166,7 +168,7 @@ impl Cache {
     fn apply(&self, settings: &CacheSettings, telemetry: &Telemetry) {
         self.store.set_memory(settings.memory.bytes());
         self.apply_disk(settings, telemetry);
-        self.fills.set(settings.memory.bytes());
+        self.fill_budget.set(settings.memory.bytes());
         *self.settings.lock().unwrap_or_else(PoisonError::into_inner) = settings.clone();
     }
 }
@@ -204,8 +206,8 @@ impl Caches {
     }
 
     /// Brings the metrics of all stores up to date: before they are read.
-    pub fn show(&self) {
-        self.all().iter().for_each(|cache| cache.show());
+    pub fn update_metrics(&self) {
+        self.all().iter().for_each(|cache| cache.update());
     }
 
     /// The cache of that name in the Plan applied last.
@@ -220,7 +222,7 @@ impl Caches {
         self.caches().entry(name.to_owned()).or_insert_with(make).clone()
     }
 
-    /// All caches of the Plan applied last, in the order of their names.
+    /// All caches of the Plan applied last, in the transcode_request of their names.
     pub fn all(&self) -> Vec<Arc<Cache>> {
         self.caches().values().cloned().collect()
     }

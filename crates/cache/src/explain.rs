@@ -5,15 +5,15 @@
 
 use exchange::Request;
 
-use crate::key::Draft;
-use crate::rules::{Forward, Reuse, Way, request, reuse};
-use crate::serve::{self, Shelf};
-use crate::{Cache, CachePlan, Kind, Object};
+use crate::key::KeyBuffer;
+use crate::rules::{Disposition, Forward, Reuse, request, reuse};
+use crate::serve::{self, WorkerCache};
+use crate::{Cache, CachePlan, Object, ObjectKind};
 
 /// What would become of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Explained {
-    pub verdict: Verdict,
+pub struct Explanation {
+    pub verdict: CacheDecision,
     /// Why, in a sentence.
     pub why: String,
     /// The key it is looked for under, for people: NUL is shown as a space.
@@ -24,7 +24,7 @@ pub struct Explained {
 
 /// What would be done with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CacheDecision {
     /// What is stored is the answer.
     Hit,
     /// What is stored is the answer, and somebody asks the origin anew behind it.
@@ -39,22 +39,22 @@ pub enum Verdict {
     OnlyIfCached,
 }
 
-impl Verdict {
+impl CacheDecision {
     pub const fn slug(self) -> &'static str {
         match self {
-            Verdict::Hit => "hit",
-            Verdict::Stale => "stale",
-            Verdict::Revalidate => "revalidate",
-            Verdict::Miss => "miss",
-            Verdict::Pass => "pass",
-            Verdict::OnlyIfCached => "only-if-cached",
+            CacheDecision::Hit => "hit",
+            CacheDecision::Stale => "stale",
+            CacheDecision::Revalidate => "revalidate",
+            CacheDecision::Miss => "miss",
+            CacheDecision::Pass => "pass",
+            CacheDecision::OnlyIfCached => "only-if-cached",
         }
     }
 }
 
 /// One stored object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Described {
+pub struct ObjectDescription {
     pub url: String,
     pub route: String,
     /// `response`, `parts`, `varies`, `search` or `uncacheable`.
@@ -83,58 +83,61 @@ pub fn explain(
     route: &str,
     request: &Request,
     now_secs: u64,
-) -> Explained {
-    let past = |verdict, why: String| Explained { verdict, why, key: None, url: None };
-    let policy = &plan.terms().policy;
+) -> Explanation {
+    let past = |verdict, why: String| Explanation { verdict, why, key: None, url: None };
+    let policy = &plan.config().policy;
     let (content, upgrade) = (!request.body.is_empty(), request.upgrade);
-    let way = request::consider(&request.method, &request.headers, upgrade, content, policy);
+    let way = request::classify(&request.method, &request.headers, upgrade, content, policy);
     let asked = match way {
-        Way::Pass(reason) => return past(Verdict::Pass, format!("it passes: {}", reason.slug())),
-        Way::Invalidate => {
-            let said = "it changes things: what is stored for its URL is purged if it succeeds";
-            return past(Verdict::Pass, said.to_owned());
+        Disposition::Pass(reason) => {
+            return past(CacheDecision::Pass, format!("it passes: {}", reason.slug()));
         }
-        Way::Lookup(asked) => asked,
+        Disposition::Invalidate => {
+            let said = "it changes things: what is stored for its URL is purged if it succeeds";
+            return past(CacheDecision::Pass, said.to_owned());
+        }
+        Disposition::Lookup(asked) => asked,
     };
-    let mut draft = Draft::default();
+    let mut buffer = KeyBuffer::default();
     let rules = plan.key_rules(route);
-    let looked = serve::look(cache.store(), &Shelf::new(0), (&rules, policy), request, &mut draft);
+    let looked =
+        serve::lookup(cache.store(), &WorkerCache::new(0), (&rules, policy), request, &mut buffer);
     let looked = match looked {
         Ok(looked) => looked,
-        Err(why) => return past(Verdict::Pass, format!("it has no key: {}", why.slug())),
+        Err(why) => return past(CacheDecision::Pass, format!("it has no key: {}", why.slug())),
     };
-    let found = looked.found.as_ref().map(serve::Found::object);
+    let found = looked.entry.as_ref().map(serve::StoredEntry::object);
     let (verdict, why) = match found.map(|object| &object.kind) {
         None => missing(looked.missing),
-        Some(Kind::Uncacheable { until_secs, why }) if *until_secs > now_secs => {
+        Some(ObjectKind::Uncacheable { until_secs, why }) if *until_secs > now_secs => {
             let left_s = until_secs - now_secs;
             (
-                Verdict::Miss,
+                CacheDecision::Miss,
                 format!(
                     "its last answer could not be stored ({}), known for {left_s} s more",
                     why.slug()
                 ),
             )
         }
-        Some(Kind::Response(response)) => {
-            let soft = found.is_some_and(|object| object.life.is_stale());
-            reused(reuse::judge(&response.meta, soft, &asked, now_secs), soft)
+        Some(ObjectKind::Response(response)) => {
+            let soft = found.is_some_and(|object| object.state.is_stale());
+            reused(reuse::evaluate(&response.meta, soft, &asked, now_secs), soft)
         }
         Some(_) => missing(Forward::Miss),
     };
-    Explained { verdict, why, key: Some(readable(draft.text())), url: Some(text(draft.url())) }
+    Explanation { verdict, why, key: Some(readable(buffer.text())), url: Some(text(buffer.url())) }
 }
 
-fn missing(what: Forward) -> (Verdict, String) {
+fn missing(what: Forward) -> (CacheDecision, String) {
     let why = match what {
         Forward::UriMiss => "nothing is stored for its URL",
         Forward::VaryMiss => "its URL is stored, but not for these header fields",
         _ => "nothing is stored that could be used",
     };
-    (Verdict::Miss, why.to_owned())
+    (CacheDecision::Miss, why.to_owned())
 }
 
-fn reused(reuse: Reuse, soft: bool) -> (Verdict, String) {
+fn reused(reuse: Reuse, soft: bool) -> (CacheDecision, String) {
     let age = |age_s: u32, left_s: i64| match left_s {
         _ if soft => format!("purged softly, {age_s} s old"),
         1.. => format!("{age_s} s old, fresh for {left_s} s more"),
@@ -142,10 +145,10 @@ fn reused(reuse: Reuse, soft: bool) -> (Verdict, String) {
     };
     match reuse {
         Reuse::Use { age_s, left_s, refresh: false } => {
-            (Verdict::Hit, format!("stored, {}", age(age_s, left_s)))
+            (CacheDecision::Hit, format!("stored, {}", age(age_s, left_s)))
         }
         Reuse::Use { age_s, left_s, refresh: true } => (
-            Verdict::Stale,
+            CacheDecision::Stale,
             format!("stored, {}, and may be given while it is asked for anew", age(age_s, left_s)),
         ),
         Reuse::Validate { why, age_s, left_s, if_error } => {
@@ -154,23 +157,27 @@ fn reused(reuse: Reuse, soft: bool) -> (Verdict, String) {
                 _ => "it has to be asked for",
             };
             let anyway = if if_error { "; given all the same if the origin fails" } else { "" };
-            (Verdict::Revalidate, format!("stored, {}: {because}{anyway}", age(age_s, left_s)))
+            (
+                CacheDecision::Revalidate,
+                format!("stored, {}: {because}{anyway}", age(age_s, left_s)),
+            )
         }
-        Reuse::OnlyIfCached => {
-            (Verdict::OnlyIfCached, "the request wants only what is stored and fits".to_owned())
-        }
+        Reuse::OnlyIfCached => (
+            CacheDecision::OnlyIfCached,
+            "the request wants only what is stored and fits".to_owned(),
+        ),
     }
 }
 
-impl Described {
-    pub fn new(object: &Object, now_secs: u64) -> Described {
+impl ObjectDescription {
+    pub fn new(object: &Object, now_secs: u64) -> ObjectDescription {
         let (route, rest) = parts(&object.key.text()[object.key.url().len()..]);
-        let mut described = Described {
+        let mut described = ObjectDescription {
             url: text(object.key.url()),
             route,
             vary: rest,
-            soft_purged: object.life.is_stale(),
-            ..Described::default()
+            soft_purged: object.state.is_stale(),
+            ..ObjectDescription::default()
         };
         if let Some(response) = object.response() {
             described.status = Some(response.meta.status);
@@ -181,21 +188,21 @@ impl Described {
             described.tags = response.tags.len();
         }
         match &object.kind {
-            Kind::Response(response) => {
+            ObjectKind::Response(response) => {
                 described.kind = "response";
                 described.bytes = Some(response.content.len());
             }
-            Kind::Parts(parts) => {
+            ObjectKind::Parts(parts) => {
                 described.kind = "parts";
                 described.bytes = Some(parts.bytes());
             }
-            Kind::Varies(vary) => {
+            ObjectKind::Varies(vary) => {
                 described.kind = "varies";
                 let fields = vary.fields.iter().map(|field| text(field));
                 described.vary = Some(fields.collect::<Vec<_>>().join(", "));
             }
-            Kind::Search(_) => described.kind = "search",
-            Kind::Uncacheable { until_secs, why } => {
+            ObjectKind::NoVarySearch(_) => described.kind = "search",
+            ObjectKind::Uncacheable { until_secs, why } => {
                 described.kind = "uncacheable";
                 described.why = Some(why.slug());
                 described.fresh_s = i64::try_from(until_secs.saturating_sub(now_secs)).ok();

@@ -1,80 +1,95 @@
-//! One worker's life of an entry `cache:`: what stands around the rest of a route's way.
+//! Answers requests: from the cache, from the origin, or by waiting for another request's fetch.
 //!
-//! Decides for each request whether it is for the cache at all; what is not goes by as it came.
-//! What is unsafe goes by too, and what it changes is purged (RFC 9111 4.4). The rest is looked for
-//! (`looking`), and if it has to be waited for, fetched once for all (`asking`).
+//! Each request is classified and looked up once. What the cache does not handle is forwarded
+//! unchanged; unsafe requests are forwarded, and the stored responses that they change are purged
+//! (RFC 9111 4.4). A miss is passed on, with its lookup, to [`MissHandler`].
 
-mod asking;
-mod given;
-mod looking;
-mod purging;
+mod coding;
+mod miss;
+mod purge_method;
+mod serve_stored;
 
 use std::rc::Rc;
-use std::sync::Arc;
 
-use exchange::{LocalFuture, Middleware, Next, Outcome, Request, WorkerContext};
+use exchange::{LocalFuture, Middleware, Next, Notes, Outcome, Request};
 
-use crate::Cache;
-use crate::key::KeyRules;
-use crate::metrics::Metrics;
-use crate::plan::{FILTER, Terms};
-use crate::rules::{Reason, Status, Way, invalidate, precondition, request};
-use crate::serve::Shelf;
+use crate::filter_config::NAME;
+use crate::key::KeyError;
+use crate::rules::{
+    Disposition, Forward, RequestDirectives, Status, UncachedReason, invalidate, precondition,
+    request,
+};
+use crate::serve::{self, StatusHeaders};
 use crate::store::Purge;
-use asking::Asking;
-use purging::PURGE;
+use crate::worker_filter::{CacheFilter, Lookup, StoredLookup};
+use coding::PreferredCoding;
+use miss::MissHandler;
+use purge_method::PURGE;
 
-/// The filter as one worker runs it.
-pub(crate) struct CacheFilter {
-    cache: Arc<Cache>,
-    pub(crate) terms: Arc<Terms>,
-    pub(crate) rules: KeyRules,
-    pub(crate) shelf: Rc<Shelf>,
-    pub(crate) metrics: Rc<Metrics>,
+/// How a request is answered.
+enum Classified {
+    /// From the store, without waiting.
+    Hit(Outcome),
+    /// From the store after waiting, or from the origin.
+    Miss(RequestDirectives, Lookup),
+    Pass(UncachedReason),
+    NoKey(KeyError),
+    Invalidate,
 }
 
 impl CacheFilter {
-    pub(crate) fn new(
-        cache: Arc<Cache>,
-        terms: Arc<Terms>,
-        rules: KeyRules,
-        worker: &WorkerContext,
-    ) -> CacheFilter {
-        let metrics = Metrics::of(worker, cache.name());
-        // One for all filters of the worker on that cache; another of the same name that comes
-        // after it has one of its own.
-        // So has one whose memory has changed.
-        let memory_bytes = cache.store().memory_bytes();
-        let shelf =
-            worker.local.get((Arc::as_ptr(&cache), memory_bytes), || Shelf::new(memory_bytes));
-        CacheFilter { cache, terms, rules, shelf, metrics }
+    /// Classifies a request and looks it up.
+    fn classify_request(&self, request: &Request) -> Classified {
+        let content = !request.body.is_empty();
+        let (method, headers, policy) = (&request.method, &request.headers, &self.config().policy);
+        let disposition = request::classify(method, headers, request.upgrade, content, policy);
+        let directives = match disposition {
+            Disposition::Lookup(directives) => directives,
+            Disposition::Pass(reason) => return Classified::Pass(reason),
+            Disposition::Invalidate => return Classified::Invalidate,
+        };
+        let fresh = match self.lookup(request, &directives) {
+            Ok(StoredLookup::Fresh(fresh)) => fresh,
+            Ok(StoredLookup::Other(lookup)) => return Classified::Miss(directives, lookup),
+            Err(error) => return Classified::NoKey(error),
+        };
+        let coding = self.preferred_coding(&fresh.entry, fresh.left_s, request);
+        let entry = match &coding {
+            PreferredCoding::Canonical => Some(&fresh.entry),
+            PreferredCoding::Other(entry) => Some(entry),
+            PreferredCoding::NotReady => None,
+        };
+        let response = entry.and_then(|entry| Some((entry, entry.object().response()?)));
+        let Some((entry, response)) = response else {
+            return Classified::Miss(directives, fresh.into_lookup());
+        };
+        self.metrics().hits.inc();
+        let status = StatusHeaders::hit(fresh.age_s, fresh.left_s, self.config().x_status);
+        let (headers, body) = entry.parts(response, &status, net::clock::wall_secs());
+        Classified::Hit(serve::respond(response, headers, body, &status, request))
     }
 
-    pub(crate) fn cache(&self) -> &Arc<Cache> {
-        &self.cache
-    }
-
-    pub(crate) fn terms(&self) -> &Arc<Terms> {
-        &self.terms
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
-    }
-
-    /// Lets a request by, and its answer.
-    async fn pass(&self, mut request: Request, next: Next, reason: Reason) -> Outcome {
-        self.metrics.passed(reason);
+    /// Forwards a request that the cache does not handle.
+    async fn pass(&self, mut request: Request, next: Next, reason: UncachedReason) -> Outcome {
+        self.metrics().passed(reason);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
         let outcome = next.run(request).await;
-        self.went_by(outcome, &Status::passed(reason))
+        self.pass_through(outcome, &Status::passed(reason))
     }
 
-    /// Lets a request by that changes something, and purges what its answer says is not so any
-    /// more.
-    async fn change(&self, mut request: Request, next: Next) -> Outcome {
-        self.metrics.passed(Reason::Method);
+    /// Forwards a request that has no key.
+    async fn pass_keyless(&self, mut request: Request, next: Next, error: KeyError) -> Outcome {
+        self.metrics().passed_keyless(error);
+        request.notes.cache = Some("pass");
+        let outcome = next.run(request).await;
+        let status = Status { detail: Some(error.slug()), ..Status::forwarded(Forward::Bypass) };
+        self.pass_through(outcome, &status)
+    }
+
+    /// Forwards an unsafe request, and purges what its response invalidates.
+    async fn forward_unsafe(&self, mut request: Request, next: Next) -> Outcome {
+        self.metrics().passed(UncachedReason::Method);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
         let mut origin = format!("{}://", request.scheme.as_str()).into_bytes();
@@ -85,43 +100,49 @@ impl CacheFilter {
             let (status, headers) = (response.status, &response.headers);
             self.invalidate(&origin, invalidate::targets(&origin, &target, status, headers));
         }
-        self.went_by(outcome, &Status::passed(Reason::Method))
+        self.pass_through(outcome, &Status::passed(UncachedReason::Method))
     }
 
-    fn invalidate(&self, origin: &[u8], found: invalidate::Targets) {
-        let store = self.cache.store();
-        for target in &found.targets {
-            if let Some(url) = self.rules.of_url(&[origin, target].concat()) {
+    fn invalidate(&self, origin: &[u8], invalid: invalidate::Targets) {
+        let store = self.cache().store();
+        for target in &invalid.targets {
+            if let Some(url) = self.rules().normalised_url(&[origin, target].concat()) {
                 store.purge(&Purge::Url(&url), false);
             }
         }
-        if !found.groups.is_empty() {
-            store.purge(&Purge::Tags(&found.groups), false);
+        if !invalid.groups.is_empty() {
+            store.purge(&Purge::Tags(&invalid.groups), false);
         }
     }
 }
 
 impl Middleware for CacheFilter {
     fn name(&self) -> &'static str {
-        FILTER.name
+        NAME
     }
 
     fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        let outcome = self.hit(request)?;
+        let Classified::Hit(outcome) = self.classify_request(request) else { return None };
         request.notes.cache = Some("hit");
         Some(outcome)
     }
 
     fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
         Box::pin(async move {
-            let content = !request.body.is_empty();
-            let policy = &self.terms.policy;
-            let (method, fields) = (&request.method, &request.headers);
-            match request::consider(method, fields, request.upgrade, content, policy) {
-                Way::Pass(reason) => self.pass(request, next, reason).await,
-                Way::Invalidate if method.as_bytes() == PURGE => self.purge(&request),
-                Way::Invalidate => self.change(request, next).await,
-                Way::Lookup(asked) => Asking::new(self, request, asked, next).answer().await,
+            match self.classify_request(&request) {
+                Classified::Hit(outcome) => {
+                    next.note(Notes { cache: Some("hit"), ..Notes::default() });
+                    outcome
+                }
+                Classified::Miss(directives, lookup) => {
+                    MissHandler::new(self, request, directives, next).run(lookup).await
+                }
+                Classified::Pass(reason) => self.pass(request, next, reason).await,
+                Classified::NoKey(error) => self.pass_keyless(request, next, error).await,
+                Classified::Invalidate if request.method.as_bytes() == PURGE => {
+                    self.purge(&request)
+                }
+                Classified::Invalidate => self.forward_unsafe(request, next).await,
             }
         })
     }

@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 
 use foldhash::quality::RandomState;
 
-pub use rules::{KeyPath, KeyQuery, KeyRules, Matter};
+pub use rules::{KeyPath, KeyQuery, KeyRules, SignificantParams};
 
 use crate::limits::KEY_BYTES_MAX;
 
@@ -88,7 +88,7 @@ fn text_hash(text: &[u8]) -> u64 {
 
 /// Why a request has no key: it goes to the origin, and its answer is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum KeyError {
     /// The path may mean one thing to us and another to the origin.
     AmbiguousPath,
     /// The key would be longer than a key may be.
@@ -99,28 +99,28 @@ pub enum Refusal {
     ControlCharacter,
 }
 
-impl Refusal {
+impl KeyError {
     /// For metrics and `Cache-Status`.
     pub fn slug(self) -> &'static str {
         match self {
-            Refusal::AmbiguousPath => "ambiguous_path",
-            Refusal::TooLong => "key_too_long",
-            Refusal::TooManyParameters => "too_many_parameters",
-            Refusal::ControlCharacter => "control_character",
+            KeyError::AmbiguousPath => "ambiguous_path",
+            KeyError::TooLong => "key_too_long",
+            KeyError::TooManyParameters => "too_many_parameters",
+            KeyError::ControlCharacter => "control_character",
         }
     }
 }
 
 /// A key while it is built and looked up.
 #[derive(Debug, Default)]
-pub struct Draft {
+pub struct KeyBuffer {
     text: Vec<u8>,
     url_len: usize,
     /// Length of the primary key: what variants and codings are added to.
     primary_len: usize,
 }
 
-impl Draft {
+impl KeyBuffer {
     pub fn text(&self) -> &[u8] {
         &self.text
     }
@@ -133,24 +133,32 @@ impl Draft {
         hash(&self.text, self.url_len)
     }
 
+    /// Length of the primary key.
+    pub(crate) fn primary_len(&self) -> usize {
+        self.primary_len
+    }
+
     /// The key as one to keep.
     pub fn key(&self) -> Key {
         Key::new(&*self.text, self.url_len)
     }
 
     /// Goes back to the primary key.
-    pub fn primary(&mut self) -> &mut Draft {
+    pub fn primary(&mut self) -> &mut KeyBuffer {
         self.text.truncate(self.primary_len);
         self
     }
 
     /// Adds what one variant is told apart by; `write` appends the values, without NUL.
-    pub fn variant(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<&mut Draft, Refusal> {
+    pub fn variant(
+        &mut self,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<&mut KeyBuffer, KeyError> {
         self.text.extend_from_slice(b"\0v:");
         let begin = self.text.len();
         write(&mut self.text);
         if memchr::memchr(0, &self.text[begin..]).is_some() {
-            return Err(Refusal::ControlCharacter);
+            return Err(KeyError::ControlCharacter);
         }
         self.bounded()
     }
@@ -163,38 +171,38 @@ impl Draft {
     }
 
     /// Becomes the place of the rule for queries, of a key without any.
-    pub fn search(&mut self) -> &mut Draft {
+    pub fn search(&mut self) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0s:");
         self
     }
 
     /// Adds the token of a derived coding.
-    pub fn coding(&mut self, token: &str) -> &mut Draft {
+    pub fn coding(&mut self, token: &str) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0c:");
         self.text.extend_from_slice(token.as_bytes());
         self
     }
 
     /// Becomes the place of the parts of what is under this key.
-    pub fn parts(&mut self) -> &mut Draft {
+    pub fn parts(&mut self) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0p:");
         self
     }
 
-    fn bounded(&mut self) -> Result<&mut Draft, Refusal> {
-        if self.text.len() > KEY_BYTES_MAX { Err(Refusal::TooLong) } else { Ok(self) }
+    fn bounded(&mut self) -> Result<&mut KeyBuffer, KeyError> {
+        if self.text.len() > KEY_BYTES_MAX { Err(KeyError::TooLong) } else { Ok(self) }
     }
 }
 
 thread_local! {
-    static DRAFT: RefCell<Draft> = RefCell::default();
+    static KEY_BUFFER: RefCell<KeyBuffer> = RefCell::default();
 }
 
-/// Lends a draft of the worker.
-pub(crate) fn with_draft<R>(work: impl FnOnce(&mut Draft) -> R) -> R {
-    DRAFT.with(|draft| match draft.try_borrow_mut() {
-        Ok(mut draft) => work(&mut draft),
+/// Lends a buffer of the worker.
+pub(crate) fn with_key_buffer<R>(work: impl FnOnce(&mut KeyBuffer) -> R) -> R {
+    KEY_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => work(&mut buffer),
         // Somebody has it for the moment.
-        Err(_) => work(&mut Draft::default()),
+        Err(_) => work(&mut KeyBuffer::default()),
     })
 }

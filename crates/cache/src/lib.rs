@@ -7,12 +7,11 @@
 //! exclusive lock. Never opens a socket: it fetches through `exchange::Next`.
 
 mod caches;
-mod derive;
+mod content_memory;
 pub mod explain;
 mod fill;
 mod filter;
-mod flight;
-mod held;
+mod filter_config;
 mod key;
 pub mod limits;
 mod metrics;
@@ -22,16 +21,20 @@ mod plan;
 pub mod rules;
 mod serve;
 mod settings;
+mod single_flight;
 pub mod store;
+mod transcode;
+mod worker_filter;
 
 pub use caches::{Cache, Caches};
-pub use key::{Key, KeyPath, KeyQuery, KeyRules, Matter, Refusal};
-pub use object::{Content, Kind, Object, Response};
+pub use filter_config::{FetchConfig, FilterConfig};
+pub use key::{Key, KeyError, KeyPath, KeyQuery, KeyRules, SignificantParams};
+pub use object::{Content, Object, ObjectKind, StoredResponse};
 pub(crate) use parts::parts_key;
 pub use parts::{Part, Parts};
-pub use plan::{CachePlan, FILTER, FetchTerms, Terms};
+pub use plan::{CachePlan, FILTER};
 pub use settings::{
-    BestLevels, CacheSettings, CodingSettings, CodingWord, DiskSettings, FetchSettings,
-    FilterSettings, HeuristicSettings, KeySettings, Levels, PathWord, PurgeSettings, QueryWord,
-    SetCookieWord, StaleSettings, StatusTimes, TtlSettings,
+    BestLevels, CacheSettings, CodingName, CodingSettings, DiskSettings, FetchSettings,
+    FilterSettings, HeuristicSettings, KeySettings, Levels, PathMode, PurgeSettings, QueryMode,
+    SetCookieMode, StaleSettings, StatusTimes, TtlSettings,
 };

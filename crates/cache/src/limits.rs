@@ -34,8 +34,8 @@ pub const KEY_PARTS_MAX: usize = 64;
 /// Languages that one entry may list.
 pub const LANGUAGES_MAX: usize = 64;
 /// Fetches of one cache that others may join.
-pub const FLIGHTS_MAX: usize = 16 * 1024;
-/// What all fills under way of one cache may hold in memory: as much as its store, within these.
+pub const IN_FLIGHT_MAX: usize = 16 * 1024;
+/// What all fills under way of one cache may store_content in memory: as much as its store, within these.
 pub const FILLS_BYTES_MIN: u64 = 16 * 1024 * 1024;
 pub const FILLS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Decoded bytes per coded byte of a body, above the first mebibyte: what gzip can come to.
@@ -50,7 +50,7 @@ pub const SKIPPED_BYTES_MAX: u64 = 1024 * 1024;
 /// Parts of one response that is too long to be stored whole.
 pub const PARTS_MAX: usize = 16;
 /// How often a request that waited for others looks again before it goes for itself.
-pub const BOARDINGS_MAX: usize = 8;
+pub const JOIN_ATTEMPTS_MAX: usize = 8;
 
 /// Request fields that one response may vary by.
 pub const VARY_FIELDS_MAX: usize = 16;
@@ -62,15 +62,15 @@ pub const VALIDATOR_KEEP_S: u32 = 24 * 60 * 60;
 pub const REST_S: u64 = 2;
 
 /// Objects that a worker has at hand of one store.
-pub const FRONT_PLACES: usize = 512;
+pub const WORKER_CACHE_SLOTS: usize = 512;
 /// Bytes that it keeps alive for them: this part of the cache's memory, within these.
-pub const FRONT_PART: u64 = 32;
-pub const FRONT_BYTES_MIN: u64 = 256 * 1024;
-pub const FRONT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+pub const WORKER_CACHE_FRACTION: u64 = 32;
+pub const WORKER_CACHE_BYTES_MIN: u64 = 256 * 1024;
+pub const WORKER_CACHE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Longest Accept-Encoding whose choice is remembered with an object at hand.
-pub const CHOSEN_BYTES_MAX: usize = 128;
+pub const HOT_ACCEPT_ENCODING_BYTES_MAX: usize = 128;
 /// Content up to this is copied for the worker that has it at hand.
-pub const FRONT_BODY_BYTES_MAX: usize = 1024;
+pub const HOT_BODY_BYTES_MAX: usize = 1024;
 /// Content from this length is held as a file that is memory, to be sent without a copy.
 pub const MEMORY_FILE_BYTES_MIN: u64 = 64 * 1024;
 
@@ -98,12 +98,12 @@ pub const DISK_PURGED_PREFIXES_MAX: usize = 256;
 pub const DISK_REST_S: u64 = 30;
 
 /// Codings that are made at the same time, per core.
-pub const MAKING_PER_CORE: usize = 1;
+pub const TRANSCODES_PER_CORE: usize = 1;
 /// Codings that are being made or wait for their turn, per cache; more are not begun.
-pub const MAKING_WAITING_MAX: usize = 256;
+pub const TRANSCODES_MAX: usize = 256;
 /// A coding of content up to this size is waited for; longer content is given as it is meanwhile.
-pub const MAKING_AWAITED_BYTES_MAX: u64 = 1024 * 1024;
+pub const TRANSCODE_WAIT_BYTES_MAX: u64 = 1024 * 1024;
 /// How long it is waited for.
-pub const MAKING_AWAITED_MS: u64 = 2000;
+pub const TRANSCODE_WAIT_MS: u64 = 2000;
 /// What stays fresh for less is not made again at the best level.
 pub const BEST_FRESH_S_MIN: i64 = 60;

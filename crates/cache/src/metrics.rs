@@ -11,14 +11,14 @@ use exchange::WorkerContext;
 use telemetry::families::{self, Family};
 use telemetry::{Counter, Histogram, Lane, SharedCounter, SharedGauge, Telemetry};
 
-use crate::key::Refusal;
-use crate::rules::{Forward, Reason};
-use crate::store::{self, DiskState, DiskStats, Stats};
+use crate::key::KeyError;
+use crate::rules::{Forward, UncachedReason};
+use crate::store::{self, DiskState, DiskStats, StoreStats};
 
 type WorkerCounter = Arc<Lane<Counter>>;
 
 /// What a worker counts of one cache; all its filters on that cache share it.
-pub(crate) struct Metrics {
+pub(crate) struct CacheMetrics {
     pub(crate) hits: WorkerCounter,
     /// Stale answers given while somebody asks anew.
     pub(crate) stale_revalidating: WorkerCounter,
@@ -30,9 +30,9 @@ pub(crate) struct Metrics {
     pub(crate) replaced: WorkerCounter,
     pub(crate) revalidation_failed: WorkerCounter,
     misses: ByLabel<{ Forward::ALL.len() }>,
-    passes: ByLabel<{ Reason::ALL.len() }>,
+    passes: ByLabel<{ UncachedReason::ALL.len() }>,
     keyless: ByLabel<KEYLESS>,
-    unstored: ByLabel<{ Reason::ALL.len() }>,
+    unstored: ByLabel<{ UncachedReason::ALL.len() }>,
     derived: ByLabel<DERIVED>,
     took: [OnceCell<Arc<Histogram>>; DERIVED],
 }
@@ -45,48 +45,48 @@ const DERIVED: usize = Coding::ALL.len() + 1;
 /// Counters of one family by its second label. Each is asked for when it is first needed, so that
 /// `/metrics` shows no rows of zeros.
 struct ByLabel<const N: usize> {
-    source: Source,
+    source: MetricSource,
     family: &'static Family,
     cells: [OnceCell<WorkerCounter>; N],
 }
 
 #[derive(Clone)]
-struct Source {
+struct MetricSource {
     telemetry: Arc<Telemetry>,
     worker: usize,
     cache: Rc<str>,
 }
 
 impl<const N: usize> ByLabel<N> {
-    fn new(source: &Source, family: &'static Family) -> Self {
+    fn new(source: &MetricSource, family: &'static Family) -> Self {
         let cells = std::array::from_fn(|_| OnceCell::new());
         ByLabel { source: source.clone(), family, cells }
     }
 
     fn add(&self, at: usize, label: &str, n: u64) {
-        let Source { telemetry, worker, cache } = &self.source;
+        let MetricSource { telemetry, worker, cache } = &self.source;
         let ask = || telemetry.worker_counter(*worker, self.family, &[cache, label]);
         self.cells[at].get_or_init(ask).add(n);
     }
 }
 
-impl Metrics {
+impl CacheMetrics {
     /// The worker's counters of that cache.
-    pub(crate) fn of(worker: &WorkerContext, cache: &str) -> Rc<Metrics> {
-        worker.local.get(cache.to_owned(), || Metrics::new(worker, cache))
+    pub(crate) fn of(worker: &WorkerContext, cache: &str) -> Rc<CacheMetrics> {
+        worker.local.get(cache.to_owned(), || CacheMetrics::new(worker, cache))
     }
 
-    fn new(worker: &WorkerContext, cache: &str) -> Metrics {
+    fn new(worker: &WorkerContext, cache: &str) -> CacheMetrics {
         let plain = |family| worker.telemetry.worker_counter(worker.index, family, &[cache]);
         let labelled = |family, label: &str| {
             worker.telemetry.worker_counter(worker.index, family, &[cache, label])
         };
-        let source = Source {
+        let source = MetricSource {
             telemetry: worker.telemetry.clone(),
             worker: worker.index,
             cache: Rc::from(cache),
         };
-        Metrics {
+        CacheMetrics {
             hits: plain(&families::CACHE_HITS),
             stale_revalidating: labelled(&families::CACHE_STALE, "revalidating"),
             stale_error: labelled(&families::CACHE_STALE, "error"),
@@ -109,26 +109,26 @@ impl Metrics {
     }
 
     /// A request that goes past.
-    pub(crate) fn passed(&self, why: Reason) {
+    pub(crate) fn passed(&self, why: UncachedReason) {
         self.passes.add(why as usize, why.slug(), 1);
     }
 
     /// A request that goes past because it has no key.
-    pub(crate) fn passed_keyless(&self, why: Refusal) {
+    pub(crate) fn passed_keyless(&self, why: KeyError) {
         self.keyless.add(why as usize % KEYLESS, why.slug(), 1);
     }
 
     /// An answer that is not stored.
-    pub(crate) fn not_stored(&self, why: Reason) {
+    pub(crate) fn not_stored(&self, why: UncachedReason) {
         self.unstored.add(why as usize, why.slug(), 1);
     }
 
-    /// A coding was made, or the coding of what came was undone.
+    /// A coding was made, or the coding of what received was undone.
     pub(crate) fn derived(&self, coding: Option<Coding>, took_us: u64, bytes: u64) {
         let at = coding.map_or(DERIVED - 1, |coding| coding as usize);
         let token = coding.map_or("identity", Coding::token);
         self.derived.add(at, token, bytes);
-        let Source { telemetry, worker, cache } = &self.derived.source;
+        let MetricSource { telemetry, worker, cache } = &self.derived.source;
         let family = &families::CACHE_DERIVE;
         let ask = || telemetry.worker_histogram(*worker, family, &[cache, token]);
         self.took[at].get_or_init(ask).record_us(took_us);
@@ -136,31 +136,31 @@ impl Metrics {
 }
 
 /// What the process shows of one store: brought up to date before somebody reads.
-pub(crate) struct Shown {
+pub(crate) struct StoreMetrics {
     objects: Arc<SharedGauge>,
     memory: Arc<SharedGauge>,
     memory_limit: Arc<SharedGauge>,
     stored: Arc<SharedCounter>,
-    removed: [Arc<SharedCounter>; store::Reason::ALL.len()],
-    /// As of when it was shown last: counters only take what was added.
-    last: Mutex<Stats>,
+    removed: [Arc<SharedCounter>; store::RemovalReason::ALL.len()],
+    /// As of when it was metrics last: counters only take what was added.
+    last: Mutex<StoreStats>,
 }
 
-impl Shown {
-    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> Shown {
+impl StoreMetrics {
+    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> StoreMetrics {
         let gauge = |family| telemetry.gauge(family, &[cache]);
-        Shown {
+        StoreMetrics {
             objects: gauge(&families::CACHE_OBJECTS),
             memory: gauge(&families::CACHE_MEMORY),
             memory_limit: gauge(&families::CACHE_MEMORY_LIMIT),
             stored: telemetry.counter(&families::CACHE_STORED, &[cache]),
-            removed: store::Reason::ALL
+            removed: store::RemovalReason::ALL
                 .map(|why| telemetry.counter(&families::CACHE_REMOVED, &[cache, why.slug()])),
             last: Mutex::default(),
         }
     }
 
-    pub(crate) fn show(&self, stats: Stats) {
+    pub(crate) fn update(&self, stats: StoreStats) {
         let level = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.objects.set(level(stats.objects));
         self.memory.set(level(stats.bytes));
@@ -175,7 +175,7 @@ impl Shown {
 }
 
 /// The same of a store's tier on disk.
-pub(crate) struct DiskShown {
+pub(crate) struct DiskMetrics {
     objects: Arc<SharedGauge>,
     bytes: Arc<SharedGauge>,
     limit: Arc<SharedGauge>,
@@ -184,15 +184,15 @@ pub(crate) struct DiskShown {
     writes: Arc<SharedCounter>,
     dropped: Arc<SharedCounter>,
     failures: [Arc<SharedCounter>; 2],
-    /// As of when it was shown last.
+    /// As of when it was metrics last.
     last: Mutex<DiskStats>,
 }
 
-impl DiskShown {
-    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> DiskShown {
+impl DiskMetrics {
+    pub(crate) fn new(telemetry: &Telemetry, cache: &str) -> DiskMetrics {
         let gauge = |family| telemetry.gauge(family, &[cache]);
         let counter = |family| telemetry.counter(family, &[cache]);
-        DiskShown {
+        DiskMetrics {
             objects: gauge(&families::CACHE_DISK_OBJECTS),
             bytes: gauge(&families::CACHE_DISK),
             limit: gauge(&families::CACHE_DISK_LIMIT),
@@ -206,7 +206,7 @@ impl DiskShown {
         }
     }
 
-    pub(crate) fn show(&self, stats: DiskStats) {
+    pub(crate) fn update(&self, stats: DiskStats) {
         let level = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.objects.set(level(stats.objects));
         self.bytes.set(level(stats.bytes));
@@ -231,12 +231,12 @@ mod tests {
     #[test]
     fn counters_take_only_what_was_added_since() {
         let telemetry = Telemetry::new();
-        let shown = Shown::new(&telemetry, "pages");
-        let mut stats = Stats { objects: 3, bytes: 100, inserted: 5, ..Stats::default() };
-        stats.left[store::Reason::Size as usize] = 2;
-        shown.show(stats.clone());
+        let metrics = StoreMetrics::new(&telemetry, "pages");
+        let mut stats = StoreStats { objects: 3, bytes: 100, inserted: 5, ..StoreStats::default() };
+        stats.left[store::RemovalReason::Size as usize] = 2;
+        metrics.update(stats.clone());
         (stats.objects, stats.inserted) = (4, 7);
-        shown.show(stats);
+        metrics.update(stats);
         let value = |family: &Family, labels: &[&str]| {
             let all = telemetry.collect();
             let found = all.iter().find(|found| found.family.name == family.name).unwrap();

@@ -12,51 +12,51 @@ use coding::Coding;
 pub use exchange::Content;
 use exchange::SharedHeaders;
 
-use crate::rules::{Meta, Reason, SearchRule, Vary};
+use crate::rules::{Meta, SearchRule, UncachedReason, Vary};
 use crate::{Key, Parts};
 
 /// One thing under one key.
 pub struct Object {
     pub key: Key,
-    pub kind: Kind,
-    pub life: Life,
+    pub kind: ObjectKind,
+    pub state: ObjectState,
 }
 
 impl Object {
     /// The response, if it is one or parts of one.
-    pub fn response(&self) -> Option<&Response> {
+    pub fn response(&self) -> Option<&StoredResponse> {
         match &self.kind {
-            Kind::Response(response) => Some(response),
-            Kind::Parts(parts) => Some(&parts.response),
+            ObjectKind::Response(response) => Some(response),
+            ObjectKind::Parts(parts) => Some(&parts.response),
             _ => None,
         }
     }
 }
 
 /// What an object is.
-pub enum Kind {
+pub enum ObjectKind {
     /// A stored response in one coding: the canonical one, as the origin sent it, or one derived
     /// from it.
-    Response(Response),
+    Response(StoredResponse),
     /// Parts of a response that is too long to be stored whole.
     Parts(Box<Parts>),
     /// What is stored under this key varies: the variants are under keys that begin with this one.
     Varies(Vary),
     /// The origin says which parameters of the query do not matter (No-Vary-Search): stands under
     /// the URL without a query.
-    Search(SearchRule),
+    NoVarySearch(SearchRule),
     /// The last answer could not be stored: requests need not wait for each other (hit-for-miss).
     Uncacheable {
         /// Until then, in seconds since 1970.
         until_secs: u64,
         /// What was in the way, for whoever asks.
-        why: Reason,
+        why: UncachedReason,
     },
 }
 
 /// A stored response.
 #[derive(Clone)]
-pub struct Response {
+pub struct StoredResponse {
     /// Ties derived codings to the canonical response they were made from: both have the same.
     pub version: u64,
     pub meta: Meta,
@@ -76,12 +76,12 @@ pub struct Response {
 
 /// What changes of a stored object.
 #[derive(Default)]
-pub struct Life {
+pub struct ObjectState {
     /// Whether it has left the store: tables of workers let go of it.
     gone: AtomicBool,
     /// Whether it was purged softly: it is stale from then on, whatever its lifetime.
     stale: AtomicBool,
-    /// Uses since it was last looked at by eviction, up to [`Life::USES_MAX`].
+    /// Uses since it was last looked at by eviction, up to [`ObjectState::USES_MAX`].
     uses: AtomicU8,
     /// Until then, in seconds since 1970, the origin is not asked again: it has just failed.
     rest_until_secs: AtomicU32,
@@ -89,18 +89,18 @@ pub struct Life {
     tried: AtomicU8,
 }
 
-impl Life {
+impl ObjectState {
     /// More uses than this count as this (S3-FIFO's two bits).
     pub const USES_MAX: u8 = 3;
     /// Bits of `tried` above those of the codings.
     const TOO_LONG_DECODED: u8 = 6;
     const DAMAGED: u8 = 7;
 
-    pub fn is_gone(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    pub fn leave(&self) {
+    pub fn set_removed(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
 
@@ -114,7 +114,7 @@ impl Life {
 
     /// Counts a use. Writes nothing once there are enough, so that what everybody reads stays in
     /// everybody's cache.
-    pub fn used(&self) {
+    pub fn count_use(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < Self::USES_MAX {
             self.uses.store(uses + 1, Ordering::Relaxed);
@@ -122,17 +122,17 @@ impl Life {
     }
 
     /// The origin has failed to confirm it, and is left alone for a moment.
-    pub fn rest(&self, until_secs: u64) {
+    pub fn back_off_until(&self, until_secs: u64) {
         let until_secs = u32::try_from(until_secs).unwrap_or(u32::MAX);
         self.rest_until_secs.store(until_secs, Ordering::Relaxed);
     }
 
-    pub fn is_resting(&self, now_secs: u64) -> bool {
+    pub fn is_backing_off(&self, now_secs: u64) -> bool {
         u64::from(self.rest_until_secs.load(Ordering::Relaxed)) > now_secs
     }
 
     /// Notes that making a coding of it was tried; whether it had been before.
-    pub fn try_once(&self, coding: u8) -> bool {
+    pub fn mark_tried(&self, coding: u8) -> bool {
         self.tried.fetch_or(1 << coding, Ordering::Relaxed) & (1 << coding) != 0
     }
 
@@ -148,7 +148,7 @@ impl Life {
     /// Decoded, it is longer than a response may be: clients that do not take its coding are sent
     /// to the origin.
     pub fn set_too_long_decoded(&self) {
-        self.try_once(Self::TOO_LONG_DECODED);
+        self.mark_tried(Self::TOO_LONG_DECODED);
     }
 
     pub fn is_too_long_decoded(&self) -> bool {
@@ -157,7 +157,7 @@ impl Life {
 
     /// It does not decode: it has been taken out, and is to be fetched again.
     pub fn set_damaged(&self) {
-        self.try_once(Self::DAMAGED);
+        self.mark_tried(Self::DAMAGED);
     }
 
     pub fn is_damaged(&self) -> bool {

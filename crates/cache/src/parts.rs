@@ -6,15 +6,15 @@
 use bytes::Bytes;
 use wire::range::ByteRange;
 
-use crate::key::with_draft;
+use crate::key::with_key_buffer;
 use crate::limits::PARTS_MAX;
-use crate::{Key, Response};
+use crate::{Key, StoredResponse};
 
 /// The place of the parts of what is under a key.
 pub(crate) fn parts_key(key: &Key) -> Key {
-    with_draft(|draft| {
-        draft.resume(key);
-        draft.parts().key()
+    with_key_buffer(|buffer| {
+        buffer.resume(key);
+        buffer.parts().key()
     })
 }
 
@@ -38,7 +38,7 @@ impl Part {
 /// What is stored of the content. Parts may overlap.
 pub struct Parts {
     /// Of the newest part, without content.
-    pub response: Response,
+    pub response: StoredResponse,
     /// Of the whole content.
     pub length: u64,
     /// The oldest first.
@@ -46,7 +46,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn new(response: Response, length: u64, part: Part) -> Parts {
+    pub fn new(response: StoredResponse, length: u64, part: Part) -> Parts {
         Parts { response, length, all: Box::new([part]) }
     }
 
@@ -61,7 +61,7 @@ impl Parts {
 
     /// These parts and one more that belongs to them, at most `bytes_max` together; `response` came
     /// with it.
-    pub fn with(&self, response: Response, part: Part, bytes_max: u64) -> Parts {
+    pub fn with(&self, response: StoredResponse, part: Part, bytes_max: u64) -> Parts {
         let mut all = Vec::with_capacity(self.all.len() + 1);
         match self.all.iter().find(|known| known.holds(&part)) {
             Some(known) => {
@@ -114,7 +114,7 @@ mod tests {
         Part { first: first as u64, content: Bytes::from_static(&CONTENT[first..end]) }
     }
 
-    fn empty() -> Response {
+    fn empty() -> StoredResponse {
         let meta = Meta {
             status: 200,
             flags: Flags::default(),
@@ -124,7 +124,7 @@ mod tests {
             while_revalidate_s: 0,
             if_error_s: 0,
         };
-        Response {
+        StoredResponse {
             version: 0,
             meta,
             head: SharedHeaders::from(&Headers::new()),

@@ -1,65 +1,33 @@
 //! An entry `cache:` of a route's filters, frozen: what a worker's filter is built from.
 //!
-//! Owns the way from settings to [`Terms`], which rules, fill and serving read while requests run.
+//! Owns the way from settings to [`FilterConfig`], which rules, fill and serving read while requests run.
 //! Never decides anything about a request.
 
 use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use exchange::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
-use settings::{Cidr, Key, Node, Reader, Setting, Spanned, Variable};
+use settings::{Key, Node, Reader, Setting, Spanned, Variable};
 
 use crate::Caches;
-use crate::filter::CacheFilter;
-use crate::key::{KeyPath, KeyQuery, KeyRules, Matter};
+use crate::filter_config::{FetchConfig, FilterConfig, NAME};
+use crate::key::{KeyPath, KeyQuery, KeyRules, SignificantParams};
 use crate::rules::{Heuristic, Policy, SetCookie, StatusCeiling};
-use crate::settings::{
-    CodingSettings, FetchSettings, FilterSettings, PathWord, QueryWord, SetCookieWord,
-};
+use crate::settings::{FetchSettings, FilterSettings, PathMode, QueryMode, SetCookieMode};
+use crate::worker_filter::CacheFilter;
 
 /// `filters: [{ cache: … }]`.
-pub static FILTER: FilterKind = FilterKind { name: "cache", schema: FilterSettings::schema, read };
-
-/// What one entry says, ready to be worked with.
-#[derive(Debug)]
-pub struct Terms {
-    pub policy: Policy,
-    pub fetch: FetchTerms,
-    pub codings: CodingSettings,
-    /// Largest body that is kept.
-    pub body_bytes_max: u64,
-    /// How long it is remembered that an answer could not be kept.
-    pub hit_for_miss_s: u32,
-    /// Clients that may use PURGE; with nobody there is no such method.
-    pub purge: Vec<Cidr>,
-    /// Whether X-Status is sent.
-    pub x_status: bool,
-}
-
-/// How the origin is asked.
-#[derive(Debug)]
-pub struct FetchTerms {
-    /// How long a request waits for the head of an answer that another one fetches.
-    pub wait: Duration,
-    /// How long a fetch goes on that nobody waits for any more, and how much it takes.
-    pub outlive: Duration,
-    pub outlive_bytes: u64,
-    /// Request fields that are not sent on.
-    pub drop: Box<[HeaderName]>,
-    /// The value of Accept-Encoding; without one the field is not sent.
-    pub accept_encoding: Option<Box<str>>,
-}
+pub static FILTER: FilterKind = FilterKind { name: NAME, schema: FilterSettings::schema, read };
 
 /// The plan of one entry.
 pub struct CachePlan {
     store: Spanned<String>,
-    terms: Arc<Terms>,
+    config: Arc<FilterConfig>,
     path: KeyPath,
     query: KeyQuery,
     keys: Vec<Key>,
-    said: String,
+    description: String,
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
@@ -75,13 +43,13 @@ impl CachePlan {
         let cookies = key.cookies.iter().filter_map(|name| named("cookie", name));
         CachePlan {
             path: match key.path {
-                PathWord::Normal => KeyPath::Normal,
-                PathWord::Raw => KeyPath::Raw,
+                PathMode::Normal => KeyPath::Normal,
+                PathMode::Raw => KeyPath::Raw,
             },
             query: query(&key.query),
             keys: headers.chain(cookies).chain(key.by.iter().cloned()).collect(),
-            said: say(&settings),
-            terms: Arc::new(terms(&settings)),
+            description: describe_settings(&settings),
+            config: Arc::new(config(&settings)),
             store: settings.store,
         }
     }
@@ -96,23 +64,23 @@ impl CachePlan {
         &self.store
     }
 
-    pub fn terms(&self) -> &Terms {
-        &self.terms
+    pub fn config(&self) -> &FilterConfig {
+        &self.config
     }
 
     /// Whether requests are told apart by this.
-    pub fn counts(&self, variable: &Variable) -> bool {
+    pub fn is_keyed_by(&self, variable: &Variable) -> bool {
         self.keys.iter().any(|key| key.template().variables().any(|own| own == variable))
     }
 
     /// Fields that origins are known to build answers from without saying so, and that reach the
     /// origin though requests are not told apart by them.
-    pub fn reflected(&self) -> Vec<HeaderName> {
+    pub fn unkeyed_reflected_headers(&self) -> Vec<HeaderName> {
         let known = FetchSettings::default().drop_headers.into_iter();
-        let dropped = &self.terms.fetch.drop;
+        let dropped = &self.config.fetch.drop;
         known
             .filter(|name| !dropped.contains(name))
-            .filter(|name| !self.counts(&Variable::Header(name.as_str().to_owned())))
+            .filter(|name| !self.is_keyed_by(&Variable::Header(name.as_str().to_owned())))
             .collect()
     }
 
@@ -123,7 +91,7 @@ impl CachePlan {
 
     /// An absolute URL as the keys of a route begin with it; `None` for what is no such URL.
     pub fn url(&self, route: &str, url: &str) -> Option<Box<[u8]>> {
-        self.key_rules(route).of_url(url.as_bytes())
+        self.key_rules(route).normalised_url(url.as_bytes())
     }
 }
 
@@ -140,7 +108,7 @@ impl FilterPlan for CachePlan {
         // `config` has checked the name and `server` has applied the caches of this Plan.
         let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
         let rules = self.key_rules(route);
-        Stage::Middleware(Rc::new(CacheFilter::new(cache, self.terms.clone(), rules, worker)))
+        Stage::Middleware(Rc::new(CacheFilter::new(cache, self.config.clone(), rules, worker)))
     }
 
     fn as_any(&self) -> Option<&dyn Any> {
@@ -148,32 +116,34 @@ impl FilterPlan for CachePlan {
     }
 
     fn describe(&self) -> String {
-        self.said.clone()
+        self.description.clone()
     }
 }
 
-fn query(word: &QueryWord) -> KeyQuery {
+fn query(word: &QueryMode) -> KeyQuery {
     let names = |names: &[String]| names.iter().map(|name| name.as_bytes().into()).collect();
     match word {
-        QueryWord::All => KeyQuery::default(),
-        QueryWord::Sorted => KeyQuery { sorted: true, matter: Matter::All },
-        QueryWord::Allow(allowed) => {
-            KeyQuery { sorted: true, matter: Matter::Only(names(allowed)) }
+        QueryMode::All => KeyQuery::default(),
+        QueryMode::Sorted => KeyQuery { sorted: true, significant: SignificantParams::All },
+        QueryMode::Allow(allowed) => {
+            KeyQuery { sorted: true, significant: SignificantParams::Only(names(allowed)) }
         }
-        QueryWord::Deny(denied) => {
-            KeyQuery { sorted: true, matter: Matter::Without(names(denied)) }
+        QueryMode::Deny(denied) => {
+            KeyQuery { sorted: true, significant: SignificantParams::Except(names(denied)) }
         }
-        QueryWord::None => KeyQuery { sorted: true, matter: Matter::Only(Box::default()) },
+        QueryMode::None => {
+            KeyQuery { sorted: true, significant: SignificantParams::Only(Box::default()) }
+        }
     }
 }
 
-fn terms(settings: &FilterSettings) -> Terms {
+fn config(settings: &FilterSettings) -> FilterConfig {
     let fetch = &settings.fetch;
     let keyed = |name: &HeaderName| settings.key.headers.contains(name);
     let origin: Vec<_> = settings.codings.origin.iter().map(|word| word.coding().token()).collect();
-    Terms {
+    FilterConfig {
         policy: policy(settings),
-        fetch: FetchTerms {
+        fetch: FetchConfig {
             wait: fetch.wait.get(),
             outlive: fetch.outlive.get(),
             outlive_bytes: fetch.outlive_size.bytes(),
@@ -212,9 +182,9 @@ fn policy(settings: &FilterSettings) -> Policy {
         if_error_s: seconds(settings.stale.if_error),
         honour_request: settings.honour_request,
         set_cookie: match settings.set_cookie {
-            SetCookieWord::Refuse => SetCookie::Refuse,
-            SetCookieWord::Strip => SetCookie::Strip,
-            SetCookieWord::Keep => SetCookie::Store,
+            SetCookieMode::Refuse => SetCookie::Refuse,
+            SetCookieMode::Strip => SetCookie::Strip,
+            SetCookieMode::Keep => SetCookie::Store,
         },
         targeted: settings.targeted.iter().map(|name| name.as_str().into()).collect(),
         surrogate_control: settings.surrogate_control,
@@ -231,14 +201,14 @@ fn seconds(time: settings::Duration) -> u32 {
 }
 
 /// The line of `explain`.
-fn say(settings: &FilterSettings) -> String {
+fn describe_settings(settings: &FilterSettings) -> String {
     let mut said = format!("in {}", settings.store.value);
     let query = match &settings.key.query {
-        QueryWord::All => String::new(),
-        QueryWord::Sorted => "sorted query".to_owned(),
-        QueryWord::Allow(names) => format!("of the query {}", names.join(", ")),
-        QueryWord::Deny(names) => format!("the query but {}", names.join(", ")),
-        QueryWord::None => "no query".to_owned(),
+        QueryMode::All => String::new(),
+        QueryMode::Sorted => "sorted query".to_owned(),
+        QueryMode::Allow(names) => format!("of the query {}", names.join(", ")),
+        QueryMode::Deny(names) => format!("the query but {}", names.join(", ")),
+        QueryMode::None => "no query".to_owned(),
     };
     let headers = settings.key.headers.iter().map(|name| format!("header {name}"));
     let cookies = settings.key.cookies.iter().map(|name| format!("cookie {name}"));

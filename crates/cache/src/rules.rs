@@ -3,7 +3,7 @@
 //! Heads, stored facts, a policy and the time go in; decisions come out. Nothing here has a clock,
 //! a store or a socket, and nothing here waits.
 
-pub mod answer;
+pub mod conditions;
 mod date;
 mod directives;
 pub mod invalidate;
@@ -17,9 +17,9 @@ mod reason;
 pub mod request;
 pub mod reuse;
 pub mod search;
+mod split_headers;
 pub mod status;
 pub mod store;
-mod strip;
 pub mod tags;
 mod targeted;
 pub mod validate;
@@ -29,12 +29,12 @@ pub use directives::SECONDS_MAX;
 pub use lifetime::Times;
 pub use meta::{Flags, Meta, SearchRule, Vary};
 pub use policy::{Heuristic, Policy, SetCookie, StatusCeiling};
-pub use reason::{Forward, Reason};
-pub use request::{Asked, Way};
+pub use reason::{Forward, UncachedReason};
+pub use request::{Disposition, RequestDirectives};
 pub use reuse::Reuse;
-pub use status::{Status, Taken};
-pub use store::{Fetch, Storing};
-pub use strip::remove_for_us;
+pub use split_headers::remove_cache_fields;
+pub use status::{CacheOutcome, Status};
+pub use store::{FetchContext, StorableResponse};
 
 #[cfg(test)]
 mod oracle;

@@ -11,8 +11,8 @@ mod store;
 use exchange::HeaderName;
 use settings::{Cidr, Duration, Node, Percent, Reader, Setting, Size, Spanned};
 
-pub use codings::{BestLevels, CodingSettings, CodingWord, Levels};
-pub use key::{KeySettings, PathWord, QueryWord};
+pub use codings::{BestLevels, CodingSettings, CodingName, Levels};
+pub use key::{KeySettings, PathMode, QueryMode};
 pub use statuses::StatusTimes;
 pub use store::{CacheSettings, DiskSettings};
 
@@ -62,7 +62,7 @@ pub struct FilterSettings {
     pub honour_request: bool,
     /// What is done with answers that set cookies.
     #[setting(default = "refuse")]
-    pub set_cookie: SetCookieWord,
+    pub set_cookie: SetCookieMode,
     /// Largest body that is kept; a larger one passes through.
     #[setting(default = "64MiB", range = "1KiB"..="1TiB")]
     pub max_size: Size,
@@ -116,7 +116,7 @@ pub struct TtlSettings {
 
 /// What is done with answers that set cookies (RFC 9111 7.3).
 #[derive(Clone, Debug, PartialEq, Setting)]
-pub enum SetCookieWord {
+pub enum SetCookieMode {
     /// They are not kept.
     Refuse,
     /// They are kept without their cookies; only the first client gets these.

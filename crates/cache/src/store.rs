@@ -16,38 +16,38 @@ use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
 use crate::{Key, Object};
 
 mod disk;
-mod front;
 mod memory;
 mod purge;
 mod s3fifo;
+mod worker_table;
 
-use disk::Disk;
-pub(crate) use disk::Stored;
-pub use disk::{DiskStats, State as DiskState, rewritten};
-pub use front::{Front, Kept};
-pub use memory::Reason;
-pub use purge::{Purge, Token};
+use disk::DiskTier;
+pub(crate) use disk::StoredRecord;
+pub use disk::{DiskState, DiskStats, reencoded};
+pub use memory::RemovalReason;
+pub use purge::{Purge, PurgeEpoch};
+pub use worker_table::{TableEntry, WorkerTable};
 
 use crate::key::url_hash;
 use memory::{Memory, weigh};
-use purge::Fences;
+use purge::PurgeEpochs;
 
 /// A store.
 pub struct Store {
     memory: Memory,
-    fences: Arc<Fences>,
-    /// Taken for reading when memory has not what is asked for, and for each change.
-    disk: RwLock<Option<Disk>>,
+    purge_epochs: Arc<PurgeEpochs>,
+    /// CacheOutcome for reading when memory has not what is asked for, and for each change.
+    disk: RwLock<Option<DiskTier>>,
     versions: AtomicU64,
     /// The shard that is swept, and the place in it.
     sweeping: AtomicU64,
     inserted: AtomicU64,
-    refused: [AtomicU64; Refused::ALL.len()],
+    refused: [AtomicU64; InsertError::ALL.len()],
 }
 
 /// Why something was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum InsertError {
     /// It weighs more than one object may.
     TooLarge,
     /// It was purged while it was fetched.
@@ -56,22 +56,23 @@ pub enum Refused {
     Orphan,
 }
 
-impl Refused {
-    pub const ALL: [Refused; 3] = [Refused::TooLarge, Refused::Purged, Refused::Orphan];
+impl InsertError {
+    pub const ALL: [InsertError; 3] =
+        [InsertError::TooLarge, InsertError::Purged, InsertError::Orphan];
 
     /// Its name in metrics and in Cache-Status.
     pub const fn slug(self) -> &'static str {
         match self {
-            Refused::TooLarge => "too-large",
-            Refused::Purged => "purged",
-            Refused::Orphan => "orphan",
+            InsertError::TooLarge => "too-large",
+            InsertError::Purged => "purged",
+            InsertError::Orphan => "orphan",
         }
     }
 }
 
 /// What can be said of a store at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct StoreStats {
     /// Objects of every kind.
     pub objects: u64,
     /// Their memory, tables included.
@@ -79,14 +80,14 @@ pub struct Stats {
     /// What it may come to.
     pub memory_bytes: u64,
     pub inserted: u64,
-    /// In the order of [`Refused::ALL`].
-    pub refused: [u64; Refused::ALL.len()],
-    /// In the order of [`Reason::ALL`].
-    pub left: [u64; Reason::ALL.len()],
+    /// In the order of [`InsertError::ALL`].
+    pub refused: [u64; InsertError::ALL.len()],
+    /// In the order of [`RemovalReason::ALL`].
+    pub left: [u64; RemovalReason::ALL.len()],
 }
 
 /// A part of the list of objects.
-pub struct Page {
+pub struct ObjectPage {
     pub objects: Vec<Arc<Object>>,
     /// Where the list goes on; `None` at its end.
     pub next: Option<u64>,
@@ -99,10 +100,10 @@ impl Store {
         // was kept.
         let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
         let start = start as u64;
-        let fences = Arc::new(Fences::new(start));
+        let purge_epochs = Arc::new(PurgeEpochs::new(start));
         Store {
-            memory: Memory::new(memory_bytes, fences.bytes() as u64),
-            fences,
+            memory: Memory::new(memory_bytes, purge_epochs.bytes() as u64),
+            purge_epochs,
             disk: RwLock::default(),
             versions: AtomicU64::new(start),
             sweeping: AtomicU64::new(0),
@@ -112,13 +113,13 @@ impl Store {
     }
 
     /// To be taken when a fetch begins: what comes of it may be stored if it was not purged since.
-    pub fn token(&self) -> Token {
-        self.fences.token()
+    pub fn purge_epoch(&self) -> PurgeEpoch {
+        self.purge_epochs.purge_epoch()
     }
 
     /// Whether what has been fetched from a URL since then, with these tags, was not purged.
-    pub fn is_current(&self, url: &[u8], tags: &[u64], token: Token) -> bool {
-        self.fences.is_current(url, url_hash(url), tags, token)
+    pub fn is_current(&self, url: &[u8], tags: &[u64], begun: PurgeEpoch) -> bool {
+        self.purge_epochs.is_current(url, url_hash(url), tags, begun)
     }
 
     /// What all objects may weigh.
@@ -139,7 +140,7 @@ impl Store {
     /// What is stored under a key, counting the use. `hash` is its [`Key::hash`](crate::Key::hash).
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
         let object = self.peek(hash, key)?;
-        object.life.used();
+        object.state.count_use();
         Some(object)
     }
 
@@ -154,6 +155,12 @@ impl Store {
         self.peek(key.hash(), key.text()).is_some()
     }
 
+    /// Counts insertions: while it stays the same, a lookup that found nothing would find nothing
+    /// again.
+    pub(crate) fn insertions(&self) -> u64 {
+        self.inserted.load(Ordering::Acquire)
+    }
+
     /// Stores an object, in place of the one of the same key; with it go the codings derived from
     /// what was there. Of a URL, at most `variants_max` responses are kept. Bytes that it refers to
     /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what
@@ -161,64 +168,64 @@ impl Store {
     pub fn insert(
         &self,
         object: Object,
-        token: Token,
+        begun: PurgeEpoch,
         variants_max: usize,
-    ) -> Result<Arc<Object>, Refused> {
-        let object = self.put_back(object, token, variants_max)?;
+    ) -> Result<Arc<Object>, InsertError> {
+        let object = self.insert_in_memory(object, begun, variants_max)?;
         if let Some(disk) = &*self.disk() {
-            disk.write(&object, token);
+            disk.write(&object, begun);
         }
         Ok(object)
     }
 
     /// The same for what comes from the disk.
-    fn put_back(
+    fn insert_in_memory(
         &self,
         object: Object,
-        token: Token,
+        begun: PurgeEpoch,
         variants_max: usize,
-    ) -> Result<Arc<Object>, Refused> {
-        self.put(object, |store, object, url_hash| {
-            store.fences.admit(object, url_hash, token).then_some(variants_max)
+    ) -> Result<Arc<Object>, InsertError> {
+        self.insert_with(object, |store, object, url_hash| {
+            store.purge_epochs.admit(object, url_hash, begun).then_some(variants_max)
         })
     }
 
     /// Stores a coding derived from a response that is stored.
-    pub fn insert_derived(&self, object: Object) -> Result<Arc<Object>, Refused> {
-        self.put(object, |_, _, _| Some(usize::MAX))
+    pub fn insert_derived(&self, object: Object) -> Result<Arc<Object>, InsertError> {
+        self.insert_with(object, |_, _, _| Some(usize::MAX))
     }
 
     /// `admit` says under the lock whether it may come in, and beside how many variants.
-    fn put(
+    fn insert_with(
         &self,
         object: Object,
         admit: impl FnOnce(&Store, &Object, u64) -> Option<usize>,
-    ) -> Result<Arc<Object>, Refused> {
+    ) -> Result<Arc<Object>, InsertError> {
         let hashes = (object.key.hash(), url_hash(object.key.url()));
         let weight = weigh(&object);
         if !self.memory.may_hold(weight) {
-            return Err(self.refuse(Refused::TooLarge));
+            return Err(self.refuse(InsertError::TooLarge));
         }
         let near = self.memory.shard_of(hashes.0);
         self.memory.make_room(weight, near);
         let object = Arc::new(object);
-        let stored = self.memory.change(near, |shard, now, gone| {
-            let most = admit(self, &object, hashes.1).ok_or(Refused::Purged)?;
+        let stored = self.memory.change(near, |shard, now, removed| {
+            let most = admit(self, &object, hashes.1).ok_or(InsertError::Purged)?;
             if let Some(response) = object.response() {
                 if response.derived && !shard.has_canonical(hashes.1, response.version, now.epochs)
                 {
-                    return Err(Refused::Orphan);
+                    return Err(InsertError::Orphan);
                 }
                 if !response.derived {
-                    shard.limit_variants(hashes, object.key.url(), most, gone);
+                    shard.limit_variants(hashes, object.key.url(), most, removed);
                 }
             }
-            shard.insert(object.clone(), hashes, now, gone);
+            shard.insert(object.clone(), hashes, now, removed);
             Ok(())
         });
         match stored {
             Ok(()) => {
-                self.inserted.fetch_add(1, Ordering::Relaxed);
+                self.inserted.fetch_add(1, Ordering::Release);
                 // The tables may have grown.
                 self.memory.make_room(0, near);
                 Ok(object)
@@ -227,26 +234,26 @@ impl Store {
         }
     }
 
-    fn refuse(&self, refused: Refused) -> Refused {
+    fn refuse(&self, refused: InsertError) -> InsertError {
         self.refused[refused as usize].fetch_add(1, Ordering::Relaxed);
         refused
     }
 
     /// Takes out what is stored under a key, and what was derived from it.
     pub fn remove(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
-        self.remove_because(hash, key, Reason::Purged)
+        self.remove_because(hash, key, RemovalReason::Purged)
     }
 
     pub(crate) fn remove_because(
         &self,
         hash: u64,
         key: &[u8],
-        reason: Reason,
+        reason: RemovalReason,
     ) -> Option<Arc<Object>> {
-        let removed = self.memory.change(self.memory.shard_of(hash), |shard, now, gone| {
+        let removed = self.memory.change(self.memory.shard_of(hash), |shard, now, removed| {
             shard.get(hash, key, now.epochs)?;
             let at = shard.place(hash, key)?;
-            shard.remove(at, reason, gone)
+            shard.remove(at, reason, removed)
         });
         if let (Some(disk), Some(object)) = (&*self.disk(), &removed) {
             disk.remove(&object.key);
@@ -265,7 +272,12 @@ impl Store {
     /// At most `most` of the objects that `wanted` takes, from where an earlier page ended. An
     /// object that is there all the while is listed once, unless the store has become much emptier
     /// meanwhile. A page may be shorter, even empty.
-    pub fn list(&self, from: Option<u64>, most: usize, wanted: impl Fn(&Object) -> bool) -> Page {
+    pub fn list(
+        &self,
+        from: Option<u64>,
+        most: usize,
+        wanted: impl Fn(&Object) -> bool,
+    ) -> ObjectPage {
         let most = most.clamp(1, LIST_MAX);
         let from = from.unwrap_or(0);
         let (mut shard, mut at) = ((from >> 32) as usize, from as u32);
@@ -286,33 +298,38 @@ impl Store {
             }
         }
         let next = (shard < self.memory.shards()).then(|| (shard as u64) << 32 | u64::from(at));
-        Page { objects, next }
+        ObjectPage { objects, next }
     }
 
     /// Changes when everything was purged, hard or soft: what a worker keeps beside the store is
     /// good only for one value of it (and until its object has left).
-    pub fn epoch(&self) -> u64 {
-        self.memory.epoch()
+    pub fn clear_epoch(&self) -> u64 {
+        self.memory.clear_epoch()
     }
 
-    fn disk(&self) -> RwLockReadGuard<'_, Option<Disk>> {
+    fn disk(&self) -> RwLockReadGuard<'_, Option<DiskTier>> {
         self.disk.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses this folder, up to that size, as a second tier; or none. `name` is the cache's, for
-    /// people. What is in the folder is read behind the caller's back.
+    /// Uses this directory, up to that size, as a second tier; or none. `name` is the cache's, for
+    /// people. What is in the directory is read behind the caller's back.
     pub fn set_disk(&self, name: &str, tier: Option<(&Path, u64)>) -> io::Result<()> {
         let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
         match (&*disk, tier) {
-            (Some(known), Some((folder, size))) if known.folder() == folder => {
+            (Some(known), Some((directory, size))) if known.directory() == directory => {
                 known.set_size(size, self.memory.limit());
             }
             (_, tier) => {
                 // What waits there is still written, behind the caller's back.
                 let old = disk.take();
                 std::thread::spawn(move || drop(old));
-                let open = |(folder, size)| {
-                    Disk::open(name, folder, (size, self.memory.limit()), self.fences.clone())
+                let open = |(directory, size)| {
+                    DiskTier::open(
+                        name,
+                        directory,
+                        (size, self.memory.limit()),
+                        self.purge_epochs.clone(),
+                    )
                 };
                 *disk = tier.map(open).transpose()?;
             }
@@ -321,19 +338,23 @@ impl Store {
     }
 
     /// Where an object lies on disk that memory has not, if it does.
-    pub(crate) fn on_disk(&self, key: &Key) -> Option<(Stored, Token)> {
-        let token = self.token();
+    pub(crate) fn find_on_disk(&self, key: &Key) -> Option<(StoredRecord, PurgeEpoch)> {
+        let begun = self.purge_epoch();
         let stored = self.disk().as_ref()?.find(key)?;
-        Some((stored, token))
+        Some((stored, begun))
     }
 
-    /// Takes an object into memory that was read from where [`Store::on_disk`] said.
-    pub(crate) fn bring(&self, object: Object, token: Token) -> Result<Arc<Object>, Refused> {
-        self.put_back(object, token, usize::MAX)
+    /// Takes an object into memory that was read from where [`Store::find_on_disk`] said.
+    pub(crate) fn insert_from_disk(
+        &self,
+        object: Object,
+        begun: PurgeEpoch,
+    ) -> Result<Arc<Object>, InsertError> {
+        self.insert_in_memory(object, begun, usize::MAX)
     }
 
     pub fn disk_stats(&self) -> Option<DiskStats> {
-        self.disk().as_ref().map(Disk::stats)
+        self.disk().as_ref().map(DiskTier::stats)
     }
 
     /// Sets what the store may come to; what is too much leaves at once.
@@ -350,8 +371,8 @@ impl Store {
         for _ in 0..shards {
             let at = self.sweeping.load(Ordering::Relaxed);
             let (turn, from) = ((at >> 32) as usize, at as u32);
-            let next = self.memory.change(turn, |shard, now, gone| {
-                shard.sweep(from, SLICE_OBJECTS as u32, now, gone)
+            let next = self.memory.change(turn, |shard, now, removed| {
+                shard.sweep(from, SLICE_OBJECTS as u32, now, removed)
             });
             let turn = if next == 0 { (turn + 1) % shards } else { turn };
             self.sweeping.store((turn as u64) << 32 | u64::from(next), Ordering::Relaxed);
@@ -362,15 +383,15 @@ impl Store {
         false
     }
 
-    pub fn stats(&self) -> Stats {
-        Stats {
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
             objects: self.memory.objects(),
             bytes: self.memory.used(),
             memory_bytes: self.memory.limit(),
             inserted: self.inserted.load(Ordering::Relaxed),
-            refused: Refused::ALL
+            refused: InsertError::ALL
                 .map(|reason| self.refused[reason as usize].load(Ordering::Relaxed)),
-            left: Reason::ALL.map(|reason| self.memory.left(reason)),
+            left: RemovalReason::ALL.map(|reason| self.memory.left(reason)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use cache::rules::{Flags, Meta};
 use cache::store::{Purge, Store};
-use cache::{Content, Key, Kind, Object, Response};
+use cache::{Content, Key, Object, ObjectKind, StoredResponse};
 use exchange::{Headers, SharedHeaders};
 
 #[global_allocator]
@@ -47,7 +47,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
         while_revalidate_s: 0,
         if_error_s: 0,
     };
-    let response = Response {
+    let response = StoredResponse {
         version: version as u64,
         meta,
         head,
@@ -58,7 +58,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
         derived: false,
         tags: [version as u64 % 7].into(),
     };
-    (Object { key, kind: Kind::Response(response), life: Default::default() }, own)
+    (Object { key, kind: ObjectKind::Response(response), state: Default::default() }, own)
 }
 
 #[test]
@@ -71,10 +71,12 @@ fn a_store_of_small_objects_takes_what_it_says_and_little_besides_them() {
     for version in 0..count {
         let (object, bytes) = object(version, now_secs);
         own += bytes;
-        if let Kind::Response(Response { content: Content::Memory(content), .. }) = &object.kind {
+        if let ObjectKind::Response(StoredResponse { content: Content::Memory(content), .. }) =
+            &object.kind
+        {
             drop(content.clone());
         }
-        store.insert(object, store.token(), 32).unwrap();
+        store.insert(object, store.purge_epoch(), 32).unwrap();
     }
     let counted = store.stats().bytes as usize - empty;
     let resident = resident_bytes() - before;

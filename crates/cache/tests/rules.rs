@@ -3,8 +3,8 @@
 //! same in every run.
 
 use cache::rules::{
-    Asked, Fetch, Policy, Reuse, SECONDS_MAX, Status, Storing, Times, Way, invalidate, request,
-    reuse, search, status, store,
+    Disposition, FetchContext, Policy, RequestDirectives, Reuse, SECONDS_MAX, Status,
+    StorableResponse, Times, invalidate, request, reuse, search, status, store,
 };
 use exchange::Headers;
 use wire::Method;
@@ -17,7 +17,8 @@ pub fn cache_rules(data: &[u8]) {
     let request = fields(parts.next().unwrap_or_default());
     let response = fields(parts.next().unwrap_or_default());
     let policy = Policy { default_ttl_s: 5, surrogate_control: true, ..Policy::default() };
-    let Way::Lookup(asked) = request::consider(&Method::Get, &request, false, false, &policy)
+    let Disposition::Lookup(asked) =
+        request::classify(&Method::Get, &request, false, false, &policy)
     else {
         return;
     };
@@ -44,17 +45,17 @@ fn fields(text: &[u8]) -> Headers {
 
 fn judged(
     request: &Headers,
-    asked: &Asked,
+    asked: &RequestDirectives,
     response: &Headers,
     policy: &Policy,
-) -> Option<Storing> {
+) -> Option<StorableResponse> {
     let times = Times { requested_secs: NOW - 1, received_secs: NOW };
     let origin = b"http://example.com";
-    let fetch = Fetch { method: &Method::Get, request, asked, origin, times };
-    store::judge(&fetch, 200, response, policy).ok()
+    let fetch = FetchContext { method: &Method::Get, request, directives: asked, origin, times };
+    store::evaluate(&fetch, 200, response, policy).ok()
 }
 
-fn check_stored(storing: &Storing, asked: &Asked) {
+fn check_stored(storing: &StorableResponse, asked: &RequestDirectives) {
     let meta = &storing.meta;
     assert!(meta.lifetime_s <= SECONDS_MAX && meta.initial_age_s <= SECONDS_MAX);
     for kept in [&storing.head, &storing.hidden] {
@@ -67,7 +68,7 @@ fn check_stored(storing: &Storing, asked: &Asked) {
     }
     let mut last_age_s = 0;
     for later_s in [0, 1, 59, 60, 61, 86_400, u64::from(SECONDS_MAX), u64::MAX - NOW] {
-        let (age, left) = match reuse::judge(meta, false, asked, NOW + later_s) {
+        let (age, left) = match reuse::evaluate(meta, false, asked, NOW + later_s) {
             Reuse::Use { age_s, left_s, .. } | Reuse::Validate { age_s, left_s, .. } => {
                 (age_s, left_s)
             }
@@ -80,7 +81,7 @@ fn check_stored(storing: &Storing, asked: &Asked) {
 }
 
 /// What restricts is obeyed, whatever stands beside it.
-fn is_obeyed(request: &Headers, asked: &Asked, response: &Headers, policy: &Policy) {
+fn is_obeyed(request: &Headers, asked: &RequestDirectives, response: &Headers, policy: &Policy) {
     let with = |name: &str, value: &str| {
         let mut longer = response.clone();
         for targeted in ["Tidegate-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"] {
@@ -97,7 +98,7 @@ fn is_obeyed(request: &Headers, asked: &Asked, response: &Headers, policy: &Poli
     }
     for never in ["no-cache", "max-age=1, NO-CACHE"] {
         if let Some(storing) = with("Cache-Control", never) {
-            let verdict = reuse::judge(&storing.meta, false, &Asked::default(), NOW);
+            let verdict = reuse::evaluate(&storing.meta, false, &RequestDirectives::default(), NOW);
             assert!(!matches!(verdict, Reuse::Use { .. }) && !storing.share);
         }
     }

@@ -120,18 +120,18 @@ fn caching(route: &RoutePlan) -> Vec<String> {
         return Vec::new();
     };
     let Some(cache) = CachePlan::of(&*route.filters[at]) else { return Vec::new() };
-    let policy = &cache.terms().policy;
+    let policy = &cache.config().policy;
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(format!("route {}: {text}", quote(&route.name)));
     let asks_for_keys = route.filters[..at].iter().any(|filter| filter.authenticates());
-    if asks_for_keys && !cache.counts(&Variable::Consumer) {
+    if asks_for_keys && !cache.is_keyed_by(&Variable::Consumer) {
         note(
             "all whom key_auth lets in get the same answers from the cache; where they may differ, \
              write cache: { key: { by: [consumer] } }"
                 .to_owned(),
         );
     }
-    let reflected = cache.reflected();
+    let reflected = cache.unkeyed_reflected_headers();
     if !reflected.is_empty() {
         let names: Vec<&str> = reflected.iter().map(|name| name.as_str()).collect();
         note(format!(

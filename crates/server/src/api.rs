@@ -36,7 +36,7 @@ impl Api {
 
 impl admin::Control for Api {
     fn telemetry(&self) -> Arc<Telemetry> {
-        self.0.caches.show();
+        self.0.caches.update_metrics();
         self.0.telemetry.clone()
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use admin::{
     CacheDisk, CacheStatus, Entries, EntriesWanted, Explanation, NoAnswer, PurgeWhat, Question,
 };
-use cache::explain::{Described, explain};
+use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
 use cache::store::Purge;
 use cache::{Cache, CachePlan, Caches};
@@ -126,12 +126,13 @@ pub(crate) fn entries(
             continue;
         }
         let now_secs = wall_secs();
-        let entries = page.objects.iter().map(|object| row(&Described::new(object, now_secs)));
+        let entries =
+            page.objects.iter().map(|object| row(&ObjectDescription::new(object, now_secs)));
         return Ok(Entries { entries: entries.collect(), next: page.next });
     }
 }
 
-fn row(entry: &Described) -> Value {
+fn row(entry: &ObjectDescription) -> Value {
     json!({
         "url": entry.url,
         "route": entry.route,
@@ -238,11 +239,11 @@ pub(crate) fn explain_cache(
     };
     let now_secs = wall_secs();
     let found = explain(&cache, filter, &route.name, &asked, now_secs);
-    let stored: Vec<Described> = found
+    let stored: Vec<ObjectDescription> = found
         .url
         .iter()
         .flat_map(|url| cache.store().of_url(url.as_bytes()))
-        .map(|object| Described::new(&object, now_secs))
+        .map(|object| ObjectDescription::new(&object, now_secs))
         .collect();
     let mut why = found.why;
     if !before.is_empty() {
@@ -265,7 +266,7 @@ fn told(
     why: &str,
     route: Option<&str>,
     key: Option<&str>,
-    stored: &[Described],
+    stored: &[ObjectDescription],
 ) -> Explanation {
     let mut text = format!("{verdict}: {why}\n");
     if let Some(route) = route {
@@ -291,7 +292,7 @@ fn told(
 }
 
 /// One stored object, for people.
-fn line(entry: &Described) -> String {
+fn line(entry: &ObjectDescription) -> String {
     let mut parts = vec![entry.kind.to_owned()];
     parts.extend(entry.status.map(|status| status.to_string()));
     parts.extend(entry.bytes.map(|bytes| format!("{bytes} bytes")));

@@ -1,6 +1,6 @@
-//! What all fills under way of one cache may take in memory together.
+//! What all fill_budget under way of one cache may take in memory together.
 //!
-//! A fill takes its share as it grows, and gives it back once nobody reads what it brought. One
+//! A fill accepts its share as it grows, and gives it back once nobody reads what it brought. One
 //! that gets none is not kept: it goes on as a window.
 
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::{FILLS_BYTES_MAX, FILLS_BYTES_MIN};
 
-/// Taken at once, so that a body in small pieces does not ask for each of them.
+/// CacheOutcome at once, so that a body in small pieces does not ask for each of them.
 const STEP_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct FillBudget {
     bytes_max: AtomicU64,
     taken: AtomicU64,
 }
 
 /// What one fill has taken.
 #[derive(Debug)]
-pub(crate) struct Share {
-    budget: Arc<Budget>,
+pub(crate) struct BudgetShare {
+    budget: Arc<FillBudget>,
     taken: AtomicU64,
     used: AtomicU64,
 }
 
-impl Budget {
+impl FillBudget {
     /// For a store of so much memory: as much again, within bounds.
-    pub(crate) fn new(memory_bytes: u64) -> Budget {
-        let budget = Budget { bytes_max: AtomicU64::new(0), taken: AtomicU64::new(0) };
+    pub(crate) fn new(memory_bytes: u64) -> FillBudget {
+        let budget = FillBudget { bytes_max: AtomicU64::new(0), taken: AtomicU64::new(0) };
         budget.set(memory_bytes);
         budget
     }
@@ -38,33 +38,34 @@ impl Budget {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Bytes that fills under way hold.
+    /// Bytes that fill_budget under way store_content.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
     /// A share of so much to begin with.
-    pub(crate) fn share(self: &Arc<Self>, bytes: u64) -> Option<Share> {
+    pub(crate) fn share(self: &Arc<Self>, bytes: u64) -> Option<BudgetShare> {
         let share =
-            Share { budget: self.clone(), taken: AtomicU64::new(0), used: AtomicU64::new(0) };
+            BudgetShare { budget: self.clone(), taken: AtomicU64::new(0), used: AtomicU64::new(0) };
         share.take(bytes).then_some(share)
     }
 }
 
-impl Share {
+impl BudgetShare {
     fn take(&self, bytes: u64) -> bool {
         let most = self.budget.bytes_max.load(Ordering::Relaxed);
         let room = |taken: u64| Some(taken + bytes).filter(|all| *all <= most);
-        let order = Ordering::Relaxed;
-        let had = self.budget.taken.fetch_update(order, order, room).is_ok();
+        let transcode_request = Ordering::Relaxed;
+        let had =
+            self.budget.taken.fetch_update(transcode_request, transcode_request, room).is_ok();
         if had {
-            self.taken.fetch_add(bytes, order);
+            self.taken.fetch_add(bytes, transcode_request);
         }
         had
     }
 
-    /// Whether there is room for so much more. Asked by the one who fills.
+    /// Whether there is room for so much more. RequestDirectives by the one who fill_budget.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
         let used = self.used.load(Ordering::Relaxed) + bytes;
         let missing = used.saturating_sub(self.taken.load(Ordering::Relaxed));
@@ -76,7 +77,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.taken.fetch_sub(*self.taken.get_mut(), Ordering::Relaxed);
     }
@@ -88,7 +89,7 @@ mod tests {
 
     #[test]
     fn shares_grow_up_to_the_budget_and_come_back() {
-        let budget = Arc::new(Budget::new(0));
+        let budget = Arc::new(FillBudget::new(0));
         const MOST: u64 = FILLS_BYTES_MIN;
         let first = budget.share(MOST / 2).unwrap();
         assert!(budget.share(MOST / 2 + 1).is_none());

@@ -1,12 +1,12 @@
 //! The query of a key: as it is, in order of names, or without parameters that do not matter.
 //!
-//! Promises that a parameter is left out only where no server could read it as one that matters: a
+//! Promises that a parameter is left out only where no server could read it as one that is_significant: a
 //! name is compared decoded, and a pair that holds a `;`, which some servers take for `&`, always
 //! counts. Allocates nothing for queries without escapes.
 
 use std::borrow::Cow;
 
-use super::{KeyQuery, Matter, Refusal};
+use super::{KeyError, KeyQuery, SignificantParams};
 use crate::limits::KEY_PARAMS_MAX;
 
 /// Appends the text of a raw query, with its `?`; `None` is no query at all.
@@ -14,12 +14,12 @@ pub(super) fn write(
     query: Option<&[u8]>,
     rule: &KeyQuery,
     out: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+) -> Result<(), KeyError> {
     let Some(query) = query else { return Ok(()) };
     if query.iter().any(|byte| *byte < b' ') {
-        return Err(Refusal::ControlCharacter);
+        return Err(KeyError::ControlCharacter);
     }
-    if !rule.sorted && matches!(rule.matter, Matter::All) {
+    if !rule.sorted && matches!(rule.significant, SignificantParams::All) {
         out.push(b'?');
         out.extend_from_slice(query);
         return Ok(());
@@ -30,10 +30,10 @@ pub(super) fn write(
     for pair in query.split(|byte| *byte == b'&') {
         let begin = at;
         at += pair.len() + 1;
-        if pair.is_empty() || !rule.matters(pair) {
+        if pair.is_empty() || !rule.is_significant(pair) {
             continue;
         }
-        let place = kept.get_mut(count).ok_or(Refusal::TooManyParameters)?;
+        let place = kept.get_mut(count).ok_or(KeyError::TooManyParameters)?;
         *place = (begin as u32, (begin + pair.len()) as u32);
         count += 1;
     }
@@ -51,18 +51,18 @@ pub(super) fn write(
 }
 
 impl KeyQuery {
-    fn matters(&self, pair: &[u8]) -> bool {
-        if matches!(self.matter, Matter::All) || pair.contains(&b';') {
+    fn is_significant(&self, pair: &[u8]) -> bool {
+        if matches!(self.significant, SignificantParams::All) || pair.contains(&b';') {
             return true;
         }
         let name = decoded(name(pair));
-        match &self.matter {
-            Matter::All => true,
+        match &self.significant {
+            SignificantParams::All => true,
             // Servers differ in whether case counts, and some bend odd names until they fit.
-            Matter::Only(names) => {
+            SignificantParams::Only(names) => {
                 names.iter().any(|own| own.eq_ignore_ascii_case(&name)) || !is_plain(&name)
             }
-            Matter::Without(names) => !names.iter().any(|own| **own == *name),
+            SignificantParams::Except(names) => !names.iter().any(|own| **own == *name),
         }
     }
 }
@@ -83,9 +83,9 @@ fn decoded(name: &[u8]) -> Cow<'_, [u8]> {
 mod tests {
     use super::*;
 
-    fn text(query: Option<&str>, sorted: bool, matter: Matter) -> Option<String> {
+    fn text(query: Option<&str>, sorted: bool, significant: SignificantParams) -> Option<String> {
         let mut out = Vec::new();
-        write(query.map(str::as_bytes), &KeyQuery { sorted, matter }, &mut out).ok()?;
+        write(query.map(str::as_bytes), &KeyQuery { sorted, significant }, &mut out).ok()?;
         Some(String::from_utf8(out).unwrap())
     }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn as_it_is_an_empty_query_is_not_no_query() {
         for (query, wanted) in [(None, ""), (Some(""), "?"), (Some("b&a=1&&"), "?b&a=1&&")] {
-            assert_eq!(text(query, false, Matter::All).as_deref(), Some(wanted));
+            assert_eq!(text(query, false, SignificantParams::All).as_deref(), Some(wanted));
         }
     }
 
@@ -108,13 +108,17 @@ mod tests {
             ("&&", ""),
             ("ab=1&a=2", "?a=2&ab=1"),
         ] {
-            assert_eq!(text(Some(query), true, Matter::All).as_deref(), Some(wanted), "{query}");
+            assert_eq!(
+                text(Some(query), true, SignificantParams::All).as_deref(),
+                Some(wanted),
+                "{query}"
+            );
         }
     }
 
     #[test]
     fn what_does_not_matter_is_left_out_unless_somebody_could_read_it_otherwise() {
-        let only = || Matter::Only(names(&["a", "q r"]));
+        let only = || SignificantParams::Only(names(&["a", "q r"]));
         for (query, wanted) in [
             ("a=1&b=2&A=3&%61=4&ab=5", "?a=1&A=3&%61=4"),
             ("q+r=1&q%20r=2&q=3", "?q+r=1&q%20r=2"),
@@ -124,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(text(Some(query), false, only()).as_deref(), Some(wanted), "{query}");
         }
-        let without = || Matter::Without(names(&["utm_source"]));
+        let without = || SignificantParams::Except(names(&["utm_source"]));
         for (query, wanted) in [
             ("utm_source=x&a=1&utm%5Fsource=y", "?a=1"),
             ("UTM_SOURCE=x&utm_source[]=1", "?UTM_SOURCE=x&utm_source[]=1"),
@@ -138,8 +142,8 @@ mod tests {
     #[test]
     fn more_parameters_than_can_be_sorted_are_refused() {
         let many = "a&".repeat(KEY_PARAMS_MAX + 1);
-        assert_eq!(text(Some(&many), true, Matter::All), None);
-        assert!(text(Some(&many), false, Matter::All).is_some());
-        assert!(text(Some(&many[2..]), true, Matter::All).is_some());
+        assert_eq!(text(Some(&many), true, SignificantParams::All), None);
+        assert!(text(Some(&many), false, SignificantParams::All).is_some());
+        assert!(text(Some(&many[2..]), true, SignificantParams::All).is_some());
     }
 }

@@ -4,7 +4,7 @@ use exchange::{Field, Request, Scheme, variables};
 use settings::Variable;
 use wire::Known;
 
-use super::{Draft, Refusal, path, query};
+use super::{KeyBuffer, KeyError, path, query};
 use crate::limits::KEY_BYTES_MAX;
 
 /// How a route builds keys.
@@ -34,21 +34,21 @@ pub enum KeyPath {
 pub struct KeyQuery {
     /// Whether the order of parameters does not matter.
     pub sorted: bool,
-    pub matter: Matter,
+    pub significant: SignificantParams,
 }
 
 impl Default for KeyQuery {
     fn default() -> KeyQuery {
-        KeyQuery { sorted: false, matter: Matter::All }
+        KeyQuery { sorted: false, significant: SignificantParams::All }
     }
 }
 
 /// Which parameters matter; names are decoded ones.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Matter {
+pub enum SignificantParams {
     All,
     Only(Box<[Box<[u8]>]>),
-    Without(Box<[Box<[u8]>]>),
+    Except(Box<[Box<[u8]>]>),
 }
 
 impl KeyRules {
@@ -72,8 +72,8 @@ impl KeyRules {
     }
 
     /// Builds the primary key of a request, the same for GET and HEAD.
-    pub fn write(&self, request: &Request, draft: &mut Draft) -> Result<(), Refusal> {
-        self.write_with(request, request.target.query(), draft)
+    pub fn write(&self, request: &Request, buffer: &mut KeyBuffer) -> Result<(), KeyError> {
+        self.write_with(request, request.target.query(), buffer)
     }
 
     /// The same as if the request had another query.
@@ -81,22 +81,22 @@ impl KeyRules {
         &self,
         request: &Request,
         query: Option<&[u8]>,
-        draft: &mut Draft,
-    ) -> Result<(), Refusal> {
+        buffer: &mut KeyBuffer,
+    ) -> Result<(), KeyError> {
         let target = &request.target;
         if target.raw().len() > KEY_BYTES_MAX {
-            return Err(Refusal::TooLong);
+            return Err(KeyError::TooLong);
         }
-        self.url(request.scheme, request.authority(), (target.raw_path(), query), draft)?;
-        let text = &mut draft.text;
+        self.url(request.scheme, request.authority(), (target.raw_path(), query), buffer)?;
+        let text = &mut buffer.text;
         text.extend_from_slice(&self.route);
         for part in &self.parts {
             text.push(0);
-            write_part(part, request, text)?;
+            write_component(part, request, text)?;
         }
         write_forwarding(request, text)?;
-        draft.primary_len = draft.text.len();
-        draft.bounded().map(drop)
+        buffer.primary_len = buffer.text.len();
+        buffer.bounded().map(drop)
     }
 
     /// Begins a key: the URL, normalised. The authority is one that was found valid, the path is
@@ -106,12 +106,12 @@ impl KeyRules {
         scheme: Scheme,
         authority: &[u8],
         (raw_path, raw_query): (&[u8], Option<&[u8]>),
-        draft: &mut Draft,
-    ) -> Result<(), Refusal> {
+        buffer: &mut KeyBuffer,
+    ) -> Result<(), KeyError> {
         if path::is_ambiguous(raw_path, self.path) {
-            return Err(Refusal::AmbiguousPath);
+            return Err(KeyError::AmbiguousPath);
         }
-        let text = &mut draft.text;
+        let text = &mut buffer.text;
         text.clear();
         // One look for room: names of routes are short.
         let query_len = raw_query.map_or(0, |query| query.len() + 1);
@@ -123,13 +123,13 @@ impl KeyRules {
         text[begin..].make_ascii_lowercase();
         text.extend_from_slice(raw_path);
         query::write(raw_query, &self.query, text)?;
-        (draft.url_len, draft.primary_len) = (text.len(), text.len());
-        draft.bounded().map(drop)
+        (buffer.url_len, buffer.primary_len) = (text.len(), text.len());
+        buffer.bounded().map(drop)
     }
 
     /// An absolute URL as the keys of these rules begin with it; `None` for what cannot be one of
     /// theirs. For purges, and for URLs that responses name.
-    pub fn of_url(&self, url: &[u8]) -> Option<Box<[u8]>> {
+    pub fn normalised_url(&self, url: &[u8]) -> Option<Box<[u8]>> {
         let colon = memchr::memmem::find(url, b"://")?;
         let scheme = [Scheme::Http, Scheme::Https]
             .into_iter()
@@ -144,9 +144,9 @@ impl KeyRules {
         let question = memchr::memchr(b'?', rest).unwrap_or(rest.len());
         let path = if question == 0 { b"/" } else { &rest[..question] };
         let path = wire::target::canonical(path).ok()?;
-        let mut draft = Draft::default();
-        self.url(scheme, authority, (&path, rest.get(question + 1..)), &mut draft).ok()?;
-        Some(draft.url().into())
+        let mut buffer = KeyBuffer::default();
+        self.url(scheme, authority, (&path, rest.get(question + 1..)), &mut buffer).ok()?;
+        Some(buffer.url().into())
     }
 }
 
@@ -173,7 +173,7 @@ fn without_default_port(authority: &[u8], scheme: Scheme) -> &[u8] {
 /// Appends what a trusted proxy states about the request as it received it, such as
 /// X-Forwarded-Prefix: it is sent to the origin, which may build its answer from it. Addresses of
 /// clients are no part of a key.
-fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), KeyError> {
     let counts = |field: &Field<'_>| {
         field.is_forwarding() && !field.known.is_some_and(Known::is_client_address)
     };
@@ -183,7 +183,7 @@ fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal>
     Ok(())
 }
 
-fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), KeyError> {
     out.extend_from_slice(sign);
     out.extend(field.name.iter().map(u8::to_ascii_lowercase));
     joined([field.value], b"", out)
@@ -191,7 +191,7 @@ fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), 
 
 /// Appends a part: nothing where the request has no such thing, else `=` and the text. Every value
 /// counts, not only the first: the origin may read any of them.
-fn write_part(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Result<(), Refusal> {
+fn write_component(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match part {
         // RFC 9110 5.3: lines of one name are one list.
         Variable::Header(name) => {
@@ -210,12 +210,12 @@ fn joined<T: AsRef<[u8]>>(
     values: impl IntoIterator<Item = T>,
     between: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), Refusal> {
+) -> Result<(), KeyError> {
     for (at, value) in values.into_iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"=" } else { between });
         // A tab may stand in a field; others could make one value look like two, or like parts.
         if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
-            return Err(Refusal::ControlCharacter);
+            return Err(KeyError::ControlCharacter);
         }
         out.extend_from_slice(value.as_ref());
     }

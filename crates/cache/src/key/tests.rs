@@ -22,10 +22,10 @@ fn rules(keys: &[&str]) -> KeyRules {
     KeyRules::new("shop", KeyPath::Normal, KeyQuery::default(), &keys)
 }
 
-fn text(rules: &KeyRules, request: &Request) -> Result<String, Refusal> {
-    with_draft(|draft| {
-        rules.write(request, draft)?;
-        Ok(String::from_utf8(draft.text().to_vec()).unwrap())
+fn text(rules: &KeyRules, request: &Request) -> Result<String, KeyError> {
+    with_key_buffer(|buffer| {
+        rules.write(request, buffer)?;
+        Ok(String::from_utf8(buffer.text().to_vec()).unwrap())
     })
 }
 
@@ -46,9 +46,12 @@ fn the_url_comes_first_and_then_the_route() {
         let found = text(&rules(&[]), &request("/", &[("Host", authority)]));
         assert_eq!(found, Ok(format!("http://{kept}/\0shop")));
     }
-    with_draft(|draft| {
-        rules(&["client_ip"]).write(&request("/a", &host), draft).unwrap();
-        assert_eq!((draft.url(), draft.key().url()), (&b"http://shop.example/a"[..], draft.url()));
+    with_key_buffer(|buffer| {
+        rules(&["client_ip"]).write(&request("/a", &host), buffer).unwrap();
+        assert_eq!(
+            (buffer.url(), buffer.key().url()),
+            (&b"http://shop.example/a"[..], buffer.url())
+        );
     });
 }
 
@@ -68,12 +71,12 @@ fn a_part_that_is_missing_is_not_an_empty_one_and_every_value_counts() {
 #[test]
 fn requests_that_cannot_be_told_apart_safely_have_no_key() {
     let refused = |rules: &KeyRules, target: &str| text(rules, &request(target, &[])).unwrap_err();
-    assert_eq!(refused(&rules(&[]), "/a%2Fb"), Refusal::AmbiguousPath);
-    assert_eq!(refused(&rules(&[]), &"/x".repeat(KEY_BYTES_MAX)), Refusal::TooLong);
+    assert_eq!(refused(&rules(&[]), "/a%2Fb"), KeyError::AmbiguousPath);
+    assert_eq!(refused(&rules(&[]), &"/x".repeat(KEY_BYTES_MAX)), KeyError::TooLong);
     let within = format!("/{}", "x".repeat(KEY_BYTES_MAX - 1));
-    assert_eq!(refused(&rules(&[]), &within), Refusal::TooLong);
+    assert_eq!(refused(&rules(&[]), &within), KeyError::TooLong);
     for query in ["?q=%00", "?q=a%01b", "?q=%0A"] {
-        assert_eq!(refused(&rules(&["query.q"]), &format!("/{query}")), Refusal::ControlCharacter);
+        assert_eq!(refused(&rules(&["query.q"]), &format!("/{query}")), KeyError::ControlCharacter);
         assert!(text(&rules(&[]), &request(&format!("/{query}"), &[])).is_ok());
     }
 }
@@ -83,7 +86,7 @@ fn requests_that_cannot_be_told_apart_safely_have_no_key() {
 fn a_control_character_in_a_target_is_refused() {
     assert!(Target::new(Bytes::from_static(b"/a\0b")).is_err());
     let found = text(&rules(&[]), &request("/a?b\0shop", &[]));
-    assert_eq!(found.unwrap_err(), Refusal::ControlCharacter);
+    assert_eq!(found.unwrap_err(), KeyError::ControlCharacter);
 }
 
 #[test]
@@ -101,26 +104,26 @@ fn a_declared_key_stays_apart_from_every_other_declaration() {
 
 #[test]
 fn variants_and_codings_stand_behind_the_primary_key() {
-    with_draft(|draft| {
-        rules(&[]).write(&request("/", &[]), draft).unwrap();
-        let primary = draft.key();
-        let variant = draft.variant(|out| out.extend_from_slice(b"en")).unwrap().key();
+    with_key_buffer(|buffer| {
+        rules(&[]).write(&request("/", &[]), buffer).unwrap();
+        let primary = buffer.key();
+        let variant = buffer.variant(|out| out.extend_from_slice(b"en")).unwrap().key();
         assert!(variant.text().ends_with(b"\0v:en") && variant.url() == primary.url());
-        let coded = draft.coding("gzip").key();
+        let coded = buffer.coding("gzip").key();
         assert!(coded.text().ends_with(b"\0v:en\0c:gzip"));
-        assert_eq!(draft.primary().key(), primary);
-        let refused = draft.variant(|out| out.push(0)).map(|_| ()).unwrap_err();
-        assert_eq!(refused, Refusal::ControlCharacter);
+        assert_eq!(buffer.primary().key(), primary);
+        let refused = buffer.variant(|out| out.push(0)).map(|_| ()).unwrap_err();
+        assert_eq!(refused, KeyError::ControlCharacter);
         let long = |out: &mut Vec<u8>| out.resize(KEY_BYTES_MAX + 1, b'x');
-        assert_eq!(draft.primary().variant(long).map(|_| ()).unwrap_err(), Refusal::TooLong);
+        assert_eq!(buffer.primary().variant(long).map(|_| ()).unwrap_err(), KeyError::TooLong);
     });
 }
 
 #[test]
 fn somebody_who_asks_for_a_draft_while_another_holds_it_gets_one_of_his_own() {
-    with_draft(|outer| {
+    with_key_buffer(|outer| {
         rules(&[]).write(&request("/outer", &[]), outer).unwrap();
-        with_draft(|inner| rules(&[]).write(&request("/inner", &[]), inner).unwrap());
+        with_key_buffer(|inner| rules(&[]).write(&request("/inner", &[]), inner).unwrap());
         assert!(outer.url().ends_with(b"/outer"));
     });
 }
@@ -201,7 +204,7 @@ fn what_a_trusted_proxy_states_is_part_of_it() {
 
 #[test]
 fn a_url_from_elsewhere_is_read_as_requests_are() {
-    let of_url = |url: &str| rules(&[]).of_url(url.as_bytes());
+    let normalised_url = |url: &str| rules(&[]).normalised_url(url.as_bytes());
     for (url, wanted) in [
         ("HTTP://Shop.Example:80/a?b#c", "http://shop.example/a?b"),
         ("https://a:443?q", "https://a/?q"),
@@ -209,7 +212,7 @@ fn a_url_from_elsewhere_is_read_as_requests_are() {
         ("http://a/caf%c3%a9", "http://a/caf%C3%A9"),
         ("http://a/x/../b//c/%2e%2E/%64?/../%64", "http://a/b/d?/../%64"),
     ] {
-        assert_eq!(of_url(url).as_deref(), Some(wanted.as_bytes()), "{url}");
+        assert_eq!(normalised_url(url).as_deref(), Some(wanted.as_bytes()), "{url}");
     }
     for bad in [
         "",
@@ -221,6 +224,6 @@ fn a_url_from_elsewhere_is_read_as_requests_are() {
         "http://a/b%2Fc",
         "http:a",
     ] {
-        assert_eq!(of_url(bad), None, "{bad}");
+        assert_eq!(normalised_url(bad), None, "{bad}");
     }
 }

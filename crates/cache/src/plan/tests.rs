@@ -4,7 +4,7 @@ use exchange::{Headers, Request, Target};
 use settings::{Node, node, read};
 use wire::Method;
 
-use super::{CachePlan, Terms};
+use super::{CachePlan, FilterConfig};
 use crate::rules::{Policy, SetCookie};
 
 fn plan(node: Node) -> CachePlan {
@@ -27,9 +27,9 @@ fn key(plan: &CachePlan, route: &str, url: &'static str, fields: &[(&str, &str)]
     }
     let target = Target::new(bytes::Bytes::from_static(url.as_bytes())).unwrap();
     let request = Request::made_up(Method::Get, target, headers);
-    let mut draft = crate::key::Draft::default();
-    plan.key_rules(route).write(&request, &mut draft).unwrap();
-    draft.text().to_vec()
+    let mut buffer = crate::key::KeyBuffer::default();
+    plan.key_rules(route).write(&request, &mut buffer).unwrap();
+    buffer.text().to_vec()
 }
 
 #[test]
@@ -38,8 +38,8 @@ fn without_a_word_the_rules_are_the_strict_ones() {
     let mut policy = Policy::default();
     // Both say the same in another order.
     policy.status_ceilings.sort_by_key(|ceiling| ceiling.first);
-    assert_eq!(plan.terms().policy, policy);
-    let Terms { fetch, purge, x_status, hit_for_miss_s, body_bytes_max, .. } = plan.terms();
+    assert_eq!(plan.config().policy, policy);
+    let FilterConfig { fetch, purge, x_status, hit_for_miss_s, body_bytes_max, .. } = plan.config();
     assert_eq!(fetch.accept_encoding.as_deref(), Some("gzip"));
     assert!(fetch.drop.iter().any(|name| name.as_str() == "x-host"));
     assert!(purge.is_empty() && !x_status);
@@ -49,7 +49,7 @@ fn without_a_word_the_rules_are_the_strict_ones() {
 /// Each setting of the rules, and the knob it turns.
 #[test]
 fn every_setting_reaches_the_rules() {
-    let policy = |key: &str, value: Node| plan(with(key, value)).terms().policy.clone();
+    let policy = |key: &str, value: Node| plan(with(key, value)).config().policy.clone();
     let ttl = node!({ "default": "10s", "min": "2s", "max": "1h",
         "statuses": { "5xx": "0s", "404": "1500ms" },
         "heuristic": { "fraction": "29%", "max": "1m" } });
@@ -77,24 +77,24 @@ fn every_setting_reaches_the_rules() {
 
 #[test]
 fn every_setting_reaches_fill_and_serving() {
-    let terms = |key: &str, value: Node| plan(with(key, value));
-    assert_eq!(terms("max_size", node!("1MiB")).terms().body_bytes_max, 1 << 20);
-    assert_eq!(terms("hit_for_miss", node!("5s")).terms().hit_for_miss_s, 5);
-    assert!(terms("x_status", node!(true)).terms().x_status);
-    let purge = terms("purge", node!({ "allow": ["10.0.0.0/8"] }));
-    assert!(settings::any_contains(&purge.terms().purge, "10.1.2.3".parse().unwrap()));
+    let config = |key: &str, value: Node| plan(with(key, value));
+    assert_eq!(config("max_size", node!("1MiB")).config().body_bytes_max, 1 << 20);
+    assert_eq!(config("hit_for_miss", node!("5s")).config().hit_for_miss_s, 5);
+    assert!(config("x_status", node!(true)).config().x_status);
+    let purge = config("purge", node!({ "allow": ["10.0.0.0/8"] }));
+    assert!(settings::any_contains(&purge.config().purge, "10.1.2.3".parse().unwrap()));
     let plan =
-        terms("codings", node!({ "origin": ["br", "gzip"], "offer": [], "min_size": "2KiB" }));
-    assert_eq!(plan.terms().fetch.accept_encoding.as_deref(), Some("br, gzip"));
-    assert_eq!(plan.terms().codings.min_size.bytes(), 2048);
-    let plan = terms("codings", node!({ "origin": [] }));
-    assert_eq!(plan.terms().fetch.accept_encoding, None);
-    let plan = terms(
+        config("codings", node!({ "origin": ["br", "gzip"], "offer": [], "min_size": "2KiB" }));
+    assert_eq!(plan.config().fetch.accept_encoding.as_deref(), Some("br, gzip"));
+    assert_eq!(plan.config().codings.min_size.bytes(), 2048);
+    let plan = config("codings", node!({ "origin": [] }));
+    assert_eq!(plan.config().fetch.accept_encoding, None);
+    let plan = config(
         "fetch",
         node!({ "wait": "1s", "outlive": "2s", "outlive_size": "3KiB",
         "drop_headers": ["x-a"] }),
     );
-    let fetch = &plan.terms().fetch;
+    let fetch = &plan.config().fetch;
     assert_eq!((fetch.wait.as_secs(), fetch.outlive.as_secs(), fetch.outlive_bytes), (1, 2, 3072));
     assert_eq!(fetch.drop.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["x-a"]);
 }
@@ -102,7 +102,7 @@ fn every_setting_reaches_fill_and_serving() {
 #[test]
 fn what_counts_in_the_key_is_sent_on() {
     let plan = plan(with("key", node!({ "headers": ["x-host"], "query": { "deny": ["utm_a"] } })));
-    let fetch = &plan.terms().fetch;
+    let fetch = &plan.config().fetch;
     assert!(fetch.drop.iter().all(|name| name.as_str() != "x-host"));
 }
 
@@ -123,7 +123,7 @@ fn requests_are_told_apart_by_what_was_declared() {
         let target = Target::new(bytes::Bytes::from_static(b"/a%2Fb")).unwrap();
         let request = Request::made_up(Method::Get, target, Headers::new());
         let rules = declared(value).key_rules("r");
-        rules.write(&request, &mut crate::key::Draft::default()).is_ok()
+        rules.write(&request, &mut crate::key::KeyBuffer::default()).is_ok()
     };
     assert!(has_key(node!({ "path": "raw" })) && !has_key(node!({})));
     for (value, one, other) in [

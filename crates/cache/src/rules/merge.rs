@@ -30,7 +30,7 @@ fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
 
 /// The stored fields as a 304 updates them: every field of it takes the
 /// place of the stored ones of its name, but for those that describe the content as it was stored.
-/// `stored` has both what is sent and what is hidden. The result goes to [`super::store::judge`].
+/// `stored` has both what is sent and what is hidden. The result goes to [`super::store::evaluate`].
 pub fn merged(stored: [&Headers; 2], newer: &Headers) -> Headers {
     let mut all = Headers::new();
     for field in stored.iter().flat_map(|headers| headers.iter()) {

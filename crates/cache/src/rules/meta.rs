@@ -66,13 +66,13 @@ pub struct Vary {
     pub fields: Box<[Box<[u8]>]>,
 }
 
-/// What No-Vary-Search says (draft-ietf-httpbis-no-vary-search).
+/// What No-Vary-Search says (buffer-ietf-httpbis-no-vary-search).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchRule {
     /// Whether the order of parameters does not matter.
     pub key_order: bool,
     /// Parameters that do not matter; with `all` set, those that do. Decoded.
     pub params: Box<[Box<[u8]>]>,
-    /// Whether none matters but `params`.
+    /// Whether none is_significant but `params`.
     pub all: bool,
 }

@@ -2,7 +2,7 @@
 
 /// Why a request goes past the cache or its answer is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reason {
+pub enum UncachedReason {
     /// Neither GET nor HEAD.
     Method,
     /// A GET or HEAD with content (RFC 9110 9.3.1: it has no meaning that a cache knows).
@@ -57,73 +57,75 @@ pub enum Reason {
     DecodingFull,
 }
 
-impl Reason {
-    pub const ALL: [Reason; 26] = [
-        Reason::Method,
-        Reason::Content,
-        Reason::Upgrade,
-        Reason::Precondition,
-        Reason::Key,
-        Reason::RequestNoStore,
-        Reason::Head,
-        Reason::Status,
-        Reason::Partial,
-        Reason::NoStore,
-        Reason::Private,
-        Reason::Authorization,
-        Reason::SetCookie,
-        Reason::NoLifetime,
-        Reason::Stale,
-        Reason::Ceiling,
-        Reason::VaryAny,
-        Reason::VaryFields,
-        Reason::Coding,
-        Reason::Tags,
-        Reason::HeadLength,
-        Reason::ContentLength,
-        Reason::Failed,
-        Reason::Variants,
-        Reason::DecodedSize,
-        Reason::DecodingFull,
+impl UncachedReason {
+    pub const ALL: [UncachedReason; 26] = [
+        UncachedReason::Method,
+        UncachedReason::Content,
+        UncachedReason::Upgrade,
+        UncachedReason::Precondition,
+        UncachedReason::Key,
+        UncachedReason::RequestNoStore,
+        UncachedReason::Head,
+        UncachedReason::Status,
+        UncachedReason::Partial,
+        UncachedReason::NoStore,
+        UncachedReason::Private,
+        UncachedReason::Authorization,
+        UncachedReason::SetCookie,
+        UncachedReason::NoLifetime,
+        UncachedReason::Stale,
+        UncachedReason::Ceiling,
+        UncachedReason::VaryAny,
+        UncachedReason::VaryFields,
+        UncachedReason::Coding,
+        UncachedReason::Tags,
+        UncachedReason::HeadLength,
+        UncachedReason::ContentLength,
+        UncachedReason::Failed,
+        UncachedReason::Variants,
+        UncachedReason::DecodedSize,
+        UncachedReason::DecodingFull,
     ];
 
     /// A token for metrics and the `detail` of Cache-Status.
     pub const fn slug(self) -> &'static str {
         match self {
-            Reason::Method => "method",
-            Reason::Content => "content",
-            Reason::Upgrade => "upgrade",
-            Reason::Precondition => "precondition",
-            Reason::Key => "key_too_long",
-            Reason::RequestNoStore => "request_no_store",
-            Reason::Head => "head",
-            Reason::Status => "status",
-            Reason::Partial => "partial",
-            Reason::NoStore => "no_store",
-            Reason::Private => "private",
-            Reason::Authorization => "authorization",
-            Reason::SetCookie => "set_cookie",
-            Reason::NoLifetime => "no_lifetime",
-            Reason::Stale => "stale",
-            Reason::Ceiling => "ceiling",
-            Reason::VaryAny => "vary_any",
-            Reason::VaryFields => "vary_fields",
-            Reason::Coding => "coding",
-            Reason::Tags => "too_many_tags",
-            Reason::HeadLength => "head_too_long",
-            Reason::ContentLength => "content_too_long",
-            Reason::Failed => "failed",
-            Reason::Variants => "too_many_variants",
-            Reason::DecodedSize => "decoded_size",
-            Reason::DecodingFull => "decoding_full",
+            UncachedReason::Method => "method",
+            UncachedReason::Content => "content",
+            UncachedReason::Upgrade => "upgrade",
+            UncachedReason::Precondition => "precondition",
+            UncachedReason::Key => "key_too_long",
+            UncachedReason::RequestNoStore => "request_no_store",
+            UncachedReason::Head => "head",
+            UncachedReason::Status => "status",
+            UncachedReason::Partial => "partial",
+            UncachedReason::NoStore => "no_store",
+            UncachedReason::Private => "private",
+            UncachedReason::Authorization => "authorization",
+            UncachedReason::SetCookie => "set_cookie",
+            UncachedReason::NoLifetime => "no_lifetime",
+            UncachedReason::Stale => "stale",
+            UncachedReason::Ceiling => "ceiling",
+            UncachedReason::VaryAny => "vary_any",
+            UncachedReason::VaryFields => "vary_fields",
+            UncachedReason::Coding => "coding",
+            UncachedReason::Tags => "too_many_tags",
+            UncachedReason::HeadLength => "head_too_long",
+            UncachedReason::ContentLength => "content_too_long",
+            UncachedReason::Failed => "failed",
+            UncachedReason::Variants => "too_many_variants",
+            UncachedReason::DecodedSize => "decoded_size",
+            UncachedReason::DecodingFull => "decoding_full",
         }
     }
 
     /// What Cache-Status says of a request that was passed for this reason (RFC 9211 2.2).
     pub const fn forward(self) -> Forward {
         match self {
-            Reason::Method => Forward::Method,
-            Reason::Content | Reason::Precondition | Reason::RequestNoStore => Forward::Request,
+            UncachedReason::Method => Forward::Method,
+            UncachedReason::Content
+            | UncachedReason::Precondition
+            | UncachedReason::RequestNoStore => Forward::Request,
             _ => Forward::Bypass,
         }
     }

@@ -4,22 +4,22 @@ use exchange::Headers;
 use wire::{Known, Method};
 
 use super::directives::{SECONDS_MAX, directives};
-use super::{Policy, Reason};
+use super::{Policy, UncachedReason};
 
 /// What is done with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Disposition {
     /// It is looked for in the cache.
-    Lookup(Asked),
+    Lookup(RequestDirectives),
     /// It goes past the cache, and so does its answer.
-    Pass(Reason),
+    Pass(UncachedReason),
     /// It goes past the cache, and its answer makes stored ones invalid (RFC 9111 4.4).
     Invalidate,
 }
 
 /// The directives of a request that is looked for; none if the policy ignores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RequestDirectives {
     pub max_age_s: Option<u32>,
     /// [`SECONDS_MAX`] without an argument.
     pub max_stale_s: Option<u32>,
@@ -39,31 +39,39 @@ const SAYING: [Known; 4] =
     [Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince];
 
 /// What is to be done with a request. `content` says whether it has any.
-pub fn consider(
+pub fn classify(
     method: &Method,
     headers: &Headers,
     upgrade: bool,
     content: bool,
     policy: &Policy,
-) -> Way {
+) -> Disposition {
     if upgrade {
-        return Way::Pass(Reason::Upgrade);
+        return Disposition::Pass(UncachedReason::Upgrade);
     }
     if !matches!(method, Method::Get | Method::Head) {
-        return if is_safe(method) { Way::Pass(Reason::Method) } else { Way::Invalidate };
+        return if is_safe(method) {
+            Disposition::Pass(UncachedReason::Method)
+        } else {
+            Disposition::Invalidate
+        };
     }
     if content {
-        return Way::Pass(Reason::Content);
+        return Disposition::Pass(UncachedReason::Content);
     }
     // Nearly every request: one look at its fields.
     if !headers.contains_any(&SAYING) {
-        return Way::Lookup(Asked::default());
+        return Disposition::Lookup(RequestDirectives::default());
     }
     if headers.contains_any(&[Known::IfMatch, Known::IfUnmodifiedSince]) {
-        return Way::Pass(Reason::Precondition);
+        return Disposition::Pass(UncachedReason::Precondition);
     }
-    let asked = if policy.honour_request { Asked::of(headers) } else { Asked::default() };
-    Way::Lookup(asked)
+    let asked = if policy.honour_request {
+        RequestDirectives::of(headers)
+    } else {
+        RequestDirectives::default()
+    };
+    Disposition::Lookup(asked)
 }
 
 /// Methods registered as safe (RFC 9110 9.2.1 and the registry of methods). One whose safety is
@@ -73,9 +81,9 @@ fn is_safe(method: &Method) -> bool {
     method.is_safe() || OTHERS.contains(&method.as_bytes())
 }
 
-impl Asked {
-    fn of(headers: &Headers) -> Asked {
-        let mut asked = Asked::default();
+impl RequestDirectives {
+    fn of(headers: &Headers) -> RequestDirectives {
+        let mut asked = RequestDirectives::default();
         let mut any = false;
         for value in headers.get_all(Known::CacheControl) {
             any = true;

@@ -4,7 +4,7 @@
 //! (RFC 9111 4: target, method and Vary); here time and directives decide.
 
 use super::directives::SECONDS_MAX;
-use super::{Asked, Flags, Forward, Meta};
+use super::{Flags, Forward, Meta, RequestDirectives};
 
 /// What may be done with a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub fn left_s(meta: &Meta, now_secs: u64) -> i64 {
 }
 
 /// Decides. `soft_stale`: it was purged softly.
-pub fn judge(meta: &Meta, soft_stale: bool, asked: &Asked, now_secs: u64) -> Reuse {
+pub fn evaluate(meta: &Meta, soft_stale: bool, asked: &RequestDirectives, now_secs: u64) -> Reuse {
     let age_s = age_s(meta, now_secs);
     let left_s = i64::from(meta.lifetime_s) - i64::from(age_s);
     // RFC 9111 4.2: fresh is what has not reached its lifetime.
@@ -79,7 +79,7 @@ pub fn judge(meta: &Meta, soft_stale: bool, asked: &Asked, now_secs: u64) -> Reu
 }
 
 /// Whether the request does not take this fresh response (RFC 9111 5.2.1).
-fn is_refused(meta: &Meta, asked: &Asked, age_s: u32, left_s: i64) -> bool {
+fn is_refused(meta: &Meta, asked: &RequestDirectives, age_s: u32, left_s: i64) -> bool {
     // RFC 8246 2: what never changes is not asked for again while it is fresh, unless the client
     // insists.
     let too_old = asked.max_age_s.is_some_and(|most| age_s > most);
@@ -94,7 +94,7 @@ fn may_be_stale(meta: &Meta) -> bool {
 }
 
 /// Whether it may be served although the origin failed to confirm it (RFC 5861 4; RFC 9111 4.2.4).
-pub fn may_serve_on_error(meta: &Meta, asked: &Asked, now_secs: u64) -> bool {
+pub fn may_serve_on_error(meta: &Meta, asked: &RequestDirectives, now_secs: u64) -> bool {
     let most_s = meta.if_error_s.max(asked.if_error_s.unwrap_or(0));
     let stale_s = -left_s(meta, now_secs);
     may_be_stale(meta) && most_s > 0 && stale_s <= i64::from(most_s)

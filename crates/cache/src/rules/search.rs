@@ -1,8 +1,8 @@
-//! No-Vary-Search (draft-ietf-httpbis-no-vary-search): which parameters of the query matter.
+//! No-Vary-Search (buffer-ietf-httpbis-no-vary-search): which parameters of the query matter.
 //!
 //! A rule turns a query into a canonical one: two URLs are the same if their canonical queries are.
 //! Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field that
-//! cannot be read, or has a member of another type, is ignored as a whole: then every byte matters.
+//! cannot be read, or has a member of another type, is ignored as a whole: then every byte is_significant.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use wire::structured::{Bare, Item, Member, parse_dictionary};
 
 use super::SearchRule;
 
-/// What a response says; `None` if every parameter and their order matters.
+/// What a response says; `None` if every parameter and their order is_significant.
 pub(crate) fn of_response(headers: &Headers) -> Option<SearchRule> {
     let joined = headers.joined(Known::NoVarySearch).unwrap_or_default();
     parse(&joined)
@@ -55,7 +55,7 @@ fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
 /// A parameter and its value, decoded.
 type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Appends the canonical form of a query (without its `?`): what matters of it, in one spelling.
+/// Appends the canonical form of a query (without its `?`): what is_significant of it, in one spelling.
 pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
     let mut kept: Vec<Pair<'_>> = query
         .split(|&byte| byte == b'&')

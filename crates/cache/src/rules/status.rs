@@ -6,12 +6,12 @@
 use exchange::Headers;
 use wire::Known;
 
-use super::{Forward, Reason};
+use super::{Forward, UncachedReason};
 
 /// What happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status<'a> {
-    pub way: Taken,
+    pub outcome: CacheOutcome,
     /// Remaining freshness in seconds, negative when stale.
     pub ttl_s: Option<i64>,
     /// The key, where it may be shown.
@@ -22,7 +22,7 @@ pub struct Status<'a> {
 
 /// Where the answer came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum CacheOutcome {
     Hit,
     Forwarded {
         why: Forward,
@@ -36,21 +36,22 @@ pub enum Taken {
 
 impl<'a> Status<'a> {
     pub fn hit(ttl_s: i64) -> Status<'a> {
-        Status { way: Taken::Hit, ttl_s: Some(ttl_s), key: None, detail: None }
+        Status { outcome: CacheOutcome::Hit, ttl_s: Some(ttl_s), key: None, detail: None }
     }
 
     pub fn forwarded(why: Forward) -> Status<'a> {
-        let way = Taken::Forwarded { why, status: None, stored: false, collapsed: false };
-        Status { way, ttl_s: None, key: None, detail: None }
+        let outcome =
+            CacheOutcome::Forwarded { why, status: None, stored: false, collapsed: false };
+        Status { outcome, ttl_s: None, key: None, detail: None }
     }
 
     /// A request that went past the cache.
-    pub fn passed(reason: Reason) -> Status<'a> {
+    pub fn passed(reason: UncachedReason) -> Status<'a> {
         Status { detail: Some(reason.slug()), ..Status::forwarded(reason.forward()) }
     }
 
     /// What a response that was not stored adds.
-    pub fn refused(self, reason: Reason) -> Status<'a> {
+    pub fn refused(self, reason: UncachedReason) -> Status<'a> {
         Status { detail: Some(reason.slug()), ..self }
     }
 }
@@ -61,9 +62,9 @@ pub fn write(cache: &str, status: &Status<'_>, out: &mut Vec<u8>) {
         true => out.extend_from_slice(cache.as_bytes()),
         false => string(cache.as_bytes(), out),
     }
-    match status.way {
-        Taken::Hit => out.extend_from_slice(b"; hit"),
-        Taken::Forwarded { why, status, stored, collapsed } => {
+    match status.outcome {
+        CacheOutcome::Hit => out.extend_from_slice(b"; hit"),
+        CacheOutcome::Forwarded { why, status, stored, collapsed } => {
             out.extend_from_slice(b"; fwd=");
             out.extend_from_slice(why.token().as_bytes());
             if let Some(status) = status {
@@ -121,12 +122,13 @@ fn is_sf_token(text: &[u8]) -> bool {
 
 /// The word that Pike's `X-Status` had for it.
 pub fn word(status: &Status<'_>) -> &'static str {
-    match status.way {
-        Taken::Hit => "hit",
-        Taken::Forwarded { stored: true, .. } => "fetching",
-        Taken::Forwarded { why: Forward::Bypass | Forward::Method | Forward::Request, .. } => {
-            "passed"
-        }
-        Taken::Forwarded { .. } => "hitForPass",
+    match status.outcome {
+        CacheOutcome::Hit => "hit",
+        CacheOutcome::Forwarded { stored: true, .. } => "fetching",
+        CacheOutcome::Forwarded {
+            why: Forward::Bypass | Forward::Method | Forward::Request,
+            ..
+        } => "passed",
+        CacheOutcome::Forwarded { .. } => "hitForPass",
     }
 }

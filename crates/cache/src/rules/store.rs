@@ -12,16 +12,16 @@ use wire::{Known, Method};
 use super::date::http_date;
 use super::directives::Directives;
 use super::lifetime::{self, Lifetime, Times};
-use super::{Asked, Flags, Meta, Policy, Reason, SearchRule, SetCookie, Vary};
-use super::{search, strip, tags, targeted, vary};
+use super::{Flags, Meta, Policy, RequestDirectives, SearchRule, SetCookie, UncachedReason, Vary};
+use super::{search, split_headers, tags, targeted, vary};
 
 /// What is known of the request whose answer is judged.
 #[derive(Clone, Copy)]
-pub struct Fetch<'a> {
+pub struct FetchContext<'a> {
     pub method: &'a Method,
     /// The fields that were sent to the origin.
     pub request: &'a Headers,
-    pub asked: &'a Asked,
+    pub directives: &'a RequestDirectives,
     /// `scheme://authority` of the URL: cache groups are an origin's own (RFC 9875 2.1).
     pub origin: &'a [u8],
     pub times: Times,
@@ -29,7 +29,7 @@ pub struct Fetch<'a> {
 
 /// A response to be stored.
 #[derive(Debug)]
-pub struct Storing {
+pub struct StorableResponse {
     pub meta: Meta,
     /// The fields to keep and to send.
     pub head: Headers,
@@ -47,12 +47,12 @@ pub struct Storing {
 }
 
 /// Decides.
-pub fn judge(
-    fetch: &Fetch<'_>,
+pub fn evaluate(
+    fetch: &FetchContext<'_>,
     status: u16,
     headers: &Headers,
     policy: &Policy,
-) -> Result<Storing, Reason> {
+) -> Result<StorableResponse, UncachedReason> {
     is_storable_kind(fetch.method, status)?;
     let chosen = targeted::choose(headers, policy);
     let directives = &chosen.directives;
@@ -63,14 +63,14 @@ pub fn judge(
     is_of_use(&meta, found, directives, status, policy)?;
     let vary = vary::of_response(headers)?;
     let tags = tags::of_response(headers, fetch.origin)?;
-    let mut divided = strip::divide(headers, &directives.fields, policy);
+    let mut divided = split_headers::split(headers, &directives.fields, policy);
     // A response without a date gets that of its arrival (RFC 9110 6.6.1).
     let date_secs = lifetime::date_secs(headers, fetch.times);
     if divided.shown.get(Known::Date).and_then(http_date).is_none() {
         divided.shown.set(Known::Date, format_http_date(date_secs));
     }
     let served_s = meta.lifetime_s.saturating_add(meta.while_revalidate_s);
-    Ok(Storing {
+    Ok(StorableResponse {
         share: served_s > meta.initial_age_s && !meta.flags.has(Flags::NO_CACHE),
         meta,
         head: divided.shown,
@@ -84,32 +84,33 @@ pub fn judge(
 
 /// Decides about a part of a response whose whole is too long to be stored (RFC 9111 3.3): where it
 /// lies, and how long the whole is. It is as fresh as the whole would be.
-pub fn judge_part(
-    fetch: &Fetch<'_>,
+pub fn evaluate_part(
+    fetch: &FetchContext<'_>,
     headers: &Headers,
     policy: &Policy,
-) -> Result<(Storing, ByteRange, u64), Reason> {
+) -> Result<(StorableResponse, ByteRange, u64), UncachedReason> {
     // Only a strong validator says that parts belong together (RFC 9110 15.3.7.3).
     let tag = headers.get(Known::Etag).and_then(EntityTag::parse);
     let strong = tag.is_some_and(|tag| !tag.weak) && headers.get_all(Known::Etag).count() == 1;
     let coded = headers.contains(Known::ContentEncoding);
     let place = headers.get(Known::ContentRange).and_then(read_content_range);
     let one = headers.get_all(Known::ContentRange).count() == 1;
-    let (range, length) = place.filter(|_| strong && one && !coded).ok_or(Reason::Partial)?;
-    Ok((judge(fetch, 200, headers, policy)?, range, length))
+    let (range, length) =
+        place.filter(|_| strong && one && !coded).ok_or(UncachedReason::Partial)?;
+    Ok((evaluate(fetch, 200, headers, policy)?, range, length))
 }
 
 /// Method and status (RFC 9111 3): a final one, whole, and with semantics that we know.
-fn is_storable_kind(method: &Method, status: u16) -> Result<(), Reason> {
+fn is_storable_kind(method: &Method, status: u16) -> Result<(), UncachedReason> {
     match method {
         Method::Get => {}
-        Method::Head => return Err(Reason::Head),
-        _ => return Err(Reason::Method),
+        Method::Head => return Err(UncachedReason::Head),
+        _ => return Err(UncachedReason::Method),
     }
     match status {
-        206 => Err(Reason::Partial),
+        206 => Err(UncachedReason::Partial),
         200..=599 if !is_never_stored(status) => Ok(()),
-        _ => Err(Reason::Status),
+        _ => Err(UncachedReason::Status),
     }
 }
 
@@ -128,37 +129,37 @@ fn is_understood(status: u16) -> bool {
 
 /// What forbids to store (RFC 9111 3, 3.5, 5.2.1.5, 5.2.2.3, 5.2.2.5, 5.2.2.7).
 fn may_store(
-    fetch: &Fetch<'_>,
+    fetch: &FetchContext<'_>,
     status: u16,
     headers: &Headers,
     directives: &Directives,
     policy: &Policy,
-) -> Result<(), Reason> {
-    if fetch.asked.no_store {
-        return Err(Reason::RequestNoStore);
+) -> Result<(), UncachedReason> {
+    if fetch.directives.no_store {
+        return Err(UncachedReason::RequestNoStore);
     }
     if directives.must_understand && !is_understood(status) {
-        return Err(Reason::Status);
+        return Err(UncachedReason::Status);
     }
     // Understood, must-understand takes the place of no-store.
     if directives.no_store && !directives.must_understand {
-        return Err(Reason::NoStore);
+        return Err(UncachedReason::NoStore);
     }
     if directives.private {
-        return Err(Reason::Private);
+        return Err(UncachedReason::Private);
     }
     let shared = directives.public || directives.must_revalidate || directives.s_maxage_s.is_some();
     if fetch.request.contains(Known::Authorization) && !shared {
-        return Err(Reason::Authorization);
+        return Err(UncachedReason::Authorization);
     }
     let is_named = |name: &[u8]| directives.fields.iter().any(|named| **named == *name);
     // Without this field no other client could read the content.
     if is_named(b"content-encoding") && headers.contains(Known::ContentEncoding) {
-        return Err(Reason::Private);
+        return Err(UncachedReason::Private);
     }
     let cookie = headers.contains(Known::SetCookie) && !is_named(b"set-cookie");
     if cookie && policy.set_cookie == SetCookie::Refuse {
-        return Err(Reason::SetCookie);
+        return Err(UncachedReason::SetCookie);
     }
     Ok(())
 }
@@ -211,21 +212,21 @@ fn is_of_use(
     directives: &Directives,
     status: u16,
     policy: &Policy,
-) -> Result<(), Reason> {
+) -> Result<(), UncachedReason> {
     if policy.ttl_max_s(status) == 0 {
-        return Err(Reason::Ceiling);
+        return Err(UncachedReason::Ceiling);
     }
     // Without a lifetime, no-cache says that it is to be confirmed each time; it may be stored for
     // that if its status or `public` allows it (RFC 9111 3).
     let allowed = lifetime::is_heuristically_cacheable(status) || directives.public;
     if lifetime.is_none() && !(directives.no_cache && allowed) {
-        return Err(Reason::NoLifetime);
+        return Err(UncachedReason::NoLifetime);
     }
     let window_s = meta.while_revalidate_s.max(meta.if_error_s);
     let usable = !meta.flags.has(Flags::NO_CACHE)
         && meta.lifetime_s.saturating_add(window_s) > meta.initial_age_s;
     match usable || meta.flags.has(Flags::VALIDATOR) {
         true => Ok(()),
-        false => Err(Reason::Stale),
+        false => Err(UncachedReason::Stale),
     }
 }

@@ -8,7 +8,7 @@ use exchange::Headers;
 use wire::structured::{Bare, Member, parse_list};
 use wire::{Known, token};
 
-use super::Reason;
+use super::UncachedReason;
 use crate::limits::TAGS_MAX;
 
 /// What a tag of Surrogate-Key or Cache-Tag is found by.
@@ -38,7 +38,7 @@ fn hash(kind: u8, parts: &[&[u8]]) -> u64 {
 }
 
 /// The hashes of a response's tags and groups, sorted, each once.
-pub(crate) fn of_response(headers: &Headers, origin: &[u8]) -> Result<Box<[u64]>, Reason> {
+pub(crate) fn of_response(headers: &Headers, origin: &[u8]) -> Result<Box<[u64]>, UncachedReason> {
     let mut found = Vec::new();
     let words = |value| <[u8]>::split(value, |byte: &u8| byte.is_ascii_whitespace());
     let keys = headers.get_all(Known::SurrogateKey).flat_map(words);
@@ -54,7 +54,7 @@ pub(crate) fn of_response(headers: &Headers, origin: &[u8]) -> Result<Box<[u64]>
     found.dedup();
     match found.len() <= TAGS_MAX {
         true => Ok(found.into()),
-        false => Err(Reason::Tags),
+        false => Err(UncachedReason::Tags),
     }
 }
 

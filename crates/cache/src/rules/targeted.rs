@@ -8,7 +8,7 @@ use super::Policy;
 use super::directives::{Directives, SECONDS_MAX, directives, seconds};
 
 /// The directives that count for us.
-pub(crate) struct Chosen {
+pub(crate) struct ApplicableDirectives {
     pub(crate) directives: Directives,
     /// Cache-Control and Expires are ignored.
     pub(crate) targeted: bool,
@@ -16,13 +16,13 @@ pub(crate) struct Chosen {
 
 /// The first targeted field that is valid and not empty; then Surrogate-Control, if the policy
 /// reads it; then Cache-Control.
-pub(crate) fn choose(headers: &Headers, policy: &Policy) -> Chosen {
+pub(crate) fn choose(headers: &Headers, policy: &Policy) -> ApplicableDirectives {
     let targeted = policy.targeted.iter().find_map(|name| strict(headers, name));
     let targeted =
         targeted.or_else(|| policy.surrogate_control.then(|| surrogate(headers)).flatten());
     match targeted {
-        Some(directives) => Chosen { directives, targeted: true },
-        None => Chosen { directives: Directives::of(headers), targeted: false },
+        Some(directives) => ApplicableDirectives { directives, targeted: true },
+        None => ApplicableDirectives { directives: Directives::of(headers), targeted: false },
     }
 }
 

@@ -19,7 +19,10 @@ use exchange::Headers;
 use wire::Method;
 use wire::date::format_http_date;
 
-use super::{Asked, Fetch, Meta, Policy, Reason, Reuse, Storing, Times, Way};
+use super::{
+    Disposition, FetchContext, Meta, Policy, RequestDirectives, Reuse, StorableResponse, Times,
+    UncachedReason,
+};
 use super::{request, reuse as reusing, store as storage};
 
 /// When all answers come.
@@ -82,49 +85,50 @@ impl Case {
         Case { policy, ..Case::default() }
     }
 
-    pub(super) fn judge(&self, response: &str) -> Result<Storing, Reason> {
-        self.fetched(|fetch| storage::judge(fetch, self.status, &fields(response), &self.policy))
+    pub(super) fn evaluate(&self, response: &str) -> Result<StorableResponse, UncachedReason> {
+        self.fetched(|fetch| storage::evaluate(fetch, self.status, &fields(response), &self.policy))
     }
 
-    pub(super) fn judge_part(
+    pub(super) fn evaluate_part(
         &self,
         response: &str,
-    ) -> Result<(Storing, wire::range::ByteRange, u64), Reason> {
-        self.fetched(|fetch| storage::judge_part(fetch, &fields(response), &self.policy))
+    ) -> Result<(StorableResponse, wire::range::ByteRange, u64), UncachedReason> {
+        self.fetched(|fetch| storage::evaluate_part(fetch, &fields(response), &self.policy))
     }
 
-    fn fetched<R>(&self, judge: impl FnOnce(&Fetch<'_>) -> R) -> R {
-        let way = request::consider(&Method::Get, &self.request, false, false, &self.policy);
-        let Way::Lookup(asked) = way else { panic!("{way:?}") };
-        let fetch = Fetch {
+    fn fetched<R>(&self, evaluate: impl FnOnce(&FetchContext<'_>) -> R) -> R {
+        let disposition =
+            request::classify(&Method::Get, &self.request, false, false, &self.policy);
+        let Disposition::Lookup(asked) = disposition else { panic!("{disposition:?}") };
+        let fetch = FetchContext {
             method: &self.method,
             request: &self.request,
-            asked: &asked,
+            directives: &asked,
             origin: b"http://example.com",
             times: Times { requested_secs: NOW - self.delay_s, received_secs: NOW },
         };
-        judge(&fetch)
+        evaluate(&fetch)
     }
 
     pub(super) fn meta(&self, response: &str) -> Meta {
-        self.judge(response).unwrap_or_else(|reason| panic!("{response}: {reason:?}")).meta
+        self.evaluate(response).unwrap_or_else(|reason| panic!("{response}: {reason:?}")).meta
     }
 
-    pub(super) fn refusal(&self, response: &str) -> Option<Reason> {
-        self.judge(response).err()
+    pub(super) fn refusal(&self, response: &str) -> Option<UncachedReason> {
+        self.evaluate(response).err()
     }
 }
 
 /// Whether the default policy stores a 200 with these fields.
 pub(super) fn is_stored(response: &str) -> bool {
-    Case::default().judge(response).is_ok()
+    Case::default().evaluate(response).is_ok()
 }
 
 /// The directives of a request.
-pub(super) fn asked(cache_control: &str) -> Asked {
+pub(super) fn asked(cache_control: &str) -> RequestDirectives {
     let headers = fields(&format!("Cache-Control: {cache_control}"));
-    match request::consider(&Method::Get, &headers, false, false, &Policy::default()) {
-        Way::Lookup(asked) => asked,
+    match request::classify(&Method::Get, &headers, false, false, &Policy::default()) {
+        Disposition::Lookup(asked) => asked,
         other => panic!("{other:?}"),
     }
 }
@@ -133,7 +137,7 @@ pub(super) fn asked(cache_control: &str) -> Asked {
 /// stored with these fields.
 pub(super) fn later(response: &str, seconds: u64, cache_control: &str) -> Reuse {
     let meta = Case::default().meta(response);
-    reusing::judge(&meta, false, &asked(cache_control), NOW + seconds)
+    reusing::evaluate(&meta, false, &asked(cache_control), NOW + seconds)
 }
 
 pub(super) fn is_used(reuse: Reuse) -> bool {

@@ -16,24 +16,24 @@ pub fn add_conditions(stored: &Headers, request: &mut Headers) {
 
 /// What the answer to a validation means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ValidationResponse {
     /// 304, about the stored response: it is merged and used.
-    Confirmed,
+    Revalidated,
     /// 304, about something else: the request is made again without conditions.
-    OfAnother,
+    OtherRepresentation,
     /// The server failed (RFC 5861 4 names the statuses): the stored response may be used if it may
     /// be stale ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
-    Failed,
+    ServerError,
     /// A whole answer of its own, which takes the stored one's place if it may be stored.
-    Whole,
+    Full,
 }
 
 /// Reads the answer's status and fields.
-pub fn answer(stored: &Headers, status: u16, headers: &Headers) -> Answer {
+pub fn classify(stored: &Headers, status: u16, headers: &Headers) -> ValidationResponse {
     match status {
-        304 if super::merge::confirms(stored, headers) => Answer::Confirmed,
-        304 => Answer::OfAnother,
-        500 | 502 | 503 | 504 => Answer::Failed,
-        _ => Answer::Whole,
+        304 if super::merge::confirms(stored, headers) => ValidationResponse::Revalidated,
+        304 => ValidationResponse::OtherRepresentation,
+        500 | 502 | 503 | 504 => ValidationResponse::ServerError,
+        _ => ValidationResponse::Full,
     }
 }

@@ -7,7 +7,7 @@
 use exchange::{Headers, Name};
 use wire::{Known, token};
 
-use super::{Policy, Reason, Vary, language};
+use super::{Policy, UncachedReason, Vary, language};
 use crate::limits::VARY_FIELDS_MAX;
 
 /// Fields in which the origin is sent the address of the client that caused the fetch, whatever the
@@ -15,16 +15,16 @@ use crate::limits::VARY_FIELDS_MAX;
 const CLIENT_FIELDS: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
 
 /// What a response varies by; `None` if by nothing.
-pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, Reason> {
+pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, UncachedReason> {
     let mut fields: Vec<Box<[u8]>> = Vec::new();
     let mut by_coding = false;
     for name in headers.get_all(Known::Vary).flat_map(token::list) {
         if !token::is_token(name) || name == b"*" {
             // What cannot be read may mean anything, as `*` does.
-            return Err(Reason::VaryAny);
+            return Err(UncachedReason::VaryAny);
         }
         if CLIENT_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            return Err(Reason::VaryAny);
+            return Err(UncachedReason::VaryAny);
         }
         if name.eq_ignore_ascii_case(b"accept-encoding") {
             by_coding = true;
@@ -33,12 +33,12 @@ pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, Reason> {
         }
     }
     if by_coding && !is_undoable(headers) {
-        return Err(Reason::Coding);
+        return Err(UncachedReason::Coding);
     }
     fields.sort_unstable();
     fields.dedup();
     if fields.len() > VARY_FIELDS_MAX {
-        return Err(Reason::VaryFields);
+        return Err(UncachedReason::VaryFields);
     }
     Ok((!fields.is_empty()).then(|| Vary { fields: fields.into() }))
 }

@@ -13,10 +13,10 @@ use settings::{Node, node, read};
 use telemetry::Telemetry;
 use wire::{Known, Method};
 
-use crate::key::Draft;
+use crate::key::KeyBuffer;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
 use crate::store::Purge;
-use crate::{Cache, CachePlan, Caches, Content, Kind, Object, Response};
+use crate::{Cache, CachePlan, Caches, Content, Object, ObjectKind, StoredResponse};
 
 const CONTENT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 
@@ -43,14 +43,14 @@ impl Bench {
         Bench { plan, filter, cache }
     }
 
-    fn put(&self, request: &Request, tail: &[u8], kind: Kind) -> Arc<Object> {
-        let mut draft = Draft::default();
-        self.plan.key_rules("shop").write(request, &mut draft).unwrap();
-        let primary = draft.key();
+    fn put(&self, request: &Request, tail: &[u8], kind: ObjectKind) -> Arc<Object> {
+        let mut buffer = KeyBuffer::default();
+        self.plan.key_rules("shop").write(request, &mut buffer).unwrap();
+        let primary = buffer.key();
         let key = crate::Key::new([primary.text(), tail].concat(), primary.url().len());
-        let object = Object { key, kind, life: Default::default() };
+        let object = Object { key, kind, state: Default::default() };
         let store = self.cache.store();
-        store.insert(object, store.token(), 32).unwrap_or_else(|why| panic!("{why:?}"))
+        store.insert(object, store.purge_epoch(), 32).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
     fn ask(&self, request: &mut Request) -> Option<Outcome> {
@@ -82,7 +82,7 @@ fn get(target: &'static str, fields: &[(&str, &str)]) -> Request {
 }
 
 /// A response that came ten seconds ago and is fresh for another fifty.
-fn response(content: Content) -> Response {
+fn response(content: Content) -> StoredResponse {
     let mut head = Headers::new();
     head.append("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
     head.append("Content-Type", "text/plain");
@@ -90,7 +90,7 @@ fn response(content: Content) -> Response {
     head.append("ETag", "\"a\"");
     head.append("Last-Modified", "Sat, 05 Nov 1994 08:49:37 GMT");
     head.append("X-Own", "1");
-    Response {
+    StoredResponse {
         version: 1,
         meta: Meta {
             status: 200,
@@ -110,8 +110,8 @@ fn response(content: Content) -> Response {
     }
 }
 
-fn stored() -> Kind {
-    Kind::Response(response(Content::Memory(Bytes::from_static(CONTENT.as_bytes()))))
+fn stored() -> ObjectKind {
+    ObjectKind::Response(response(Content::Memory(Bytes::from_static(CONTENT.as_bytes()))))
 }
 
 fn text(response: exchange::Response) -> String {
@@ -138,11 +138,11 @@ fn what_is_stored_and_fresh_is_the_answer_again_and_again() {
         assert_eq!(field(&hit, "date"), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(text(hit), CONTENT);
     }
-    assert!(object.life.uses() > 1);
+    assert!(object.state.uses() > 1);
     assert!(bench.ask(&mut get("/a?", &[])).is_none());
 }
 
-/// Found, and then at hand: both are the same.
+/// StoredEntry, and then at hand: both are the same.
 fn both(bench: &Bench, check: impl Fn(&str)) {
     check("from the store");
     for _ in 0..4 {
@@ -195,7 +195,7 @@ fn parts_are_of_what_is_stored() {
     let bench = bench();
     bench.put(&get("/a", &[]), b"", stored());
     let long = Content::Memory(CONTENT.repeat(10).into());
-    bench.put(&get("/long", &[]), b"", Kind::Response(response(long)));
+    bench.put(&get("/long", &[]), b"", ObjectKind::Response(response(long)));
     both(&bench, |whence| {
         let hit = bench.hit(&mut get("/a", &[("Range", "bytes=2-4")]));
         assert_eq!((hit.status, field(&hit, "content-range")), (206, "bytes 2-4/36"), "{whence}");
@@ -223,10 +223,10 @@ fn parts_are_of_what_is_stored() {
 #[test]
 fn what_needs_the_origin_is_left_to_others() {
     let bench = bench();
-    let put = |change: &dyn Fn(&mut Response)| {
-        let Kind::Response(mut response) = stored() else { unreachable!() };
+    let put = |change: &dyn Fn(&mut StoredResponse)| {
+        let ObjectKind::Response(mut response) = stored() else { unreachable!() };
         change(&mut response);
-        bench.put(&get("/a", &[]), b"", Kind::Response(response))
+        bench.put(&get("/a", &[]), b"", ObjectKind::Response(response))
     };
     put(&|_| {});
     assert!(bench.ask(&mut get("/a", &[])).is_some());
@@ -244,7 +244,10 @@ fn what_needs_the_origin_is_left_to_others() {
     bench.put(
         &get("/a", &[]),
         b"",
-        Kind::Uncacheable { until_secs: u64::MAX, why: crate::rules::Reason::Private },
+        ObjectKind::Uncacheable {
+            until_secs: u64::MAX,
+            why: crate::rules::UncachedReason::Private,
+        },
     );
     assert!(bench.ask(&mut get("/a", &[])).is_none(), "a marker");
 }
@@ -268,7 +271,7 @@ fn what_is_purged_is_not_at_hand_any_more() {
 fn a_variant_is_for_those_whom_it_was_made_for() {
     let bench = bench();
     let vary = Vary { fields: Box::new([b"x-kind".as_slice().into()]) };
-    bench.put(&get("/a", &[]), b"", Kind::Varies(vary));
+    bench.put(&get("/a", &[]), b"", ObjectKind::Varies(vary));
     bench.put(&get("/a", &[]), b"\0v:\nx-kind:one", stored());
     for _ in 0..4 {
         assert!(bench.ask(&mut get("/a", &[("X-Kind", "one")])).is_some());
@@ -282,7 +285,7 @@ fn parameters_that_do_not_matter_make_no_difference() {
     let bench = bench();
     let rule =
         SearchRule { key_order: true, params: Box::new([b"utm".as_slice().into()]), all: false };
-    bench.put(&get("/a", &[]), b"\0s:", Kind::Search(rule));
+    bench.put(&get("/a", &[]), b"\0s:", ObjectKind::NoVarySearch(rule));
     bench.put(&get("/a?b=2&c=1", &[]), b"", stored());
     for target in ["/a?b=2&c=1", "/a?utm=x&c=1&b=2", "/a?c=1&b=2"] {
         assert!(bench.ask(&mut get(target, &[])).is_some(), "{target}");
@@ -295,14 +298,14 @@ fn parameters_that_do_not_matter_make_no_difference() {
 #[test]
 fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
     let bench = bench();
-    let Kind::Response(mut coded) = stored() else { unreachable!() };
+    let ObjectKind::Response(mut coded) = stored() else { unreachable!() };
     (coded.coding, coded.derived) = (Some(Coding::Gzip), true);
     let mut head = coded.head.headers();
     head.set(Known::Etag, "\"a-gzip\"");
     head.append(Known::ContentEncoding, "gzip");
     coded.head = SharedHeaders::from(&head);
     coded.derived = false;
-    bench.put(&get("/a", &[]), b"", Kind::Response(coded.clone()));
+    bench.put(&get("/a", &[]), b"", ObjectKind::Response(coded.clone()));
     assert!(bench.ask(&mut get("/a", &[])).is_none());
     assert!(bench.ask(&mut get("/a", &[("accept-encoding", "gzip;q=0, br")])).is_none());
     assert!(bench.ask(&mut get("/a", &[("accept-encoding", "br, gzip")])).is_some());
@@ -310,9 +313,9 @@ fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
     let mut answer = |tag: &str, derived: bool| {
         coded.derived = derived;
         let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
-        let said = super::Said::hit(0, 1, false);
+        let said = super::StatusHeaders::hit(0, 1, false);
         let headers = coded.head.headers();
-        super::answer(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap()
+        super::respond(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap()
     };
     assert_eq!(answer("\"a\"", false).status, 200);
     for tag in ["\"a-gzip\"", "\"a\""] {
@@ -322,9 +325,9 @@ fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
     }
     // Bytes of two codings do not fit together.
     let fields = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
-    let said = super::Said::hit(0, 1, false);
+    let said = super::StatusHeaders::hit(0, 1, false);
     let headers = coded.head.headers();
-    let whole = super::answer(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap();
+    let whole = super::respond(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap();
     assert_eq!(whole.status, 200);
 }
 
@@ -349,7 +352,7 @@ fn each_client_gets_the_coding_that_it_prefers_whoever_came_before() {
             head.append(Known::ContentEncoding, "gzip");
             made.head = SharedHeaders::from(&head);
         }
-        Kind::Response(made)
+        ObjectKind::Response(made)
     };
     bench.put(&get("/a", &[]), b"", with(None));
     bench.put(&get("/a", &[]), b"\0c:gzip", with(Some(Coding::Gzip)));

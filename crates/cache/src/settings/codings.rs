@@ -13,7 +13,7 @@ pub struct CodingSettings {
     /// The codings that clients may have, the favourite first; their preferences come before
     /// ours. None: answers are given as they came, and uncoded.
     #[setting(default = ["zstd", "br", "gzip"])]
-    pub offer: Vec<CodingWord>,
+    pub offer: Vec<CodingName>,
     /// The media types to code: `text/html`, `text/*`, or `*+json` by suffix.
     #[setting(
         default = [
@@ -47,7 +47,7 @@ pub struct CodingSettings {
     /// What the origin is asked for, whatever clients accept. None: it is asked for uncoded
     /// answers, which suits an origin on the same machine.
     #[setting(default = ["gzip"])]
-    pub origin: Vec<CodingWord>,
+    pub origin: Vec<CodingName>,
 }
 
 /// Levels of compression: more is smaller and slower.
@@ -80,7 +80,7 @@ pub struct BestLevels {
 
 /// A content coding.
 #[derive(Clone, Debug, PartialEq, Setting)]
-pub enum CodingWord {
+pub enum CodingName {
     /// Zstandard.
     Zstd,
     /// Brotli.
@@ -89,12 +89,12 @@ pub enum CodingWord {
     Gzip,
 }
 
-impl CodingWord {
+impl CodingName {
     pub fn coding(&self) -> Coding {
         match self {
-            CodingWord::Zstd => Coding::Zstd,
-            CodingWord::Br => Coding::Br,
-            CodingWord::Gzip => Coding::Gzip,
+            CodingName::Zstd => Coding::Zstd,
+            CodingName::Br => Coding::Br,
+            CodingName::Gzip => Coding::Gzip,
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::limits::KEY_PARTS_MAX;
 pub struct KeySettings {
     /// How paths are compared.
     #[setting(default = "normal")]
-    pub path: PathWord,
+    pub path: PathMode,
     /// What of the query counts. The origin is asked with what counts and no more, so that
     /// nobody can put into the answer for all what only he sent.
     #[setting(default = "all")]
-    pub query: QueryWord,
+    pub query: QueryMode,
     /// Header fields that count, whether or not an answer varies by them.
     #[setting(default = [], example = ["x-tenant"])]
     pub headers: Vec<HeaderName>,
@@ -30,7 +30,7 @@ pub struct KeySettings {
 
 /// How paths are compared.
 #[derive(Clone, Debug, PartialEq, Setting)]
-pub enum PathWord {
+pub enum PathMode {
     /// In their canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins
     /// read in different ways, is not cached.
     Normal,
@@ -40,7 +40,7 @@ pub enum PathWord {
 
 /// What of the query counts.
 #[derive(Clone, Debug, PartialEq, Setting)]
-pub enum QueryWord {
+pub enum QueryMode {
     /// All of it, as it was written.
     All,
     /// All of it, in whatever order.
@@ -56,8 +56,8 @@ pub enum QueryWord {
 fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
     let names = match &settings.query {
-        QueryWord::Allow(names) | QueryWord::Deny(names) => names.as_slice(),
-        QueryWord::All | QueryWord::Sorted | QueryWord::None => &[],
+        QueryMode::Allow(names) | QueryMode::Deny(names) => names.as_slice(),
+        QueryMode::All | QueryMode::Sorted | QueryMode::None => &[],
     };
     for (key, count) in [
         ("query", names.len()),
@@ -69,7 +69,7 @@ fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
             reader.error(at(key), format!("more than {KEY_PARTS_MAX} names"));
         }
     }
-    if matches!(&settings.query, QueryWord::Allow(names) if names.is_empty()) {
+    if matches!(&settings.query, QueryMode::Allow(names) if names.is_empty()) {
         reader.error(at("query"), "allow without names is none").help("write query: none");
     }
     let cookie = |name: &str| wire::token::is_token(name.as_bytes());

@@ -2,7 +2,7 @@
 
 use settings::{node, read, verify};
 
-use super::{CacheSettings, FilterSettings, QueryWord};
+use super::{CacheSettings, FilterSettings, QueryMode};
 
 fn wrong(node: settings::Node) -> String {
     read::<FilterSettings>(&node).expect_err("an error")
@@ -18,7 +18,7 @@ fn every_declaration_holds() {
 fn a_name_alone_is_enough() {
     let entry: FilterSettings = read(&node!("pages")).unwrap();
     assert_eq!(entry.store.value, "pages");
-    assert_eq!(entry.key.query, QueryWord::All);
+    assert_eq!(entry.key.query, QueryMode::All);
     assert_eq!(read::<CacheSettings>(&node!("64MiB")).unwrap().memory.bytes(), 64 << 20);
     assert!(wrong(node!({})).contains("key \"store\" is missing"));
 }

@@ -1,10 +1,10 @@
 //! The tier on disk: what memory has no room for, and what a restart shall find again.
 //!
-//! Owns a folder of segments and an index of them in memory. One thread writes, behind a queue that
+//! Owns a directory of segments and an index of them in memory. One thread writes, behind a queue that
 //! is bounded in bytes: what does not fit is not written. Promises that a record is only handed out
 //! whole and right (checksums of both its parts), that what was purged stays away over a restart,
 //! that a process that is killed at any moment loses at most what it had not written yet, that the
-//! folder keeps to its size, and that a disk which is full or fails takes nothing else down: the
+//! directory keeps to its size, and that a disk which is full or fails takes nothing else down: the
 //! cache goes on in memory, and says so. Never waited for but by who asks for what memory has not.
 
 use std::collections::HashMap;
@@ -19,53 +19,53 @@ use std::sync::{
 use std::thread::JoinHandle;
 
 use crate::limits::{DISK_QUEUE_BYTES_MAX, DISK_QUEUE_BYTES_MIN, DISK_QUEUE_PART};
-use crate::store::{Fences, Purge, Token};
+use crate::store::{Purge, PurgeEpoch, PurgeEpochs};
 use crate::{Content, Key, Object};
 
 mod index;
-mod purged;
+mod purge_log;
+mod read;
 mod record;
 mod segment;
-mod stored;
 mod writer;
 
-use index::{Hashes, Index};
-use purged::Purged;
-pub(crate) use stored::Stored;
-use writer::Writer;
+use index::{Index, KeyHashes};
+use purge_log::PurgeLog;
+pub(crate) use read::StoredRecord;
+use writer::DiskWriter;
 
 /// A tier on disk.
-pub(crate) struct Disk {
-    shared: Arc<Shared>,
-    jobs: mpsc::Sender<Job>,
+pub(crate) struct DiskTier {
+    shared: Arc<DiskShared>,
+    jobs: mpsc::Sender<WriterJob>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What the thread that writes, those who read and those who purge have in common.
-struct Shared {
+struct DiskShared {
     /// Of the cache, for people.
     name: Box<str>,
-    folder: PathBuf,
+    directory: PathBuf,
     index: RwLock<Index>,
     files: RwLock<HashMap<u32, Arc<File>>>,
-    purged: Purged,
-    fences: Arc<Fences>,
+    purged: PurgeLog,
+    purge_epochs: Arc<PurgeEpochs>,
     state: AtomicU8,
     stopping: AtomicBool,
-    /// What the folder may take.
+    /// What the directory may take.
     size: AtomicU64,
     /// What the segments take.
     used: AtomicU64,
     /// What waits to be written, and what that may come to.
     queued: AtomicU64,
     queue_max: AtomicU64,
-    counts: Counts,
+    counts: DiskCounts,
     /// Why it fails, while it does.
     why: Mutex<Option<String>>,
 }
 
 #[derive(Default)]
-struct Counts {
+struct DiskCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     found: AtomicU64,
@@ -74,9 +74,9 @@ struct Counts {
 }
 
 /// What the thread is to do.
-enum Job {
+enum WriterJob {
     /// And whether there was something under its key.
-    Write(Arc<Object>, Token, bool),
+    Write(Arc<Object>, PurgeEpoch, bool),
     /// The description of a purge, and when it was.
     Purge(Vec<u8>, u64),
     /// Everything was purged.
@@ -88,7 +88,7 @@ enum Job {
 
 /// How the tier is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum DiskState {
     /// What it has is being read: not all of it is found yet.
     #[default]
     Loading,
@@ -97,12 +97,12 @@ pub enum State {
     Failing,
 }
 
-impl State {
+impl DiskState {
     pub const fn slug(self) -> &'static str {
         match self {
-            State::Loading => "loading",
-            State::Working => "working",
-            State::Failing => "failing",
+            DiskState::Loading => "loading",
+            DiskState::Working => "working",
+            DiskState::Failing => "failing",
         }
     }
 }
@@ -110,7 +110,7 @@ impl State {
 /// What can be said of a tier at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    pub state: State,
+    pub state: DiskState,
     /// Records that can be found.
     pub objects: u64,
     /// What the segments take.
@@ -131,55 +131,55 @@ pub struct DiskStats {
     pub failed: Option<String>,
 }
 
-impl Disk {
-    /// Opens a folder, or makes it, without waiting for what is in it.
+impl DiskTier {
+    /// Opens a directory, or makes it, without waiting for what is in it.
     pub(crate) fn open(
         name: &str,
-        folder: &Path,
+        directory: &Path,
         (size, memory_bytes): (u64, u64),
-        fences: Arc<Fences>,
-    ) -> io::Result<Disk> {
-        let shared = Arc::new(Shared {
+        purge_epochs: Arc<PurgeEpochs>,
+    ) -> io::Result<DiskTier> {
+        let shared = Arc::new(DiskShared {
             name: name.into(),
-            folder: folder.to_owned(),
+            directory: directory.to_owned(),
             index: RwLock::default(),
             files: RwLock::default(),
-            purged: Purged::new(),
-            fences,
-            state: AtomicU8::new(State::Loading as u8),
+            purged: PurgeLog::new(),
+            purge_epochs,
+            state: AtomicU8::new(DiskState::Loading as u8),
             stopping: AtomicBool::new(false),
             size: AtomicU64::new(size),
             used: AtomicU64::new(0),
             queued: AtomicU64::new(0),
             queue_max: AtomicU64::new(queue_max(memory_bytes)),
-            counts: Counts::default(),
+            counts: DiskCounts::default(),
             why: Mutex::default(),
         });
         let (jobs, taken) = mpsc::channel();
-        let writer = Writer::new(shared.clone(), taken);
+        let writer = DiskWriter::new(shared.clone(), taken);
         let thread = std::thread::Builder::new().name(format!("cache {name}"));
         let thread = Some(thread.spawn(move || writer.run())?);
-        Ok(Disk { shared, jobs, thread })
+        Ok(DiskTier { shared, jobs, thread })
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.shared.folder
+    pub(crate) fn directory(&self) -> &Path {
+        &self.shared.directory
     }
 
     pub(crate) fn set_size(&self, size: u64, memory_bytes: u64) {
         self.shared.queue_max.store(queue_max(memory_bytes), Ordering::Relaxed);
         self.shared.size.store(size, Ordering::Relaxed);
-        self.send(Job::Fit);
+        self.send(WriterJob::Fit);
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, job: WriterJob) {
         // The thread ends only with us.
         let _ = self.jobs.send(job);
     }
 
     /// Writes an object, some time later. Until then, and if there is no room for it in the queue,
     /// nothing is found under its key: what is there is older.
-    pub(crate) fn write(&self, object: &Arc<Object>, token: Token) {
+    pub(crate) fn write(&self, object: &Arc<Object>, begun: PurgeEpoch) {
         let (weight, shared) = (weight(object), &self.shared);
         let waiting = shared.queued.fetch_add(weight, Ordering::Relaxed);
         if waiting + weight > shared.queue_max.load(Ordering::Relaxed) {
@@ -187,14 +187,14 @@ impl Disk {
             shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return self.remove(&object.key);
         }
-        let replaces = shared.index_mut().remove(Hashes::of(&object.key));
-        self.send(Job::Write(object.clone(), token, replaces));
+        let replaces = shared.index_mut().remove(KeyHashes::of(&object.key));
+        self.send(WriterJob::Write(object.clone(), begun, replaces));
     }
 
     /// Forgets what is stored under a key.
     pub(crate) fn remove(&self, key: &Key) {
-        if self.shared.index_mut().remove(Hashes::of(key)) {
-            self.send(Job::Purge(purged::encode_key(key), 0));
+        if self.shared.index_mut().remove(KeyHashes::of(key)) {
+            self.send(WriterJob::Purge(purge_log::encode_key(key), 0));
         }
     }
 
@@ -206,16 +206,16 @@ impl Disk {
             Purge::Url(url) => shared.index_mut().remove_url(url),
             Purge::All => {
                 shared.index_mut().clear();
-                return self.send(Job::Clear(time));
+                return self.send(WriterJob::Clear(time));
             }
             Purge::Tags(_) | Purge::Prefix(_) => {}
         }
-        self.send(Job::Purge(purged::encode(purge), time));
+        self.send(WriterJob::Purge(purge_log::encode(purge), time));
     }
 
     /// Where an object is to be read from, if it is there.
-    pub(crate) fn find(&self, key: &Key) -> Option<Stored> {
-        Stored::find(&self.shared, key)
+    pub(crate) fn find(&self, key: &Key) -> Option<StoredRecord> {
+        StoredRecord::find(&self.shared, key)
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
@@ -239,11 +239,11 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for DiskTier {
     /// What waits is written first.
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
-        self.send(Job::Stop);
+        self.send(WriterJob::Stop);
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -251,7 +251,7 @@ impl Drop for Disk {
     }
 }
 
-impl Shared {
+impl DiskShared {
     fn index(&self) -> RwLockReadGuard<'_, Index> {
         self.index.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -268,15 +268,15 @@ impl Shared {
         self.files.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> DiskState {
         match self.state.load(Ordering::Relaxed) {
-            0 => State::Loading,
-            1 => State::Working,
-            _ => State::Failing,
+            0 => DiskState::Loading,
+            1 => DiskState::Working,
+            _ => DiskState::Failing,
         }
     }
 
-    fn set_state(&self, state: State, why: Option<String>) {
+    fn set_state(&self, state: DiskState, why: Option<String>) {
         *self.why() = why;
         self.state.store(state as u8, Ordering::Relaxed);
     }
@@ -288,8 +288,8 @@ impl Shared {
 
 /// For the fuzz target: a description that can be read, written again.
 #[doc(hidden)]
-pub fn rewritten(form: u8, description: &[u8]) -> Option<Vec<u8>> {
-    record::rewritten(form, description)
+pub fn reencoded(form: u8, description: &[u8]) -> Option<Vec<u8>> {
+    record::reencoded(form, description)
 }
 
 /// What may wait to be written, of a cache of so much memory.

@@ -17,13 +17,13 @@ mod shard;
 mod tags;
 mod weight;
 
-use shard::Now;
+use shard::StoreTime;
 pub(super) use shard::{Shard, canonical};
 pub(super) use weight::weigh;
 
 /// Why an object left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RemovalReason {
     /// Memory was short.
     Size,
     /// A newer one took its place.
@@ -37,46 +37,46 @@ pub enum Reason {
     Damaged,
 }
 
-impl Reason {
-    pub const ALL: [Reason; 6] = [
-        Reason::Size,
-        Reason::Replaced,
-        Reason::Purged,
-        Reason::Expired,
-        Reason::Variants,
-        Reason::Damaged,
+impl RemovalReason {
+    pub const ALL: [RemovalReason; 6] = [
+        RemovalReason::Size,
+        RemovalReason::Replaced,
+        RemovalReason::Purged,
+        RemovalReason::Expired,
+        RemovalReason::Variants,
+        RemovalReason::Damaged,
     ];
 
     /// Its name in metrics.
     pub const fn slug(self) -> &'static str {
         match self {
-            Reason::Size => "size",
-            Reason::Replaced => "replaced",
-            Reason::Purged => "purged",
-            Reason::Expired => "expired",
-            Reason::Variants => "variants",
-            Reason::Damaged => "damaged",
+            RemovalReason::Size => "size",
+            RemovalReason::Replaced => "replaced",
+            RemovalReason::Purged => "purged",
+            RemovalReason::Expired => "expired",
+            RemovalReason::Variants => "variants",
+            RemovalReason::Damaged => "damaged",
         }
     }
 }
 
 /// What has left and is to be dropped without a lock.
 #[derive(Default)]
-pub(super) struct Gone(Vec<(Arc<Object>, Reason)>);
+pub(super) struct RemovedObjects(Vec<(Arc<Object>, RemovalReason)>);
 
-impl Gone {
-    fn push(&mut self, object: Arc<Object>, reason: Reason) {
-        object.life.leave();
+impl RemovedObjects {
+    fn push(&mut self, object: Arc<Object>, reason: RemovalReason) {
+        object.state.set_removed();
         self.0.push((object, reason));
     }
 }
 
 /// How often everything was purged: objects carry the number that was current when they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Epochs(u64);
+pub(super) struct ClearEpochs(u64);
 
-impl Epochs {
-    /// What came before this is gone.
+impl ClearEpochs {
+    /// What came before this is removed.
     pub(super) fn hard(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -90,19 +90,19 @@ impl Epochs {
         self.hard().max(self.soft())
     }
 
-    fn next(self, soft: bool) -> Epochs {
+    fn next(self, soft: bool) -> ClearEpochs {
         let next = u64::from(self.current()) + 1;
         if soft {
-            Epochs(self.0 & !u64::from(u32::MAX) | next)
+            ClearEpochs(self.0 & !u64::from(u32::MAX) | next)
         } else {
-            Epochs(next << 32 | u64::from(self.soft()))
+            ClearEpochs(next << 32 | u64::from(self.soft()))
         }
     }
 }
 
 /// The shards.
 pub(super) struct Memory {
-    shards: Box<[Place]>,
+    shards: Box<[PaddedShard]>,
     epochs: AtomicU64,
     /// What all shards weigh.
     used: AtomicU64,
@@ -111,12 +111,12 @@ pub(super) struct Memory {
     objects: AtomicU64,
     /// Where the next eviction looks.
     hand: AtomicUsize,
-    left: [AtomicU64; Reason::ALL.len()],
+    left: [AtomicU64; RemovalReason::ALL.len()],
 }
 
 /// A shard on cache lines of its own: its lock word is written by every hit.
 #[repr(align(128))]
-struct Place {
+struct PaddedShard {
     shard: RwLock<Shard>,
     /// The objects in it, to compare shards without their locks.
     live: AtomicU32,
@@ -128,8 +128,8 @@ impl Memory {
         let count = (limit / SHARD_MEMORY_MIN).clamp(1, SHARDS_MAX as u64);
         // Rounded down to a power of two, so that a mask picks the shard.
         let count = 1usize << count.ilog2();
-        let place = || Place { shard: RwLock::new(Shard::new()), live: AtomicU32::new(0) };
-        let shards: Box<[Place]> = (0..count).map(|_| place()).collect();
+        let place = || PaddedShard { shard: RwLock::new(Shard::new()), live: AtomicU32::new(0) };
+        let shards: Box<[PaddedShard]> = (0..count).map(|_| place()).collect();
         Memory {
             used: AtomicU64::new(size_of_val(&*shards) as u64 + beside),
             shards,
@@ -158,22 +158,22 @@ impl Memory {
         self.objects.load(Ordering::Relaxed)
     }
 
-    pub(super) fn left(&self, reason: Reason) -> u64 {
+    pub(super) fn left(&self, reason: RemovalReason) -> u64 {
         self.left[reason as usize].load(Ordering::Relaxed)
     }
 
-    pub(super) fn epochs(&self) -> Epochs {
-        Epochs(self.epochs.load(Ordering::Acquire))
+    pub(super) fn epochs(&self) -> ClearEpochs {
+        ClearEpochs(self.epochs.load(Ordering::Acquire))
     }
 
     /// What was purged of everything so far, as one number.
-    pub(super) fn epoch(&self) -> u64 {
+    pub(super) fn clear_epoch(&self) -> u64 {
         self.epochs().0
     }
 
     /// Lets go of everything, or makes everything stale, at once; how many responses that were.
     pub(super) fn end_epoch(&self, soft: bool) -> u64 {
-        let next = |epochs| Some(Epochs(epochs).next(soft).0);
+        let next = |epochs| Some(ClearEpochs(epochs).next(soft).0);
         let _before = self.epochs.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
         let count = |shard: &mut Shard| match soft {
             true => shard.count().responses,
@@ -199,16 +199,16 @@ impl Memory {
     pub(super) fn change<R>(
         &self,
         shard: usize,
-        work: impl FnOnce(&mut Shard, Now, &mut Gone) -> R,
+        work: impl FnOnce(&mut Shard, StoreTime, &mut RemovedObjects) -> R,
     ) -> R {
-        let mut gone = Gone::default();
+        let mut removed = RemovedObjects::default();
         let place = &self.shards[shard];
         let result = {
             let mut shard = place.shard.write().unwrap_or_else(PoisonError::into_inner);
             let before = (shard.bytes(), shard.count().objects);
-            let now = Now { secs: net::clock::wall_secs(), epochs: self.epochs() };
+            let now = StoreTime { secs: net::clock::wall_secs(), epochs: self.epochs() };
             shard.renew(now.epochs);
-            let result = work(&mut shard, now, &mut gone);
+            let result = work(&mut shard, now, &mut removed);
             let after = (shard.bytes(), shard.count().objects);
             // Modulo 2^64: a difference may be below zero, the sum never is.
             self.used.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
@@ -216,7 +216,7 @@ impl Memory {
             place.live.store(shard.live(), Ordering::Relaxed);
             result
         };
-        for (_, reason) in &gone.0 {
+        for (_, reason) in &removed.0 {
             self.left[*reason as usize].fetch_add(1, Ordering::Relaxed);
         }
         result
@@ -236,7 +236,7 @@ impl Memory {
             let fuller = if live(turn) > live(near) { turn } else { near };
             let some = (0..self.shards.len()).map(|step| (fuller + step) & (self.shards.len() - 1));
             let Some(shard) = some.into_iter().find(|shard| live(*shard) > 0) else { return };
-            self.change(shard, |shard, now, gone| shard.evict(now, gone));
+            self.change(shard, |shard, now, removed| shard.evict(now, removed));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Purges: what is meant, and taking it out.
 //!
-//! Promises that what was stored when a purge began is gone (or stale) when it returns, that no
+//! Promises that what was stored when a purge began is removed (or stale) when it returns, that no
 //! shard is locked for long however much there is to look through, and that everything goes at
 //! once: objects older than the last purge of everything are not found, and are taken out later.
 
@@ -11,12 +11,12 @@ use super::memory::{Shard, canonical};
 use crate::key::url_hash;
 use crate::limits::SLICE_OBJECTS;
 use crate::rules::search;
-use crate::{Kind, Object};
+use crate::{Object, ObjectKind};
 
-mod fences;
+mod purge_epochs;
 
-pub(super) use fences::Fences;
-pub use fences::Token;
+pub use purge_epochs::PurgeEpoch;
+pub(super) use purge_epochs::PurgeEpochs;
 
 /// What is to be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub enum Purge<'a> {
 impl Store {
     /// Removes what is meant, or makes it stale if `soft`; how many responses that were (as the
     /// origin sent them: derived codings go along and are not counted). What is being fetched
-    /// meanwhile is not stored: see [`Token`].
+    /// meanwhile is not stored: see [`PurgeEpoch`].
     pub fn purge(&self, purge: &Purge<'_>, soft: bool) -> u64 {
         let purged = self.purge_one(purge, soft);
         let Purge::Url(url) = purge else { return purged };
@@ -47,7 +47,7 @@ impl Store {
         let Some(at) = memchr::memchr(b'?', url) else { return Vec::new() };
         let (path, query) = (&url[..at], &url[at + 1..]);
         let canonical = |object: &Arc<Object>| {
-            let Kind::Search(rule) = &object.kind else { return None };
+            let ObjectKind::NoVarySearch(rule) = &object.kind else { return None };
             let mut other = [path, b"?"].concat();
             search::canonical(query, rule, &mut other);
             if other.last() == Some(&b'?') {
@@ -62,7 +62,7 @@ impl Store {
     }
 
     fn purge_one(&self, purge: &Purge<'_>, soft: bool) -> u64 {
-        let time = self.fences.note(purge);
+        let time = self.purge_epochs.note(purge);
         if let Some(disk) = &*self.disk() {
             disk.purge(purge, time);
         }
@@ -148,19 +148,21 @@ impl Store {
         let mut purged = 0;
         let mut moved = false;
         for slice in places.chunks(SLICE_OBJECTS) {
-            self.memory.change(shard, |shard, now, gone| {
+            self.memory.change(shard, |shard, now, removed| {
                 moved |= shard.moves() != moves;
                 for &at in slice {
                     let found = shard.visible(at, now.epochs);
                     let Some(object) = found.filter(|object| meant(object)) else { continue };
                     // What was made stale before a move is not made stale twice.
-                    let counts = canonical(object).is_some() && !(soft && object.life.is_stale());
+                    let counts = canonical(object).is_some() && !(soft && object.state.is_stale());
                     purged += u64::from(counts);
                     match (&object.kind, soft) {
-                        (Kind::Response(_) | Kind::Parts(_), true) => object.life.make_stale(),
+                        (ObjectKind::Response(_) | ObjectKind::Parts(_), true) => {
+                            object.state.make_stale()
+                        }
                         // They say what is asked for, not what was answered.
-                        (Kind::Varies(_) | Kind::Search(_), true) => {}
-                        _ => drop(shard.remove(at, super::Reason::Purged, gone)),
+                        (ObjectKind::Varies(_) | ObjectKind::NoVarySearch(_), true) => {}
+                        _ => drop(shard.remove(at, super::RemovalReason::Purged, removed)),
                     }
                 }
             });

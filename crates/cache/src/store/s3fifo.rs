@@ -7,7 +7,7 @@
 //! choosing looks at a bounded number of objects. Knows objects by number only.
 
 use crate::limits::EVICTION_STEPS;
-use crate::object::Life;
+use crate::object::ObjectState;
 
 mod ghost;
 
@@ -24,15 +24,15 @@ const UNIT_BYTES: u64 = 16;
 
 /// The queues of one shard.
 pub(super) struct S3Fifo {
-    nodes: Vec<Node>,
-    small: List,
-    main: List,
+    nodes: Vec<QueueNode>,
+    small: QueueList,
+    main: QueueList,
     ghost: Ghost,
 }
 
 /// An object's place.
 #[derive(Clone, Copy)]
-struct Node {
+struct QueueNode {
     weight_units: u32,
     /// The one that came before, and the one that came after.
     older: u32,
@@ -48,7 +48,7 @@ enum Queue {
 }
 
 #[derive(Clone, Copy)]
-struct List {
+struct QueueList {
     oldest: u32,
     newest: u32,
     units: u64,
@@ -64,7 +64,7 @@ pub(super) struct Victim {
 
 impl S3Fifo {
     pub(super) fn new() -> S3Fifo {
-        let list = List { oldest: NONE, newest: NONE, units: 0 };
+        let list = QueueList { oldest: NONE, newest: NONE, units: 0 };
         S3Fifo { nodes: Vec::new(), small: list, main: list, ghost: Ghost::default() }
     }
 
@@ -75,7 +75,7 @@ impl S3Fifo {
 
     /// Memory of the queues themselves.
     pub(super) fn bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>() + self.ghost.bytes()
+        self.nodes.capacity() * size_of::<QueueNode>() + self.ghost.bytes()
     }
 
     /// Takes in object `at`, of `live` there are then.
@@ -84,7 +84,7 @@ impl S3Fifo {
         self.ghost.fit(live as usize);
         let index = at as usize;
         if index >= self.nodes.len() {
-            let blank = Node { weight_units: 0, older: NONE, newer: NONE, queue: Queue::None };
+            let blank = QueueNode { weight_units: 0, older: NONE, newer: NONE, queue: Queue::None };
             super::memory::reserve_some(&mut self.nodes);
             self.nodes.resize(index + 1, blank);
         }
@@ -116,9 +116,12 @@ impl S3Fifo {
         self.ghost.put(hash, weight);
     }
 
-    /// Who shall go; `life` is `None` for what is of no use any more. It stays in its queue until
+    /// Who shall go; `state` is `None` for what is of no use any more. It stays in its queue until
     /// it is removed.
-    pub(super) fn victim<'a>(&mut self, life: impl Fn(u32) -> Option<&'a Life>) -> Option<Victim> {
+    pub(super) fn victim<'a>(
+        &mut self,
+        state: impl Fn(u32) -> Option<&'a ObjectState>,
+    ) -> Option<Victim> {
         for step in 1.. {
             let small = self.small.oldest != NONE
                 && (self.main.oldest == NONE
@@ -127,12 +130,12 @@ impl S3Fifo {
             if at == NONE {
                 return None;
             }
-            let Some(life) = life(at) else { return Some(Victim { at, unproven: false }) };
-            let uses = life.uses();
+            let Some(state) = state(at) else { return Some(Victim { at, unproven: false }) };
+            let uses = state.uses();
             if step >= EVICTION_STEPS || uses == 0 || (small && uses < USES_TO_STAY) {
                 return Some(Victim { at, unproven: small });
             }
-            life.set_uses(if small { 0 } else { uses - 1 });
+            state.set_uses(if small { 0 } else { uses - 1 });
             self.unlink(at);
             self.push(at, Queue::Main);
         }
@@ -148,7 +151,7 @@ impl S3Fifo {
         {
             while at != NONE {
                 let node = self.nodes[at as usize];
-                new.nodes.push(Node { queue: Queue::None, ..node });
+                new.nodes.push(QueueNode { queue: Queue::None, ..node });
                 new.push(order.len() as u32, queue);
                 order.push(at);
                 at = node.newer;
@@ -159,7 +162,7 @@ impl S3Fifo {
         order
     }
 
-    fn list(&mut self, at: u32) -> &mut List {
+    fn list(&mut self, at: u32) -> &mut QueueList {
         match self.nodes[at as usize].queue {
             Queue::Main => &mut self.main,
             _ => &mut self.small,
@@ -182,7 +185,7 @@ impl S3Fifo {
     }
 
     fn unlink(&mut self, at: u32) {
-        let Node { weight_units, older, newer, .. } = self.nodes[at as usize];
+        let QueueNode { weight_units, older, newer, .. } = self.nodes[at as usize];
         let list = self.list(at);
         list.units -= u64::from(weight_units);
         if older == NONE {

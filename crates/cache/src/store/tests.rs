@@ -4,13 +4,13 @@ use bytes::Bytes;
 use exchange::{Headers, SharedHeaders};
 
 use super::*;
-use crate::Kind;
+use crate::ObjectKind;
 use crate::rules::{Flags, Meta, Vary};
-use crate::{Content, Key, Response};
+use crate::{Content, Key, StoredResponse};
 
 mod accounting;
 mod hit_ratio;
-mod life;
+mod lifecycle;
 mod model;
 mod purging;
 mod races;
@@ -76,7 +76,7 @@ impl Sample<'_> {
             while_revalidate_s: 0,
             if_error_s: 0,
         };
-        let response = Response {
+        let response = StoredResponse {
             version: self.derived_of.unwrap_or_else(|| store.next_version()),
             meta,
             head: SharedHeaders::from(&head),
@@ -86,20 +86,24 @@ impl Sample<'_> {
             derived: self.derived_of.is_some(),
             tags: self.tags.clone().into(),
         };
-        let kind = Kind::Response(response);
-        Object { key: self.key(), kind, life: Default::default() }
+        let kind = ObjectKind::Response(response);
+        Object { key: self.key(), kind, state: Default::default() }
     }
 
     /// Stores it, as fetched just now.
-    pub(super) fn put(&self, store: &Store) -> Result<Arc<Object>, Refused> {
-        self.put_since(store, store.token())
+    pub(super) fn put(&self, store: &Store) -> Result<Arc<Object>, InsertError> {
+        self.put_since(store, store.purge_epoch())
     }
 
-    pub(super) fn put_since(&self, store: &Store, token: Token) -> Result<Arc<Object>, Refused> {
+    pub(super) fn put_since(
+        &self,
+        store: &Store,
+        begun: PurgeEpoch,
+    ) -> Result<Arc<Object>, InsertError> {
         let object = self.object(store);
         match self.derived_of {
             Some(_) => store.insert_derived(object),
-            None => store.insert(object, token, 32),
+            None => store.insert(object, begun, 32),
         }
     }
 
@@ -111,22 +115,22 @@ impl Sample<'_> {
 
 pub(super) fn version(object: &Object) -> u64 {
     match &object.kind {
-        Kind::Response(response) => response.version,
+        ObjectKind::Response(response) => response.version,
         _ => 0,
     }
 }
 
-pub(super) fn marker(url: &str, kind: Kind) -> Object {
+pub(super) fn marker(url: &str, kind: ObjectKind) -> Object {
     let key = Key::new(format!("{url}{ROUTE}").into_bytes(), url.len());
-    Object { key, kind, life: Default::default() }
+    Object { key, kind, state: Default::default() }
 }
 
-pub(super) fn varies() -> Kind {
-    Kind::Varies(Vary { fields: vec![b"accept-language"[..].into()].into() })
+pub(super) fn varies() -> ObjectKind {
+    ObjectKind::Varies(Vary { fields: vec![b"accept-language"[..].into()].into() })
 }
 
-pub(super) fn left(store: &Store, reason: Reason) -> u64 {
-    store.stats().left[Reason::ALL.iter().position(|one| *one == reason).unwrap()]
+pub(super) fn left(store: &Store, reason: RemovalReason) -> u64 {
+    store.stats().left[RemovalReason::ALL.iter().position(|one| *one == reason).unwrap()]
 }
 
 /// Numbers that are the same in every run.

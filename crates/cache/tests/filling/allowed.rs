@@ -79,7 +79,7 @@ struct Said {
 
 impl Said {
     /// Whether the origin may say that this is what it would say now.
-    fn is_of(&self, call: &Call) -> bool {
+    fn is_derived_from(&self, call: &Call) -> bool {
         self.path == call.target && self.x == call.field("x").unwrap_or_default()
     }
 }
@@ -153,7 +153,7 @@ impl World {
     fn reply(&mut self, call: Call) -> usize {
         let known = call.field("if-none-match").map(|tag| tag.trim_matches('"').to_owned());
         if let Some(number) = known.and_then(|tag| tag.parse::<usize>().ok())
-            && self.said.get(number).is_some_and(|said| said.is_of(&call))
+            && self.said.get(number).is_some_and(|said| said.is_derived_from(&call))
             && self.dice.below(2) == 0
         {
             // RFC 9111 4.3.4: as of now.

@@ -171,7 +171,7 @@ fn what_gets_no_shorter_is_tried_once() {
         // The bit of gzip.
         let ask = async || get_with(&route, "/", &[("accept-encoding", "gzip")]).await;
         let tried = async {
-            while !object.life.was_tried(0) {
+            while !object.state.was_tried(0) {
                 assert!(plain(done(ask().await).await.unwrap()).await == dense);
             }
         };
@@ -189,7 +189,7 @@ fn a_bomb_is_not_kept_unpacked() {
         let (site, _origin, route) = stored(&fields, bomb).await;
         let object = site.cache().store().list(None, 10, |_| true).objects.pop().unwrap();
         let tried = async {
-            while !object.life.was_tried(3) {
+            while !object.state.was_tried(3) {
                 // Who takes no coding has it unpacked on the way, as far as he reads.
                 let ask = get_with(&route, "/", &[("accept-encoding", "identity")]).await;
                 drop(done(ask).await.unwrap());

@@ -11,11 +11,11 @@ enum Then {
     /// It gets what is stored.
     Hit,
     /// The origin is asked for the whole.
-    Asked,
+    RequestDirectives,
     /// The origin is asked whether what is stored still holds.
     Confirmed,
     /// Nobody is asked: 504.
-    Refused,
+    InsertError,
 }
 
 /// Fields, a line each.
@@ -38,7 +38,7 @@ async fn second(first: &str, (status, said): (u16, &str), then: &str) -> Then {
             let confirms = call.field("if-none-match").is_some();
             call.answer(answer(200, &[], "anew"));
             done(client).await.unwrap();
-            return if confirms { Then::Confirmed } else { Then::Asked };
+            return if confirms { Then::Confirmed } else { Then::RequestDirectives };
         }
         got = &mut client => got.unwrap(),
     };
@@ -50,7 +50,7 @@ async fn second(first: &str, (status, said): (u16, &str), then: &str) -> Then {
         }
         Err(fault) => {
             assert_eq!(fault.status, 504);
-            Then::Refused
+            Then::InsertError
         }
     }
 }
@@ -59,16 +59,16 @@ async fn second(first: &str, (status, said): (u16, &str), then: &str) -> Then {
 type Row = (&'static str, &'static str, u16, &'static str, &'static str, Then);
 
 const TABLE: &[Row] = {
-    use Then::{Asked, Confirmed, Hit, Refused};
+    use Then::{Confirmed, Hit, InsertError, RequestDirectives};
     &[
         ("3", "", 200, "cache-control: max-age=600", "", Hit),
-        ("3", "", 200, "", "", Asked),
-        ("3", "", 200, "cache-control: max-age=600, no-store", "", Asked),
-        ("3", "", 200, "cache-control: max-age=600, private", "", Asked),
+        ("3", "", 200, "", "", RequestDirectives),
+        ("3", "", 200, "cache-control: max-age=600, no-store", "", RequestDirectives),
+        ("3", "", 200, "cache-control: max-age=600, private", "", RequestDirectives),
         ("3", "", 404, "cache-control: max-age=600", "", Hit),
         ("3", "", 599, "cache-control: max-age=600", "", Hit),
-        ("3", "", 429, "cache-control: max-age=600", "", Asked),
-        ("3.1", "", 200, "cache-control: max-age=600\nset-cookie: a=b", "", Asked),
+        ("3", "", 429, "cache-control: max-age=600", "", RequestDirectives),
+        ("3.1", "", 200, "cache-control: max-age=600\nset-cookie: a=b", "", RequestDirectives),
         (
             "3.1",
             "",
@@ -77,10 +77,24 @@ const TABLE: &[Row] = {
             "",
             Hit,
         ),
-        ("3.3", "", 206, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Asked),
+        (
+            "3.3",
+            "",
+            206,
+            "cache-control: max-age=600\ncontent-range: bytes 0-6/9",
+            "",
+            RequestDirectives,
+        ),
         ("3.3", "", 200, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Hit),
-        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", Asked),
-        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "authorization: a", Asked),
+        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", RequestDirectives),
+        (
+            "3.5",
+            "authorization: a",
+            200,
+            "cache-control: max-age=600",
+            "authorization: a",
+            RequestDirectives,
+        ),
         (
             "3.5",
             "authorization: a",
@@ -91,9 +105,9 @@ const TABLE: &[Row] = {
         ),
         ("3.5", "authorization: a", 200, "cache-control: s-maxage=600", "", Hit),
         ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 1", Hit),
-        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 2", Asked),
-        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "", Asked),
-        ("4.1", "", 200, "cache-control: max-age=600\nvary: *", "", Asked),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 2", RequestDirectives),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "", RequestDirectives),
+        ("4.1", "", 200, "cache-control: max-age=600\nvary: *", "", RequestDirectives),
         (
             "4.1",
             "accept-encoding: br",
@@ -149,7 +163,14 @@ const TABLE: &[Row] = {
             Confirmed,
         ),
         ("5.4", "", 200, "cache-control: max-age=600\netag: \"a\"", "pragma: no-cache", Confirmed),
-        ("5.2.1.5", "cache-control: no-store", 200, "cache-control: max-age=600", "", Asked),
+        (
+            "5.2.1.5",
+            "cache-control: no-store",
+            200,
+            "cache-control: max-age=600",
+            "",
+            RequestDirectives,
+        ),
         ("5.2.1.5", "", 200, "cache-control: max-age=600", "cache-control: no-store", Hit),
         ("5.2.1.7", "", 200, "cache-control: max-age=600", "cache-control: only-if-cached", Hit),
         (
@@ -158,9 +179,9 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=9\nage: 9\netag: \"a\"",
             "cache-control: only-if-cached",
-            Refused,
+            InsertError,
         ),
-        ("5.2.1.7", "", 200, "", "cache-control: only-if-cached", Refused),
+        ("5.2.1.7", "", 200, "", "cache-control: only-if-cached", InsertError),
         ("5.2.2.3", "", 200, "cache-control: max-age=600, no-store, must-understand", "", Hit),
         ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache\netag: \"a\"", "", Confirmed),
         ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache=\"x\"\nx: 1", "", Hit),
@@ -187,7 +208,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600\ntidegate-cache-control: no-store",
             "",
-            Asked,
+            RequestDirectives,
         ),
         ("RFC 9213", "", 200, "cache-control: max-age=600\ncdn-cache-control: max-age=,", "", Hit),
     ]

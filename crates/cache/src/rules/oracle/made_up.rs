@@ -5,7 +5,10 @@ use wire::Method;
 
 use super::{Verdict, reuse, store};
 use crate::rules::tests::{NOW, date};
-use crate::rules::{Asked, Fetch, Flags, Heuristic, Meta, Policy, Reuse, Storing, Times, Way};
+use crate::rules::{
+    Disposition, FetchContext, Flags, Heuristic, Meta, Policy, RequestDirectives, Reuse,
+    StorableResponse, Times,
+};
 use crate::rules::{request, reuse as reusing, store as storage};
 
 /// An answer, what it answers, and the policy.
@@ -184,23 +187,23 @@ fn headers(fields: &[(String, String)]) -> Headers {
     headers
 }
 
-fn asked(fields: &[(String, String)], policy: &Policy) -> Asked {
-    match request::consider(&Method::Get, &headers(fields), false, false, policy) {
-        Way::Lookup(asked) => asked,
+fn asked(fields: &[(String, String)], policy: &Policy) -> RequestDirectives {
+    match request::classify(&Method::Get, &headers(fields), false, false, policy) {
+        Disposition::Lookup(asked) => asked,
         other => panic!("{other:?}"),
     }
 }
 
-fn judge(world: &World) -> Option<Storing> {
+fn evaluate(world: &World) -> Option<StorableResponse> {
     let asked = asked(&world.request, &world.policy);
-    let fetch = Fetch {
+    let fetch = FetchContext {
         method: &Method::Get,
         request: &headers(&world.request),
-        asked: &asked,
+        directives: &asked,
         origin: b"http://example.com",
         times: Times { requested_secs: NOW - world.delay_s, received_secs: NOW },
     };
-    storage::judge(&fetch, world.status, &headers(&world.response), &world.policy).ok()
+    storage::evaluate(&fetch, world.status, &headers(&world.response), &world.policy).ok()
 }
 
 fn facts(meta: &Meta) -> super::Stored {
@@ -229,7 +232,7 @@ fn the_rules_and_the_oracle_agree() {
     for seed in 1..=4_000u64 {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let world = world(&mut dice);
-        let (ours, expected) = (judge(&world), store(&world));
+        let (ours, expected) = (evaluate(&world), store(&world));
         assert_eq!(ours.as_ref().map(|ours| facts(&ours.meta)), expected, "{seed}: {world:?}");
         let (Some(ours), Some(expected)) = (ours, expected) else { continue };
         stored_count += 1;
@@ -237,7 +240,7 @@ fn the_rules_and_the_oracle_agree() {
             let later_s = dice.below(90);
             let client = client(&mut dice);
             let asked = asked(&client, &world.policy);
-            let said = verdict(reusing::judge(&ours.meta, false, &asked, NOW + later_s));
+            let said = verdict(reusing::evaluate(&ours.meta, false, &asked, NOW + later_s));
             let right = reuse(&expected, &world, &client, later_s);
             assert_eq!(said, right, "{seed}: {client:?} {later_s} s after {world:?}");
             verdicts[match right {

@@ -3,7 +3,10 @@
 use wire::Method;
 
 use super::{Case, asked, fields, is_stored, is_used, later};
-use crate::rules::{Asked, Flags, Forward, Policy, Reason, Reuse, SECONDS_MAX, Way, request};
+use crate::rules::{
+    Disposition, Flags, Forward, Policy, RequestDirectives, Reuse, SECONDS_MAX, UncachedReason,
+    request,
+};
 
 fn validates(response: &str, seconds: u64, cache_control: &str) -> Option<Forward> {
     match later(response, seconds, cache_control) {
@@ -46,8 +49,8 @@ fn s5_2_1_directives_of_requests_are_ignored_if_the_policy_says_so() {
     let policy = Policy { honour_request: false, ..Policy::default() };
     let all = "no-cache, no-store, max-age=0, min-fresh=9, max-stale, only-if-cached";
     let headers = fields(&format!("Cache-Control: {all}\nPragma: no-cache"));
-    let way = request::consider(&Method::Get, &headers, false, false, &policy);
-    assert_eq!(way, Way::Lookup(Asked::default()));
+    let way = request::classify(&Method::Get, &headers, false, false, &policy);
+    assert_eq!(way, Disposition::Lookup(RequestDirectives::default()));
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn s5_2_1_4_no_cache_is_validated() {
 #[test]
 fn s5_2_1_5_no_store_is_not_stored() {
     let case = Case::asking("Cache-Control: no-store");
-    assert_eq!(case.refusal("Cache-Control: max-age=60"), Some(Reason::RequestNoStore));
+    assert_eq!(case.refusal("Cache-Control: max-age=60"), Some(UncachedReason::RequestNoStore));
     assert!(is_used(later(TAGGED, 1, "no-store")), "but what is stored already may be used");
 }
 
@@ -132,7 +135,7 @@ fn s5_2_2_3_must_understand_needs_a_status_that_is_understood() {
         assert_eq!(Case::status(status).refusal(said), None, "{status}");
     }
     for status in [222, 399, 418, 499, 599] {
-        assert_eq!(Case::status(status).refusal(said), Some(Reason::Status), "{status}");
+        assert_eq!(Case::status(status).refusal(said), Some(UncachedReason::Status), "{status}");
     }
 }
 
@@ -140,7 +143,7 @@ fn s5_2_2_3_must_understand_needs_a_status_that_is_understood() {
 fn s5_2_2_3_must_understand_takes_the_place_of_no_store() {
     let said = "Cache-Control: max-age=60, must-understand, no-store";
     assert_eq!(Case::status(200).refusal(said), None);
-    assert_eq!(Case::status(418).refusal(said), Some(Reason::Status));
+    assert_eq!(Case::status(418).refusal(said), Some(UncachedReason::Status));
 }
 
 #[test]
@@ -198,13 +201,17 @@ fn s5_2_2_10_s_maxage_is_never_served_stale() {
 #[test]
 fn s5_4_pragma_counts_in_requests_without_cache_control_only() {
     let way = |text: &str| {
-        request::consider(&Method::Get, &fields(text), false, false, &Policy::default())
+        request::classify(&Method::Get, &fields(text), false, false, &Policy::default())
     };
-    let no_cache = Way::Lookup(Asked { no_cache: true, ..Asked::default() });
+    let no_cache =
+        Disposition::Lookup(RequestDirectives { no_cache: true, ..RequestDirectives::default() });
     assert_eq!(way("Pragma: No-Cache"), no_cache);
     assert_eq!(way("Pragma: x, no-cache"), no_cache);
-    assert_eq!(way("Pragma: no-cache\nCache-Control: x"), Way::Lookup(Asked::default()));
-    assert_eq!(way("Pragma: x=no-cache"), Way::Lookup(Asked::default()));
+    assert_eq!(
+        way("Pragma: no-cache\nCache-Control: x"),
+        Disposition::Lookup(RequestDirectives::default())
+    );
+    assert_eq!(way("Pragma: x=no-cache"), Disposition::Lookup(RequestDirectives::default()));
     assert!(is_stored("Cache-Control: max-age=60\nPragma: no-cache"), "answers have none");
 }
 

@@ -19,7 +19,7 @@ fn s1_2_2_seconds_too_great_are_the_greatest() {
         let case = Case::under(policy);
         let meta = case.meta(&format!("Cache-Control: max-age={great}"));
         assert_eq!(meta.lifetime_s, 1 << 31, "{great}");
-        assert!(is_used(reuse::judge(&meta, false, &super::asked(""), NOW + 86_400)));
+        assert!(is_used(reuse::evaluate(&meta, false, &super::asked(""), NOW + 86_400)));
     }
     assert_eq!(initial_age("Age: 99999999999\nETag: \"a\""), 1 << 31);
 }

@@ -2,10 +2,10 @@
 
 use super::{Case, fields};
 use crate::limits::TAGS_MAX;
-use crate::rules::{Reason, invalidate, tags};
+use crate::rules::{UncachedReason, invalidate, tags};
 
 fn stored(headers: &str) -> Box<[u64]> {
-    Case::default().judge(&format!("Cache-Control: max-age=60\n{headers}")).unwrap().tags
+    Case::default().evaluate(&format!("Cache-Control: max-age=60\n{headers}")).unwrap().tags
 }
 
 fn invalidated(origin: &str, headers: &str) -> Vec<u64> {
@@ -91,5 +91,5 @@ fn more_tags_than_are_kept_are_not_stored() {
     let list = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
     assert_eq!(stored(&format!("Surrogate-Key: {}", list(TAGS_MAX))).len(), TAGS_MAX);
     let said = format!("Cache-Control: max-age=60\nSurrogate-Key: {}", list(TAGS_MAX + 1));
-    assert_eq!(Case::default().refusal(&said), Some(Reason::Tags));
+    assert_eq!(Case::default().refusal(&said), Some(UncachedReason::Tags));
 }

@@ -31,7 +31,7 @@ fn s3_2_fields_that_are_not_stored_are_not_merged_either() {
     let stored = fields("Cache-Control: max-age=60");
     let all = merge::merged([&stored, &fields("")], &newer);
     let text = lines(&all).join("\n");
-    let kept = Case::default().judge(&text).unwrap();
+    let kept = Case::default().evaluate(&text).unwrap();
     assert_eq!(lines(&kept.head), ["Cache-Control: max-age=60", "B: 2"]);
 }
 
@@ -52,7 +52,7 @@ fn what_was_hidden_is_merged_too() {
         "Surrogate-Key: a b\nTidegate-Cache-Control: max-age=50",
         "Cache-Control: max-age=2\nSurrogate-Key: c",
     );
-    let stored = Case::default().judge(&text.join("\n")).unwrap();
+    let stored = Case::default().evaluate(&text.join("\n")).unwrap();
     assert_eq!(stored.meta.lifetime_s, 50);
     assert_eq!(&*stored.tags, [crate::rules::tags::tag(b"c")]);
 }

@@ -7,7 +7,7 @@ fn fails(response: &str, seconds: u64, cache_control: &str) -> bool {
     let meta = Case::default().meta(response);
     let asked = asked(cache_control);
     let said = reuse::may_serve_on_error(&meta, &asked, NOW + seconds);
-    if let Reuse::Validate { if_error, .. } = reuse::judge(&meta, false, &asked, NOW + seconds) {
+    if let Reuse::Validate { if_error, .. } = reuse::evaluate(&meta, false, &asked, NOW + seconds) {
         assert_eq!(if_error, said);
     }
     said

@@ -3,8 +3,8 @@
 use wire::structured::{Bare, Item, Member, parse_list};
 
 use super::{fields, lines};
-use crate::rules::status::{self, Status, Taken};
-use crate::rules::{Forward, Reason};
+use crate::rules::status::{self, CacheOutcome, Status};
+use crate::rules::{Forward, UncachedReason};
 
 fn written(status: &Status<'_>) -> String {
     let mut out = Vec::new();
@@ -36,18 +36,29 @@ fn rfc9211_s2_2_a_miss_says_why() {
         assert_eq!(item.param("fwd"), Some(&Bare::token(why.token())));
         assert_eq!(item.param("hit"), None);
     }
-    assert_eq!(written(&Status::passed(Reason::Method)), "tidegate; fwd=method; detail=method");
-    let passed = |reason: Reason| reason.forward();
-    assert_eq!(passed(Reason::Precondition), Forward::Request);
-    assert_eq!(passed(Reason::Upgrade), Forward::Bypass);
+    assert_eq!(
+        written(&Status::passed(UncachedReason::Method)),
+        "tidegate; fwd=method; detail=method"
+    );
+    let passed = |reason: UncachedReason| reason.forward();
+    assert_eq!(passed(UncachedReason::Precondition), Forward::Request);
+    assert_eq!(passed(UncachedReason::Upgrade), Forward::Bypass);
 }
 
 #[test]
 fn rfc9211_s2_3_to_2_8_the_other_parameters() {
-    let way =
-        Taken::Forwarded { why: Forward::Stale, status: Some(304), stored: true, collapsed: true };
-    let status =
-        Status { way, ttl_s: Some(60), key: Some(b"http://a/\"b\\\n\x00c"), detail: Some("a b") };
+    let outcome = CacheOutcome::Forwarded {
+        why: Forward::Stale,
+        status: Some(304),
+        stored: true,
+        collapsed: true,
+    };
+    let status = Status {
+        outcome,
+        ttl_s: Some(60),
+        key: Some(b"http://a/\"b\\\n\x00c"),
+        detail: Some("a b"),
+    };
     let item = item(&written(&status));
     assert_eq!(item.bare, Bare::token("tidegate"));
     assert_eq!(item.param("fwd-status"), Some(&Bare::Integer(304)));
@@ -56,7 +67,7 @@ fn rfc9211_s2_3_to_2_8_the_other_parameters() {
     assert_eq!(item.param("ttl"), Some(&Bare::Integer(60)));
     assert_eq!(item.param("key"), Some(&Bare::string("http://a/\"b\\??c")));
     assert_eq!(item.param("detail"), Some(&Bare::string("a b")));
-    let refused = Status::forwarded(Forward::UriMiss).refused(Reason::SetCookie);
+    let refused = Status::forwarded(Forward::UriMiss).refused(UncachedReason::SetCookie);
     assert_eq!(written(&refused), "tidegate; fwd=uri-miss; detail=set_cookie");
 }
 
@@ -83,17 +94,21 @@ fn rfc9211_s2_what_caches_nearer_to_the_origin_said_stays_in_front() {
         ["Cache-Status: OriginCache; hit; ttl=1100", "X: 1", "Cache-Status: tidegate; hit; ttl=5"]
     );
     let said = "Cache-Control: max-age=60\nCache-Status: OriginCache; hit";
-    let stored = super::Case::default().judge(said).unwrap();
+    let stored = super::Case::default().evaluate(said).unwrap();
     assert!(stored.head.contains("Cache-Status"), "in the store too");
 }
 
 #[test]
 fn pikes_users_have_a_word_for_it() {
-    let stored =
-        Taken::Forwarded { why: Forward::UriMiss, status: None, stored: true, collapsed: false };
-    let stored = Status { way: stored, ..Status::hit(1) };
+    let stored = CacheOutcome::Forwarded {
+        why: Forward::UriMiss,
+        status: None,
+        stored: true,
+        collapsed: false,
+    };
+    let stored = Status { outcome: stored, ..Status::hit(1) };
     assert_eq!(status::word(&Status::hit(1)), "hit");
     assert_eq!(status::word(&stored), "fetching");
-    assert_eq!(status::word(&Status::passed(Reason::Method)), "passed");
+    assert_eq!(status::word(&Status::passed(UncachedReason::Method)), "passed");
     assert_eq!(status::word(&Status::forwarded(Forward::UriMiss)), "hitForPass");
 }

@@ -1,10 +1,13 @@
 //! RFC 9213: directives for us.
 
 use super::{Case, date, is_used, later};
-use crate::rules::{Flags, Policy, Reason};
+use crate::rules::{Flags, Policy, UncachedReason};
 
 fn lifetime(said: &str) -> Option<u32> {
-    Case::default().judge(&format!("{said}\nETag: \"a\"")).ok().map(|stored| stored.meta.lifetime_s)
+    Case::default()
+        .evaluate(&format!("{said}\nETag: \"a\""))
+        .ok()
+        .map(|stored| stored.meta.lifetime_s)
 }
 
 #[test]
@@ -36,7 +39,7 @@ fn rfc9213_s2_2_cache_control_and_expires_are_ignored_beside_it() {
     assert_eq!(lifetime(&said), None, "a field that says nothing of time says that there is none");
     assert_eq!(lifetime("Cache-Control: max-age=9\nCDN-Cache-Control: none"), None);
     let said = "Cache-Control: max-age=9\nCDN-Cache-Control: no-store";
-    assert_eq!(Case::default().refusal(said), Some(Reason::NoStore));
+    assert_eq!(Case::default().refusal(said), Some(UncachedReason::NoStore));
 }
 
 #[test]
@@ -44,7 +47,7 @@ fn rfc9213_s2_2_other_targeted_fields_change_nothing() {
     assert_eq!(lifetime("Cache-Control: max-age=3\nOther-Cache-Control: max-age=1"), Some(3));
     let case = Case::under(Policy { targeted: Box::default(), ..Policy::default() });
     let said = "Cache-Control: max-age=3\nTidegate-Cache-Control: max-age=1";
-    let stored = case.judge(said).unwrap();
+    let stored = case.evaluate(said).unwrap();
     let passed_on = stored.head.contains("Tidegate-Cache-Control");
     assert_eq!((stored.meta.lifetime_s, passed_on), (3, true));
 }
@@ -68,8 +71,8 @@ fn rfc9213_s2_1_parameters_are_ignored_and_the_last_of_a_key_counts() {
 #[test]
 fn rfc9213_s2_2_the_directives_mean_the_same() {
     let refusal = |said: &str| Case::default().refusal(&format!("CDN-Cache-Control: {said}"));
-    assert_eq!(refusal("max-age=9, private"), Some(Reason::Private));
-    assert_eq!(refusal("max-age=9, no-store"), Some(Reason::NoStore));
+    assert_eq!(refusal("max-age=9, private"), Some(UncachedReason::Private));
+    assert_eq!(refusal("max-age=9, no-store"), Some(UncachedReason::NoStore));
     assert_eq!(refusal("max-age=9, no-store, must-understand"), None);
     let strict = "CDN-Cache-Control: max-age=9, must-revalidate, stale-while-revalidate=99";
     assert!(!is_used(later(&format!("{strict}\nETag: \"a\""), 9, "max-stale")));
@@ -87,7 +90,7 @@ fn rfc9213_s2_2_the_directives_mean_the_same() {
     let shared = Case::asking("Authorization: a");
     assert_eq!(
         shared.refusal("Cache-Control: public\nCDN-Cache-Control: max-age=9"),
-        Some(Reason::Authorization)
+        Some(UncachedReason::Authorization)
     );
     assert_eq!(shared.refusal("CDN-Cache-Control: max-age=9, public"), None);
 }
@@ -96,7 +99,7 @@ fn rfc9213_s2_2_the_directives_mean_the_same() {
 fn rfc9213_s2_1_fields_that_are_named_are_not_kept() {
     let said =
         "CDN-Cache-Control: max-age=9, no-cache=\"X-A\", private=\"x-b\"\nX-A: 1\nX-B: 2\nC: 3";
-    let stored = Case::default().judge(said).unwrap();
+    let stored = Case::default().evaluate(said).unwrap();
     assert!(!stored.head.contains("X-A") && !stored.head.contains("X-B"));
     assert!(stored.head.contains("C"));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
@@ -107,7 +110,7 @@ fn surrogate_control_counts_if_the_policy_reads_it() {
     let said = "Cache-Control: max-age=3\nSurrogate-Control: max-age=\"5\", content=\"ESI/1.0\"";
     assert_eq!(lifetime(said), Some(3));
     let case = Case::under(Policy { surrogate_control: true, ..Policy::default() });
-    let stored = case.judge(said).unwrap();
+    let stored = case.evaluate(said).unwrap();
     assert_eq!((stored.meta.lifetime_s, stored.hidden.len()), (5, 1));
     let surplus = case.meta("Surrogate-Control: max-age=5+6");
     assert_eq!((surplus.lifetime_s, surplus.while_revalidate_s), (5, 6));

@@ -3,7 +3,7 @@
 use wire::conditional::Outcome;
 
 use super::{NOW, date, fields, lines};
-use crate::rules::{answer, precondition, validate};
+use crate::rules::{conditions, precondition, validate};
 
 fn conditions(stored: &str) -> Vec<String> {
     let mut request = fields("Accept: a");
@@ -34,7 +34,7 @@ fn s4_3_1_without_validators_there_is_no_condition() {
 fn outcome(request: &str, status: u16, stored: &str) -> Outcome {
     let (request, stored) = (fields(request), fields(stored));
     let etag = stored.get("ETag");
-    answer::conditions(&request, status, &stored, [etag, Some(b"\"origin\"")], NOW)
+    conditions::conditions(&request, status, &stored, [etag, Some(b"\"origin\"")], NOW)
 }
 
 const TAGGED: &str = "ETag: \"a\"";
@@ -100,18 +100,18 @@ fn rfc9110_s13_1_1_the_origin_is_told_its_own_tags() {
 
 #[test]
 fn s4_3_3_what_the_answer_to_a_validation_means() {
-    let said = |status, text: &str| validate::answer(&fields(TAGGED), status, &fields(text));
-    assert_eq!(said(304, "ETag: \"a\""), validate::Answer::Confirmed);
-    assert_eq!(said(304, "ETag: \"b\""), validate::Answer::OfAnother);
+    let said = |status, text: &str| validate::classify(&fields(TAGGED), status, &fields(text));
+    assert_eq!(said(304, "ETag: \"a\""), validate::ValidationResponse::Revalidated);
+    assert_eq!(said(304, "ETag: \"b\""), validate::ValidationResponse::OtherRepresentation);
     for status in [200, 203, 206, 301, 404, 410, 501, 505, 520] {
-        assert_eq!(said(status, ""), validate::Answer::Whole, "{status}");
+        assert_eq!(said(status, ""), validate::ValidationResponse::Full, "{status}");
     }
 }
 
 #[test]
 fn rfc5861_s4_which_answers_are_errors() {
     for status in [500, 502, 503, 504] {
-        let said = validate::answer(&fields(TAGGED), status, &fields(""));
-        assert_eq!(said, validate::Answer::Failed, "{status}");
+        let said = validate::classify(&fields(TAGGED), status, &fields(""));
+        assert_eq!(said, validate::ValidationResponse::ServerError, "{status}");
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{Case, fields, is_stored};
 use crate::limits::VARY_FIELDS_MAX;
-use crate::rules::{Policy, Reason, Vary, vary};
+use crate::rules::{Policy, UncachedReason, Vary, vary};
 
 fn of(vary: &str) -> Option<Vary> {
     let said = format!("Cache-Control: max-age=60\nVary: {vary}");
-    Case::default().judge(&said).unwrap().vary
+    Case::default().evaluate(&said).unwrap().vary
 }
 
 fn values(vary: &str, request: &str, policy: &Policy) -> Vec<u8> {
@@ -33,7 +33,7 @@ fn s4_1_the_order_and_case_of_names_do_not_matter() {
     assert_eq!(of("B, a, b"), of("A,B"));
     assert_eq!(of(""), None);
     let two = "Cache-Control: max-age=60\nVary: a\nVary: b";
-    assert_eq!(Case::default().judge(two).unwrap().vary, of("b, a"));
+    assert_eq!(Case::default().evaluate(two).unwrap().vary, of("b, a"));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn s4_1_lines_are_joined_and_white_space_goes_where_it_means_nothing() {
 fn s4_1_an_asterisk_never_matches() {
     for any in ["*", "a, *", "*, a", "a b", "a, \"x\""] {
         let said = format!("Cache-Control: max-age=60\nVary: {any}");
-        assert_eq!(Case::default().refusal(&said), Some(Reason::VaryAny), "{any}");
+        assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryAny), "{any}");
     }
 }
 
@@ -74,7 +74,7 @@ fn s4_1_accept_encoding_is_ours() {
         assert_eq!(coded(known), None, "{known}");
     }
     for unknown in ["deflate", "dcb", "gzip, br"] {
-        assert_eq!(coded(unknown), Some(Reason::Coding), "{unknown}");
+        assert_eq!(coded(unknown), Some(UncachedReason::Coding), "{unknown}");
     }
     let same_for_all = "Cache-Control: max-age=60\nContent-Encoding: deflate";
     assert_eq!(Case::default().refusal(same_for_all), None);
@@ -94,7 +94,7 @@ fn too_many_fields_are_not_compared() {
     let list = |n: usize| (0..n).map(|i| format!("x-{i}")).collect::<Vec<_>>().join(", ");
     assert_eq!(of(&list(VARY_FIELDS_MAX)).unwrap().fields.len(), VARY_FIELDS_MAX);
     let said = format!("Cache-Control: max-age=60\nVary: {}", list(VARY_FIELDS_MAX + 1));
-    assert_eq!(Case::default().refusal(&said), Some(Reason::VaryFields));
+    assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryFields));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn languages_are_reduced_to_those_of_the_route() {
 fn s4_1_what_varies_by_the_clients_address_is_for_that_client() {
     for field in ["X-Forwarded-For", "accept, forwarded"] {
         let said = format!("Cache-Control: max-age=60\nVary: {field}");
-        assert_eq!(Case::default().refusal(&said), Some(Reason::VaryAny), "{field}");
+        assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryAny), "{field}");
     }
     // These are in the key: scheme and host.
     assert!(is_stored("Cache-Control: max-age=60\nVary: X-Forwarded-Proto, X-Forwarded-Host"));

@@ -1,6 +1,6 @@
 //! Which record is where: a table in memory, a few bytes for each.
 //!
-//! Hashes only say where to look: who reads a record compares its key. All records of a URL are
+//! KeyHashes only say where to look: who reads a record compares its key. All records of a URL are
 //! found together, so that a purge need not look through the table.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,7 +11,7 @@ use crate::Key;
 
 /// Where a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub(super) segment: u32,
     pub(super) offset: u32,
     /// Of the whole record.
@@ -20,14 +20,14 @@ pub(super) struct Place {
 
 /// What of a key's hashes is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hashes {
+pub(super) struct KeyHashes {
     url: u32,
     key: u32,
 }
 
-impl Hashes {
-    pub(super) fn of(key: &Key) -> Hashes {
-        Hashes { url: Hashes::of_url(key.url()), key: key.hash() as u32 }
+impl KeyHashes {
+    pub(super) fn of(key: &Key) -> KeyHashes {
+        KeyHashes { url: KeyHashes::of_url(key.url()), key: key.hash() as u32 }
     }
 
     fn of_url(url: &[u8]) -> u32 {
@@ -40,9 +40,9 @@ impl Hashes {
     }
 }
 
-struct Entry {
-    hashes: Hashes,
-    place: Place,
+struct IndexEntry {
+    hashes: KeyHashes,
+    location: RecordLocation,
     /// Whether it was read since it was written: then it is worth to be written again.
     read: AtomicU8,
 }
@@ -50,7 +50,7 @@ struct Entry {
 /// The table.
 #[derive(Default)]
 pub(super) struct Index {
-    table: HashTable<Entry>,
+    table: HashTable<IndexEntry>,
 }
 
 impl Index {
@@ -63,48 +63,48 @@ impl Index {
         self.table.allocation_size()
     }
 
-    pub(super) fn find(&self, hashes: Hashes) -> Option<Place> {
-        self.entry(hashes).map(|entry| entry.place)
+    pub(super) fn find(&self, hashes: KeyHashes) -> Option<RecordLocation> {
+        self.entry(hashes).map(|entry| entry.location)
     }
 
     /// The same, for those who are going to read it.
-    pub(super) fn find_to_read(&self, hashes: Hashes) -> Option<Place> {
+    pub(super) fn find_to_read(&self, hashes: KeyHashes) -> Option<RecordLocation> {
         let entry = self.entry(hashes)?;
         entry.read.store(1, Ordering::Relaxed);
-        Some(entry.place)
+        Some(entry.location)
     }
 
-    /// Whether the record at that place is the current one, and has been read.
-    pub(super) fn is_wanted(&self, hashes: Hashes, place: Place) -> bool {
-        let entry = self.entry(hashes).filter(|entry| entry.place == place);
+    /// Whether the record at that location is the current one, and has been read.
+    pub(super) fn is_wanted(&self, hashes: KeyHashes, location: RecordLocation) -> bool {
+        let entry = self.entry(hashes).filter(|entry| entry.location == location);
         entry.is_some_and(|entry| entry.read.load(Ordering::Relaxed) > 0)
     }
 
-    fn entry(&self, hashes: Hashes) -> Option<&Entry> {
-        self.table.find(Hashes::spread(hashes.url), |entry| entry.hashes == hashes)
+    fn entry(&self, hashes: KeyHashes) -> Option<&IndexEntry> {
+        self.table.find(KeyHashes::spread(hashes.url), |entry| entry.hashes == hashes)
     }
 
     /// Notes where the current record of a key is.
-    pub(super) fn insert(&mut self, hashes: Hashes, place: Place) {
+    pub(super) fn insert(&mut self, hashes: KeyHashes, location: RecordLocation) {
         self.remove(hashes);
-        let entry = Entry { hashes, place, read: AtomicU8::new(0) };
-        let hasher = |entry: &Entry| Hashes::spread(entry.hashes.url);
-        self.table.insert_unique(Hashes::spread(hashes.url), entry, hasher);
+        let entry = IndexEntry { hashes, location, read: AtomicU8::new(0) };
+        let hasher = |entry: &IndexEntry| KeyHashes::spread(entry.hashes.url);
+        self.table.insert_unique(KeyHashes::spread(hashes.url), entry, hasher);
     }
 
     /// Forgets a key; whether it was known.
-    pub(super) fn remove(&mut self, hashes: Hashes) -> bool {
+    pub(super) fn remove(&mut self, hashes: KeyHashes) -> bool {
         self.remove_if(hashes, |_| true)
     }
 
     /// Forgets a record, unless there is a newer one.
-    pub(super) fn remove_at(&mut self, hashes: Hashes, place: Place) -> bool {
-        self.remove_if(hashes, |entry| entry.place == place)
+    pub(super) fn remove_at(&mut self, hashes: KeyHashes, location: RecordLocation) -> bool {
+        self.remove_if(hashes, |entry| entry.location == location)
     }
 
-    fn remove_if(&mut self, hashes: Hashes, meant: impl Fn(&Entry) -> bool) -> bool {
-        let is = |entry: &Entry| entry.hashes == hashes && meant(entry);
-        match self.table.find_entry(Hashes::spread(hashes.url), is) {
+    fn remove_if(&mut self, hashes: KeyHashes, meant: impl Fn(&IndexEntry) -> bool) -> bool {
+        let is = |entry: &IndexEntry| entry.hashes == hashes && meant(entry);
+        match self.table.find_entry(KeyHashes::spread(hashes.url), is) {
             Ok(entry) => {
                 entry.remove();
                 true
@@ -115,9 +115,9 @@ impl Index {
 
     /// Forgets all of a URL.
     pub(super) fn remove_url(&mut self, url: &[u8]) {
-        let url = Hashes::of_url(url);
+        let url = KeyHashes::of_url(url);
         while let Ok(entry) =
-            self.table.find_entry(Hashes::spread(url), |entry| entry.hashes.url == url)
+            self.table.find_entry(KeyHashes::spread(url), |entry| entry.hashes.url == url)
         {
             entry.remove();
         }
@@ -125,7 +125,7 @@ impl Index {
 
     /// Forgets all that is in a segment.
     pub(super) fn remove_segment(&mut self, segment: u32) {
-        self.table.retain(|entry| entry.place.segment != segment);
+        self.table.retain(|entry| entry.location.segment != segment);
     }
 
     pub(super) fn clear(&mut self) {
@@ -137,22 +137,22 @@ impl Index {
 mod tests {
     use super::*;
 
-    fn hashes(text: &str, url_len: usize) -> Hashes {
-        Hashes::of(&Key::new(text.as_bytes(), url_len))
+    fn hashes(text: &str, url_len: usize) -> KeyHashes {
+        KeyHashes::of(&Key::new(text.as_bytes(), url_len))
     }
 
-    fn place(segment: u32, offset: u32) -> Place {
-        Place { segment, offset, length: 1 }
+    fn location(segment: u32, offset: u32) -> RecordLocation {
+        RecordLocation { segment, offset, length: 1 }
     }
 
     #[test]
     fn the_newest_record_of_a_key_counts() {
         let mut index = Index::default();
         let a = hashes("http://a/\0r", 9);
-        index.insert(a, place(1, 0));
-        index.insert(a, place(1, 100));
-        assert_eq!((index.len(), index.find(a)), (1, Some(place(1, 100))));
-        assert!(!index.remove_at(a, place(1, 0)) && index.remove_at(a, place(1, 100)));
+        index.insert(a, location(1, 0));
+        index.insert(a, location(1, 100));
+        assert_eq!((index.len(), index.find(a)), (1, Some(location(1, 100))));
+        assert!(!index.remove_at(a, location(1, 0)) && index.remove_at(a, location(1, 100)));
         assert_eq!(index.find(a), None);
     }
 
@@ -161,9 +161,9 @@ mod tests {
         let mut index = Index::default();
         let of = ["http://a/\0r", "http://a/\0r\0v:de", "http://a/\0other"];
         for (at, text) in of.into_iter().enumerate() {
-            index.insert(hashes(text, 9), place(1, at as u32));
+            index.insert(hashes(text, 9), location(1, at as u32));
         }
-        index.insert(hashes("http://b/\0r", 9), place(1, 9));
+        index.insert(hashes("http://b/\0r", 9), location(1, 9));
         index.remove_url(b"http://a/");
         assert_eq!(index.len(), 1);
         index.remove_segment(1);
@@ -174,9 +174,9 @@ mod tests {
     fn what_was_read_is_wanted_until_it_is_replaced() {
         let mut index = Index::default();
         let a = hashes("http://a/\0r", 9);
-        index.insert(a, place(1, 0));
-        assert!(!index.is_wanted(a, place(1, 0)));
-        assert_eq!(index.find_to_read(a), Some(place(1, 0)));
-        assert!(index.is_wanted(a, place(1, 0)) && !index.is_wanted(a, place(2, 0)));
+        index.insert(a, location(1, 0));
+        assert!(!index.is_wanted(a, location(1, 0)));
+        assert_eq!(index.find_to_read(a), Some(location(1, 0)));
+        assert!(index.is_wanted(a, location(1, 0)) && !index.is_wanted(a, location(2, 0)));
     }
 }

@@ -1,7 +1,7 @@
 //! What a segment is made of: records, one behind the other.
 //!
 //! A record is a header of fixed length, what describes the object (its key first), and the
-//! object's content. Header and description have one checksum, the content another one, so that a
+//! object's content. RecordHeader and description have one checksum, the content another one, so that a
 //! scan need not read contents. Promises that what is decoded is what was encoded or nothing: a
 //! record that was cut off or changed anywhere is not taken. Numbers are little-endian. Never
 //! touches a file.
@@ -15,7 +15,7 @@ use wire::token::{is_field_value, is_token};
 
 use crate::limits::DISK_HEAD_BYTES_MAX;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
-use crate::{Content, Key, Kind, Object, Response};
+use crate::{Content, Key, Object, ObjectKind, StoredResponse};
 
 /// Length of a header.
 pub(super) const HEADER_BYTES: usize = 40;
@@ -26,25 +26,25 @@ const CHECKED_BYTES: usize = 36;
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum RecordKind {
     Response = 1,
     Varies = 2,
     Search = 3,
-    /// A purge: what stands before it in time, and is meant, is gone.
+    /// A purge: what stands before it in time, and is meant, is removed.
     Purge = 4,
 }
 
-impl Form {
-    fn of(byte: u8) -> Option<Form> {
-        let all = [Form::Response, Form::Varies, Form::Search, Form::Purge];
+impl RecordKind {
+    fn of(byte: u8) -> Option<RecordKind> {
+        let all = [RecordKind::Response, RecordKind::Varies, RecordKind::Search, RecordKind::Purge];
         all.into_iter().find(|form| *form as u8 == byte)
     }
 }
 
 /// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) form: Form,
+pub(super) struct RecordHeader {
+    pub(super) form: RecordKind,
     /// Length of the description.
     pub(super) head_len: u32,
     pub(super) content_len: u64,
@@ -54,12 +54,18 @@ pub(super) struct Header {
     head_crc: u32,
 }
 
-impl Header {
+impl RecordHeader {
     /// The header of a record with this description.
-    pub(super) fn new(form: Form, time: u64, head: &[u8], content: (u64, u32)) -> Header {
+    pub(super) fn new(
+        form: RecordKind,
+        time: u64,
+        head: &[u8],
+        content: (u64, u32),
+    ) -> RecordHeader {
         let head_len = u32::try_from(head.len()).unwrap_or(u32::MAX);
         let (content_len, content_crc) = content;
-        let mut header = Header { form, head_len, content_len, time, content_crc, head_crc: 0 };
+        let mut header =
+            RecordHeader { form, head_len, content_len, time, content_crc, head_crc: 0 };
         header.head_crc = header.checksum(head);
         header
     }
@@ -84,18 +90,18 @@ impl Header {
     }
 
     /// `None` if no record of ours begins here.
-    pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
-        let mut input = Input(bytes);
+    pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<RecordHeader> {
+        let mut input = RecordReader(bytes);
         if input.u32()? != MAGIC {
             return None;
         }
-        let form = Form::of(input.u8()?)?;
+        let form = RecordKind::of(input.u8()?)?;
         input.take(3)?;
         let head_len = input.u32()?;
         input.take(4)?;
         let (content_len, time) = (input.u64()?, input.u64()?);
         let (content_crc, head_crc) = (input.u32()?, input.u32()?);
-        let header = Header { form, head_len, content_len, time, content_crc, head_crc };
+        let header = RecordHeader { form, head_len, content_len, time, content_crc, head_crc };
         let sane = head_len as usize <= DISK_HEAD_BYTES_MAX && header.bytes() == *bytes;
         sane.then_some(header)
     }
@@ -112,54 +118,56 @@ impl Header {
 }
 
 /// The description of an object, and what it is; `None` for what is not kept on disk.
-pub(super) fn encode(object: &Object) -> Option<(Form, Vec<u8>)> {
+pub(super) fn encode(object: &Object) -> Option<(RecordKind, Vec<u8>)> {
     let mut out = Vec::with_capacity(512);
     put_bytes(&mut out, object.key.text());
     put_u32(&mut out, object.key.url().len());
     let form = match &object.kind {
-        Kind::Response(response) if !response.derived => {
+        ObjectKind::Response(response) if !response.derived => {
             put_response(&mut out, response);
-            Form::Response
+            RecordKind::Response
         }
-        Kind::Varies(vary) => {
+        ObjectKind::Varies(vary) => {
             put_list(&mut out, &vary.fields);
-            Form::Varies
+            RecordKind::Varies
         }
-        Kind::Search(rule) => {
+        ObjectKind::NoVarySearch(rule) => {
             out.extend_from_slice(&[u8::from(rule.key_order), u8::from(rule.all)]);
             put_list(&mut out, &rule.params);
-            Form::Search
+            RecordKind::Search
         }
-        Kind::Response(_) | Kind::Parts(_) | Kind::Uncacheable { .. } => return None,
+        ObjectKind::Response(_) | ObjectKind::Parts(_) | ObjectKind::Uncacheable { .. } => {
+            return None;
+        }
     };
     (out.len() <= DISK_HEAD_BYTES_MAX).then_some((form, out))
 }
 
 /// What a description that can be read would be written as again: itself.
-pub(super) fn rewritten(form: u8, head: &[u8]) -> Option<Vec<u8>> {
-    let object = decode(Form::of(form)?, head, Content::Memory(Bytes::new()))?;
+pub(super) fn reencoded(form: u8, head: &[u8]) -> Option<Vec<u8>> {
+    let object = decode(RecordKind::of(form)?, head, Content::Memory(Bytes::new()))?;
     Some(encode(&object)?.1)
 }
 
 /// The key in a description.
 pub(super) fn key(head: &[u8]) -> Option<Key> {
-    Input(head).key()
+    RecordReader(head).key()
 }
 
 /// The object of a description, with this content.
-pub(super) fn decode(form: Form, head: &[u8], content: Content) -> Option<Object> {
-    let mut input = Input(head);
+pub(super) fn decode(form: RecordKind, head: &[u8], content: Content) -> Option<Object> {
+    let mut input = RecordReader(head);
     let key = input.key()?;
     let kind = match form {
-        Form::Response => Kind::Response(input.response(content)?),
-        Form::Varies => Kind::Varies(Vary { fields: input.list()? }),
-        Form::Search => {
+        RecordKind::Response => ObjectKind::Response(input.response(content)?),
+        RecordKind::Varies => ObjectKind::Varies(Vary { fields: input.list()? }),
+        RecordKind::Search => {
             let (key_order, all) = (input.flag()?, input.flag()?);
-            Kind::Search(SearchRule { key_order, all, params: input.list()? })
+            ObjectKind::NoVarySearch(SearchRule { key_order, all, params: input.list()? })
         }
-        Form::Purge => return None,
+        RecordKind::Purge => return None,
     };
-    input.0.is_empty().then(|| Object { key, kind, life: Default::default() })
+    input.0.is_empty().then(|| Object { key, kind, state: Default::default() })
 }
 
 fn put_u32(out: &mut Vec<u8>, number: usize) {
@@ -184,7 +192,7 @@ fn put_fields(out: &mut Vec<u8>, headers: &Headers) {
     }
 }
 
-fn put_response(out: &mut Vec<u8>, response: &Response) {
+fn put_response(out: &mut Vec<u8>, response: &StoredResponse) {
     let meta = &response.meta;
     out.extend_from_slice(&response.version.to_le_bytes());
     out.extend_from_slice(&meta.status.to_le_bytes());
@@ -202,9 +210,9 @@ fn put_response(out: &mut Vec<u8>, response: &Response) {
 }
 
 /// What is left of a description; each reading gives `None` where too little is left.
-struct Input<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Input<'a> {
+impl<'a> RecordReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -275,7 +283,7 @@ impl<'a> Input<'a> {
         Some(headers)
     }
 
-    fn response(&mut self, content: Content) -> Option<Response> {
+    fn response(&mut self, content: Content) -> Option<StoredResponse> {
         let version = self.u64()?;
         let (status, flags) = (self.u16()?, Flags::from_bits(self.u8()?));
         let coding = match self.u8()? {
@@ -296,7 +304,7 @@ impl<'a> Input<'a> {
         let head = SharedHeaders::from(&self.fields()?);
         let hidden = self.fields()?;
         let hidden = (!hidden.is_empty()).then(|| Box::new(SharedHeaders::from(&hidden)));
-        Some(Response { version, meta, head, hidden, content, coding, derived: false, tags })
+        Some(StoredResponse { version, meta, head, hidden, content, coding, derived: false, tags })
     }
 }
 

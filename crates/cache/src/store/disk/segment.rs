@@ -9,26 +9,26 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::record::{HEADER_BYTES, Header};
+use super::record::{HEADER_BYTES, RecordHeader};
 
 /// How names end.
 const EXTENSION: &str = "segment";
 /// Read at once of a record whose length is not known yet.
 const FIRST_BYTES: usize = 4096;
 
-pub(super) fn path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("{number:08x}.{EXTENSION}"))
+pub(super) fn path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{number:08x}.{EXTENSION}"))
 }
 
 /// The numbers of the segments there are, the oldest first.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<u32>> {
+pub(super) fn list(directory: &Path) -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let number = stem.and_then(|stem| u32::from_str_radix(stem, 16).ok());
         if let Some(number) = number
-            && self::path(folder, number) == path
+            && self::path(directory, number) == path
         {
             numbers.push(number);
         }
@@ -38,13 +38,13 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<u32>> {
 }
 
 /// What is stored may be private: nobody else may read it.
-pub(super) fn create(folder: &Path, number: u32) -> io::Result<File> {
+pub(super) fn create(directory: &Path, number: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create_new(true).mode(0o600).open(path(folder, number))
+    options.read(true).write(true).create_new(true).mode(0o600).open(path(directory, number))
 }
 
-pub(super) fn open(folder: &Path, number: u32) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path(folder, number))
+pub(super) fn open(directory: &Path, number: u32) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path(directory, number))
 }
 
 /// The header and the description of the record at `offset`; `None` if there is none that is whole.
@@ -54,7 +54,7 @@ pub(super) fn read_head(
     offset: u64,
     length: u64,
     room: &mut Vec<u8>,
-) -> io::Result<Option<(Header, usize)>> {
+) -> io::Result<Option<(RecordHeader, usize)>> {
     let left = length.saturating_sub(offset);
     if left < HEADER_BYTES as u64 {
         return Ok(None);
@@ -64,7 +64,7 @@ pub(super) fn read_head(
     let Some(Ok(bytes)) = room.get(..HEADER_BYTES).map(<&[u8; HEADER_BYTES]>::try_from) else {
         return Ok(None);
     };
-    let Some(header) = Header::parse(bytes) else { return Ok(None) };
+    let Some(header) = RecordHeader::parse(bytes) else { return Ok(None) };
     if header.record_len() > left {
         return Ok(None);
     }
@@ -79,7 +79,7 @@ pub(super) fn read_head(
 /// Visits the records of a segment in order, until `visit` says no; where the good part ends.
 pub(super) fn walk(
     file: &File,
-    mut visit: impl FnMut(u32, &Header, &[u8]) -> bool,
+    mut visit: impl FnMut(u32, &RecordHeader, &[u8]) -> bool,
 ) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let mut room = Vec::new();

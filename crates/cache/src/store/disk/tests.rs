@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{DiskStats, State};
+use super::{DiskState, DiskStats};
 use crate::Key;
 use crate::limits::DISK_SEGMENT_BYTES_MIN;
 use crate::store::tests::{MIB, Sample, sample, varies};
@@ -13,11 +13,11 @@ use crate::store::{Purge, Store};
 
 mod killed;
 
-/// A store that has read what is in a folder.
-pub(super) fn open(folder: &Path, size: u64) -> Store {
+/// A store that has read what is in a directory.
+pub(super) fn open(directory: &Path, size: u64) -> Store {
     let store = Store::new(8 * MIB);
-    store.set_disk("test", Some((folder, size))).unwrap();
-    until(&store, |stats| stats.state != State::Loading);
+    store.set_disk("test", Some((directory, size))).unwrap();
+    until(&store, |stats| stats.state != DiskState::Loading);
     store
 }
 
@@ -32,16 +32,16 @@ pub(super) fn until(store: &Store, is: impl Fn(&DiskStats) -> bool) {
 
 /// What is on disk, as a request that memory has no answer for gets it.
 pub(super) fn brought(store: &Store, key: &Key) -> bool {
-    let Some((stored, token)) = store.on_disk(key) else { return false };
+    let Some((stored, begun)) = store.find_on_disk(key) else { return false };
     let Some(object) = stored.read(key) else { return false };
-    store.bring(object, token).is_ok()
+    store.insert_from_disk(object, begun).is_ok()
 }
 
 fn forget(store: &Store, sample: &Sample<'_>) {
     // As eviction would, which the tier does not hear of.
-    store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, gone| {
+    store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, removed| {
         let at = shard.place(sample.key().hash(), sample.key().text()).unwrap();
-        shard.remove(at, crate::store::Reason::Size, gone);
+        shard.remove(at, crate::store::RemovalReason::Size, removed);
     });
 }
 
@@ -51,11 +51,11 @@ fn written(store: &Store, count: u64) {
 
 #[test]
 fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let size = 64 * MIB;
     let page = sample("http://a/").tagged(&[7]);
     {
-        let store = open(folder.path(), size);
+        let store = open(directory.path(), size);
         page.put(&store).unwrap();
         written(&store, 1);
         forget(&store, &page);
@@ -63,10 +63,10 @@ fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
         assert!(brought(&store, &page.key()));
         assert!(page.found(&store).is_some());
         let marker = crate::store::tests::marker("http://v/", varies());
-        store.insert(marker, store.token(), 32).unwrap();
+        store.insert(marker, store.purge_epoch(), 32).unwrap();
         written(&store, 2);
     }
-    let store = open(folder.path(), size);
+    let store = open(directory.path(), size);
     assert_eq!(store.disk_stats().unwrap().objects, 2);
     assert!(page.found(&store).is_none() && brought(&store, &page.key()));
     let back = page.found(&store).unwrap();
@@ -78,17 +78,17 @@ fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
 /// What was read is written again when its segment is deleted, and the record of its purge is not.
 #[test]
 fn what_was_purged_by_tag_is_not_written_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let size = 4 * DISK_SEGMENT_BYTES_MIN;
     let page = sample("http://a/").tagged(&[7]);
     {
-        let store = open(folder.path(), size);
+        let store = open(directory.path(), size);
         page.put(&store).unwrap();
         written(&store, 1);
         forget(&store, &page);
         assert!(brought(&store, &page.key()));
         store.purge(&Purge::Tags(&[7]), false);
-        let before = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let before = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
         let first = before.filter(|path| path.metadata().unwrap().len() > 0).min().unwrap();
         for at in 1.. {
             let url = format!("http://b/{at}");
@@ -99,28 +99,28 @@ fn what_was_purged_by_tag_is_not_written_again() {
             }
         }
     }
-    let store = open(folder.path(), size);
+    let store = open(directory.path(), size);
     assert!(!brought(&store, &page.key()));
 }
 
-/// What cannot be written takes the place of what was written before all the same.
+/// What cannot be written takes the location of what was written before all the same.
 #[test]
 fn what_is_too_long_for_the_disk_leaves_nothing_older_there() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let size = 4 * DISK_SEGMENT_BYTES_MIN;
     let (page, other) = (sample("http://a/"), sample("http://b/"));
     {
-        let store = open(folder.path(), size);
+        let store = open(directory.path(), size);
         page.put(&store).unwrap();
         written(&store, 1);
         let long = Sample { body: DISK_SEGMENT_BYTES_MIN as usize, ..page.clone() };
         let long = Arc::new(long.object(&store));
-        store.disk().as_ref().unwrap().write(&long, store.token());
+        store.disk().as_ref().unwrap().write(&long, store.purge_epoch());
         other.put(&store).unwrap();
         written(&store, 2);
         assert!(!brought(&store, &page.key()));
     }
-    let store = open(folder.path(), size);
+    let store = open(directory.path(), size);
     assert!(!brought(&store, &page.key()));
     assert!(brought(&store, &other.key()));
 }
@@ -128,37 +128,37 @@ fn what_is_too_long_for_the_disk_leaves_nothing_older_there() {
 /// As if it had been purged between its way into memory and its way here.
 #[test]
 fn what_was_purged_before_it_was_written_stays_away_over_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (page, other) = (sample("http://a/"), sample("http://b/"));
     {
-        let store = open(folder.path(), 64 * MIB);
-        let token = store.token();
+        let store = open(directory.path(), 64 * MIB);
+        let begun = store.purge_epoch();
         store.purge(&Purge::Url(b"http://a/"), false);
-        store.disk().as_ref().unwrap().write(&Arc::new(page.object(&store)), token);
+        store.disk().as_ref().unwrap().write(&Arc::new(page.object(&store)), begun);
         other.put(&store).unwrap();
         written(&store, 1);
         assert!(!brought(&store, &page.key()));
     }
-    let store = open(folder.path(), 64 * MIB);
+    let store = open(directory.path(), 64 * MIB);
     assert!(!brought(&store, &page.key()));
     assert!(brought(&store, &other.key()));
 }
 
 #[test]
 fn what_was_purged_stays_away_over_a_restart() {
-    type Purged<'a> = (Purge<'a>, [bool; 3]);
+    type PurgeLog<'a> = (Purge<'a>, [bool; 3]);
     let pages = ["http://a/x", "http://a/y", "http://b/"];
-    let purges: [Purged<'_>; 4] = [
+    let purges: [PurgeLog<'_>; 4] = [
         (Purge::Url(b"http://a/x"), [false, true, true]),
         (Purge::Prefix(b"http://a/"), [false, false, true]),
         (Purge::Tags(&[9]), [true, false, true]),
         (Purge::All, [false, false, false]),
     ];
     for (purge, stay) in purges {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let tagged = |url| sample(url).tagged(if url == "http://a/y" { &[9] } else { &[] });
         {
-            let store = open(folder.path(), 64 * MIB);
+            let store = open(directory.path(), 64 * MIB);
             pages.iter().for_each(|url| drop(tagged(url).put(&store).unwrap()));
             written(&store, 3);
             store.purge(&purge, false);
@@ -171,7 +171,7 @@ fn what_was_purged_stays_away_over_a_restart() {
             tagged("http://a/x?new").put(&store).unwrap();
             written(&store, 4);
         }
-        let store = open(folder.path(), 64 * MIB);
+        let store = open(directory.path(), 64 * MIB);
         for (url, stays) in pages.iter().zip(stay) {
             assert_eq!(brought(&store, &tagged(url).key()), stays, "{purge:?} {url}");
         }
@@ -181,10 +181,10 @@ fn what_was_purged_stays_away_over_a_restart() {
 
 #[test]
 fn what_is_removed_or_replaced_is_not_found_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (page, other) = (sample("http://a/"), sample("http://b/"));
     let version = {
-        let store = open(folder.path(), 64 * MIB);
+        let store = open(directory.path(), 64 * MIB);
         page.put(&store).unwrap();
         other.put(&store).unwrap();
         let newer = page.put(&store).unwrap();
@@ -193,7 +193,7 @@ fn what_is_removed_or_replaced_is_not_found_again() {
         assert!(!brought(&store, &other.key()));
         newer.response().unwrap().version
     };
-    let store = open(folder.path(), 64 * MIB);
+    let store = open(directory.path(), 64 * MIB);
     assert!(!brought(&store, &other.key()));
     assert!(brought(&store, &page.key()));
     assert_eq!(page.found(&store).unwrap().response().unwrap().version, version);
@@ -201,9 +201,9 @@ fn what_is_removed_or_replaced_is_not_found_again() {
 
 #[test]
 fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let size = 16 * DISK_SEGMENT_BYTES_MIN;
-    let store = open(folder.path(), size);
+    let store = open(directory.path(), size);
     let page = |at: u64| (format!("http://a/{at}"), 50_000);
     let kept = page(0);
     for at in 0..1000 {
@@ -215,7 +215,7 @@ fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
         // What is asked for is written again when its segment goes.
         assert!(brought(&store, &self::sample(&kept.0).key()), "after {at}");
     }
-    let used: u64 = fs::read_dir(folder.path())
+    let used: u64 = fs::read_dir(directory.path())
         .unwrap()
         .map(|entry| entry.unwrap().metadata().unwrap().len())
         .sum();
@@ -223,41 +223,41 @@ fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
     assert!(used <= size && stats.bytes <= size && used > size / 2, "{used} {stats:?}");
     assert!(!brought(&store, &sample("http://a/1").key()));
     assert!(brought(&store, &sample("http://a/999").key()));
-    store.set_disk("test", Some((folder.path(), size / 2))).unwrap();
+    store.set_disk("test", Some((directory.path(), size / 2))).unwrap();
     until(&store, |stats| stats.bytes <= size / 2);
 }
 
 #[test]
 fn damage_is_found_and_taken_for_nothing() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let page = sample("http://a/");
     {
-        let store = open(folder.path(), 64 * MIB);
+        let store = open(directory.path(), 64 * MIB);
         page.put(&store).unwrap();
         written(&store, 1);
     }
-    let path = super::segment::path(folder.path(), 0);
+    let path = super::segment::path(directory.path(), 0);
     let whole = fs::read(&path).unwrap();
     let mut changed = whole.clone();
     *changed.last_mut().unwrap() ^= 1;
     fs::write(&path, &changed).unwrap();
-    let store = open(folder.path(), 64 * MIB);
+    let store = open(directory.path(), 64 * MIB);
     assert!(!brought(&store, &page.key()));
     let stats = store.disk_stats().unwrap();
-    assert_eq!((stats.damaged, stats.objects, stats.state), (1, 0, State::Working));
+    assert_eq!((stats.damaged, stats.objects, stats.state), (1, 0, DiskState::Working));
     drop(store);
     // Cut off anywhere, it is not there, and what is written next is.
     for length in [0, 1, 39, 40, 100, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
-        let store = open(folder.path(), 64 * MIB);
+        let store = open(directory.path(), 64 * MIB);
         assert!(!brought(&store, &page.key()), "{length}");
         page.put(&store).unwrap();
         written(&store, 1);
         drop(store);
-        let store = open(folder.path(), 64 * MIB);
+        let store = open(directory.path(), 64 * MIB);
         assert!(brought(&store, &page.key()), "{length}");
         drop(store);
-        fs::read_dir(folder.path())
+        fs::read_dir(directory.path())
             .unwrap()
             .for_each(|e| fs::remove_file(e.unwrap().path()).unwrap());
     }
@@ -265,11 +265,11 @@ fn damage_is_found_and_taken_for_nothing() {
 
 #[test]
 fn a_disk_that_fails_takes_nothing_else_down() {
-    let folder = tempfile::tempdir().unwrap();
-    let taken = folder.path().join("taken");
-    fs::write(&taken, "a file where the folder should be").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let taken = directory.path().join("taken");
+    fs::write(&taken, "a file where the directory should be").unwrap();
     let store = open(&taken, 64 * MIB);
-    assert_eq!(store.disk_stats().unwrap().state, State::Failing);
+    assert_eq!(store.disk_stats().unwrap().state, DiskState::Failing);
     let page = sample("http://a/");
     page.put(&store).unwrap();
     assert!(page.found(&store).is_some() && !brought(&store, &page.key()));
@@ -280,9 +280,9 @@ fn a_disk_that_fails_takes_nothing_else_down() {
 
 #[test]
 fn two_do_not_share_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let first = open(folder.path(), 64 * MIB);
-    let second = open(folder.path(), 64 * MIB);
-    assert_eq!(second.disk_stats().unwrap().state, State::Failing);
-    assert_eq!(first.disk_stats().unwrap().state, State::Working);
+    let directory = tempfile::tempdir().unwrap();
+    let first = open(directory.path(), 64 * MIB);
+    let second = open(directory.path(), 64 * MIB);
+    assert_eq!(second.disk_stats().unwrap().state, DiskState::Failing);
+    assert_eq!(first.disk_stats().unwrap().state, DiskState::Working);
 }

@@ -12,26 +12,26 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use telemetry::log::Level;
 
-use super::index::{Hashes, Place};
-use super::purged::Said;
-use super::record::{self, Form, HEADER_BYTES, Header};
-use super::{Job, Shared, State, purged, segment, weight};
+use super::index::{KeyHashes, RecordLocation};
+use super::purge_log::StatusHeaders;
+use super::record::{self, HEADER_BYTES, RecordHeader, RecordKind};
+use super::{DiskShared, DiskState, WriterJob, purge_log, segment, weight};
 use crate::key::url_hash;
 use crate::limits::{
     DISK_HEAD_BYTES_MAX, DISK_PURGES_WAITING_MAX, DISK_REST_S, DISK_REWRITTEN_BYTES_MAX,
     DISK_SEGMENT_BYTES_MAX, DISK_SEGMENT_BYTES_MIN, DISK_SEGMENTS,
 };
-use crate::store::{Purge, Token};
+use crate::store::{Purge, PurgeEpoch};
 use crate::{Content, Key, Object};
 
-/// Held as long as the folder is used, so that no other process does.
+/// Held as long as the directory is used, so that no other process does.
 const LOCK_FILE: &str = "lock";
 /// Content up to this is written together with what describes it.
 const TOGETHER_BYTES: u64 = 1024 * 1024;
 
-pub(super) struct Writer {
-    shared: Arc<Shared>,
-    jobs: Receiver<Job>,
+pub(super) struct DiskWriter {
+    shared: Arc<DiskShared>,
+    jobs: Receiver<WriterJob>,
     lock: Option<File>,
     /// Lengths of the segments, by number; the last one may be written.
     lengths: BTreeMap<u32, u64>,
@@ -39,21 +39,21 @@ pub(super) struct Writer {
     is_open: bool,
     /// After a failure: until then the disk is left alone.
     rest_until: Option<Instant>,
-    /// Purges from before the folder could be opened.
+    /// Purges from before the directory could be opened.
     purges: Vec<(Vec<u8>, u64)>,
 }
 
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, jobs: Receiver<Job>) -> Writer {
+impl DiskWriter {
+    pub(super) fn new(shared: Arc<DiskShared>, jobs: Receiver<WriterJob>) -> DiskWriter {
         let (lengths, purges) = (BTreeMap::new(), Vec::new());
-        Writer { shared, jobs, lock: None, lengths, is_open: false, rest_until: None, purges }
+        DiskWriter { shared, jobs, lock: None, lengths, is_open: false, rest_until: None, purges }
     }
 
     pub(super) fn run(mut self) {
         loop {
-            if self.lock.is_none() && !self.rests() {
+            if self.lock.is_none() && !self.is_backing_off() {
                 match self.load() {
-                    Ok(()) => self.works(),
+                    Ok(()) => self.set_working(),
                     Err(error) => self.failed("cannot be opened", &error),
                 }
             }
@@ -62,31 +62,31 @@ impl Writer {
                 None => self.jobs.recv_timeout(Duration::from_secs(DISK_REST_S)),
             };
             match job {
-                Ok(Job::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return,
                 Ok(job) => self.take(job),
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    fn take(&mut self, job: Job) {
+    fn take(&mut self, job: WriterJob) {
         let done = match job {
-            Job::Write(object, token, replaces) => {
-                let done = self.write(&object, token, replaces);
+            WriterJob::Write(object, begun, replaces) => {
+                let done = self.write(&object, begun, replaces);
                 self.shared.queued.fetch_sub(weight(&object), Ordering::Relaxed);
                 done
             }
-            Job::Purge(head, time) => self.purge(head, time),
-            Job::Clear(time) => self.clear(time),
-            Job::Fit => self.make_room(0),
-            Job::Stop => Ok(()),
+            WriterJob::Purge(head, time) => self.purge(head, time),
+            WriterJob::Clear(time) => self.clear(time),
+            WriterJob::Fit => self.make_room(0),
+            WriterJob::Stop => Ok(()),
         };
         if let Err(error) = done {
             self.failed("cannot be written", &error);
         }
     }
 
-    fn rests(&self) -> bool {
+    fn is_backing_off(&self) -> bool {
         self.rest_until.is_some_and(|until| Instant::now() < until)
     }
 
@@ -94,44 +94,44 @@ impl Writer {
         self.rest_until = Some(Instant::now() + Duration::from_secs(DISK_REST_S));
         let shared = &self.shared;
         shared.counts.failed.fetch_add(1, Ordering::Relaxed);
-        if shared.state() != State::Failing {
+        if shared.state() != DiskState::Failing {
             telemetry::event!(
                 Level::Error,
                 "a cache goes on without its disk",
                 cache = shared.name,
-                path = shared.folder.display(),
+                path = shared.directory.display(),
                 why = what,
                 error = error
             );
         }
-        shared.set_state(State::Failing, Some(format!("{what}: {error}")));
+        shared.set_state(DiskState::Failing, Some(format!("{what}: {error}")));
     }
 
-    fn works(&mut self) {
+    fn set_working(&mut self) {
         self.rest_until = None;
-        if self.shared.state() == State::Failing {
+        if self.shared.state() == DiskState::Failing {
             let shared = &self.shared;
             telemetry::event!(
                 Level::Info,
                 "a cache has its disk again",
                 cache = shared.name,
-                path = shared.folder.display()
+                path = shared.directory.display()
             );
         }
-        if self.shared.state() != State::Working {
-            self.shared.set_state(State::Working, None);
+        if self.shared.state() != DiskState::Working {
+            self.shared.set_state(DiskState::Working, None);
         }
     }
 
-    /// Takes the folder, and reads what is in it, the oldest first.
+    /// Takes the directory, and reads what is in it, the oldest first.
     fn load(&mut self) -> io::Result<()> {
-        fs::create_dir_all(&self.shared.folder)?;
-        let lock = File::create(self.shared.folder.join(LOCK_FILE))?;
+        fs::create_dir_all(&self.shared.directory)?;
+        let lock = File::create(self.shared.directory.join(LOCK_FILE))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::Error(error) => error,
-            fs::TryLockError::WouldBlock => io::Error::other("somebody else uses the folder"),
+            fs::TryLockError::WouldBlock => io::Error::other("somebody else uses the directory"),
         })?;
-        for number in segment::list(&self.shared.folder)? {
+        for number in segment::list(&self.shared.directory)? {
             if self.shared.stopping.load(Ordering::Relaxed) {
                 break;
             }
@@ -150,19 +150,19 @@ impl Writer {
 
     fn load_segment(&mut self, number: u32) -> io::Result<()> {
         let shared = &self.shared;
-        let file = Arc::new(segment::open(&shared.folder, number)?);
+        let file = Arc::new(segment::open(&shared.directory, number)?);
         shared.files_mut().insert(number, file.clone());
         let end = segment::walk(&file, |offset, header, head| {
-            if header.form == Form::Purge {
-                purged::decode(head, |said| repeat(shared, said, header.time));
+            if header.form == RecordKind::Purge {
+                purge_log::decode(head, |said| repeat(shared, said, header.time));
             } else if let (Some(key), Ok(length)) =
                 (record::key(head), u32::try_from(header.record_len()))
             {
                 let mut index = shared.index_mut();
                 // Under the lock: who purges notes it first and takes the lock afterwards.
                 if !shared.purged.url_is_gone(key.url()) {
-                    let place = Place { segment: number, offset, length };
-                    index.insert(Hashes::of(&key), place);
+                    let location = RecordLocation { segment: number, offset, length };
+                    index.insert(KeyHashes::of(&key), location);
                 }
             }
             !shared.stopping.load(Ordering::Relaxed)
@@ -184,26 +184,28 @@ impl Writer {
         (size / DISK_SEGMENTS).clamp(DISK_SEGMENT_BYTES_MIN, DISK_SEGMENT_BYTES_MAX)
     }
 
-    fn write(&mut self, object: &Object, token: Token, replaces: bool) -> io::Result<()> {
-        if self.lock.is_none() || self.rests() {
+    fn write(&mut self, object: &Object, begun: PurgeEpoch, replaces: bool) -> io::Result<()> {
+        if self.lock.is_none() || self.is_backing_off() {
             self.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         // A restart shall find neither what was under the key before nor what was purged while it
         // was written.
-        match self.write_if_current(object, token)? {
+        match self.write_if_current(object, begun)? {
             Some(true) => Ok(()),
             // What waited before this may have been written since.
-            None if !self.shared.index_mut().remove(Hashes::of(&object.key)) && !replaces => Ok(()),
-            _ => self.purge(purged::encode_key(&object.key), 0),
+            None if !self.shared.index_mut().remove(KeyHashes::of(&object.key)) && !replaces => {
+                Ok(())
+            }
+            _ => self.purge(purge_log::encode_key(&object.key), 0),
         }
     }
 
     /// `None` if nothing was written, else whether it may be found: it may have been purged
     /// meanwhile.
-    fn write_if_current(&mut self, object: &Object, token: Token) -> io::Result<Option<bool>> {
+    fn write_if_current(&mut self, object: &Object, begun: PurgeEpoch) -> io::Result<Option<bool>> {
         let shared = self.shared.clone();
-        let is_current = || shared.fences.admit(object, url_hash(object.key.url()), token);
+        let is_current = || shared.purge_epochs.admit(object, url_hash(object.key.url()), begun);
         let dropped = || {
             shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             Ok(None)
@@ -214,16 +216,16 @@ impl Writer {
         let content = object.response().map(|response| response.content.clone());
         let content = content.unwrap_or(Content::Memory(Bytes::new()));
         let crc = record::checksum(&content)?;
-        let header = Header::new(form, token.bits(), &head, (content.len(), crc));
+        let header = RecordHeader::new(form, begun.bits(), &head, (content.len(), crc));
         if header.record_len() > self.segment_bytes() {
             return dropped();
         }
-        let Some(place) = self.append(&header, &head, &content)? else { return dropped() };
+        let Some(location) = self.append(&header, &head, &content)? else { return dropped() };
         let mut index = shared.index_mut();
         // Under the lock: who purges notes it first and takes the lock afterwards.
         let written = is_current();
         if written {
-            index.insert(Hashes::of(&object.key), place);
+            index.insert(KeyHashes::of(&object.key), location);
             shared.counts.written.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Some(written))
@@ -232,10 +234,10 @@ impl Writer {
     /// Writes a record at the end; `None` if there is no room for it however much is deleted.
     fn append(
         &mut self,
-        header: &Header,
+        header: &RecordHeader,
         head: &[u8],
         content: &Content,
-    ) -> io::Result<Option<Place>> {
+    ) -> io::Result<Option<RecordLocation>> {
         let length = header.record_len();
         self.make_room(length)?;
         if self.shared.used.load(Ordering::Relaxed) + length
@@ -257,8 +259,8 @@ impl Writer {
         }
         self.lengths.insert(number, offset + length);
         self.shared.used.fetch_add(length, Ordering::Relaxed);
-        self.works();
-        Ok(Some(Place { segment: number, offset: at, length: len }))
+        self.set_working();
+        Ok(Some(RecordLocation { segment: number, offset: at, length: len }))
     }
 
     /// Where the next record of that length goes.
@@ -270,7 +272,7 @@ impl Writer {
             return Ok((*number, *end));
         }
         let number = self.lengths.last_key_value().map_or(0, |(last, _)| last.wrapping_add(1));
-        let file = segment::create(&self.shared.folder, number)?;
+        let file = segment::create(&self.shared.directory, number)?;
         self.shared.files_mut().insert(number, Arc::new(file));
         self.lengths.insert(number, 0);
         self.is_open = true;
@@ -285,15 +287,15 @@ impl Writer {
                 return Ok(());
             }
             let Some((&oldest, _)) = self.lengths.first_key_value() else { return Ok(()) };
-            let token = self.shared.fences.token();
+            let begun = self.shared.purge_epochs.purge_epoch();
             let wanted = self.wanted(oldest)?;
             self.delete(oldest)?;
-            self.rewrite(wanted, token)?;
+            self.rewrite(wanted, begun)?;
         }
     }
 
     /// Records of a segment that were read since they were written, as far as they are few.
-    fn wanted(&self, number: u32) -> io::Result<Vec<(Header, Vec<u8>, Content)>> {
+    fn wanted(&self, number: u32) -> io::Result<Vec<(RecordHeader, Vec<u8>, Content)>> {
         let shared = &self.shared;
         let most = DISK_REWRITTEN_BYTES_MAX.min(self.segment_bytes() / 4);
         let Some(file) = shared.file(number) else { return Ok(Vec::new()) };
@@ -301,9 +303,9 @@ impl Writer {
         let mut bytes = 0;
         segment::walk(&file, |offset, header, head| {
             let length = u32::try_from(header.record_len()).unwrap_or(u32::MAX);
-            let place = Place { segment: number, offset, length };
-            let fits = header.form != Form::Purge && bytes + header.record_len() <= most;
-            let is_wanted = |key: Key| shared.index().is_wanted(Hashes::of(&key), place);
+            let location = RecordLocation { segment: number, offset, length };
+            let fits = header.form != RecordKind::Purge && bytes + header.record_len() <= most;
+            let is_wanted = |key: Key| shared.index().is_wanted(KeyHashes::of(&key), location);
             if fits && record::key(head).is_some_and(is_wanted) {
                 bytes += header.record_len();
                 let at = u64::from(offset) + HEADER_BYTES as u64 + head.len() as u64;
@@ -311,7 +313,7 @@ impl Writer {
             }
             true
         })?;
-        let read = |(header, head, at): (Header, Vec<u8>, u64)| {
+        let read = |(header, head, at): (RecordHeader, Vec<u8>, u64)| {
             let mut content = vec![0; usize::try_from(header.content_len).unwrap_or_default()];
             file.read_exact_at(&mut content, at)?;
             Ok((header, head, Content::Memory(content.into())))
@@ -329,7 +331,7 @@ impl Writer {
         if self.lengths.is_empty() {
             self.is_open = false;
         }
-        match fs::remove_file(segment::path(&shared.folder, number)) {
+        match fs::remove_file(segment::path(&shared.directory, number)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -338,8 +340,8 @@ impl Writer {
     /// Writes records again that have just been deleted, if there is room and no newer ones.
     fn rewrite(
         &mut self,
-        records: Vec<(Header, Vec<u8>, Content)>,
-        token: Token,
+        records: Vec<(RecordHeader, Vec<u8>, Content)>,
+        begun: PurgeEpoch,
     ) -> io::Result<()> {
         let shared = self.shared.clone();
         for (header, head, content) in records {
@@ -351,25 +353,25 @@ impl Writer {
                 continue;
             };
             let tags = object.response().map_or(&[][..], |response| &response.tags);
-            let (hashes, url) = (Hashes::of(&object.key), object.key.url());
+            let (hashes, url) = (KeyHashes::of(&object.key), object.key.url());
             // For a moment the index did not know it: who purged then did not find it.
             let is_gone = || {
                 shared.purged.is_gone(url, tags, header.time)
-                    || !shared.fences.admit(&object, url_hash(url), token)
+                    || !shared.purge_epochs.admit(&object, url_hash(url), begun)
             };
             if is_gone() {
                 continue;
             }
-            let Some(place) = self.append(&header, &head, &content)? else { return Ok(()) };
+            let Some(location) = self.append(&header, &head, &content)? else { return Ok(()) };
             let mut index = shared.index_mut();
             if !is_gone() {
                 if index.find(hashes).is_none() {
-                    index.insert(hashes, place);
+                    index.insert(hashes, location);
                 }
                 continue;
             }
             drop(index);
-            self.purge(purged::encode_key(&object.key), 0)?;
+            self.purge(purge_log::encode_key(&object.key), 0)?;
         }
         Ok(())
     }
@@ -382,7 +384,7 @@ impl Writer {
             }
             return Ok(());
         }
-        let header = Header::new(Form::Purge, time, &head, (0, 0));
+        let header = RecordHeader::new(RecordKind::Purge, time, &head, (0, 0));
         let fits = head.len() <= DISK_HEAD_BYTES_MAX;
         let noted = match fits {
             true => self.append(&header, &head, &Content::Memory(Bytes::new())),
@@ -399,7 +401,7 @@ impl Writer {
     fn clear(&mut self, time: u64) -> io::Result<()> {
         let before: Vec<u32> = self.lengths.keys().copied().collect();
         self.is_open = false;
-        self.purge(purged::encode(&Purge::All), time)?;
+        self.purge(purge_log::encode(&Purge::All), time)?;
         before.into_iter().try_for_each(|number| self.delete(number))
     }
 
@@ -410,24 +412,24 @@ impl Writer {
 }
 
 /// A purge is read: what it means is older, and so it was read before.
-fn repeat(shared: &Shared, said: &Said<'_>, time: u64) {
+fn repeat(shared: &DiskShared, said: &StatusHeaders<'_>, time: u64) {
     match said {
-        Said::Key(text, url_len) => {
-            shared.index_mut().remove(Hashes::of(&Key::new(*text, *url_len)));
+        StatusHeaders::Key(text, url_len) => {
+            shared.index_mut().remove(KeyHashes::of(&Key::new(*text, *url_len)));
         }
-        Said::Purge(Purge::Url(url)) => shared.index_mut().remove_url(url),
-        Said::Purge(Purge::All) => {
+        StatusHeaders::Purge(Purge::Url(url)) => shared.index_mut().remove_url(url),
+        StatusHeaders::Purge(Purge::All) => {
             shared.purged.note(&Purge::All, time);
             shared.index_mut().clear();
         }
-        Said::Purge(purge) => shared.purged.note(purge, time),
+        StatusHeaders::Purge(purge) => shared.purged.note(purge, time),
     }
 }
 
 fn write_at(
     file: &File,
     offset: u64,
-    header: &Header,
+    header: &RecordHeader,
     head: &[u8],
     content: &Content,
 ) -> io::Result<()> {

@@ -11,22 +11,22 @@ use hashbrown::HashTable;
 
 use super::tags::Tags;
 use super::weight::weigh;
-use super::{Epochs, Gone, Reason};
+use super::{ClearEpochs, RemovalReason, RemovedObjects};
 use crate::limits::{SWEEP_INSERT, VALIDATOR_KEEP_S};
 use crate::rules::Flags;
 use crate::store::s3fifo::{NONE, S3Fifo};
-use crate::{Kind, Object, Response};
+use crate::{Object, ObjectKind, StoredResponse};
 
 mod compact;
 
 pub(in crate::store) struct Shard {
-    slots: Vec<Slot>,
+    slots: Vec<ShardSlot>,
     /// The first slot without an object; they are chained by `tags`.
     free: u32,
     live: u32,
     /// Purges of everything that this shard has heard of, and what came after the last one.
     hard: u32,
-    visible: Count,
+    visible: ShardCount,
     /// Responses that became invisible since somebody asked.
     renewed: u64,
     keys: HashTable<u32>,
@@ -38,7 +38,7 @@ pub(in crate::store) struct Shard {
     moves: u64,
 }
 
-struct Slot {
+struct ShardSlot {
     object: Option<Arc<Object>>,
     hash: u64,
     url_hash: u64,
@@ -49,11 +49,12 @@ struct Slot {
     tags: u32,
 }
 
-const BLANK: Slot = Slot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
+const BLANK: ShardSlot =
+    ShardSlot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
 
 /// How many there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::store) struct Count {
+pub(in crate::store) struct ShardCount {
     pub(in crate::store) objects: u64,
     /// Of them, the responses as the origin sent them.
     pub(in crate::store) responses: u64,
@@ -61,12 +62,12 @@ pub(in crate::store) struct Count {
 
 /// When and after what a look is taken.
 #[derive(Clone, Copy)]
-pub(in crate::store) struct Now {
+pub(in crate::store) struct StoreTime {
     pub(in crate::store) secs: u64,
-    pub(in crate::store) epochs: Epochs,
+    pub(in crate::store) epochs: ClearEpochs,
 }
 
-impl Count {
+impl ShardCount {
     fn add(&mut self, object: &Object) {
         self.objects += 1;
         self.responses += u64::from(canonical(object).is_some());
@@ -78,13 +79,13 @@ impl Count {
     }
 }
 
-impl Slot {
+impl ShardSlot {
     /// Why it should go now, if it should.
-    fn ended(&self, now: Now) -> Option<Reason> {
+    fn ended(&self, now: StoreTime) -> Option<RemovalReason> {
         if self.epoch < now.epochs.hard() {
-            return Some(Reason::Purged);
+            return Some(RemovalReason::Purged);
         }
-        (u64::from(self.over_secs) <= now.secs).then_some(Reason::Expired)
+        (u64::from(self.over_secs) <= now.secs).then_some(RemovalReason::Expired)
     }
 }
 
@@ -95,7 +96,7 @@ impl Shard {
             free: NONE,
             live: 0,
             hard: 0,
-            visible: Count::default(),
+            visible: ShardCount::default(),
             renewed: 0,
             keys: HashTable::new(),
             urls: HashTable::new(),
@@ -108,7 +109,7 @@ impl Shard {
 
     /// All memory that is used here, tables included.
     pub(in crate::store) fn bytes(&self) -> u64 {
-        let tables = self.slots.capacity() * size_of::<Slot>()
+        let tables = self.slots.capacity() * size_of::<ShardSlot>()
             + self.keys.allocation_size()
             + self.urls.allocation_size()
             + self.tags.bytes()
@@ -120,12 +121,12 @@ impl Shard {
         self.live
     }
 
-    pub(in crate::store) fn count(&self) -> Count {
+    pub(in crate::store) fn count(&self) -> ShardCount {
         self.visible
     }
 
     /// Hears of purges of everything; to be called first under each write lock.
-    pub(in crate::store) fn renew(&mut self, epochs: Epochs) {
+    pub(in crate::store) fn renew(&mut self, epochs: ClearEpochs) {
         if self.hard != epochs.hard() {
             self.hard = epochs.hard();
             self.renewed += std::mem::take(&mut self.visible).responses;
@@ -147,18 +148,18 @@ impl Shard {
         &self,
         hash: u64,
         key: &[u8],
-        epochs: Epochs,
+        epochs: ClearEpochs,
     ) -> Option<&Arc<Object>> {
         let at = self.place(hash, key)?;
         self.visible(at, epochs)
     }
 
     /// The object at a place, unless all was purged since it came.
-    pub(in crate::store) fn visible(&self, at: u32, epochs: Epochs) -> Option<&Arc<Object>> {
+    pub(in crate::store) fn visible(&self, at: u32, epochs: ClearEpochs) -> Option<&Arc<Object>> {
         let slot = self.slots.get(at as usize)?;
         let object = slot.object.as_ref().filter(|_| slot.epoch >= epochs.hard())?;
-        if slot.epoch < epochs.soft() && !object.life.is_stale() {
-            object.life.make_stale();
+        if slot.epoch < epochs.soft() && !object.state.is_stale() {
+            object.state.make_stale();
         }
         Some(object)
     }
@@ -181,13 +182,13 @@ impl Shard {
         &mut self,
         object: Arc<Object>,
         (hash, url_hash): (u64, u64),
-        now: Now,
-        gone: &mut Gone,
+        now: StoreTime,
+        removed: &mut RemovedObjects,
     ) {
-        self.hand = self.sweep(self.hand, SWEEP_INSERT as u32, now, gone);
+        self.hand = self.sweep(self.hand, SWEEP_INSERT as u32, now, removed);
         let weight = weigh(&object);
         if let Some(at) = self.place(hash, object.key.text()) {
-            self.replace(at, object, weight, now, gone);
+            self.replace(at, object, weight, now, removed);
             return;
         }
         let at = self.slot();
@@ -196,7 +197,7 @@ impl Shard {
         let epoch = now.epochs.current();
         self.visible.add(&object);
         self.slots[at as usize] =
-            Slot { object: Some(object), hash, url_hash, epoch, over_secs, tags };
+            ShardSlot { object: Some(object), hash, url_hash, epoch, over_secs, tags };
         self.live += 1;
         let slots = &self.slots;
         self.keys.insert_unique(hash, at, |at| slots[*at as usize].hash);
@@ -204,14 +205,21 @@ impl Shard {
         self.queues.insert(at, hash, weight, self.live);
     }
 
-    fn replace(&mut self, at: u32, object: Arc<Object>, weight: u64, now: Now, gone: &mut Gone) {
+    fn replace(
+        &mut self,
+        at: u32,
+        object: Arc<Object>,
+        weight: u64,
+        now: StoreTime,
+        removed: &mut RemovedObjects,
+    ) {
         let slot = &mut self.slots[at as usize];
         let Some(old) = slot.object.replace(object.clone()) else { return };
         let reason = if slot.epoch < self.hard {
-            Reason::Purged
+            RemovalReason::Purged
         } else {
             self.visible.subtract(&old);
-            Reason::Replaced
+            RemovalReason::Replaced
         };
         self.visible.add(&object);
         slot.epoch = now.epochs.current();
@@ -221,25 +229,25 @@ impl Shard {
         self.tags.remove(tags, tags_of(&old));
         self.slots[at as usize].tags = self.tags.add(at, tags_of(&object));
         self.queues.reweigh(at, weight);
-        object.life.set_uses(old.life.uses());
+        object.state.set_uses(old.state.uses());
         let version = |object: &Object| canonical(object).map(|response| response.version);
         if let Some(before) = version(&old)
             && version(&object) != Some(before)
         {
-            self.remove_derived(url_hash, before, Reason::Replaced, gone);
+            self.remove_derived(url_hash, before, RemovalReason::Replaced, removed);
         }
-        gone.push(old, reason);
+        removed.push(old, reason);
     }
 
     /// Takes an object out, and what was derived from it; returns it.
     pub(in crate::store) fn remove(
         &mut self,
         at: u32,
-        reason: Reason,
-        gone: &mut Gone,
+        reason: RemovalReason,
+        removed: &mut RemovedObjects,
     ) -> Option<Arc<Object>> {
         let object = self.slots.get_mut(at as usize)?.object.take()?;
-        let Slot { hash, url_hash, tags, epoch, .. } = self.slots[at as usize];
+        let ShardSlot { hash, url_hash, tags, epoch, .. } = self.slots[at as usize];
         for (table, hash) in [(&mut self.keys, hash), (&mut self.urls, url_hash)] {
             if let Ok(entry) = table.find_entry(hash, |place| *place == at) {
                 entry.remove();
@@ -253,23 +261,29 @@ impl Shard {
             self.visible.subtract(&object);
         }
         if let Some(response) = canonical(&object) {
-            self.remove_derived(url_hash, response.version, reason, gone);
+            self.remove_derived(url_hash, response.version, reason, removed);
         }
-        gone.push(object.clone(), reason);
+        removed.push(object.clone(), reason);
         Some(object)
     }
 
     /// Takes out the codings derived from a version.
-    fn remove_derived(&mut self, url_hash: u64, version: u64, reason: Reason, gone: &mut Gone) {
+    fn remove_derived(
+        &mut self,
+        url_hash: u64,
+        version: u64,
+        reason: RemovalReason,
+        removed: &mut RemovedObjects,
+    ) {
         loop {
             let mut same_url = self.urls.iter_hash(url_hash).copied();
             let derived = same_url.find(|at| {
                 let object = self.slots[*at as usize].object.as_deref();
-                matches!(object, Some(Object { kind: Kind::Response(response), .. })
+                matches!(object, Some(Object { kind: ObjectKind::Response(response), .. })
                     if response.derived && response.version == version)
             });
             let Some(at) = derived else { return };
-            self.remove(at, reason, gone);
+            self.remove(at, reason, removed);
         }
     }
 
@@ -278,7 +292,7 @@ impl Shard {
         &self,
         url_hash: u64,
         version: u64,
-        epochs: Epochs,
+        epochs: ClearEpochs,
     ) -> bool {
         self.urls.iter_hash(url_hash).any(|at| {
             let object = self.visible(*at, epochs);
@@ -293,7 +307,7 @@ impl Shard {
         (hash, url_hash): (u64, u64),
         url: &[u8],
         most: usize,
-        gone: &mut Gone,
+        removed: &mut RemovedObjects,
     ) {
         loop {
             let mut count = 0;
@@ -306,7 +320,7 @@ impl Shard {
                     continue;
                 };
                 if let Some(response) = canonical(object) {
-                    let rank = (object.life.uses(), response.meta.received_secs);
+                    let rank = (object.state.uses(), response.meta.received_secs);
                     if least.is_none_or(|(lowest, _)| rank < lowest) {
                         least = Some((rank, at));
                     }
@@ -314,16 +328,16 @@ impl Shard {
                 }
             }
             let Some((_, at)) = least.filter(|_| count >= most.max(1)) else { return };
-            self.remove(at, Reason::Variants, gone);
+            self.remove(at, RemovalReason::Variants, removed);
         }
     }
 
     /// Takes out the object that shall go first; whether there was one.
-    pub(in crate::store) fn evict(&mut self, now: Now, gone: &mut Gone) -> bool {
+    pub(in crate::store) fn evict(&mut self, now: StoreTime, removed: &mut RemovedObjects) -> bool {
         let slots = &self.slots;
         let victim = self.queues.victim(|at| {
             let slot = &slots[at as usize];
-            slot.object.as_ref().filter(|_| slot.ended(now).is_none()).map(|object| &object.life)
+            slot.object.as_ref().filter(|_| slot.ended(now).is_none()).map(|object| &object.state)
         });
         let Some(victim) = victim else { return false };
         let slot = &self.slots[victim.at as usize];
@@ -331,8 +345,8 @@ impl Shard {
             let (hash, weight) = (slot.hash, self.queues.weight_of(victim.at));
             self.queues.remember(hash, weight);
         }
-        let reason = self.slots[victim.at as usize].ended(now).unwrap_or(Reason::Size);
-        self.remove(victim.at, reason, gone);
+        let reason = self.slots[victim.at as usize].ended(now).unwrap_or(RemovalReason::Size);
+        self.remove(victim.at, reason, removed);
         self.compact();
         true
     }
@@ -343,14 +357,14 @@ impl Shard {
         &mut self,
         from: u32,
         count: u32,
-        now: Now,
-        gone: &mut Gone,
+        now: StoreTime,
+        removed: &mut RemovedObjects,
     ) -> u32 {
         let to = from.saturating_add(count).min(self.slots());
         for at in from..to {
             let slot = &self.slots[at as usize];
             if let Some(reason) = slot.object.as_ref().and_then(|_| slot.ended(now)) {
-                self.remove(at, reason, gone);
+                self.remove(at, reason, removed);
             }
         }
         if to < self.slots() {
@@ -375,7 +389,8 @@ impl Shard {
             return at;
         }
         super::reserve_some(&mut self.slots);
-        let blank = Slot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
+        let blank =
+            ShardSlot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
         self.slots.push(blank);
         self.slots() - 1
     }
@@ -386,7 +401,7 @@ fn tags_of(object: &Object) -> &[u64] {
 }
 
 /// The response as the origin sent it.
-pub(in crate::store) fn canonical(object: &Object) -> Option<&Response> {
+pub(in crate::store) fn canonical(object: &Object) -> Option<&StoredResponse> {
     object.response().filter(|response| !response.derived)
 }
 
@@ -404,7 +419,7 @@ fn over_secs(object: &Object) -> u32 {
             let left_s = meta.lifetime_s.saturating_sub(meta.initial_age_s);
             meta.received_secs + u64::from(left_s) + u64::from(stale_s)
         }
-        (Kind::Uncacheable { until_secs, .. }, None) => *until_secs,
+        (ObjectKind::Uncacheable { until_secs, .. }, None) => *until_secs,
         _ => u64::MAX,
     };
     u32::try_from(secs).unwrap_or(u32::MAX)

@@ -9,18 +9,18 @@ use crate::store::s3fifo::NONE;
 
 /// The tags of one shard's objects.
 pub(super) struct Tags {
-    lists: HashTable<List>,
-    nodes: Vec<Node>,
+    lists: HashTable<TagList>,
+    nodes: Vec<TagNode>,
     /// The first unused node; they are chained by `next`.
     free: u32,
 }
 
-struct List {
+struct TagList {
     tag: u64,
     first: u32,
 }
 
-struct Node {
+struct TagNode {
     object: u32,
     /// In the list of the tag.
     previous: u32,
@@ -36,7 +36,7 @@ impl Tags {
 
     /// Memory of the lists.
     pub(super) fn bytes(&self) -> usize {
-        self.lists.allocation_size() + self.nodes.capacity() * size_of::<Node>()
+        self.lists.allocation_size() + self.nodes.capacity() * size_of::<TagNode>()
     }
 
     /// Notes the tags of an object; what to remove them by.
@@ -48,14 +48,14 @@ impl Tags {
             let next = match self.lists.find_mut(tag, |list| list.tag == tag) {
                 Some(list) => std::mem::replace(&mut list.first, at),
                 None => {
-                    self.lists.insert_unique(tag, List { tag, first: at }, |list| list.tag);
+                    self.lists.insert_unique(tag, TagList { tag, first: at }, |list| list.tag);
                     NONE
                 }
             };
             if next != NONE {
                 self.nodes[next as usize].previous = at;
             }
-            self.nodes[at as usize] = Node { object, previous: NONE, next, sibling };
+            self.nodes[at as usize] = TagNode { object, previous: NONE, next, sibling };
             sibling = at;
         }
         sibling
@@ -67,7 +67,7 @@ impl Tags {
             if first == NONE {
                 return;
             }
-            let Node { previous, next, sibling, .. } = self.nodes[first as usize];
+            let TagNode { previous, next, sibling, .. } = self.nodes[first as usize];
             if next != NONE {
                 self.nodes[next as usize].previous = previous;
             }
@@ -102,7 +102,7 @@ impl Tags {
             return at;
         }
         super::reserve_some(&mut self.nodes);
-        self.nodes.push(Node { object: NONE, previous: NONE, next: NONE, sibling: NONE });
+        self.nodes.push(TagNode { object: NONE, previous: NONE, next: NONE, sibling: NONE });
         (self.nodes.len() - 1) as u32
     }
 }

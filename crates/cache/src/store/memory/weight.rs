@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use exchange::SharedHeaders;
 
-use crate::{Content, Kind, Object};
+use crate::{Content, Object, ObjectKind};
 
 /// Counters that stand before what an `Arc` holds.
 const COUNTERS: usize = 2 * size_of::<usize>();
@@ -42,14 +42,14 @@ pub(in crate::store) fn weigh(object: &Object) -> u64 {
         };
     }
     match &object.kind {
-        Kind::Response(_) => {}
-        Kind::Parts(parts) => {
+        ObjectKind::Response(_) => {}
+        ObjectKind::Parts(parts) => {
             bytes += block(size_of_val(&**parts)) + block(size_of_val(parts.all()));
             bytes += parts.all().iter().map(|part| memory(&part.content)).sum::<usize>();
         }
-        Kind::Varies(vary) => bytes += texts(&vary.fields),
-        Kind::Search(rule) => bytes += texts(&rule.params),
-        Kind::Uncacheable { .. } => {}
+        ObjectKind::Varies(vary) => bytes += texts(&vary.fields),
+        ObjectKind::NoVarySearch(rule) => bytes += texts(&rule.params),
+        ObjectKind::Uncacheable { .. } => {}
     }
     bytes as u64
 }

@@ -2,7 +2,7 @@
 //!
 //! Four places per bucket, each with the lower half of a hash and the time it was put there, in
 //! bytes that have passed since. A place is given to whoever comes after the oldest of its bucket.
-//! Now and then somebody is forgotten early or mistaken for another: that costs a place in the
+//! StoreTime and then somebody is forgotten early or mistaken for another: that costs a place in the
 //! wrong queue, no more.
 
 /// Places that share a bucket.
@@ -11,7 +11,7 @@ const WAYS: usize = 4;
 const TICK_SHIFT: u32 = 10;
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct GhostEntry {
     print: u32,
     /// Zero is an empty place.
     tick: u32,
@@ -20,7 +20,7 @@ struct Place {
 /// The memory of those that left.
 #[derive(Default)]
 pub(super) struct Ghost {
-    buckets: Box<[[Place; WAYS]]>,
+    buckets: Box<[[GhostEntry; WAYS]]>,
     /// Bytes that were put here so far.
     passed: u64,
 }
@@ -45,7 +45,7 @@ impl Ghost {
     pub(super) fn put(&mut self, hash: u64, weight: u64) {
         self.passed += weight;
         if !self.buckets.is_empty() {
-            self.set(Place { print: hash as u32, tick: self.tick() });
+            self.set(GhostEntry { print: hash as u32, tick: self.tick() });
         }
     }
 
@@ -58,7 +58,7 @@ impl Ghost {
             return false;
         };
         let age = now.wrapping_sub(place.tick);
-        *place = Place::default();
+        *place = GhostEntry::default();
         u64::from(age) << TICK_SHIFT <= within
     }
 
@@ -66,15 +66,15 @@ impl Ghost {
         ((self.passed >> TICK_SHIFT) as u32).max(1)
     }
 
-    fn bucket(&mut self, print: u32) -> Option<&mut [Place; WAYS]> {
+    fn bucket(&mut self, print: u32) -> Option<&mut [GhostEntry; WAYS]> {
         let mask = self.buckets.len().wrapping_sub(1);
         self.buckets.get_mut(print as usize & mask)
     }
 
-    fn set(&mut self, new: Place) {
+    fn set(&mut self, new: GhostEntry) {
         let now = self.tick();
         let Some(bucket) = self.bucket(new.print) else { return };
-        let age = |place: &Place| match place.tick {
+        let age = |place: &GhostEntry| match place.tick {
             0 => u32::MAX,
             _ if place.print == new.print => u32::MAX,
             tick => now.wrapping_sub(tick),

@@ -7,7 +7,7 @@ const KIB: u64 = 1024;
 /// Queues of objects with lives, as a shard has them.
 struct Rig {
     queues: S3Fifo,
-    lives: Vec<Life>,
+    lives: Vec<ObjectState>,
     live: u32,
 }
 
@@ -21,13 +21,13 @@ impl Rig {
 
     fn insert(&mut self, at: u32) {
         self.live += 1;
-        self.lives.resize_with(self.lives.len().max(at as usize + 1), Life::default);
+        self.lives.resize_with(self.lives.len().max(at as usize + 1), ObjectState::default);
         self.lives[at as usize].set_uses(0);
         self.queues.insert(at, u64::from(at), KIB, self.live);
     }
 
     fn use_it(&self, at: u32, times: u8) {
-        (0..times).for_each(|_| self.lives[at as usize].used());
+        (0..times).for_each(|_| self.lives[at as usize].count_use());
     }
 
     fn evict(&mut self) -> Option<u32> {
@@ -74,12 +74,12 @@ fn a_tenth_of_the_bytes_is_for_what_is_new() {
 fn what_comes_back_soon_enters_the_main_queue() {
     let mut rig = Rig::new(100);
     (0..80).for_each(|at| rig.use_it(at, 3));
-    let gone = rig.evict().unwrap();
-    assert_eq!(gone, 80);
-    rig.insert(gone);
+    let removed = rig.evict().unwrap();
+    assert_eq!(removed, 80);
+    rig.insert(removed);
     // Everything new goes before it does.
     let order: Vec<u32> = (0..10).filter_map(|_| rig.evict()).collect();
-    assert!(!order.contains(&gone) && order.contains(&81), "{order:?}");
+    assert!(!order.contains(&removed) && order.contains(&81), "{order:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn the_bound_holds_and_moves_live() {
     }
     let full = store.stats();
     assert!(full.bytes > 4 * MIB * 9 / 10, "{}", full.bytes);
-    assert_eq!(left(&store, Reason::Size) + full.objects, 20_000);
+    assert_eq!(left(&store, RemovalReason::Size) + full.objects, 20_000);
     store.set_memory(MIB);
     assert!(store.stats().bytes <= MIB);
     assert!(store.stats().objects > full.objects / 10, "{}", store.stats().objects);
@@ -28,7 +28,7 @@ fn what_is_too_large_for_the_store_is_refused_and_disturbs_nothing() {
     let small = sample("http://a/small");
     small.put(&store).unwrap();
     let large = Sample { body: 2 << 20, ..sample("http://a/large") };
-    assert_eq!(large.put(&store).err(), Some(Refused::TooLarge));
+    assert_eq!(large.put(&store).err(), Some(InsertError::TooLarge));
     assert!(small.found(&store).is_some());
     assert_eq!(store.stats().refused, [1, 0, 0]);
 }

@@ -49,10 +49,10 @@ impl Run {
         match (wanted.found(&self.store), known) {
             (Some(found), Some(known)) => {
                 assert_eq!(version(&found), known.version);
-                assert_eq!(found.life.is_stale(), known.stale);
-                assert!(!found.life.is_gone());
+                assert_eq!(found.state.is_stale(), known.stale);
+                assert!(!found.state.is_removed());
             }
-            (Some(_), None) => panic!("{url} should be gone"),
+            (Some(_), None) => panic!("{url} should be removed"),
             (None, Some(_)) => assert!(!self.roomy, "{url} should be there"),
             (None, None) => {}
         }
@@ -94,7 +94,7 @@ impl Run {
                 self.model.insert(derived.key().text().to_vec(), known);
             }
             Err(refused) => {
-                assert_eq!(refused, Refused::Orphan);
+                assert_eq!(refused, InsertError::Orphan);
                 assert!(version == 1 || !self.roomy);
             }
         }
@@ -136,8 +136,9 @@ impl Run {
             }
             return;
         }
-        let gone: Vec<u64> = self.model.values().filter(|k| meant(k)).map(|k| k.version).collect();
-        self.model.retain(|_, known| !gone.contains(&known.version));
+        let removed: Vec<u64> =
+            self.model.values().filter(|k| meant(k)).map(|k| k.version).collect();
+        self.model.retain(|_, known| !removed.contains(&known.version));
     }
 
     fn check_all(&self) {
@@ -184,7 +185,7 @@ fn with_too_little_room_it_holds_nothing_else_and_keeps_its_bound() {
     for seed in 1..=6 {
         let limit = 144 * 1024;
         let run = run(limit, false, seed, 4000);
-        assert!(left(&run.store, Reason::Size) > 100);
+        assert!(left(&run.store, RemovalReason::Size) > 100);
         assert!(run.store.stats().bytes <= limit);
     }
 }

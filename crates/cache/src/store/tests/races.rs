@@ -17,20 +17,20 @@ fn after_a_purge_nobody_finds_what_was_there_before_it() {
     let done = AtomicBool::new(false);
 
     let fetch = |at: usize| {
-        let token = store.token();
+        let begun = store.purge_epoch();
         let current = origin[at].load(Ordering::SeqCst);
         thread::yield_now();
         let mut object = sample(&urls[at]).tagged(&[at as u64]).object(&store);
-        if let Kind::Response(response) = &mut object.kind {
+        if let ObjectKind::Response(response) = &mut object.kind {
             response.meta.initial_age_s = current as u32;
         }
-        drop(store.insert(object, token, 32));
+        drop(store.insert(object, begun, 32));
     };
     let look = |at: usize| {
         let least = purged[at].load(Ordering::SeqCst);
         let found = sample(&urls[at]).found(&store);
         match found.as_deref().map(|object| &object.kind) {
-            Some(Kind::Response(response)) => {
+            Some(ObjectKind::Response(response)) => {
                 assert!(u64::from(response.meta.initial_age_s) >= least, "an old answer");
                 true
             }

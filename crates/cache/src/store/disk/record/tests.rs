@@ -7,7 +7,7 @@ use crate::store::tests::{MIB, sample};
 /// An object with something in each of its parts.
 pub(in crate::store::disk) fn full() -> Object {
     let mut object = sample("http://a/x?q=1").object(&Store::new(MIB));
-    if let Kind::Response(response) = &mut object.kind {
+    if let ObjectKind::Response(response) = &mut object.kind {
         let mut head = Headers::new();
         head.append("content-type", "text/plain");
         head.append("x-odd", &b"\x80\xff"[..]);
@@ -41,15 +41,15 @@ fn an_object_reads_back() {
     assert_eq!(fields(&is.head), fields(&was.head));
     assert_eq!(fields(is.hidden.as_ref().unwrap()), fields(was.hidden.as_ref().unwrap()));
     for kind in [
-        Kind::Varies(Vary { fields: Box::from([Box::from(&b"accept"[..])]) }),
-        Kind::Search(SearchRule { key_order: true, params: Box::from([]), all: true }),
+        ObjectKind::Varies(Vary { fields: Box::from([Box::from(&b"accept"[..])]) }),
+        ObjectKind::NoVarySearch(SearchRule { key_order: true, params: Box::from([]), all: true }),
     ] {
-        let object = Object { key: object.key.clone(), kind, life: Default::default() };
+        let object = Object { key: object.key.clone(), kind, state: Default::default() };
         let (form, head) = encode(&object).unwrap();
         let back = decode(form, &head, Content::Memory(Bytes::new())).unwrap();
         match (&back.kind, &object.kind) {
-            (Kind::Varies(is), Kind::Varies(was)) => assert_eq!(is, was),
-            (Kind::Search(is), Kind::Search(was)) => assert_eq!(is, was),
+            (ObjectKind::Varies(is), ObjectKind::Varies(was)) => assert_eq!(is, was),
+            (ObjectKind::NoVarySearch(is), ObjectKind::NoVarySearch(was)) => assert_eq!(is, was),
             _ => panic!("another kind"),
         }
     }
@@ -58,13 +58,13 @@ fn an_object_reads_back() {
 #[test]
 fn what_was_changed_or_cut_off_is_not_taken() {
     let (form, head) = encode(&full()).unwrap();
-    let header = Header::new(form, 5, &head, (7, 99));
-    let parsed = Header::parse(&header.bytes()).unwrap();
+    let header = RecordHeader::new(form, 5, &head, (7, 99));
+    let parsed = RecordHeader::parse(&header.bytes()).unwrap();
     assert!(parsed == header && parsed.fits(&head));
     for at in 0..HEADER_BYTES {
         let mut bytes = header.bytes();
         bytes[at] ^= 1;
-        let taken = Header::parse(&bytes).is_some_and(|header| header.fits(&head));
+        let taken = RecordHeader::parse(&bytes).is_some_and(|header| header.fits(&head));
         assert!(!taken, "byte {at} of the header");
     }
     for at in 0..head.len() {
@@ -82,7 +82,7 @@ fn rubbish_is_no_description() {
     for length in 0..head.len() {
         assert!(decode(form, &head[..length], none()).is_none(), "{length}");
     }
-    // Counts that promise more than there is.
+    // DiskCounts that promise more than there is.
     for at in 0..head.len().saturating_sub(4) {
         let mut changed = head.clone();
         changed[at..at + 4].copy_from_slice(&[0xff; 4]);

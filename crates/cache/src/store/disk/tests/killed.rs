@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use super::{brought, open};
 use crate::store::tests::{Dice, MIB, sample};
-use crate::{Content, Kind, Object};
+use crate::{Content, Object, ObjectKind};
 
 /// Tells the test's second process where to write.
 const FOLDER: &str = "TIDEGATE_TEST_DISK_FOLDER";
 const SIZE: u64 = 32 * MIB;
 
-/// The content of a page says which it is, at every place.
+/// The content of a page says which it is, at every location.
 fn content(number: u64) -> Vec<u8> {
     let length = 200 + Dice::new(number).below(60_000) as usize;
     number.to_le_bytes().into_iter().cycle().take(length).collect()
@@ -22,7 +22,7 @@ fn content(number: u64) -> Vec<u8> {
 
 fn page(store: &crate::store::Store, number: u64) -> Object {
     let mut object = sample(&format!("http://a/{number}")).object(store);
-    if let Kind::Response(response) = &mut object.kind {
+    if let ObjectKind::Response(response) = &mut object.kind {
         response.content = Content::Memory(Bytes::from(content(number)));
     }
     object
@@ -31,10 +31,10 @@ fn page(store: &crate::store::Store, number: u64) -> Object {
 /// Writes until it is killed: run by the test below as a process of its own.
 #[test]
 fn writes_until_it_is_killed() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
-    let store = open(Path::new(&folder), SIZE);
+    let Ok(directory) = std::env::var(FOLDER) else { return };
+    let store = open(Path::new(&directory), SIZE);
     for number in 0.. {
-        store.insert(page(&store, number), store.token(), 32).unwrap();
+        store.insert(page(&store, number), store.purge_epoch(), 32).unwrap();
         super::until(&store, |stats| stats.written > number);
         println!("\nwritten {number}");
     }
@@ -42,13 +42,13 @@ fn writes_until_it_is_killed() {
 
 #[test]
 fn whoever_survives_is_whole() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(7);
     for _ in 0..6 {
         let name = "store::disk::tests::killed::writes_until_it_is_killed";
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
-            .env(FOLDER, folder.path())
+            .env(FOLDER, directory.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -58,7 +58,7 @@ fn whoever_survives_is_whole() {
         let last: u64 = numbers.take(1 + dice.below(200) as usize).last().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let store = open(folder.path(), SIZE);
+        let store = open(directory.path(), SIZE);
         let mut survivors = 0;
         for number in 0..=last + 1 {
             let key = page(&store, number).key;

@@ -1,0 +1,246 @@
+//! A body whose coding is undone while it passes, for a client that does not take it.
+//!
+//! Decodes only what the client accepts: one step of at most [`DECODED_AHEAD_BYTES`] at a time, here
+//! or on the blocking pool. What a decoder accepts is a share of what fetches of its cache may take
+//! together ([`FillBudget`](super::FillBudget)); one that finds no room is not begun.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use coding::{Coding, Decode, DecodeError, Decoder, Step};
+use exchange::{Body, BodyStream, Fault, Frame, Side};
+use net::{Blocking, FileRange};
+
+use super::budget::BudgetShare;
+use super::decode::DecodeContext;
+use crate::limits::{DECODED_AHEAD_BYTES, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
+
+/// DecodingBody bytes of one body that are made on the worker; the rest is made on the pool.
+const ON_WORKER_BYTES: usize = 256 * 1024;
+const RETRY_AFTER_S: u32 = 1;
+/// The slug of the fault of a body that finds no room.
+pub(crate) const DECODING_FULL: &str = "cache_decoding_full";
+
+pub(super) struct DecodingBody {
+    source: Body,
+    state: DecodingState,
+    /// What has been read of the source and not been decoded.
+    input: Bytes,
+    /// A part of a file that has not been read.
+    file: Option<FileRange>,
+    /// The last step was full: more output may wait.
+    full: bool,
+    on_worker_left: usize,
+    /// What the decoder and its buffers take, and how much of it that is.
+    share: BudgetShare,
+    taken: u64,
+    decode_context: DecodeContext,
+}
+
+enum DecodingState {
+    Idle(Box<Decoder>),
+    Working(Blocking<Result<DecodedStep, DecodeFailure>>),
+    Ended,
+}
+
+/// A step, and what it was made with.
+struct DecodedStep {
+    decoder: Box<Decoder>,
+    input: Bytes,
+    out: Vec<u8>,
+    step: Step,
+}
+
+enum DecodeFailure {
+    /// The content cannot be read.
+    Read(io::Error),
+    Coding(DecodeError),
+}
+
+/// What a decoder accepts beside its window: its buffers.
+const BUFFERS_BYTES: u64 = (DECODED_AHEAD_BYTES + DECODED_STEP_BYTES) as u64;
+
+impl DecodingBody {
+    /// Fails if there is no room for one more.
+    pub(super) fn new(
+        source: Body,
+        coding: Coding,
+        decode_context: DecodeContext,
+    ) -> Result<DecodingBody, Fault> {
+        let allowed = Decode { output_bytes: decode_context.bytes_max, ratio: DECODED_RATIO_MAX };
+        let decoder = Decoder::new(coding, allowed).map_err(damaged)?;
+        let taken = BUFFERS_BYTES + decoder.memory_bytes();
+        let share = decode_context.cache.fill_budget().share(0).filter(|share| share.grow(taken));
+        Ok(DecodingBody {
+            source,
+            state: DecodingState::Idle(Box::new(decoder)),
+            input: Bytes::new(),
+            file: None,
+            full: false,
+            on_worker_left: ON_WORKER_BYTES,
+            share: share.ok_or_else(no_room)?,
+            taken,
+            decode_context,
+        })
+    }
+
+    /// Makes one step, here or on the pool.
+    fn step(&mut self, decoder: Box<Decoder>) -> Result<Option<DecodedStep>, DecodeFailure> {
+        let input = self.input.slice(..self.input.len().min(DECODED_STEP_BYTES));
+        // Made here, so that it is given back here: what one thread allocates and another one frees
+        // waits in the allocator.
+        let out = Vec::with_capacity(DECODED_AHEAD_BYTES);
+        let file = match self.file.take().filter(|_| input.is_empty() && !self.full) {
+            None if self.on_worker_left > 0 => return decode(decoder, input, out).map(Some),
+            None => None,
+            Some(mut file) => {
+                let step = FileRange {
+                    length: file.length.min(DECODED_STEP_BYTES as u64),
+                    ..file.clone()
+                };
+                file.offset += step.length;
+                file.length -= step.length;
+                self.file = Some(file).filter(|file| file.length > 0);
+                Some(step)
+            }
+        };
+        self.state = DecodingState::Working(net::blocking(move || {
+            let input = match file {
+                Some(file) => read(&file).map_err(DecodeFailure::Read)?,
+                None => input,
+            };
+            decode(decoder, input, out)
+        }));
+        Ok(None)
+    }
+
+    /// Takes what a step made.
+    fn made(&mut self, done: DecodedStep) -> Result<Option<Bytes>, Fault> {
+        let DecodedStep { decoder, input, out, step } = done;
+        if self.input.is_empty() {
+            self.input = input;
+        }
+        self.input.advance(step.consumed);
+        self.full = step.full;
+        self.on_worker_left = self.on_worker_left.saturating_sub(out.len());
+        let taken = BUFFERS_BYTES + decoder.memory_bytes();
+        if !self.share.grow(taken.saturating_sub(self.taken)) {
+            return Err(no_room());
+        }
+        self.taken = self.taken.max(taken);
+        self.state = DecodingState::Idle(decoder);
+        Ok((!out.is_empty()).then(|| Bytes::from(out)))
+    }
+
+    fn broken(&self, broken: DecodeFailure) -> Fault {
+        match broken {
+            DecodeFailure::Read(error) => {
+                Fault::internal(format!("stored content cannot be read: {error}"))
+            }
+            DecodeFailure::Coding(error) => {
+                self.decode_context.failed(error);
+                damaged(error)
+            }
+        }
+    }
+
+    /// What comes next of the source, if it is there; whether it has ended.
+    fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
+        loop {
+            match std::task::ready!(self.source.poll_frame(cx)) {
+                None => return Poll::Ready(Ok(true)),
+                Some(Err(fault)) => return Poll::Ready(Err(fault)),
+                Some(Ok(Frame::Trailers(_))) => continue,
+                Some(Ok(Frame::Data(data))) => self.input = data,
+                Some(Ok(Frame::File(range))) => self.file = Some(range),
+            }
+            return Poll::Ready(Ok(false));
+        }
+    }
+
+    /// The next bytes; `None` at the end.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
+        loop {
+            let done = match std::mem::replace(&mut self.state, DecodingState::Ended) {
+                DecodingState::Ended => return Poll::Ready(Ok(None)),
+                DecodingState::Working(mut job) => match Pin::new(&mut job).poll(cx) {
+                    Poll::Pending => {
+                        self.state = DecodingState::Working(job);
+                        return Poll::Pending;
+                    }
+                    Poll::Ready(done) => done.map_err(DecodeFailure::Read).flatten().map(Some),
+                },
+                DecodingState::Idle(mut decoder) => {
+                    if self.input.is_empty() && self.file.is_none() && !self.full {
+                        match self.poll_source(cx) {
+                            Poll::Pending => {
+                                self.state = DecodingState::Idle(decoder);
+                                return Poll::Pending;
+                            }
+                            Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                            Poll::Ready(Ok(false)) => {}
+                            Poll::Ready(Ok(true)) => {
+                                let end =
+                                    decoder.finish().map(|()| None).map_err(DecodeFailure::Coding);
+                                return Poll::Ready(end.map_err(|broken| self.broken(broken)));
+                            }
+                        }
+                    }
+                    self.step(decoder)
+                }
+            };
+            match done {
+                Ok(None) => {}
+                Ok(Some(done)) => match self.made(done) {
+                    Ok(None) => {}
+                    made => return Poll::Ready(made),
+                },
+                Err(broken) => return Poll::Ready(Err(self.broken(broken))),
+            }
+        }
+    }
+}
+
+fn decode(
+    mut decoder: Box<Decoder>,
+    input: Bytes,
+    mut out: Vec<u8>,
+) -> Result<DecodedStep, DecodeFailure> {
+    let step = decoder.decode_some(&input, &mut out, DECODED_AHEAD_BYTES);
+    Ok(DecodedStep { step: step.map_err(DecodeFailure::Coding)?, decoder, input, out })
+}
+
+/// Reads a part of a file; only where waiting is allowed.
+pub(crate) fn read(range: &FileRange) -> io::Result<Bytes> {
+    let length = usize::try_from(range.length).map_err(io::Error::other)?;
+    let mut data = vec![0; length];
+    range.file.read_exact_at(&mut data, range.offset)?;
+    Ok(Bytes::from(data))
+}
+
+fn damaged(error: impl std::fmt::Display) -> Fault {
+    Fault::upstream(
+        502,
+        "http_response_content_coding",
+        exchange::Retry::Never,
+        format!("a body cannot be decoded: {error}"),
+    )
+}
+
+fn no_room() -> Fault {
+    let detail = "no memory is left for decoding, within what the cache's fetches may take";
+    Fault { retry_after_s: Some(RETRY_AFTER_S), ..Fault::new(Side::Us, 503, DECODING_FULL, detail) }
+}
+
+impl BodyStream for DecodingBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        self.poll_bytes(cx).map(|bytes| bytes.map(|bytes| bytes.map(Frame::Data)).transpose())
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}

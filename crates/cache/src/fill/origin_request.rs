@@ -1,0 +1,210 @@
+//! The request that the origin gets.
+//!
+//! It asks for the whole, under the URL that the key has, in a coding of the cache's choice, and
+//! without what only this client wants: what comes may be for all clients. What the client sent
+//! beyond that (preconditions, a part, HEAD) is answered from what comes.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use exchange::{Headers, Request};
+use wire::{Known, Method, token};
+
+use crate::rules::validate;
+use crate::{FetchConfig, Key};
+
+/// What a client asks of a representation it has, or of a part of it (RFC 9110 13, 14).
+const CONDITIONS_AND_RANGE: [Known; 6] = [
+    Known::IfMatch,
+    Known::IfNoneMatch,
+    Known::IfModifiedSince,
+    Known::IfUnmodifiedSince,
+    Known::IfRange,
+    Known::Range,
+];
+
+/// The request for a fetch; `stored` are the fields of what is to be validated.
+pub(super) fn origin_request(
+    request: &Request,
+    key: &Key,
+    stored: Option<&Headers>,
+    config: &FetchConfig,
+) -> Request {
+    let mut sent = request.apart();
+    sent.method = Method::Get;
+    sent.headers.retain(|field| {
+        let own = field.known.is_some_and(|known| CONDITIONS_AND_RANGE.contains(&known));
+        let dropped = || {
+            config.drop.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
+        };
+        // The address of one client is not in the key, so an answer must not depend on it.
+        let address = field
+            .known
+            .is_some_and(|known| known.is_client_address() && known != Known::XForwardedFor);
+        let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
+        // The origin may take `If_None_Match` for what the cache has answered or taken out.
+        let alias = || field.known.is_none() && wire::alias::alias_of(field.name).is_some();
+        !own && !ours && !address && !alias() && !dropped()
+    });
+    // RFC 9110 12.5.3: no field at all would mean any coding.
+    let codings = config.accept_encoding.as_deref().unwrap_or("identity");
+    sent.headers.append(Known::AcceptEncoding, codings);
+    if let Some(stored) = stored {
+        validate::add_conditions(stored, &mut sent.headers);
+    }
+    normalise(&mut sent, key);
+    trim_forwarded_for(&mut sent);
+    sent
+}
+
+/// The request for a part, without any coding: parts of a await_coding response would not be stored.
+pub(crate) fn range_origin_request(request: &Request, key: &Key, config: &FetchConfig) -> Request {
+    let mut part = origin_request(request, key, None, config);
+    part.headers.set(Known::AcceptEncoding, "identity");
+    for name in [Known::Range, Known::IfRange] {
+        for value in request.headers.get_all(name) {
+            part.headers.append(name, value);
+        }
+    }
+    part
+}
+
+/// Requests the URL as the key has it: how one client spells it, and what it adds that does not
+/// count, must not decide what all others get.
+fn normalise(sent: &mut Request, key: &Key) {
+    let url = key.url();
+    let authority = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
+    let path = memchr::memchr(b'/', &url[authority..]).map_or(url.len(), |at| authority + at);
+    let (authority, target) = (&url[authority..path], &url[path..]);
+    if authority != sent.authority() {
+        sent.headers.set(Known::Host, authority);
+    }
+    if target != sent.target.raw() {
+        // What has a key is a path that can be requested.
+        let _ = sent.target.replace(Bytes::copy_from_slice(target));
+    }
+}
+
+/// X-Forwarded-For tells the origin who caused the fetch. What stands in it before the client's
+/// address was written by that client: it does not count in the key, so it is not sent.
+fn trim_forwarded_for(sent: &mut Request) {
+    if !sent.headers.contains(Known::XForwardedFor) {
+        return;
+    }
+    let chain: Vec<&[u8]> =
+        sent.headers.get_all(Known::XForwardedFor).flat_map(token::list).collect();
+    let from = chain.iter().rposition(|node| is_address(node, sent.client_ip));
+    let chain = from.map(|from| chain[from..].join(&b", "[..]));
+    match chain {
+        Some(chain) => sent.headers.set(Known::XForwardedFor, chain),
+        None => drop(sent.headers.remove(Known::XForwardedFor)),
+    }
+}
+
+/// Whether a member of X-Forwarded-For is this address, perhaps with a port.
+fn is_address(node: &[u8], ip: IpAddr) -> bool {
+    let Ok(node) = std::str::from_utf8(node) else { return false };
+    let alone = node.trim_matches(['[', ']']).parse::<IpAddr>();
+    let found = alone.or_else(|_| node.parse::<SocketAddr>().map(|address| address.ip()));
+    found.is_ok_and(|found| found.to_canonical() == ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use exchange::Target;
+
+    use super::*;
+
+    fn request(target: &'static str, fields: &[(&str, &str)]) -> Request {
+        let mut headers = Headers::new();
+        for (name, value) in fields {
+            headers.append(*name, *value);
+        }
+        let target = Target::new(Bytes::from_static(target.as_bytes())).unwrap();
+        Request::made_up(Method::Head, target, headers)
+    }
+
+    fn config() -> FetchConfig {
+        FetchConfig {
+            wait: Duration::ZERO,
+            outlive: Duration::ZERO,
+            outlive_bytes: 0,
+            drop: Box::new(["x-host".parse().unwrap()]),
+            accept_encoding: Some("gzip".into()),
+        }
+    }
+
+    fn key(url: &str) -> Key {
+        Key::new(url.as_bytes(), url.len())
+    }
+
+    #[test]
+    fn what_one_client_wants_is_left_out() {
+        let fields = [
+            ("Host", "a"),
+            ("Range", "bytes=0-1"),
+            ("If-Range", "\"x\""),
+            ("If-None-Match", "\"x\""),
+            ("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            ("Accept-Encoding", "br"),
+            ("X-Host", "evil"),
+            ("If_None_Match", "*"),
+            ("Range_", "bytes=0-1"),
+            ("Accept--Language", "de"),
+            ("Accept-Language", "en"),
+        ];
+        let sent = origin_request(&request("/", &fields), &key("http://a/"), None, &config());
+        assert_eq!(sent.method, Method::Get);
+        let names: Vec<_> = sent.headers.iter().map(|field| field.name).collect();
+        assert_eq!(names, [&b"Host"[..], b"Accept-Language", b"Accept-Encoding"]);
+        assert_eq!(sent.headers.get(Known::AcceptEncoding), Some(&b"gzip"[..]));
+    }
+
+    /// RFC 9111 4.3.1.
+    #[test]
+    fn a_validation_sends_the_stored_validators() {
+        let mut stored = Headers::new();
+        stored.append("ETag", "W/\"1\"");
+        stored.append("Last-Modified", "Thu, 01 Jan 1970 00:00:01 GMT");
+        let request = request("/", &[("If-None-Match", "\"the client's\"")]);
+        let sent = origin_request(&request, &key("http://a/"), Some(&stored), &config());
+        assert_eq!(sent.headers.get_all("if-none-match").collect::<Vec<_>>(), [b"W/\"1\""]);
+        let date = sent.headers.get("if-modified-since");
+        assert_eq!(date, Some(&b"Thu, 01 Jan 1970 00:00:01 GMT"[..]));
+    }
+
+    #[test]
+    fn the_origin_gets_the_url_as_the_key_has_it() {
+        for (target, url, run_while_wanted) in [
+            ("/a?b=1&c=2", "http://a/a?b=1&c=2", "/a?b=1&c=2"),
+            ("/a?b=1&c=2", "http://a/a?c=2", "/a?c=2"),
+            ("/%61?b=1", "http://a/a", "/a"),
+            ("/a", "http://a/a", "/a"),
+        ] {
+            let sent =
+                origin_request(&request(target, &[("Host", "A:80")]), &key(url), None, &config());
+            assert_eq!(sent.target.raw(), run_while_wanted.as_bytes());
+            assert_eq!(sent.authority(), b"a");
+        }
+    }
+
+    /// What the client itself wrote into X-Forwarded-For is not in the key.
+    #[test]
+    fn the_chain_of_forwarders_begins_at_the_client() {
+        for (chain, client, run_while_wanted) in [
+            ("evil, 192.0.2.1, 10.0.0.1", "192.0.2.1", Some("192.0.2.1, 10.0.0.1")),
+            ("192.0.2.1:99", "192.0.2.1", Some("192.0.2.1:99")),
+            ("[2001:db8::1]:99, 10.0.0.1", "2001:db8::1", Some("[2001:db8::1]:99, 10.0.0.1")),
+            ("2001:DB8::1", "2001:db8::1", Some("2001:DB8::1")),
+            ("evil", "10.0.0.1", None),
+        ] {
+            let mut request = request("/", &[("X-Forwarded-For", chain)]);
+            request.client_ip = client.parse().unwrap();
+            let sent = origin_request(&request, &key("http://a/"), None, &config());
+            let sent = sent.headers.get_str(Known::XForwardedFor);
+            assert_eq!(sent, run_while_wanted, "{chain}");
+        }
+    }
+}

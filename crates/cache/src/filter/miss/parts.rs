@@ -1,0 +1,292 @@
+//! Requests for a part of a response that is too long to be stored whole.
+//!
+//! Promises that only a part that received complete is stored, under a strong validator and after what
+//! a purge may say; that parts under different validators are never put together; and that who
+//! asks for anything but one part in the stored ones is answered as if there were none.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use exchange::{Body, BodyStream, Fault, Frame, Notes, Outcome, Response, asked_range, in_pieces};
+use net::clock::wall_secs;
+use wire::conditional::{EntityTag, Validators};
+use wire::date::parse_http_date;
+use wire::range::{Ranges, resolve, write_content_range};
+use wire::{Known, Method};
+
+use super::{MissHandler, forwarded, forwarded_stored};
+use crate::fill::{
+    BudgetShare, DecodeSource, decode_unstored, head_bytes, new_object, partial_or_not_modified,
+    parts_response, range_origin_request,
+};
+use crate::limits::HEAD_BYTES_MAX;
+use crate::rules::store::evaluate_part;
+use crate::rules::{
+    self, Forward, Reuse, Status, StorableResponse, Times, UncachedReason, reuse, vary,
+};
+use crate::serve::StatusHeaders;
+use crate::store::PurgeEpoch;
+use crate::worker_filter::CacheFilter;
+use crate::worker_filter::Lookup;
+use crate::{Key, Object, ObjectKind, Part, Parts, parts_key};
+
+/// Request fields that parts are not asked about.
+const OTHERS: [Known; 4] =
+    [Known::IfMatch, Known::IfNoneMatch, Known::IfModifiedSince, Known::IfUnmodifiedSince];
+
+/// Where parts of what is asked for belong, and since when.
+pub(super) struct PartFetch {
+    primary: Key,
+    /// That was asked for, and that is stored under.
+    asked: Key,
+    key: Key,
+    begun: PurgeEpoch,
+    requested_secs: u64,
+}
+
+fn parts_of(object: &Object) -> Option<&Parts> {
+    match &object.kind {
+        ObjectKind::Parts(parts) => Some(parts),
+        _ => None,
+    }
+}
+
+impl MissHandler {
+    pub(super) fn is_range_request(&self) -> bool {
+        let fields = &self.request.headers;
+        self.request.method == Method::Get
+            && fields.contains(Known::Range)
+            && !fields.contains_any(&OTHERS)
+    }
+
+    pub(super) fn part_fetch(&self, lookup: &Lookup) -> Option<PartFetch> {
+        self.is_range_request().then(|| PartFetch {
+            primary: lookup.primary.clone(),
+            asked: lookup.key.clone(),
+            key: lookup.key.clone(),
+            begun: self.filter.cache().store().purge_epoch(),
+            requested_secs: wall_secs(),
+        })
+    }
+
+    /// The answer, if all that is asked for lies in fresh parts.
+    pub(super) fn serve_stored_parts(&self, lookup: &Lookup) -> Option<Outcome> {
+        if !self.is_range_request() {
+            return None;
+        }
+        let key = parts_key(&lookup.key);
+        let object = self.filter.cache().store().get(key.hash(), key.text())?;
+        let parts = parts_of(&object)?;
+        let response = &parts.response;
+        let now_secs = wall_secs();
+        let judged =
+            reuse::evaluate(&response.meta, object.state.is_stale(), &self.directives, now_secs);
+        let Reuse::Use { age_s, left_s, refresh: false } = judged else { return None };
+        let mut headers = response.head.headers();
+        let validators = Validators {
+            exists: true,
+            etag: headers.get(Known::Etag).and_then(EntityTag::parse),
+            last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
+        };
+        let asked = asked_range(&self.request, &validators)?;
+        let Ranges::Single(range) = resolve(asked, parts.length) else { return None };
+        let body = in_pieces(parts.cut(range)?);
+        let mut content_range = Vec::new();
+        write_content_range(range, parts.length, &mut content_range);
+        headers.set(Known::ContentRange, content_range);
+        StatusHeaders::hit(age_s, left_s, self.filter.config().x_status).write(&mut headers);
+        self.filter.metrics().hits.inc();
+        self.note("hit", Notes::default());
+        Some(Ok(Response { status: 206, headers, body, ..Response::default() }))
+    }
+
+    /// Asks the origin for the part, under the URL of the key, and stores what comes if it may be.
+    pub(super) async fn fetch_part(self, at: PartFetch, why: Forward) -> Outcome {
+        let config = self.filter.config();
+        let mut request = range_origin_request(&self.request, &at.key, &config.fetch);
+        vary::normalise(&mut request.headers, &config.policy);
+        request.informer.clone_from(&self.request.informer);
+        let (outcome, notes) = self.next.clone().run_noting(request).await;
+        self.note("miss", notes);
+        let why = if self.parts(&at).is_some() { Forward::Partial } else { why };
+        self.forward_part(at, outcome?, why)
+    }
+
+    /// What received of a fetch was for this request alone.
+    pub(super) async fn serve_unshared(
+        self,
+        mut response: Response,
+        (why, reason): (Forward, UncachedReason),
+        at: Option<PartFetch>,
+    ) -> Outcome {
+        let filter = self.filter.clone();
+        filter.metrics().not_stored(reason);
+        let await_coding = response.headers.contains(Known::ContentEncoding);
+        let status = forwarded(why).refused(reason);
+        decode_unstored(&mut response, &self.request, || {
+            filter.decode_context(DecodeSource::Unstored)
+        })?;
+        let at = at.filter(|_| reason == UncachedReason::ContentLength);
+        match (partial_or_not_modified(response, &self.request), at) {
+            (Some(Ok(part)), Some(at)) if part.status == 206 && !await_coding => {
+                self.forward_part(at, part, why)
+            }
+            (Some(outcome), _) => filter.pass_through(outcome, &status),
+            (None, Some(at)) => self.fetch_part(at, why).await,
+            (None, None) => self.bypass(&status).await,
+        }
+    }
+
+    fn parts(&self, at: &PartFetch) -> Option<Arc<Object>> {
+        let key = parts_key(&at.key);
+        let found = self.filter.cache().store().peek(key.hash(), key.text());
+        found.filter(|object| parts_of(object).is_some())
+    }
+
+    /// Gives the client what received, and stores it if it is a part that may be.
+    fn forward_part(&self, at: PartFetch, mut response: Response, why: Forward) -> Outcome {
+        let filter = &self.filter;
+        filter.cache().drop_other_parts(&at.key, response.status, &response.headers);
+        let refused = match response.status {
+            206 => self.capture_part(at, &mut response).err(),
+            _ => Some(UncachedReason::ContentLength),
+        };
+        let status = match refused {
+            Some(reason) => forwarded(why).refused(reason),
+            None => Status { outcome: forwarded_stored(why, None, false), ..forwarded(why) },
+        };
+        if let Some(reason) = refused.filter(|_| response.status == 206) {
+            filter.metrics().not_stored(reason);
+        }
+        filter.pass_through(Ok(response), &status)
+    }
+
+    /// Lets a part be stored when it has come complete.
+    fn capture_part(&self, at: PartFetch, response: &mut Response) -> Result<(), UncachedReason> {
+        let filter = &self.filter;
+        let fetch = rules::FetchContext {
+            method: &Method::Get,
+            request: &self.request.headers,
+            directives: &self.directives,
+            origin: at.primary.origin(),
+            times: Times { requested_secs: at.requested_secs, received_secs: wall_secs() },
+        };
+        let policy = &filter.config().policy;
+        let (storing, range, length) = evaluate_part(&fetch, &response.headers, policy)?;
+        let store = filter.cache().store();
+        // What it weighs is more than its bytes.
+        let bytes_max = filter.config().body_bytes_max.min(store.object_bytes_max() / 2);
+        if range.len() > bytes_max {
+            return Err(UncachedReason::ContentLength);
+        }
+        if head_bytes(&storing.head) > HEAD_BYTES_MAX {
+            return Err(UncachedReason::HeadLength);
+        }
+        if response.body.length() != Some(range.len()) {
+            return Err(UncachedReason::Partial);
+        }
+        let key = match &storing.vary {
+            Some(vary) => filter
+                .variant_key(&at.primary, &self.request, vary)
+                .ok_or(UncachedReason::Failed)?,
+            None => at.key.clone(),
+        };
+        let share =
+            filter.cache().fill_budget().share(range.len()).ok_or(UncachedReason::Failed)?;
+        let part = PendingPart {
+            filter: filter.clone(),
+            at: PartFetch { key, ..at },
+            storing,
+            first: range.first,
+            length,
+            bytes_max,
+            _share: share,
+        };
+        let body = std::mem::take(&mut response.body);
+        let taken = Vec::with_capacity(range.len() as usize);
+        response.body = Body::stream(CapturingBody { body, taken, part: Some(part) });
+        Ok(())
+    }
+}
+
+/// A part that is to be stored.
+struct PendingPart {
+    filter: Rc<CacheFilter>,
+    at: PartFetch,
+    storing: StorableResponse,
+    first: u64,
+    /// Of the whole.
+    length: u64,
+    bytes_max: u64,
+    _share: BudgetShare,
+}
+
+impl PendingPart {
+    fn store(self, content: Vec<u8>) {
+        let PendingPart { filter, at, storing, .. } = self;
+        let (store, config) = (filter.cache().store(), filter.config());
+        let part = Part { first: self.first, content: Bytes::from(content) };
+        let key = parts_key(&at.key);
+        let tag = storing.head.get(Known::Etag);
+        let known = store.peek(key.hash(), key.text());
+        let known = known.as_ref().and_then(|known| parts_of(known)).filter(|known| {
+            let same = known.response.head.headers().get(Known::Etag) == tag;
+            same && known.length == self.length
+        });
+        let response = parts_response(&storing, store.next_version(), &config.codings);
+        let parts = match known {
+            Some(known) => known.with(response, part, self.bytes_max),
+            None => Parts::new(response, self.length, part),
+        };
+        let most = config.policy.variants_max;
+        let insert = |key, kind| store.insert(new_object(key, kind), at.begun, most);
+        if let Some(vary) = storing.vary.filter(|_| at.key != at.asked) {
+            // The URL is known to vary from now on, and this variant_key to be too long.
+            let until_secs = wall_secs() + u64::from(config.hit_for_miss_s);
+            let _ = insert(at.primary, ObjectKind::Varies(vary));
+            let why = UncachedReason::ContentLength;
+            let _ = insert(at.key, ObjectKind::Uncacheable { until_secs, why });
+        }
+        // An object that was purged in between is counted by the store.
+        let _ = insert(key, ObjectKind::Parts(Box::new(parts)));
+    }
+}
+
+/// The body of a part on its way to the client, copied as it goes by.
+struct CapturingBody {
+    body: Body,
+    taken: Vec<u8>,
+    part: Option<PendingPart>,
+}
+
+impl BodyStream for CapturingBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let frame = ready!(self.body.poll_frame(cx));
+        match &frame {
+            Some(Ok(Frame::Data(data))) => {
+                let room = self.taken.capacity() - self.taken.len();
+                match self.part.take() {
+                    Some(part) if data.len() < room => {
+                        self.taken.extend_from_slice(data);
+                        self.part = Some(part);
+                    }
+                    Some(part) if data.len() == room => {
+                        self.taken.extend_from_slice(data);
+                        part.store(std::mem::take(&mut self.taken));
+                    }
+                    _ => {}
+                }
+            }
+            Some(Ok(Frame::Trailers(_))) => {}
+            // A file lies on a disk already.
+            Some(Ok(Frame::File(_)) | Err(_)) | None => self.part = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.body.length()
+    }
+}

@@ -1,0 +1,25 @@
+//! The method PURGE, as caches have had it for long: it removes all that is stored under its URL.
+
+use exchange::{Fault, Outcome, Request, Response};
+use settings::any_contains;
+
+use crate::store::Purge;
+use crate::worker_filter::CacheFilter;
+
+pub(super) const PURGE: &[u8] = b"PURGE";
+
+impl CacheFilter {
+    /// For whom the route allows it; it never comes to the origin.
+    pub(super) fn purge(&self, request: &Request) -> Outcome {
+        if self.config().purge.is_empty() {
+            return Err(Fault::method_not_allowed("GET, HEAD"));
+        }
+        if !any_contains(&self.config().purge, request.client_ip) {
+            return Err(Fault::client(403, "purge_not_allowed", ""));
+        }
+        let origin = [request.scheme.as_str().as_bytes(), b"://", request.authority()].concat();
+        let url = self.rules().normalised_url(&[&*origin, request.target.raw()].concat());
+        let purged = url.map_or(0, |url| self.cache().store().purge(&Purge::Url(&url), false));
+        Ok(Response::json(200, format!("{{\"purged\":{purged}}}\n")))
+    }
+}

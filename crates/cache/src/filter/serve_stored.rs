@@ -1,0 +1,89 @@
+//! What a client is given: a stored response, one that is coming in, or one that went by.
+
+use std::sync::Arc;
+
+use exchange::{Fault, Headers, Outcome, Request, Response, SharedBodyReader};
+use net::clock::wall_secs;
+
+use crate::Object;
+use crate::fill::{DecodeContext, DecodeSource, StreamingResponse, decode_for_client};
+use crate::rules::{CacheOutcome, Status, remove_cache_fields, reuse};
+use crate::serve::{self, StatusHeaders};
+use crate::worker_filter::CacheFilter;
+
+impl CacheFilter {
+    fn said<'a>(&self, age_s: u32, status: Status<'a>) -> StatusHeaders<'a> {
+        StatusHeaders { age_s, status, x_status: self.config().x_status }
+    }
+
+    /// A stored response.
+    pub(super) async fn serve_stored(
+        &self,
+        object: &Arc<Object>,
+        outcome: CacheOutcome,
+        request: &Request,
+    ) -> Outcome {
+        let object = &self.await_coding(object, request).await;
+        let Some(response) = object.response() else {
+            return Err(Fault::internal("a marker was taken for a response"));
+        };
+        let now_secs = wall_secs();
+        let left_s = reuse::left_s(&response.meta, now_secs);
+        let status = Status { outcome, ..Status::hit(left_s) };
+        let said = self.said(reuse::age_s(&response.meta, now_secs), status);
+        let found = serve::StoredEntry::Cold(object.clone());
+        let (mut headers, body) = found.parts(response, &said, now_secs);
+        let decode_context = || self.decode_context(DecodeSource::Stored(object.clone()));
+        let (body, changed) =
+            decode_for_client(&mut headers, body, response.coding, request, decode_context)?;
+        if !changed {
+            return serve::respond(response, headers, body, &said, request);
+        }
+        if let Some(not_modified) = serve::not_modified(response, &headers, request) {
+            return Ok(not_modified);
+        }
+        let mut whole = Response::new(response.meta.status);
+        (whole.headers, whole.body) = (headers, body);
+        Ok(whole)
+    }
+
+    /// Within what the coding of a response is undone.
+    pub(super) fn decode_context(&self, whose: DecodeSource) -> DecodeContext {
+        let bytes_max = self.config().codings.max_decoded.bytes();
+        DecodeContext { cache: self.cache().clone(), whose, bytes_max }
+    }
+
+    /// One that is coming in.
+    pub(super) fn serve_streaming(
+        &self,
+        streaming: &Arc<StreamingResponse>,
+        reader: SharedBodyReader,
+        private: &Headers,
+        outcome: CacheOutcome,
+        request: &Request,
+    ) -> Outcome {
+        let now_secs = wall_secs();
+        let meta = &streaming.stored.meta;
+        let status = Status { outcome, ..Status::hit(reuse::left_s(meta, now_secs)) };
+        let said = self.said(reuse::age_s(meta, now_secs), status);
+        let decode_context = || self.decode_context(DecodeSource::Streaming(streaming.clone()));
+        streaming.respond(reader, private, &said, request, decode_context)
+    }
+
+    /// What comes from the origin and was not stored.
+    pub(super) fn pass_through(&self, outcome: Outcome, status: &Status<'_>) -> Outcome {
+        match outcome {
+            Ok(mut response) => {
+                remove_cache_fields(&mut response.headers, &self.config().policy);
+                self.say(&mut response.headers, status);
+                Ok(response)
+            }
+            // RFC 9211 2: nothing is said in an answer of our own that no stored one is behind.
+            Err(fault) => Err(fault),
+        }
+    }
+
+    fn say(&self, headers: &mut Headers, status: &Status<'_>) {
+        serve::add_status(headers, status, self.config().x_status);
+    }
+}

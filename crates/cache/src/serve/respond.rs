@@ -1,0 +1,138 @@
+//! From a stored response to the answer for one request.
+//!
+//! Owns what is said of a stored response anew each time (Age, Cache-Status), 304, 206 and 416.
+
+use exchange::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
+use wire::Known;
+use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
+use wire::date::parse_http_date;
+
+use crate::StoredResponse;
+use crate::rules::conditions::conditions;
+use crate::rules::{CacheOutcome, Status, status};
+
+/// Our name in `Cache-Status`.
+const NAME: &str = "tidegate";
+
+/// Fields that ask for less than the whole.
+pub(crate) const PARTIAL_REQUEST_FIELDS: [Known; 3] =
+    [Known::IfNoneMatch, Known::IfModifiedSince, Known::Range];
+
+/// What is said of an answer from the store.
+pub(crate) struct StatusHeaders<'a> {
+    pub(crate) age_s: u32,
+    pub(crate) status: Status<'a>,
+    /// Whether it is said in X-Status too.
+    pub(crate) x_status: bool,
+}
+
+impl StatusHeaders<'_> {
+    pub(crate) fn hit(age_s: u32, left_s: i64, x_status: bool) -> StatusHeaders<'static> {
+        StatusHeaders { age_s, status: Status::hit(left_s), x_status }
+    }
+
+    /// RFC 9111 4: whatever comes from the store without asking has an Age.
+    pub(crate) fn write(&self, headers: &mut Headers) {
+        // RFC 9111 5.1: whoever sees it takes it that the origin was not asked for this request.
+        let is_news =
+            matches!(self.status.outcome, CacheOutcome::Forwarded { collapsed: false, .. });
+        if self.age_s > 0 || !is_news {
+            headers.set(Known::Age, itoa::Buffer::new().format(self.age_s));
+        }
+        add_status(headers, &self.status, self.x_status);
+    }
+}
+
+/// Says in an answer what the cache did.
+pub(crate) fn add_status(headers: &mut Headers, status: &Status<'_>, x_status: bool) {
+    status::add(NAME, status, headers);
+    if x_status {
+        headers.set("X-Status", status::word(status));
+    }
+}
+
+/// The answer to a GET or HEAD: all of a stored response, of which `headers` and `body` were made,
+/// or what of it is asked for. A body beside a HEAD says how long it would be.
+pub(crate) fn respond(
+    response: &StoredResponse,
+    headers: Headers,
+    body: Body,
+    said: &StatusHeaders<'_>,
+    request: &Request,
+) -> Outcome {
+    let status = response.meta.status;
+    if status != 200 || !request.headers.contains_any(&PARTIAL_REQUEST_FIELDS) {
+        return Ok(Response { status, headers, body, ..Response::default() });
+    }
+    if let Some(not_modified) = not_modified(response, &headers, request) {
+        return Ok(not_modified);
+    }
+    let validators = Validators {
+        exists: true,
+        etag: headers.get(Known::Etag).and_then(EntityTag::parse),
+        last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
+    };
+    match asked_range(request, &validators) {
+        Some(asked) => ranged(asked, &response.content, headers.clone()).map_err(|fault| {
+            let mut value = Vec::new();
+            status::write(NAME, &said.status, &mut value);
+            fault.with_field(Known::CacheStatus, value)
+        }),
+        None => Ok(Response { status, headers, body, ..Response::default() }),
+    }
+}
+
+/// The 304, if what the client has is still good. It may have the content in the coding that it
+/// would be sent, or as the origin tags it: the tag in the answer is the one that it has (RFC 9111
+/// 4.3.4 finds what to update by it).
+pub(crate) fn not_modified(
+    response: &StoredResponse,
+    headers: &Headers,
+    request: &Request,
+) -> Option<Response> {
+    let own = headers.get(Known::Etag);
+    let holds = |tag: Option<&[u8]>| {
+        let meta = &response.meta;
+        let tags = [tag, None];
+        let verdict = conditions(&request.headers, meta.status, headers, tags, meta.received_secs);
+        verdict == Verdict::NotModified
+    };
+    let token = response.coding.map_or("identity", |coding| coding.token());
+    let origins = || without_suffix(own?, token);
+    let tag = match holds(own) {
+        true => None,
+        false => Some(origins().filter(|tag| response.derived && holds(Some(tag)))?),
+    };
+    let mut answer = without_content(headers);
+    if let Some(tag) = tag {
+        answer.headers.set(Known::Etag, tag);
+    }
+    Some(answer)
+}
+
+/// The 304 in the place of a 200 with these fields. RFC 9110 15.4.5: it says nothing about the
+/// content but what updates what the client has.
+pub(crate) fn without_content(headers: &Headers) -> Response {
+    let mut answer = Response::new(304);
+    answer.headers = headers.clone();
+    let tagged = headers.contains(Known::Etag);
+    answer.headers.retain(|field| match field.known {
+        Some(Known::LastModified) => !tagged,
+        Some(
+            Known::ContentType
+            | Known::ContentEncoding
+            | Known::ContentLanguage
+            | Known::ContentDisposition
+            | Known::ContentLength
+            | Known::ContentRange,
+        ) => false,
+        _ => true,
+    });
+    answer
+}
+
+/// The tag of the canonical content, from that of a derived coding: `"a-gzip"` is of `"a"`.
+fn without_suffix(tag: &[u8], token: &str) -> Option<Vec<u8>> {
+    let opaque = tag.strip_suffix(b"\"")?.strip_suffix(token.as_bytes())?.strip_suffix(b"-")?;
+    Some([opaque, b"\""].concat())
+}

@@ -1,0 +1,187 @@
+//! What a worker has at hand of the store: objects that are asked for again and again, with what
+//! does not change from one answer to the next.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::{self, Arc};
+
+use exchange::{Body, Headers, SharedHeaders};
+
+use super::lookup::StoredEntry;
+use super::respond::StatusHeaders;
+use crate::filter_config::FilterConfig;
+use crate::limits::{
+    HOT_ACCEPT_ENCODING_BYTES_MAX, HOT_BODY_BYTES_MAX, WORKER_CACHE_BYTES_MAX,
+    WORKER_CACHE_BYTES_MIN, WORKER_CACHE_FRACTION, WORKER_CACHE_SLOTS,
+};
+use crate::store::{TableEntry, WorkerTable};
+use crate::transcode::{self, CODINGS, CodingChoice, TargetCoding};
+use crate::{Content, Object, ObjectKind, StoredResponse};
+
+/// The objects that one worker has at hand of one store, for all its routes.
+pub(crate) struct WorkerCache {
+    front: RefCell<WorkerTable<Rc<HotEntry>>>,
+}
+
+impl WorkerCache {
+    /// For a store of so much memory.
+    pub(crate) fn new(memory_bytes: u64) -> WorkerCache {
+        let bytes_max = (memory_bytes / WORKER_CACHE_FRACTION)
+            .clamp(WORKER_CACHE_BYTES_MIN, WORKER_CACHE_BYTES_MAX);
+        WorkerCache {
+            front: RefCell::new(WorkerTable::new(WORKER_CACHE_SLOTS, bytes_max as usize)),
+        }
+    }
+
+    pub(super) fn get(&self, hash: u64, key: &[u8], epoch: u64) -> Option<Rc<HotEntry>> {
+        self.front.borrow_mut().get(hash, key, epoch).cloned()
+    }
+
+    pub(super) fn put(&self, hash: u64, object: Arc<Object>, epoch: u64) -> Rc<HotEntry> {
+        let hot = Rc::new(HotEntry::new(object));
+        self.front.borrow_mut().put(hash, hot.clone(), epoch);
+        hot
+    }
+}
+
+/// An object, with what this worker has prepared for its answers.
+pub(crate) struct HotEntry {
+    object: Arc<Object>,
+    /// Short content as the worker's own: counted without a locked instruction.
+    body: Option<Rc<[u8]>>,
+    /// The head of an answer, as it is in this second.
+    head: RefCell<(u64, SharedHeaders)>,
+    /// Its codings, as far as this worker has them at hand.
+    codings: RefCell<[Weak<HotEntry>; CODINGS]>,
+    /// How often it was the answer here.
+    given: Cell<u32>,
+    /// The coding that was chosen last.
+    chosen: RefCell<Option<LastChoice>>,
+}
+
+/// A choice, and all that it was made by.
+struct LastChoice {
+    accept_encoding: Box<[u8]>,
+    tried: u8,
+    config: sync::Weak<FilterConfig>,
+    choice: CodingChoice,
+}
+
+impl HotEntry {
+    fn new(object: Arc<Object>) -> HotEntry {
+        let body =
+            match &object.kind {
+                ObjectKind::Response(StoredResponse {
+                    content: Content::Memory(bytes), ..
+                }) if bytes.len() <= HOT_BODY_BYTES_MAX => Some(Rc::from(&**bytes)),
+                _ => None,
+            };
+        HotEntry {
+            object,
+            body,
+            head: RefCell::default(),
+            codings: RefCell::default(),
+            given: Cell::new(0),
+            chosen: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// A coding of it that is at hand, if it is still in the store.
+    pub(crate) fn coding(&self, target: TargetCoding) -> Option<Rc<HotEntry>> {
+        let made = self.codings.borrow()[transcode::index(target) as usize].upgrade()?;
+        (!made.object.state.is_removed()).then_some(made)
+    }
+
+    pub(crate) fn set_coding(&self, target: TargetCoding, made: &Rc<HotEntry>) {
+        self.codings.borrow_mut()[transcode::index(target) as usize] = Rc::downgrade(made);
+    }
+
+    /// The choice for an Accept-Encoding: mostly the same as for the client before.
+    pub(crate) fn choice(
+        &self,
+        accept_encoding: &[u8],
+        config: &Arc<FilterConfig>,
+        choose: impl FnOnce() -> CodingChoice,
+    ) -> CodingChoice {
+        let tried = self.object.state.tried();
+        let mut chosen = self.chosen.borrow_mut();
+        if let Some(last) = &*chosen
+            && *last.accept_encoding == *accept_encoding
+            && last.tried == tried
+            && last.config.as_ptr() == Arc::as_ptr(config)
+        {
+            return last.choice;
+        }
+        let choice = choose();
+        if accept_encoding.len() <= HOT_ACCEPT_ENCODING_BYTES_MAX {
+            let (accept_encoding, config) = (accept_encoding.into(), Arc::downgrade(config));
+            *chosen = Some(LastChoice { accept_encoding, tried, config, choice });
+        }
+        choice
+    }
+
+    /// Counts an answer; how many there were.
+    pub(crate) fn count(&self) -> u32 {
+        let given = self.given.get().wrapping_add(1);
+        self.given.set(given);
+        given
+    }
+
+    /// The head, made once a second.
+    fn head(&self, response: &StoredResponse, said: &StatusHeaders<'_>, now_secs: u64) -> Headers {
+        let mut head = self.head.borrow_mut();
+        if head.0 != now_secs {
+            let mut headers = response.head.headers();
+            said.write(&mut headers);
+            *head = (now_secs, SharedHeaders::from(&headers));
+        }
+        head.1.headers()
+    }
+}
+
+impl TableEntry for Rc<HotEntry> {
+    fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    fn bytes(&self) -> usize {
+        let own = size_of::<HotEntry>() + self.body.as_ref().map_or(0, |body| body.len());
+        // The head twice: as it is stored, and as it is in this second.
+        let kept = match &self.object.kind {
+            ObjectKind::Response(response) => {
+                response.content.len() as usize + 2 * response.head.bytes()
+            }
+            _ => 0,
+        };
+        own + kept + self.object.key.text().len()
+    }
+}
+
+impl StoredEntry {
+    /// Head and body of the whole answer.
+    pub(crate) fn parts(
+        &self,
+        response: &StoredResponse,
+        said: &StatusHeaders<'_>,
+        now_secs: u64,
+    ) -> (Headers, Body) {
+        match self {
+            StoredEntry::Hot(hot) => {
+                let body = match &hot.body {
+                    Some(kept) => Body::Kept(kept.clone()),
+                    None => response.content.body(),
+                };
+                (hot.head(response, said, now_secs), body)
+            }
+            StoredEntry::Cold(_) => {
+                let mut headers = response.head.headers();
+                said.write(&mut headers);
+                (headers, response.content.body())
+            }
+        }
+    }
+}

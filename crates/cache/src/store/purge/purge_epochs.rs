@@ -1,0 +1,142 @@
+//! What was purged stays out.
+//!
+//! A purge removes what is stored; what is being fetched meanwhile was asked for before, and must
+//! not be stored after it. So a fetch begins with a [`PurgeEpoch`], and what comes of it is let in only
+//! if no purge since then meant it. Promises that this costs one comparison where nothing was
+//! purged, no lock where only URLs and tags were, and a bounded amount of memory: where that cannot
+//! tell, the answer is no. Never looks at what is stored.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use super::Purge;
+use crate::Object;
+use crate::key::url_hash;
+use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TIMES};
+
+/// When a fetch began, in purges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PurgeEpoch(u64);
+
+impl PurgeEpoch {
+    /// As a number that is kept on disk.
+    pub(in crate::store) fn bits(self) -> u64 {
+        self.0
+    }
+}
+
+/// When what was last purged.
+pub(in crate::store) struct PurgeEpochs {
+    /// Purges so far.
+    count: AtomicU64,
+    all: AtomicU64,
+    /// The last purge of the URLs and of the tags that share a place.
+    urls: Box<[AtomicU64]>,
+    tags: Box<[AtomicU64]>,
+    /// The last purge of a prefix: a look before the lock.
+    prefix: AtomicU64,
+    prefixes: RwLock<Prefixes>,
+}
+
+#[derive(Default)]
+struct Prefixes {
+    recent: VecDeque<(u64, Box<[u8]>)>,
+    /// The last one that is not among the recent any more.
+    forgotten: u64,
+}
+
+impl PurgeEpochs {
+    /// Counts on from `start`, which no purge before a restart has reached.
+    pub(in crate::store) fn new(start: u64) -> PurgeEpochs {
+        let times = || (0..PURGE_TIMES).map(|_| AtomicU64::new(0)).collect();
+        PurgeEpochs {
+            count: AtomicU64::new(start),
+            all: AtomicU64::new(0),
+            urls: times(),
+            tags: times(),
+            prefix: AtomicU64::new(0),
+            prefixes: RwLock::default(),
+        }
+    }
+
+    /// Memory it takes, prefixes aside.
+    pub(in crate::store) fn bytes(&self) -> usize {
+        size_of_val(&*self.urls) + size_of_val(&*self.tags)
+    }
+
+    /// The begun of a fetch that begins now.
+    pub(in crate::store) fn purge_epoch(&self) -> PurgeEpoch {
+        PurgeEpoch(self.count.load(Ordering::Acquire))
+    }
+
+    /// Notes a purge, before anything of it is removed: whoever stores something under a lock that
+    /// the purge takes later is found by it, whoever takes the lock afterwards finds this note.
+    /// Gives its number.
+    pub(in crate::store) fn note(&self, purge: &Purge<'_>) -> u64 {
+        let time = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        match purge {
+            Purge::Url(url) => place(&self.urls, url_hash(url)).fetch_max(time, Ordering::AcqRel),
+            Purge::Tags(tags) => tags
+                .iter()
+                .map(|tag| place(&self.tags, *tag).fetch_max(time, Ordering::AcqRel))
+                .fold(0, u64::max),
+            Purge::All => self.all.fetch_max(time, Ordering::AcqRel),
+            Purge::Prefix(prefix) => {
+                let mut prefixes = self.prefixes.write().unwrap_or_else(PoisonError::into_inner);
+                prefixes.recent.push_back((time, (*prefix).into()));
+                if prefixes.recent.len() > PURGE_PREFIXES_MAX
+                    && let Some((time, _)) = prefixes.recent.pop_front()
+                {
+                    prefixes.forgotten = prefixes.forgotten.max(time);
+                }
+                self.prefix.fetch_max(time, Ordering::AcqRel)
+            }
+        };
+        time
+    }
+
+    /// Whether what was fetched since `begun` may be stored.
+    pub(in crate::store) fn admit(
+        &self,
+        object: &Object,
+        url_hash: u64,
+        begun: PurgeEpoch,
+    ) -> bool {
+        let tags = object.response().map_or(&[][..], |response| &response.tags);
+        self.is_current(object.key.url(), url_hash, tags, begun)
+    }
+
+    /// The same of what is known so far: its URL, and its tags.
+    pub(in crate::store) fn is_current(
+        &self,
+        url: &[u8],
+        url_hash: u64,
+        tags: &[u64],
+        begun: PurgeEpoch,
+    ) -> bool {
+        if self.count.load(Ordering::Acquire) == begun.0 {
+            return true;
+        }
+        let later = |time: &AtomicU64| time.load(Ordering::Acquire) > begun.0;
+        if later(&self.all)
+            || later(place(&self.urls, url_hash))
+            || tags.iter().any(|tag| later(place(&self.tags, *tag)))
+        {
+            return false;
+        }
+        if !later(&self.prefix) {
+            return true;
+        }
+        let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
+        prefixes.forgotten <= begun.0
+            && !prefixes
+                .recent
+                .iter()
+                .any(|(time, prefix)| *time > begun.0 && url.starts_with(prefix))
+    }
+}
+
+fn place(times: &[AtomicU64], hash: u64) -> &AtomicU64 {
+    &times[hash as usize & (PURGE_TIMES - 1)]
+}

@@ -1,0 +1,142 @@
+//! What a worker keeps at hand of the store.
+//!
+//! A small table of its own, one slot per hash: finding something in it takes no lock and writes
+//! nothing that another worker reads. Promises that nothing is found that has left the store, was
+//! purged with everything, or has another key, and that it keeps alive at most so many bytes.
+
+use std::sync::Arc;
+
+use crate::Object;
+
+/// What is kept for a key: the object, and what was prepared from it.
+pub trait TableEntry {
+    /// What must still be in the store for the rest to be good.
+    fn object(&self) -> &Arc<Object>;
+
+    /// Memory that is kept alive, the object's content included.
+    fn bytes(&self) -> usize;
+}
+
+impl TableEntry for Arc<Object> {
+    fn object(&self) -> &Arc<Object> {
+        self
+    }
+
+    fn bytes(&self) -> usize {
+        match &self.kind {
+            crate::ObjectKind::Response(response) => response.content.len() as usize + 1024,
+            _ => 1024,
+        }
+    }
+}
+
+/// The table of one worker, for one store.
+pub struct WorkerTable<T> {
+    /// A power of two of them.
+    slots: Box<[Option<TableSlot<T>>]>,
+    /// The store's epoch that all of it is of.
+    epoch: u64,
+    bytes: usize,
+    bytes_max: usize,
+    /// Since it was looked through for what has left the store.
+    puts: usize,
+}
+
+/// After so many puts it is looked through: what has left the store is memory that the store does
+/// not count.
+const TIDY_AFTER: usize = 64;
+
+struct TableSlot<T> {
+    hash: u64,
+    bytes: usize,
+    kept: T,
+}
+
+impl<T: TableEntry> WorkerTable<T> {
+    /// At least `slots` slots, for at most `bytes_max` bytes.
+    pub fn new(slots: usize, bytes_max: usize) -> WorkerTable<T> {
+        let slots = (0..slots.next_power_of_two()).map(|_| None).collect();
+        WorkerTable { slots, epoch: 0, bytes: 0, bytes_max, puts: 0 }
+    }
+
+    /// What is kept for a key. `epoch` is the store's now.
+    pub fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> Option<&T> {
+        self.renew(epoch);
+        let at = self.at(hash);
+        let slot = self.slots[at].as_ref()?;
+        if slot.hash != hash {
+            return None;
+        }
+        let object = slot.kept.object();
+        if object.state.is_removed() {
+            self.clear(at);
+            return None;
+        }
+        if object.key.text() != key {
+            return None;
+        }
+        self.slots[at].as_ref().map(|slot| &slot.kept)
+    }
+
+    /// Keeps something, if it is not too much, in slot of what was where it belongs. `epoch` is
+    /// the store's from before the object was looked up.
+    pub fn put(&mut self, hash: u64, kept: T, epoch: u64) {
+        self.renew(epoch);
+        let at = self.at(hash);
+        self.clear(at);
+        self.puts += 1;
+        if self.puts == TIDY_AFTER {
+            self.puts = 0;
+            self.tidy();
+        }
+        let bytes = kept.bytes();
+        if bytes > self.bytes_max {
+            return;
+        }
+        // What has left the store goes first, then whatever is next.
+        let mut next = at;
+        while self.bytes + bytes > self.bytes_max {
+            next = (next + 1) & (self.slots.len() - 1);
+            self.clear(next);
+        }
+        self.bytes += bytes;
+        self.slots[at] = Some(TableSlot { hash, bytes, kept });
+    }
+
+    /// Lets go of what has left the store.
+    fn tidy(&mut self) {
+        for at in 0..self.slots.len() {
+            let slot = self.slots[at].as_ref();
+            if slot.is_some_and(|slot| slot.kept.object().state.is_removed()) {
+                self.clear(at);
+            }
+        }
+    }
+
+    /// Bytes that are kept alive.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn renew(&mut self, epoch: u64) {
+        if self.epoch != epoch {
+            self.epoch = epoch;
+            for at in 0..self.slots.len() {
+                self.clear(at);
+            }
+        }
+    }
+
+    fn clear(&mut self, at: usize) {
+        if let Some(slot) = self.slots[at].take() {
+            self.bytes -= slot.bytes;
+        }
+    }
+
+    fn at(&self, hash: u64) -> usize {
+        hash as usize & (self.slots.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

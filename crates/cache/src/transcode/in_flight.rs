@@ -1,0 +1,210 @@
+//! Codings under way: one per content and coding, whoever asks, on whichever worker.
+//!
+//! Promises that a coding which ends without a result, its worker being gone, sets everybody free;
+//! that no more are made at a time than [`TRANSCODES_PER_CORE`] per core of the machine, whatever the
+//! caches, the others waiting for their turn; and that a bounded number does. The better ones are
+//! made only when nothing else is.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
+
+use exchange::BackgroundPermit;
+use net::clock::precise_us;
+use tokio::sync::{Semaphore, watch};
+
+use super::convert::{TranscodeError, convert};
+use super::{TargetCoding, find, index, object};
+use crate::limits::{TRANSCODES_MAX, TRANSCODES_PER_CORE};
+use crate::metrics::CacheMetrics;
+use crate::{Cache, CodingSettings, Object};
+
+/// How many may be made at a time in the whole process.
+static PERMITS_MAX: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, |cores| cores.get()) * TRANSCODES_PER_CORE);
+
+/// The turns to make one.
+static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*PERMITS_MAX));
+
+/// What became of it; nothing yet.
+type TranscodeResult = Option<Option<Arc<Object>>>;
+
+/// What one cache's codings are made of: version, and coding.
+type TranscodeKey = (u64, u8);
+
+/// The codings under way of one cache.
+#[derive(Default)]
+pub(crate) struct Transcodes(Mutex<HashMap<TranscodeKey, watch::Receiver<TranscodeResult>>>);
+
+/// A coding that is asked for.
+pub(crate) struct TranscodeRequest<'a> {
+    pub(crate) cache: &'a Arc<Cache>,
+    pub(crate) metrics: &'a std::rc::Rc<CacheMetrics>,
+    pub(crate) settings: &'a CodingSettings,
+    pub(crate) canonical: &'a Arc<Object>,
+    pub(crate) target: TargetCoding,
+}
+
+/// What an order received to.
+pub(crate) enum TranscodeStart {
+    /// It is there.
+    Ready(Arc<Object>),
+    /// It is being made.
+    InFlight(TranscodeWaiter),
+    /// Too much is under way.
+    Rejected,
+}
+
+/// Hears when a coding is made.
+pub(crate) struct TranscodeWaiter(watch::Receiver<TranscodeResult>);
+
+impl TranscodeWaiter {
+    /// The coding; `None` if there will be none.
+    pub(crate) async fn finished(mut self) -> Option<Arc<Object>> {
+        self.0.wait_for(Option::is_some).await.ok().and_then(|news| news.clone().flatten())
+    }
+}
+
+/// TranscodeKey in the table, until it is dropped.
+struct InFlightGuard {
+    transcodes: Arc<Transcodes>,
+    work: TranscodeKey,
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        self.transcodes.lock().remove(&self.work);
+    }
+}
+
+impl Transcodes {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TranscodeKey, watch::Receiver<TranscodeResult>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TranscodeRequest<'_> {
+    /// Has it made, unless somebody does.
+    pub(crate) fn start(&self) -> TranscodeStart {
+        let Some(response) = self.canonical.response() else { return TranscodeStart::Rejected };
+        let transcodes = self.cache.transcodes();
+        let work = (response.version, index(self.target));
+        let mut table = transcodes.lock();
+        if let Some(news) = table.get(&work) {
+            return TranscodeStart::InFlight(TranscodeWaiter(news.clone()));
+        }
+        // It may have been made since the caller looked.
+        if let Some(made) = find(self.cache.store(), self.canonical, self.target) {
+            return TranscodeStart::Ready(made);
+        }
+        let level = self.target.map_or(0, |coding| self.settings.levels.of(coding));
+        if table.len() >= TRANSCODES_MAX {
+            return TranscodeStart::Rejected;
+        }
+        let Some(seat) = BackgroundPermit::take() else { return TranscodeStart::Rejected };
+        let (tell, news) = watch::channel(None);
+        table.insert(work, news.clone());
+        drop(table);
+        let listed = InFlightGuard { transcodes: transcodes.clone(), work };
+        let run = self.run(level, None, listed, tell);
+        let in_turn = async {
+            // Held until it is made; the semaphore is never closed.
+            let _turn = PERMITS.acquire().await;
+            run.await;
+        };
+        seat.run(in_turn).let_go();
+        TranscodeStart::InFlight(TranscodeWaiter(news))
+    }
+
+    /// Has a better one made in the place of `made`, if nothing else is being made.
+    pub(crate) fn improve(&self, made: &Object) {
+        let Some(coding) = self.target else { return };
+        let level = self.settings.best_levels.of(coding);
+        let (Some(of), Some(known)) = (self.canonical.response(), made.response()) else { return };
+        if level <= self.settings.levels.of(coding) || made.state.was_tried(index(self.target)) {
+            return;
+        }
+        let transcodes = self.cache.transcodes();
+        let work = (of.version, index(self.target));
+        let mut table = transcodes.lock();
+        if table.contains_key(&work) {
+            return;
+        }
+        if PERMITS.available_permits() < *PERMITS_MAX {
+            return;
+        }
+        let Ok(turn) = PERMITS.try_acquire() else { return };
+        let Some(seat) = BackgroundPermit::take() else { return };
+        made.state.mark_tried(index(self.target));
+        let (tell, news) = watch::channel(None);
+        table.insert(work, news);
+        drop(table);
+        let listed = InFlightGuard { transcodes: transcodes.clone(), work };
+        let run = self.run(level, Some(known.content.len()), listed, tell);
+        let in_turn = async move {
+            let _turn = turn;
+            run.await;
+        };
+        seat.run(in_turn).let_go();
+    }
+
+    /// Makes it, stores it and says so.
+    fn run(
+        &self,
+        level: u32,
+        shorter_than: Option<u64>,
+        listed: InFlightGuard,
+        tell: watch::Sender<TranscodeResult>,
+    ) -> impl Future<Output = ()> + 'static {
+        let (cache, metrics) = (self.cache.clone(), self.metrics.clone());
+        let (canonical, target) = (self.canonical.clone(), self.target);
+        // What is longer is not stored either.
+        let bytes_max = self.settings.max_size.bytes().min(cache.store().object_bytes_max());
+        async move {
+            // The content, what it unpacks to, and what is made of that.
+            let (length, coded) = canonical
+                .response()
+                .map_or((0, false), |response| (response.content.len(), response.coding.is_some()));
+            let plain = if coded { bytes_max } else { 0 };
+            let Some(share) = cache.fill_budget().share(2 * length + plain) else {
+                drop(listed);
+                tell.send_replace(Some(None));
+                return;
+            };
+            let of = canonical.clone();
+            let begun_us = precise_us();
+            let made = net::blocking(move || {
+                let response = of.response().ok_or(TranscodeError::Failed)?;
+                let content = convert(response, target, level, bytes_max, shorter_than);
+                // This thread may have nothing to do for long, or be one of many.
+                net::release_free_memory();
+                Ok((object(&of, response, target, content?), precise_us()))
+            });
+            let stored = match made.await {
+                Ok(Ok((made, ended_us))) => {
+                    let bytes = made.response().map_or(0, |made| made.content.len());
+                    metrics.derived(target, ended_us.saturating_sub(begun_us), bytes);
+                    if shorter_than.is_some() {
+                        made.state.mark_tried(index(target));
+                    }
+                    cache.store().insert_derived(made).ok()
+                }
+                Ok(Err(TranscodeError::Damaged)) => {
+                    cache.remove_damaged(&canonical);
+                    None
+                }
+                Ok(Err(TranscodeError::TooLong | TranscodeError::NotShorter))
+                    if shorter_than.is_none() =>
+                {
+                    canonical.state.mark_tried(index(target));
+                    None
+                }
+                _ => None,
+            };
+            drop(share);
+            // Those who come from now on find it in the store.
+            drop(listed);
+            tell.send_replace(Some(stored));
+        }
+    }
+}
