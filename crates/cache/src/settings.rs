@@ -11,7 +11,7 @@ mod store;
 use exchange::HeaderName;
 use settings::{Cidr, Duration, Node, Percent, Reader, Setting, Size, Spanned};
 
-pub use codings::{BestLevels, CodingSettings, CodingName, Levels};
+pub use codings::{BestLevels, CodingName, CodingSettings, Levels};
 pub use key::{KeySettings, PathMode, QueryMode};
 pub use statuses::StatusTimes;
 pub use store::{CacheSettings, DiskSettings};
