@@ -79,12 +79,24 @@ fn origin() -> Instant {
     *ORIGIN.get_or_init(Instant::now)
 }
 
+/// Time since 1970, read now.
+fn wall_now() -> Duration {
+    #[cfg(debug_assertions)]
+    if let Some(us) = crate::manual_time::now_us() {
+        return MANUAL_WALL + Duration::from_micros(us);
+    }
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// When a process with a manual clock began.
+#[cfg(debug_assertions)]
+const MANUAL_WALL: Duration = Duration::from_secs(1_800_000_000);
+
 impl Reading {
     #[cold]
     fn refresh(&self) {
         self.refresh_time();
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
-        self.wall_secs.set(wall.map_or(0, |since_epoch| since_epoch.as_secs()));
+        self.wall_secs.set(wall_now().as_secs());
         self.reads_left.set(if self.refreshed_by_loop.get() { READS_MAX } else { 0 });
     }
 
@@ -133,6 +145,10 @@ pub fn now_us() -> u64 {
 
 /// Microseconds since the process began, read now: where a request's latency ends.
 pub fn precise_us() -> u64 {
+    #[cfg(debug_assertions)]
+    if let Some(us) = crate::manual_time::now_us() {
+        return us;
+    }
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 

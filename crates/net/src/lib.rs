@@ -19,6 +19,8 @@ pub mod files;
 mod inherit;
 mod inherited_fd;
 mod listener;
+#[cfg(debug_assertions)]
+pub mod manual_time;
 mod memory_file;
 mod outgoing;
 mod platform;

@@ -218,6 +218,20 @@ fn turn(now: Moment) -> Option<Moment> {
     })
 }
 
+/// When the first entry of this thread comes up.
+#[cfg(debug_assertions)]
+pub(crate) fn next_due() -> Option<Moment> {
+    TIMER_QUEUE.with(|queue| {
+        queue.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick * TICK_MS))
+    })
+}
+
+/// Wakes every owner whose deadline has passed.
+#[cfg(debug_assertions)]
+pub(crate) fn fire_due() {
+    turn(clock::now());
+}
+
 /// Runs this thread's timer queue for ever; a worker spawns it once.
 pub async fn drive() {
     loop {
@@ -247,28 +261,37 @@ pub async fn drive() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manual_time;
     use crate::worker::block_on_local;
 
     #[test]
     fn fires_after_its_deadline_and_not_before() {
-        block_on_local(async {
-            let begin = clock::precise_us();
-            sleep(Duration::from_millis(20)).await;
-            assert!(clock::precise_us() - begin >= 19_000);
+        manual_time::block_on(async {
+            let fired = Rc::new(Cell::new(false));
+            let task = fired.clone();
+            crate::task::spawn_local(async move {
+                sleep(Duration::from_millis(20)).await;
+                task.set(true);
+            });
+            manual_time::advance(Duration::from_millis(19)).await;
+            assert!(!fired.get());
+            manual_time::advance(Duration::from_millis(1 + TICK_MS)).await;
+            assert!(fired.get());
         });
     }
 
     #[test]
     fn a_later_deadline_moves_the_entry_without_inserting() {
-        block_on_local(async {
+        manual_time::block_on(async {
             let timer = Timer::new();
             timer.set(Duration::from_millis(20));
             let tick = timer.entry.tick.get();
             timer.set(Duration::from_millis(40));
             assert_eq!(timer.entry.tick.get(), tick);
-            let begin = clock::precise_us();
+            manual_time::advance(Duration::from_millis(39)).await;
+            assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
+            manual_time::advance(Duration::from_millis(1)).await;
             poll_fn(|cx| timer.poll(cx)).await;
-            assert!(clock::precise_us() - begin >= 39_000);
         });
     }
 
@@ -294,9 +317,9 @@ mod tests {
                 .with(|queue| queue.borrow().ticks.values().map(Vec::len).sum::<usize>());
             assert_eq!(queued, 1);
             // A reused entry works like a new one.
-            let begin = clock::precise_us();
+            let begin = clock::now();
             sleep(Duration::from_millis(20)).await;
-            assert!(clock::precise_us() - begin >= 19_000);
+            assert!(clock::now().since(begin) >= Duration::from_millis(20));
         });
     }
 

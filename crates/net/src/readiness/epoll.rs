@@ -149,6 +149,8 @@ impl Reactor {
             return 0;
         };
         for event in &*events {
+            #[cfg(debug_assertions)]
+            crate::manual_time::count_activity();
             let data = event.data.u64();
             let (index, generation) = (data as u32 as usize, (data >> 32) as u32);
             // A woken task may remove sources: nothing stays borrowed here.
