@@ -5,7 +5,7 @@ use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::problem::{Problem, pretty};
 use crate::{apps, caches, config, explain, health, prometheus, views};
-use exchange::{Handler, LocalFuture, Outcome, Request, Response};
+use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
 use serde_json::json;
 use std::rc::Rc;
 use telemetry::event;
@@ -113,22 +113,17 @@ impl Handler for Admin {
         "admin"
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        match self.find(request) {
-            Ok((action, name)) => self.at_once(action, name, request).map(finish),
-            Err(problem) => Some(finish(Err(problem))),
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        let (action, name) = match self.find(request) {
+            Ok((action, name)) => (action, name.to_owned()),
+            Err(problem) => return finish(Err(problem)).into(),
+        };
+        match self.at_once(action, &name, request) {
+            Some(answer) => finish(answer).into(),
+            None => {
+                MaybeFuture::of(async move { finish(self.in_time(action, &name, request).await) })
+            }
         }
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
-            let found = self.find(request).map(|(action, name)| (action, name.to_owned()));
-            let answer = match found {
-                Ok((action, name)) => self.in_time(action, &name, request).await,
-                Err(problem) => Err(problem),
-            };
-            finish(answer)
-        })
     }
 }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use exchange::offload::{Arrival, Limits, Local, leave};
-use exchange::{Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Request, Takeover};
+use exchange::{Body, BodyStream, Fault, Frame, Handler, MaybeFuture, Outcome, Request, Takeover};
 
 use wire::Known;
 
@@ -38,16 +38,16 @@ impl AppHandler {
     }
 
     /// A session leaves; it keeps its seat until it ends.
-    fn begin(&self, request: &Request, settings: &WebSocketSettings) -> LocalFuture<'_, Outcome> {
+    fn begin(&self, request: &Request, settings: &WebSocketSettings) -> MaybeFuture<'_, Outcome> {
         let (handed, upgrade) = match websocket::begin(request, settings) {
             Ok(parted) => parted,
-            Err(fault) => return Box::pin(std::future::ready(Err(fault))),
+            Err(fault) => return Err(fault).into(),
         };
         if let Err(refused) = self.place.offer(Arrival::Session(Box::new(handed))) {
-            return Box::pin(std::future::ready(Err(refused.fault())));
+            return Err(refused.fault()).into();
         }
         let seat = Seat::take(&self.in_flight);
-        Box::pin(async move {
+        MaybeFuture::of(async move {
             let mut response = upgrade.await?;
             response.takeover = response.takeover.map(|takeover| seated(takeover, seat));
             Ok(response)
@@ -72,9 +72,9 @@ impl Handler for AppHandler {
         "app"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         if self.in_flight.get() >= self.in_flight_max {
-            return Box::pin(std::future::ready(Err(Refused::Full.fault())));
+            return Err(Refused::Full.fault()).into();
         }
         if let Some(settings) = &self.websocket
             && self.place.takes_sessions()
@@ -84,8 +84,8 @@ impl Handler for AppHandler {
         }
         let (handed, local) = leave(request, self.limits);
         match self.place.offer(Arrival::Exchange(Box::new(handed))) {
-            Ok(()) => Box::pin(Waiting { local, seat: Some(Seat::take(&self.in_flight)) }),
-            Err(refused) => Box::pin(std::future::ready(Err(refused.fault()))),
+            Ok(()) => MaybeFuture::of(Waiting { local, seat: Some(Seat::take(&self.in_flight)) }),
+            Err(refused) => Err(refused.fault()).into(),
         }
     }
 }

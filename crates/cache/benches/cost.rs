@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Handler, Headers, Local, LocalFuture, Outcome, Request, Response, Shared, Stage, WorkerContext,
+    Handler, Headers, Local, MaybeFuture, Outcome, Request, Response, Shared, Stage, WorkerContext,
 };
 use net::{Outgoing, Stream};
 use settings::{Node, Reader, Report, node};
@@ -83,7 +83,7 @@ impl Handler for Origin {
         "origin"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         let mut response = Response::new(200);
         let mut headers = Headers::new();
         for (name, value) in [
@@ -96,6 +96,6 @@ impl Handler for Origin {
         }
         response.headers = headers;
         response.body = Bytes::from(vec![b'x'; CONTENT_BYTES]).into();
-        Box::pin(std::future::ready(Ok(response)))
+        Ok(response).into()
     }
 }

@@ -11,7 +11,7 @@ mod serve_stored;
 
 use std::rc::Rc;
 
-use exchange::{LocalFuture, Middleware, Next, Notes, Outcome, Request};
+use exchange::{MaybeFuture, Middleware, Next, Outcome, Request};
 
 use crate::filter_config::NAME;
 use crate::key::KeyError;
@@ -27,7 +27,7 @@ use miss::MissHandler;
 use purge_method::PURGE;
 
 /// How a request is answered.
-enum Classified {
+pub(crate) enum Classified {
     /// From the store, without waiting.
     Hit(Outcome),
     /// From the store after waiting, or from the origin.
@@ -39,7 +39,7 @@ enum Classified {
 
 impl CacheFilter {
     /// Classifies a request and looks it up.
-    fn classify_request(&self, request: &Request) -> Classified {
+    pub(crate) fn classify_request(&self, request: &Request) -> Classified {
         let content = !request.body.is_empty();
         let (method, headers, policy) = (&request.method, &request.headers, &self.config().policy);
         let disposition = request::classify(method, headers, request.upgrade, content, policy);
@@ -69,8 +69,27 @@ impl CacheFilter {
         Classified::Hit(serve::respond(response, headers, body, &status, request))
     }
 
+    /// Responds to a request that is not a hit.
+    async fn respond(
+        self: Rc<Self>,
+        classified: Classified,
+        request: &mut Request,
+        next: Next,
+    ) -> Outcome {
+        match classified {
+            Classified::Hit(outcome) => outcome,
+            Classified::Miss(directives, lookup) => {
+                MissHandler::new(self, request, directives, next).run(lookup).await
+            }
+            Classified::Pass(reason) => self.pass(request, next, reason).await,
+            Classified::NoKey(error) => self.pass_keyless(request, next, error).await,
+            Classified::Invalidate if request.method.as_bytes() == PURGE => self.purge(request),
+            Classified::Invalidate => self.forward_unsafe(request, next).await,
+        }
+    }
+
     /// Forwards a request that the cache does not handle.
-    async fn pass(&self, mut request: Request, next: Next, reason: UncachedReason) -> Outcome {
+    async fn pass(&self, request: &mut Request, next: Next, reason: UncachedReason) -> Outcome {
         self.metrics().passed(reason);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
@@ -79,7 +98,7 @@ impl CacheFilter {
     }
 
     /// Forwards a request that has no key.
-    async fn pass_keyless(&self, mut request: Request, next: Next, error: KeyError) -> Outcome {
+    async fn pass_keyless(&self, request: &mut Request, next: Next, error: KeyError) -> Outcome {
         self.metrics().passed_keyless(error);
         request.notes.cache = Some("pass");
         let outcome = next.run(request).await;
@@ -88,7 +107,7 @@ impl CacheFilter {
     }
 
     /// Forwards an unsafe request, and purges what its response invalidates.
-    async fn forward_unsafe(&self, mut request: Request, next: Next) -> Outcome {
+    async fn forward_unsafe(&self, request: &mut Request, next: Next) -> Outcome {
         self.metrics().passed(UncachedReason::Method);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
@@ -121,29 +140,24 @@ impl Middleware for CacheFilter {
         NAME
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        let Classified::Hit(outcome) = self.classify_request(request) else { return None };
-        request.notes.cache = Some("hit");
-        Some(outcome)
+    fn is_instant(&self) -> bool {
+        true
     }
 
-    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
-            match self.classify_request(&request) {
-                Classified::Hit(outcome) => {
-                    next.note(Notes { cache: Some("hit"), ..Notes::default() });
-                    outcome
-                }
-                Classified::Miss(directives, lookup) => {
-                    MissHandler::new(self, request, directives, next).run(lookup).await
-                }
-                Classified::Pass(reason) => self.pass(request, next, reason).await,
-                Classified::NoKey(error) => self.pass_keyless(request, next, error).await,
-                Classified::Invalidate if request.method.as_bytes() == PURGE => {
-                    self.purge(&request)
-                }
-                Classified::Invalidate => self.forward_unsafe(request, next).await,
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        match self.classify_request(request) {
+            Classified::Hit(outcome) => {
+                request.notes.cache = Some("hit");
+                outcome.into()
             }
-        })
+            classified => MaybeFuture::of(async move {
+                // What the cache changes is for the rest of the route: filters before it do not
+                // see it.
+                let mut own = request.take();
+                let outcome = self.respond(classified, &mut own, next).await;
+                request.notes = own.notes;
+                outcome
+            }),
+        }
     }
 }

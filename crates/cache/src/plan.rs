@@ -84,6 +84,13 @@ impl CachePlan {
             .collect()
     }
 
+    /// Builds the filter as a worker runs it on a route.
+    pub(crate) fn filter(&self, route: &str, worker: &WorkerContext) -> CacheFilter {
+        // `config` has checked the name and `server` has applied the caches of this plan.
+        let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
+        CacheFilter::new(cache, self.config.clone(), self.key_rules(route), worker)
+    }
+
     /// How keys are built on a route.
     pub(crate) fn key_rules(&self, route: &str) -> KeyRules {
         KeyRules::new(route, self.path, self.query.clone(), &self.keys)
@@ -105,10 +112,7 @@ impl FilterPlan for CachePlan {
     }
 
     fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        // `config` has checked the name and `server` has applied the caches of this Plan.
-        let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
-        let rules = self.key_rules(route);
-        Stage::Middleware(Rc::new(CacheFilter::new(cache, self.config.clone(), rules, worker)))
+        Stage::Middleware(Rc::new(self.filter(route, worker)))
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

@@ -8,7 +8,7 @@ mod served;
 
 use std::rc::Rc;
 
-use exchange::{Handler, LocalFuture, Outcome, Request, Response};
+use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
 
 struct Hello;
 
@@ -17,12 +17,8 @@ impl Handler for Hello {
         "hello"
     }
 
-    fn answer(&self, _: &mut Request) -> Option<Outcome> {
-        Some(Ok(Response::text(200, "hello")))
-    }
-
-    fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(std::future::ready(Ok(Response::text(200, "hello"))))
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        Ok(Response::text(200, "hello")).into()
     }
 }
 

@@ -1,18 +1,17 @@
-//! The contracts of the house: filters, handlers, and the compiled chain of a route.
+//! What plugs into a route: filters, middlewares and handlers, and how a request runs through them.
 //!
-//! A filter has two hooks. A hook that need not wait allocates nothing; one that must answers
-//! [`Step::Wait`], and its `wait_*` twin is then awaited. Only what must surround the rest of the
-//! way (cache, mirror, retry) is a [`Middleware`] and takes [`Next`]. Filters see the request in the
-//! order the route lists them and the response in the reverse order; a response made by a filter
-//! passes the filters before it.
+//! A hook returns a [`MaybeFuture`]: its result where that is known without waiting, which allocates
+//! nothing, or a future of it. Filters see the request in the order the route lists them and the
+//! response in the reverse order; a response made by a filter passes the filters before it. Only
+//! what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and takes
+//! [`Next`].
 
-use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::serve::Patience;
-use crate::{Fault, Notes, Request, Response};
+use crate::{Fault, Request, Response};
 
 /// A future of this worker.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -20,42 +19,69 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// What comes of a request: a response or a fault that will become one.
 pub type Outcome = Result<Response, Fault>;
 
-/// What a hook says.
-pub enum Step {
-    /// Go on.
-    Continue,
-    /// Answer this instead. On the request the rest of the way is skipped; on the response the
-    /// former one is replaced.
-    Respond(Response),
-    /// Fail like this.
-    Fail(Fault),
-    /// Not without waiting: call the hook's waiting twin.
-    Wait,
+/// A result, or a future of it where it has to be waited for.
+pub enum MaybeFuture<'a, T> {
+    Ready(T),
+    Future(LocalFuture<'a, T>),
 }
 
-/// A filter: life of one entry of a route's `filters`.
+impl<'a, T> MaybeFuture<'a, T> {
+    /// Boxes a future.
+    pub fn of(future: impl Future<Output = T> + 'a) -> MaybeFuture<'a, T> {
+        MaybeFuture::Future(Box::pin(future))
+    }
+
+    /// Waits for the result, unless it is there.
+    #[inline]
+    pub async fn resolve(self) -> T {
+        match self {
+            MaybeFuture::Ready(value) => value,
+            MaybeFuture::Future(future) => future.await,
+        }
+    }
+}
+
+impl<T> From<T> for MaybeFuture<'_, T> {
+    #[inline]
+    fn from(value: T) -> Self {
+        MaybeFuture::Ready(value)
+    }
+}
+
+/// What a filter's hook decides.
+pub enum Step {
+    /// The request or the response continues on its path.
+    Continue,
+    /// Responds with this instead. On the request the rest of the route is skipped; on the response
+    /// the former one is replaced.
+    Respond(Response),
+    /// Fails with this fault.
+    Fail(Fault),
+}
+
+/// One entry of a route's `filters`, as one worker runs it.
 pub trait Filter {
-    /// Its name in the configuration.
+    /// Returns the filter's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// Whether both hooks do hardly anything: see [`Handler::is_instant`].
+    /// True if both hooks are cheaper than reading the clock and never wait: see
+    /// [`Handler::is_instant`].
     fn is_instant(&self) -> bool {
         false
     }
 
-    /// Called once for each request that comes this far.
-    fn on_request(&self, _request: &mut Request) -> Step {
-        Step::Continue
+    /// Called once for each request that gets to this filter.
+    fn on_request<'a>(&'a self, _request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        MaybeFuture::Ready(Step::Continue)
     }
 
-    /// Called when [`Filter::on_request`] said [`Step::Wait`]; must not say so again.
-    fn wait_request<'a>(&'a self, _request: &'a mut Request) -> LocalFuture<'a, Step> {
-        Box::pin(std::future::ready(Step::Continue))
-    }
-
-    /// Called once for each response that comes back to here.
-    fn on_response(&self, _request: &mut Request, _response: &mut Response) -> Step {
-        Step::Continue
+    /// Called once for each response that comes back to this filter.
+    fn on_response<'a>(
+        &'a self,
+        _request: &'a mut Request,
+        _response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
+        MaybeFuture::Ready(Step::Continue)
     }
 
     /// Called instead of [`Filter::on_response`] when what comes back is a fault: a filter may add
@@ -66,51 +92,37 @@ pub trait Filter {
     /// [`Filter::on_response`] of this filter: an error, wherever it came from, or the response of
     /// a filter that stands before this one. See [`crate::FilterPlan::changes_generated`].
     fn on_generated(&self, _request: &Request, _response: &mut Response) {}
-
-    /// Called when [`Filter::on_response`] said [`Step::Wait`]; must not say so again.
-    fn wait_response<'a>(
-        &'a self,
-        _request: &'a mut Request,
-        _response: &'a mut Response,
-    ) -> LocalFuture<'a, Step> {
-        Box::pin(std::future::ready(Step::Continue))
-    }
 }
 
-/// A filter that surrounds the rest of the way.
+/// A filter that surrounds the rest of the route.
 pub trait Middleware {
+    /// Returns the middleware's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// The answer, where it is known without waiting and without the rest of the way: it passes the
-    /// filters before this one, and [`Middleware::call`] is not called. `None` asks for that, which
-    /// follows at once, and leaves the request as it was. Must do hardly anything: see
-    /// [`Handler::is_instant`].
-    fn answer(&self, _request: &mut Request) -> Option<Outcome> {
-        None
-    }
-
-    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome>;
-}
-
-/// What a route ends in.
-pub trait Handler {
-    /// Its name in the configuration.
-    fn name(&self) -> &'static str;
-
-    /// Whether [`Handler::answer`] does hardly anything: then the end of an exchange is told by a
-    /// clock that was read a few exchanges ago.
+    /// True if [`Middleware::call`] takes hardly any time before it first waits or runs the rest:
+    /// see [`Handler::is_instant`].
     fn is_instant(&self) -> bool {
         false
     }
 
-    /// The answer, where it needs no waiting. `None` asks for [`Handler::handle`], which follows at
-    /// once: neither is asked twice. A handler that answers here allocates no future.
-    fn answer(&self, _request: &mut Request) -> Option<Outcome> {
-        None
+    /// Responds, by running the rest of the route or without it.
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome>;
+}
+
+/// What a route ends in.
+pub trait Handler {
+    /// Returns the handler's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// True if [`Handler::handle`] takes hardly any time before it first waits. Then responses to
+    /// other connections may wait until it has run, and the end of the exchange is told by a clock
+    /// that was read a few exchanges ago.
+    fn is_instant(&self) -> bool {
+        false
     }
 
-    /// The answer.
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome>;
+    /// Responds to the request.
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome>;
 }
 
 /// One entry of a chain.
@@ -125,14 +137,6 @@ impl Stage {
     pub fn on_generated(&self, request: &Request, response: &mut Response) {
         if let Stage::Filter(filter) = self {
             filter.on_generated(request, response);
-        }
-    }
-
-    fn is_instant(&self) -> bool {
-        match self {
-            Stage::Filter(filter) => filter.is_instant(),
-            // Only where it answers at once, which nobody knows before.
-            Stage::Middleware(_) => false,
         }
     }
 }
@@ -187,109 +191,79 @@ impl RouteBounds {
 /// A route as one worker runs it.
 pub struct Route {
     pub name: Rc<str>,
-    pub stages: Vec<Stage>,
-    pub handler: Rc<dyn Handler>,
     pub bounds: RouteBounds,
     pub metrics: std::sync::Arc<telemetry::RouteMetrics>,
-    pub pace: Pace,
-}
-
-/// How long the exchanges of a route took of late that needed no waiting: what its next one may be
-/// expected to take, where nobody knows.
-#[derive(Default)]
-pub struct Pace {
-    /// How many in a row were brief, up to [`BRIEF_RUN`].
-    brief: Cell<u8>,
-}
-
-const BRIEF_US: u64 = 30;
-const BRIEF_RUN: u8 = 16;
-
-impl Pace {
-    #[inline]
-    pub(crate) fn is_brief(&self) -> bool {
-        self.brief.get() == BRIEF_RUN
-    }
-
-    /// One took so long.
-    #[inline]
-    pub(crate) fn took(&self, us: u64) {
-        let brief = if us <= BRIEF_US { self.brief.get() + 1 } else { 0 };
-        self.brief.set(brief.min(BRIEF_RUN));
-    }
-
-    /// One had to wait, for its answer or for its client: that is not brief.
-    #[inline]
-    pub(crate) fn waited(&self) {
-        self.brief.set(0);
-    }
-}
-
-/// How far a request has come on its route.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// Stages that the request was given to first: earlier ones are not this run's.
-    first: usize,
-    /// Stages that the request has passed.
-    passed: usize,
-    /// The stage ahead has said that it has to be waited for, and is not asked again.
-    waits: bool,
-    /// A surround has answered at once, and who was asked before it does hardly anything.
+    stages: Vec<Stage>,
+    handler: Rc<dyn Handler>,
     instant: bool,
-    /// The response, once there is one, on its way back through the stages passed.
-    response: Option<Response>,
 }
 
-/// Where a request stands.
-pub(crate) enum Stand {
-    Done(Outcome),
-    /// The next stage has to be waited for, on the way there or back.
-    Waits,
-}
-
-impl Progress {
-    fn from(first: usize) -> Progress {
-        Progress { first, passed: first, ..Progress::default() }
+impl Route {
+    pub fn new(
+        name: impl Into<Rc<str>>,
+        bounds: RouteBounds,
+        metrics: std::sync::Arc<telemetry::RouteMetrics>,
+        stages: Vec<Stage>,
+        handler: Rc<dyn Handler>,
+    ) -> Route {
+        let instant = is_instant(&stages, &*handler);
+        Route { name: name.into(), bounds, metrics, stages, handler, instant }
     }
 
-    /// Whether the exchange was over in hardly any time, whatever its route may take.
+    /// True if a request takes hardly any time on this route before it first waits.
     pub(crate) fn is_instant(&self) -> bool {
         self.instant
     }
 
-    /// Takes what the stage ahead said on the request.
-    fn on_request(&mut self, step: Step) -> Option<Result<(), Fault>> {
-        match step {
-            Step::Continue => self.passed += 1,
-            Step::Respond(response) => self.response = Some(response),
-            Step::Fail(fault) => return Some(Err(fault)),
-            Step::Wait => return None,
-        }
-        Some(Ok(()))
-    }
-
-    /// Takes what the last stage passed said on the response.
-    fn on_response(&mut self, step: Step) -> Option<Result<(), Fault>> {
-        match step {
-            Step::Continue => {}
-            Step::Respond(response) => self.response = Some(response),
-            Step::Fail(fault) => return Some(Err(fault)),
-            Step::Wait => return None,
-        }
-        self.passed -= 1;
-        Some(Ok(()))
-    }
-}
-
-impl Route {
-    /// Whether an exchange on this route is over in hardly any time.
-    pub(crate) fn is_instant(&self) -> bool {
-        self.handler.is_instant() && self.stages.iter().all(Stage::is_instant)
-    }
-
     /// Runs a request through filters and handler.
     pub async fn run(self: &Rc<Self>, request: &mut Request) -> Outcome {
-        self.run_on(request, &mut Progress::default()).await
+        self.run_from(0, request).await
+    }
+
+    /// Runs a request through the stages from `first` on, and the handler.
+    async fn run_from(self: &Rc<Self>, first: usize, request: &mut Request) -> Outcome {
+        let mut passed = first;
+        let outcome = loop {
+            match self.stages.get(passed) {
+                Some(Stage::Filter(filter)) => match filter.on_request(request).resolve().await {
+                    Step::Continue => passed += 1,
+                    Step::Respond(mut response) => {
+                        for stage in self.stages[passed + 1..].iter().rev() {
+                            stage.on_generated(request, &mut response);
+                        }
+                        break Ok(response);
+                    }
+                    Step::Fail(fault) => break Err(fault),
+                },
+                Some(Stage::Middleware(middleware)) => {
+                    let next = Next { route: self.clone(), at: passed + 1 };
+                    break middleware.clone().call(request, next).resolve().await;
+                }
+                None => break self.handler.handle(request).resolve().await,
+            }
+        };
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(fault) => return Err(show_fault(&self.stages[first..passed], request, fault)),
+        };
+        while passed > first {
+            if let Stage::Filter(filter) = &self.stages[passed - 1] {
+                match filter.on_response(request, &mut response).resolve().await {
+                    Step::Continue => {}
+                    Step::Respond(other) => response = other,
+                    Step::Fail(fault) => {
+                        return Err(show_fault(&self.stages[first..passed], request, fault));
+                    }
+                }
+            }
+            passed -= 1;
+        }
+        Ok(response)
+    }
+
+    /// Shows all filters a fault that came before any of them saw the request.
+    pub(crate) fn on_early_fault(&self, request: &mut Request, fault: Fault) -> Fault {
+        show_fault(&self.stages, request, fault)
     }
 
     /// Lets the filters change a response that was made from a fault.
@@ -298,184 +272,50 @@ impl Route {
             stage.on_generated(request, response);
         }
     }
-
-    /// Lets the filters behind the one ahead change the response it has just made.
-    fn pass_over(&self, request: &Request, progress: &mut Progress) {
-        let Some(response) = &mut progress.response else { return };
-        for stage in self.stages[progress.passed + 1..].iter().rev() {
-            stage.on_generated(request, response);
-        }
-    }
-
-    /// Goes as far as is possible without waiting.
-    pub(crate) fn advance(&self, request: &mut Request, progress: &mut Progress) -> Stand {
-        let stand = self.go(request, progress);
-        progress.waits = matches!(stand, Stand::Waits);
-        stand
-    }
-
-    fn go(&self, request: &mut Request, progress: &mut Progress) -> Stand {
-        while progress.response.is_none() {
-            let answered = match self.stages.get(progress.passed) {
-                Some(Stage::Filter(filter)) => {
-                    match progress.on_request(filter.on_request(request)) {
-                        Some(Ok(())) => {
-                            self.pass_over(request, progress);
-                            continue;
-                        }
-                        Some(Err(fault)) => Some(Err(fault)),
-                        None => None,
-                    }
-                }
-                Some(Stage::Middleware(surround)) => {
-                    let answered = surround.answer(request);
-                    progress.instant = answered.is_some()
-                        && self.stages[..progress.passed].iter().all(Stage::is_instant);
-                    answered
-                }
-                None => self.handler.answer(request),
-            };
-            match answered {
-                // Nobody is on the way back.
-                Some(Ok(response)) if progress.passed == progress.first => {
-                    return Stand::Done(Ok(response));
-                }
-                Some(Ok(response)) => progress.response = Some(response),
-                Some(Err(fault)) => return Stand::Done(Err(self.failed(request, progress, fault))),
-                None => return Stand::Waits,
-            }
-        }
-        while progress.passed > progress.first {
-            if let (Stage::Filter(filter), Some(response)) =
-                (&self.stages[progress.passed - 1], &mut progress.response)
-            {
-                let step = filter.on_response(request, response);
-                match progress.on_response(step) {
-                    Some(Ok(())) => {}
-                    Some(Err(fault)) => {
-                        return Stand::Done(Err(self.failed(request, progress, fault)));
-                    }
-                    None => return Stand::Waits,
-                }
-            } else {
-                progress.passed -= 1;
-            }
-        }
-        Stand::Done(progress.response.take().ok_or_else(|| Fault::internal("no response was made")))
-    }
-
-    /// Shows a fault to the filters passed, from the last to the first.
-    fn failed(&self, request: &mut Request, progress: &Progress, mut fault: Fault) -> Fault {
-        for stage in self.stages[progress.first..progress.passed].iter().rev() {
-            if let Stage::Filter(filter) = stage {
-                filter.on_fault(request, &mut fault);
-            }
-        }
-        fault
-    }
-
-    /// Goes on from where [`Route::advance`] had to wait, to the end.
-    pub(crate) async fn run_on(
-        self: &Rc<Self>,
-        request: &mut Request,
-        progress: &mut Progress,
-    ) -> Outcome {
-        loop {
-            if !progress.waits
-                && let Stand::Done(outcome) = self.advance(request, progress)
-            {
-                return outcome;
-            }
-            progress.waits = false;
-            if let Err(fault) = self.wait(request, progress).await {
-                return Err(self.failed(request, progress, fault));
-            }
-        }
-    }
-
-    /// Waits for the one stage that [`Route::advance`] stopped at.
-    async fn wait(
-        self: &Rc<Self>,
-        request: &mut Request,
-        progress: &mut Progress,
-    ) -> Result<(), Fault> {
-        if let Some(response) = &mut progress.response {
-            let Stage::Filter(filter) = &self.stages[progress.passed - 1] else {
-                return Err(Fault::internal("only a filter can hold a response up"));
-            };
-            let step = filter.wait_response(request, response).await;
-            return progress.on_response(step).unwrap_or_else(|| Err(waits_twice(filter.name())));
-        }
-        match self.stages.get(progress.passed) {
-            Some(Stage::Filter(filter)) => {
-                let step = filter.wait_request(request).await;
-                let taken = progress.on_request(step);
-                self.pass_over(request, progress);
-                taken.unwrap_or_else(|| Err(waits_twice(filter.name())))
-            }
-            Some(Stage::Middleware(surround)) => {
-                let noted = Rc::new(Cell::new(None));
-                let next =
-                    Next { route: self.clone(), at: progress.passed + 1, noted: noted.clone() };
-                let outcome = surround.clone().call(request.take(), next).await;
-                if let Some(notes) = noted.take() {
-                    request.notes = notes;
-                }
-                progress.response = Some(outcome?);
-                Ok(())
-            }
-            None => {
-                progress.response = Some(self.handler.handle(request).await?);
-                Ok(())
-            }
-        }
-    }
 }
 
-fn waits_twice(name: &'static str) -> Fault {
-    Fault::internal(format!("the filter {name} asked to wait while it was waited for"))
+/// A middleware decides by itself when the rest runs, and [`Next::run`] is where that begins: what
+/// stands behind the first of them does not count.
+fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
+    for stage in stages {
+        match stage {
+            Stage::Filter(filter) if filter.is_instant() => {}
+            Stage::Filter(_) => return false,
+            Stage::Middleware(middleware) => return middleware.is_instant(),
+        }
+    }
+    handler.is_instant()
 }
 
-/// The rest of the way behind a [`Middleware`] (seam 6): an owned handle that may run apart from its
-/// client (as a task of its own: [`crate::BackgroundPermit`]), more than once, with a made-up request
-/// ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
+/// Shows a fault to the filters that the request has passed, from the last to the first.
+fn show_fault(passed: &[Stage], request: &mut Request, mut fault: Fault) -> Fault {
+    for stage in passed.iter().rev() {
+        if let Stage::Filter(filter) = stage {
+            filter.on_fault(request, &mut fault);
+        }
+    }
+    fault
+}
+
+/// The rest of the route behind a [`Middleware`] (seam 6): an owned handle that may run apart from
+/// its client (as a task of its own: [`crate::BackgroundPermit`]), more than once, with a made-up
+/// request ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
 #[derive(Clone)]
 pub struct Next {
     route: Rc<Route>,
     at: usize,
-    /// What the last run of the client's own request noted, for the log.
-    noted: Rc<Cell<Option<Notes>>>,
 }
 
 impl Next {
-    pub fn run(self, mut request: Request) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
-            let mut progress = Progress::from(self.at);
-            let outcome = self.route.run_on(&mut request, &mut progress).await;
-            if request.facts.protocol.is_client() {
-                self.noted.set(Some(request.notes));
-            }
-            outcome
-        })
-    }
-
-    /// [`Next::run`] for a run apart, with what it noted: whoever answers the client with what
-    /// comes of it may [`Next::note`] that.
-    pub fn run_noting(self, mut request: Request) -> LocalFuture<'static, (Outcome, Notes)> {
-        Box::pin(async move {
-            let mut progress = Progress::from(self.at);
-            let outcome = self.route.run_on(&mut request, &mut progress).await;
-            (outcome, std::mem::take(&mut request.notes))
-        })
-    }
-
-    /// Leaves notes for the log in the client's own request.
-    pub fn note(&self, notes: Notes) {
-        self.noted.set(Some(notes));
+    /// Runs a request through the rest of the route.
+    pub fn run(self, request: &mut Request) -> LocalFuture<'_, Outcome> {
+        // Responses to other connections must not wait for what may take its time.
+        net::task::send_deferred();
+        Box::pin(async move { self.route.run_from(self.at, request).await })
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.
-    pub fn run_within(self, span: Duration, request: Request) -> LocalFuture<'static, Outcome> {
+    pub fn run_within(self, span: Duration, request: &mut Request) -> LocalFuture<'_, Outcome> {
         Box::pin(async move {
             net::timer::within(span, self.run(request)).await.unwrap_or_else(|| {
                 Err(Fault::new(crate::Side::Us, 504, "deadline", "the exchange took too long"))

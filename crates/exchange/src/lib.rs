@@ -40,8 +40,8 @@ pub use access::{AccessFormat, AccessLog};
 pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};
 pub use body::{Body, BodyStream, Frame};
 pub use chain::{
-    Bounds, Filter, Handler, LocalFuture, Middleware, Next, Outcome, Pace, Route, RouteBounds,
-    Stage, Step,
+    Bounds, Filter, Handler, LocalFuture, MaybeFuture, Middleware, Next, Outcome, Route,
+    RouteBounds, Stage, Step,
 };
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use content::{Content, WINDOW_BYTES, in_pieces};

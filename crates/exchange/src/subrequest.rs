@@ -80,7 +80,7 @@ impl Subrequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Headers, LocalFuture, Response, Route, RouteBounds, Target};
+    use crate::{Headers, MaybeFuture, Response, Route, RouteBounds, Target};
     use wire::Method;
 
     /// Asks the routes again for every request.
@@ -91,9 +91,9 @@ mod tests {
             "again"
         }
 
-        fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
             let beneath = request.beneath();
-            Box::pin(async move {
+            MaybeFuture::of(async move {
                 let depth = beneath.depth;
                 match self.0.route(beneath).await {
                     Err(fault) => Ok(Response::text(fault.status, format!("{depth}"))),
@@ -122,14 +122,13 @@ mod tests {
     #[test]
     fn a_loop_ends_and_what_no_route_takes_is_an_answer() {
         let inside = Subrequests::new(BTreeMap::new());
-        let route = Route {
-            name: "loop".into(),
-            stages: Vec::new(),
-            handler: Rc::new(Again(inside.clone())),
-            bounds: RouteBounds { body: Some(3), ..RouteBounds::default() },
-            metrics: Default::default(),
-            pace: crate::Pace::default(),
-        };
+        let route = Route::new(
+            "loop",
+            RouteBounds { body: Some(3), ..RouteBounds::default() },
+            Default::default(),
+            Vec::new(),
+            Rc::new(Again(inside.clone())),
+        );
         let one: Rc<dyn Dispatch> = Rc::new(One(Rc::new(route)));
         inside.route_through(Rc::downgrade(&one), Arc::default());
         net::worker::block_on_local(async {

@@ -28,7 +28,7 @@ impl Budget {
         self.memory_bytes.set(self.memory_bytes.get() + resource.memory_bytes());
     }
 
-    fn release_free_memory(&self, resource: &Resource) {
+    fn give_back(&self, resource: &Resource) {
         self.open_files.set(self.open_files.get() - resource.open_files());
         self.memory_bytes.set(self.memory_bytes.get() - resource.memory_bytes());
     }
@@ -139,7 +139,7 @@ impl Cache {
 
     fn remove_at(&self, table: &mut Table, at: usize) {
         let slot = table.slots.swap_remove(at);
-        self.budget.release_free_memory(&slot.resource);
+        self.budget.give_back(&slot.resource);
         table.places.remove(&slot.path);
         if let Some(moved) = table.slots.get(at) {
             let path = moved.path.clone();
@@ -151,7 +151,7 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         for slot in &self.table.get_mut().slots {
-            self.budget.release_free_memory(&slot.resource);
+            self.budget.give_back(&slot.resource);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{Fault, Handler, LocalFuture, Outcome, Request, Response, WorkerContext};
+use exchange::{Fault, Handler, MaybeFuture, Outcome, Request, Response, WorkerContext};
 use net::clock::Moment;
 use net::files::OpenError;
 use wire::{Known, Method};
@@ -119,16 +119,15 @@ impl Handler for Life {
         KIND.name
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return Some(Err(Fault::method_not_allowed("GET, HEAD")));
+            return Err(Fault::method_not_allowed("GET, HEAD")).into();
         }
-        let resource = self.cache.fresh(request.target.path(), net::clock::now())?;
-        Some(respond(&resource, request))
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(self.answer_at(request, net::clock::now()))
+        let now = net::clock::now();
+        match self.cache.fresh(request.target.path(), now) {
+            Some(resource) => respond(&resource, request).into(),
+            None => MaybeFuture::of(self.answer_at(request, now)),
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use exchange::{
-    Filter, Headers, Local, Request, Response, Shared, Stage, Step, Target, WorkerContext,
+    Filter, Headers, Local, MaybeFuture, Request, Response, Shared, Stage, Step, Target,
+    WorkerContext,
 };
 use settings::{Node, Reader, Report, node};
 use wire::{Known, Method};
@@ -78,7 +79,7 @@ fn round(chain: &[Rc<dyn Filter>]) -> f64 {
         let mut response = Response::new(200);
         response.headers.append(Known::ContentType, "application/json");
         for filter in chain {
-            assert!(matches!(filter.on_request(&mut request), Step::Continue));
+            assert!(matches!(filter.on_request(&mut request), MaybeFuture::Ready(Step::Continue)));
         }
         for filter in chain.iter().rev() {
             filter.on_response(&mut request, &mut response);

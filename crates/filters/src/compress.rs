@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coding::Coding;
 use exchange::{
-    Body, Filter, FilterKind, FilterPlan, Headers, LocalFuture, MediaPattern, Request, Response,
+    Body, Filter, FilterKind, FilterPlan, Headers, MaybeFuture, MediaPattern, Request, Response,
     Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
@@ -237,37 +237,45 @@ impl Filter for Life {
         KIND.name
     }
 
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
         let to_head = request.method == Method::Head;
         if response.status == 304 {
             confirm(request, &mut response.headers);
         }
         if !self.is_eligible(response, to_head) {
-            return Step::Continue;
+            return Step::Continue.into();
         }
         vary(&mut response.headers);
         if asked_not_to() {
-            return Step::Continue;
+            return Step::Continue.into();
         }
-        let Some(offer) = self.choose(&request.headers) else { return Step::Continue };
+        let Some(offer) = self.choose(&request.headers) else { return Step::Continue.into() };
         match std::mem::take(&mut response.body).owned() {
             Body::Bytes(plain) if plain.len() <= ON_WORKER_BYTES => {
                 let coded = coding::encode_all(offer.coding, offer.level, &plain);
                 replace(response, offer, plain, coded.ok());
-                Step::Continue
+                Step::Continue.into()
             }
             Body::Bytes(plain) if plain.len() <= AS_WHOLE_BYTES => {
-                response.body = Body::Bytes(plain);
-                Step::Wait
+                let (coding, level, input) = (offer.coding, offer.level, plain.clone());
+                let coded = net::blocking(move || coding::encode_all(coding, level, &input).ok());
+                MaybeFuture::of(async move {
+                    replace(response, offer, plain, coded.await.unwrap_or_default());
+                    Step::Continue
+                })
             }
             // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length
             // than the one announced, which nobody knows yet.
             Body::Empty | Body::Stream(_) | Body::File(_) if to_head => {
                 mark(&mut response.headers, offer.coding);
-                Step::Continue
+                Step::Continue.into()
             }
-            Body::Empty => Step::Continue,
+            Body::Empty => Step::Continue.into(),
             body => {
                 match coding::Encoder::sized(offer.coding, offer.level, body.length()) {
                     Ok(encoder) => {
@@ -277,28 +285,9 @@ impl Filter for Life {
                     // Memory is short: the plain form is as good an answer.
                     Err(_) => response.body = body,
                 }
-                Step::Continue
+                Step::Continue.into()
             }
         }
-    }
-
-    fn wait_response<'a>(
-        &'a self,
-        request: &'a mut Request,
-        response: &'a mut Response,
-    ) -> LocalFuture<'a, Step> {
-        Box::pin(async move {
-            if let (Some(offer), Body::Bytes(plain)) =
-                (self.choose(&request.headers), &response.body)
-            {
-                let (plain, coding, level) = (plain.clone(), offer.coding, offer.level);
-                let input = plain.clone();
-                let coded = net::blocking(move || coding::encode_all(coding, level, &input).ok());
-                let coded = coded.await.unwrap_or_default();
-                replace(response, offer, plain, coded);
-            }
-            Step::Continue
-        })
     }
 }
 

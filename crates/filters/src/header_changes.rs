@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Filter, FilterKind, FilterPlan, HeaderName, Headers, Request, Response, Stage, Step,
-    WorkerContext, variables,
+    Filter, FilterKind, FilterPlan, HeaderName, Headers, MaybeFuture, Request, Response, Stage,
+    Step, WorkerContext, variables,
 };
 use settings::{Named, Node, OneOrMany, Part, Reader, Setting, Span, Template};
 use wire::Known;
@@ -252,7 +252,7 @@ impl Filter for OfRequest {
         true
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         // Variables mean the request as it came to this filter, whatever it changes first.
         let mut headers = match self.0.has_variables() {
             true => request.headers.clone(),
@@ -261,7 +261,7 @@ impl Filter for OfRequest {
         self.0.drop_doubles(&mut headers);
         self.0.apply(request, &mut headers);
         request.headers = headers;
-        Step::Continue
+        Step::Continue.into()
     }
 }
 
@@ -279,9 +279,13 @@ impl Filter for OfResponse {
         true
     }
 
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         self.changes.apply(request, &mut response.headers);
-        Step::Continue
+        Step::Continue.into()
     }
 
     fn on_generated(&self, request: &Request, response: &mut Response) {

@@ -12,7 +12,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, HeaderName, Request, Stage, Step, WorkerContext,
+    Fault, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Stage, Step,
+    WorkerContext,
 };
 use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
 use sha2::block_api::compress256;
@@ -295,7 +296,7 @@ impl Filter for Life {
         true
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         for place in &self.places {
             let Some(found) = place.with_key(request, |key| self.keyring.find(key)) else {
                 continue;
@@ -306,12 +307,12 @@ impl Filter for Life {
                     if self.hide {
                         place.hide(request);
                     }
-                    Step::Continue
+                    Step::Continue.into()
                 }
-                None => self.refuse(request, &self.invalid, "the key is not known"),
+                None => self.refuse(request, &self.invalid, "the key is not known").into(),
             };
         }
-        self.refuse(request, &self.missing, "there is no key")
+        self.refuse(request, &self.missing, "there is no key").into()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use exchange::{
     BegunField, Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, KeyedMetrics,
-    Request, Response, Stage, Step, WorkerContext, variables,
+    MaybeFuture, Request, Response, Stage, Step, WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
@@ -181,14 +181,14 @@ impl Filter for Life {
         true
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let now_ns = net::clock::now_us() * 1000;
         match self.take(request, now_ns) {
             Verdict::Allowed(quota) => {
                 if self.told.is_some() {
                     request.marks.set(self, quota.pack());
                 }
-                Step::Continue
+                Step::Continue.into()
             }
             Verdict::Refused { quota, wait_s } => {
                 self.worker.hit(LimitHit::Rate);
@@ -196,16 +196,20 @@ impl Filter for Life {
                 let mut fault = Fault::client(self.status, "rate_limited", "");
                 fault.retry_after_s = Some(wait_s);
                 self.tell(quota, fault.fields.get_or_insert_default());
-                Step::Fail(fault)
+                Step::Fail(fault).into()
             }
         }
     }
 
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         if let Some(word) = request.marks.get(self) {
             self.tell(Quota::unpack(word), &mut response.headers);
         }
-        Step::Continue
+        Step::Continue.into()
     }
 
     fn on_fault(&self, request: &mut Request, fault: &mut Fault) {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, HeaderName, Request, Response, Stage, Step,
+    Fault, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Response, Stage, Step,
     WorkerContext,
 };
 use settings::{Cidr, Node, Reader, Setting, any_contains};
@@ -98,7 +98,7 @@ impl Filter for Life {
         true
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let RequestId { header, trust, format, .. } = &*self.settings;
         let trusted = || any_contains(trust, request.facts.peer_ip());
         let given = || only_valid(request.headers.get_all(header));
@@ -109,16 +109,20 @@ impl Filter for Life {
         // Also one that is taken over: other spellings of the name go with it.
         request.headers.set(header, &*id);
         request.request_id = Some(id);
-        Step::Continue
+        Step::Continue.into()
     }
 
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         if self.settings.response
             && let Some(id) = &request.request_id
         {
             response.headers.set(&self.settings.header, &**id);
         }
-        Step::Continue
+        Step::Continue.into()
     }
 
     fn on_fault(&self, request: &mut Request, fault: &mut Fault) {

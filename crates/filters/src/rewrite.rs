@@ -11,7 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, Request, Stage, Step, WorkerContext, variables,
+    Fault, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step, WorkerContext,
+    variables,
 };
 use settings::{Node, Part, Reader, Regex, Setting, Template};
 use wire::target::{PathFault, encode_path, normal_form, normalize};
@@ -118,21 +119,21 @@ impl Filter for Life {
         KIND.name
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         // The target of OPTIONS may be `*`, which is no path.
         if !request.target.raw_path().starts_with(b"/") {
-            return Step::Continue;
+            return Step::Continue.into();
         }
-        let Some(raw) = self.rewritten(request) else { return Step::Continue };
+        let Some(raw) = self.rewritten(request) else { return Step::Continue.into() };
         let replaced = match raw.len() > TARGET_BYTES_MAX {
             true => Err("the target is too long"),
             false => request.target.replace(raw).map_err(PathFault::as_str),
         };
         match replaced {
-            Ok(()) => Step::Continue,
+            Ok(()) => Step::Continue.into(),
             Err(why) => {
                 let detail = format!("the result of a rewrite is no path: {why}");
-                Step::Fail(Fault::client(400, "invalid_target", detail))
+                Step::Fail(Fault::client(400, "invalid_target", detail)).into()
             }
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, Headers, Local, Request, Response, Shared, Stage, Step,
-    Target, WorkerContext,
+    Fault, Filter, FilterKind, FilterPlan, Headers, Local, MaybeFuture, Request, Response, Shared,
+    Stage, Step, Target, WorkerContext,
 };
 use settings::{Node, Reader, Report};
 use telemetry::Telemetry;
@@ -54,12 +54,12 @@ pub(crate) fn get(target: &str, headers: &[(&str, &str)]) -> Request {
 }
 
 /// What a hook did, where it may only go on or fail.
-pub(crate) fn passed(step: Step) -> Result<(), Fault> {
+pub(crate) fn passed(step: MaybeFuture<'_, Step>) -> Result<(), Fault> {
+    let MaybeFuture::Ready(step) = step else { panic!("waits") };
     match step {
         Step::Continue => Ok(()),
         Step::Fail(fault) => Err(fault),
         Step::Respond(response) => panic!("answered {}", response.status),
-        Step::Wait => panic!("waits"),
     }
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, LocalFuture, Mentions, Request, Response, Stage, Step,
+    Fault, Filter, FilterKind, FilterPlan, MaybeFuture, Mentions, Request, Response, Stage, Step,
     WorkerContext,
 };
 use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm, Ticket};
@@ -123,53 +123,49 @@ impl Filter for LuaFilter {
         FILTER.name
     }
 
-    fn on_request(&self, request: &mut Request) -> Step {
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let functions = match self.functions() {
             Ok(functions) => functions,
-            Err(fault) => return Step::Fail(fault),
+            Err(fault) => return Step::Fail(fault).into(),
         };
-        let Some(kept) = &functions.request else { return Step::Continue };
+        let Some(kept) = &functions.request else { return Step::Continue.into() };
         let (running, budget) = (kept.running(), self.0.source.budget);
         let ticket = calls::begin(kept, request, Response::new(200), budget);
         running.check_memory();
         match ticket.progress() {
-            CallProgress::Ended => asked(&ticket),
-            CallProgress::Failed => Step::Fail(calls::failed()),
+            CallProgress::Ended => asked(&ticket).into(),
+            CallProgress::Failed => Step::Fail(calls::failed()).into(),
             CallProgress::Responding | CallProgress::Waiting => {
-                ticket.park(request);
-                Step::Wait
+                ticket.keep(request);
+                MaybeFuture::of(async move {
+                    ticket.wait().await;
+                    match ticket.progress() {
+                        CallProgress::Ended => {
+                            ticket.give_back(request);
+                            asked(&ticket)
+                        }
+                        _ => match ticket.into_outcome(request) {
+                            Ok(response) => Step::Respond(response),
+                            Err(fault) => Step::Fail(fault),
+                        },
+                    }
+                })
             }
         }
     }
 
-    fn wait_request<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Step> {
-        Box::pin(async move {
-            let ticket = match Ticket::take_parked(request) {
-                Ok(ticket) => ticket,
-                Err(fault) => return Step::Fail(fault),
-            };
-            ticket.wait().await;
-            match ticket.progress() {
-                CallProgress::Ended => {
-                    ticket.give_back(request);
-                    asked(&ticket)
-                }
-                _ => match ticket.into_outcome(request) {
-                    Ok(response) => Step::Respond(response),
-                    Err(fault) => Step::Fail(fault),
-                },
-            }
-        })
-    }
-
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         let functions = match self.functions() {
             Ok(functions) => functions,
-            Err(fault) => return Step::Fail(fault),
+            Err(fault) => return Step::Fail(fault).into(),
         };
         let Some(kept) = &functions.response else {
             self.filter_body(&functions, response);
-            return Step::Continue;
+            return Step::Continue.into();
         };
         let (running, budget) = (kept.running(), self.0.source.budget);
         let given = std::mem::take(response);
@@ -179,36 +175,21 @@ impl Filter for LuaFilter {
             CallProgress::Ended => {
                 let step = answered(&ticket, response);
                 self.filter_body(&functions, response);
-                step
+                step.into()
             }
-            CallProgress::Failed => Step::Fail(calls::failed()),
+            CallProgress::Failed => Step::Fail(calls::failed()).into(),
             CallProgress::Responding | CallProgress::Waiting => {
-                ticket.park(request);
-                Step::Wait
+                ticket.keep(request);
+                MaybeFuture::of(async move {
+                    ticket.wait().await;
+                    match ticket.into_outcome(request) {
+                        Ok(changed) => *response = changed,
+                        Err(fault) => return Step::Fail(fault),
+                    }
+                    self.filter_body(&functions, response);
+                    Step::Continue
+                })
             }
         }
-    }
-
-    fn wait_response<'a>(
-        &'a self,
-        request: &'a mut Request,
-        response: &'a mut Response,
-    ) -> LocalFuture<'a, Step> {
-        Box::pin(async move {
-            let ticket = match Ticket::take_parked(request) {
-                Ok(ticket) => ticket,
-                Err(fault) => return Step::Fail(fault),
-            };
-            ticket.wait().await;
-            let changed = match ticket.into_outcome(request) {
-                Ok(changed) => changed,
-                Err(fault) => return Step::Fail(fault),
-            };
-            *response = changed;
-            if let Ok(functions) = self.functions() {
-                self.filter_body(&functions, response);
-            }
-            Step::Continue
-        })
     }
 }

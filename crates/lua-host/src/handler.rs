@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Mentions, Outcome, Request, Response,
+    Fault, Handler, HandlerKind, HandlerPlan, MaybeFuture, Mentions, Outcome, Request, Response,
     WorkerContext,
 };
-use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm, Ticket};
+use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm};
 use mlua::{Error, Result, Value};
 use settings::{Node, Reader, Setting};
 
@@ -66,28 +66,23 @@ impl Handler for LuaHandler {
         HANDLER.name
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         let Some(kept) = self.0.get() else {
-            return Some(Err(Fault::internal("the Lua handler could not be loaded")));
+            return Err(Fault::internal("the Lua handler could not be loaded")).into();
         };
         let (running, budget) = (kept.running(), self.0.source.budget);
         let ticket = calls::begin(&kept, request, Response::new(200), budget);
         running.check_memory();
         match ticket.progress() {
-            CallProgress::Ended => Some(ticket.take_response()),
-            CallProgress::Failed => Some(Err(calls::failed())),
+            CallProgress::Ended => ticket.take_response().into(),
+            CallProgress::Failed => Err(calls::failed()).into(),
             CallProgress::Responding | CallProgress::Waiting => {
-                ticket.park(request);
-                None
+                ticket.keep(request);
+                MaybeFuture::of(async move {
+                    ticket.wait().await;
+                    ticket.into_outcome(request)
+                })
             }
         }
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
-            let ticket = Ticket::take_parked(request)?;
-            ticket.wait().await;
-            ticket.into_outcome(request)
-        })
     }
 }

@@ -134,7 +134,7 @@ async fn carry(
     mut request: Request,
 ) -> Outcome {
     match upstream {
-        Some(handler) => handler.handle(&mut request).await,
+        Some(handler) => handler.handle(&mut request).resolve().await,
         None => plan.route(request).await,
     }
 }

@@ -105,14 +105,13 @@ pub(crate) fn secret_queries(plan: &Plan) -> BTreeSet<String> {
 }
 
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
-    Route {
-        name: Rc::from(&*route.name),
-        stages: route.filters.iter().map(|filter| filter.build_on(&route.name, worker)).collect(),
-        handler: route.handler.build(worker),
-        bounds: route.bounds(),
-        metrics: worker.telemetry.route(worker.index, &route.name),
-        pace: exchange::Pace::default(),
-    }
+    Route::new(
+        &*route.name,
+        route.bounds(),
+        worker.telemetry.route(worker.index, &route.name),
+        route.filters.iter().map(|filter| filter.build_on(&route.name, worker)).collect(),
+        route.handler.build(worker),
+    )
 }
 
 impl Dispatch for Instance {

@@ -149,14 +149,10 @@ impl Reception {
             config_secrets: plan.admin.config_secrets,
         };
         let control: Rc<dyn admin::Control> = Rc::new(Api(self.control.clone()));
-        let route = Rc::new(Route {
-            name: Rc::from("admin"),
-            stages: Vec::new(),
-            handler: Rc::new(Admin::new(access, control)),
-            bounds: RouteBounds::default(),
-            metrics: Arc::new(RouteMetrics::new()),
-            pace: exchange::Pace::default(),
-        });
+        let handler = Rc::new(Admin::new(access, control));
+        let metrics = Arc::new(RouteMetrics::new());
+        let route =
+            Rc::new(Route::new("admin", RouteBounds::default(), metrics, Vec::new(), handler));
         Edges([PATIENCE, HURRY].map(|most| Rc::new(edge(plan, route.clone(), most))))
     }
 }

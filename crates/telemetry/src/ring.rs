@@ -94,7 +94,7 @@ impl LogRing {
         self.lines.pop()
     }
 
-    pub(crate) fn release_free_memory(&self, mut buffer: Vec<u8>) {
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         if buffer.capacity() <= KEPT_BUFFER_BYTES {
             buffer.clear();
             // A full shelf means enough buffers are about; this one is freed.
@@ -125,8 +125,8 @@ mod tests {
         let mut small = Vec::with_capacity(300);
         small.extend_from_slice(b"line");
         let address = small.as_ptr();
-        ring.release_free_memory(small);
-        ring.release_free_memory(Vec::with_capacity(KEPT_BUFFER_BYTES + 1));
+        ring.give_back(small);
+        ring.give_back(Vec::with_capacity(KEPT_BUFFER_BYTES + 1));
         let again = ring.buffer();
         assert!(again.is_empty() && again.as_ptr() == address);
         assert_eq!(ring.buffer().capacity(), 0);

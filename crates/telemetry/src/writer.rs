@@ -246,7 +246,7 @@ impl Round {
             let Some(line) = ring.pop() else { break };
             self.batch.extend_from_slice(&line);
             self.batch.push(b'\n');
-            ring.release_free_memory(line);
+            ring.give_back(line);
             lines += 1;
             if self.batch.len() >= WRITE_BATCH_BYTES {
                 self.write();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use exchange::client::{Call, exchange};
 use exchange::{
-    Fault, Handler, HandlerKind, HandlerPlan, LocalFuture, Outcome, Request, Response, Retry, Side,
+    Fault, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response, Retry, Side,
     WorkerContext,
 };
 use net::clock;
@@ -77,10 +77,10 @@ impl Handler for UpstreamHandler {
         KIND.name
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         match &self.local {
-            Some(local) => Box::pin(forward(local, request)),
-            None => Box::pin(std::future::ready(Err(Fault::internal("no such upstream")))),
+            Some(local) => MaybeFuture::of(forward(local, request)),
+            None => Err(Fault::internal("no such upstream")).into(),
         }
     }
 }

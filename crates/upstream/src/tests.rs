@@ -142,7 +142,7 @@ impl Gateway {
     }
 
     async fn send(&self, request: &mut Request) -> Result<Response, Fault> {
-        self.handler.handle(request).await
+        self.handler.handle(request).resolve().await
     }
 
     async fn get(&self) -> Result<Response, Fault> {

@@ -41,10 +41,7 @@ impl Bench {
 
     fn send(&self, mut request: Request) -> Answer {
         net::worker::block_on_local(async {
-            let outcome = match self.admin.answer(&mut request) {
-                Some(outcome) => outcome,
-                None => self.admin.handle(&mut request).await,
-            };
+            let outcome = self.admin.handle(&mut request).resolve().await;
             Answer::new(outcome.unwrap()).await
         })
     }

@@ -11,7 +11,7 @@ use exchange::offload::session::{Accepted, Closed, HandedSession, Received, Sess
 use exchange::offload::wait;
 use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
 use exchange::{
-    Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol, Request,
+    Bounds, ConnectionFacts, Dispatch, Fault, Handler, MaybeFuture, Outcome, Protocol, Request,
     Response, Route, RouteBounds,
 };
 use net::{Bind, BoundSocket, ListenOptions, Listening};
@@ -29,17 +29,17 @@ impl Handler for Sessions {
         "sessions"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         if !websocket::asks(request) {
-            return Box::pin(std::future::ready(Ok(Response::text(200, "no session"))));
+            return Ok(Response::text(200, "no session")).into();
         }
         let (handed, upgrade) = match websocket::begin(request, &self.settings) {
             Ok(parted) => parted,
-            Err(fault) => return Box::pin(std::future::ready(Err(fault))),
+            Err(fault) => return Err(fault).into(),
         };
         let serve = self.serve.clone();
         std::thread::spawn(move || serve(handed));
-        Box::pin(upgrade)
+        MaybeFuture::of(upgrade)
     }
 }
 
@@ -62,14 +62,13 @@ pub(crate) fn start(
     let Bind::Tcp(address) = *listening.local() else { panic!("an address was bound") };
     let socket = listening.into_sockets().pop().unwrap();
     let telemetry = Telemetry::new();
-    let route = Route {
-        name: Rc::from("one"),
-        stages: Vec::new(),
-        handler: Rc::new(Sessions { settings, serve: Arc::new(serve) }),
-        bounds: RouteBounds::default(),
-        metrics: telemetry.route(0, "one"),
-        pace: exchange::Pace::default(),
-    };
+    let route = Route::new(
+        "one",
+        RouteBounds::default(),
+        telemetry.route(0, "one"),
+        Vec::new(),
+        Rc::new(Sessions { settings, serve: Arc::new(serve) }),
+    );
     let service = Service::new(Rc::new(edge(route)), telemetry.worker(0));
     net::task::spawn_local(accept(socket, address, service.clone()));
     (address, service)

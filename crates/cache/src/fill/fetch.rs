@@ -121,8 +121,11 @@ impl Fetch {
     }
 
     /// Runs the rest of the way as long as somebody wants it, and a little longer.
-    async fn run_while_wanted(&self, request: Request) -> Option<(Outcome, Notes)> {
-        let mut run = pin!(self.next.clone().run_noting(request));
+    async fn run_while_wanted(&self, mut request: Request) -> Option<(Outcome, Notes)> {
+        let mut run = pin!(async {
+            let outcome = self.next.clone().run(&mut request).await;
+            (outcome, std::mem::take(&mut request.notes))
+        });
         loop {
             tokio::select! {
                 biased;

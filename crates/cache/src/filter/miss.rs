@@ -27,9 +27,9 @@ use crate::{Key, Object};
 mod parts;
 
 /// A request on its way from a lookup without a ready response to its response.
-pub(super) struct MissHandler {
+pub(super) struct MissHandler<'a> {
     filter: Rc<CacheFilter>,
-    request: Request,
+    request: &'a mut Request,
     directives: RequestDirectives,
     next: Next,
     /// When waiting for other requests' fetches ends.
@@ -57,18 +57,18 @@ enum FollowResult {
     TimedOut,
 }
 
-impl MissHandler {
+impl<'a> MissHandler<'a> {
     pub(super) fn new(
         filter: Rc<CacheFilter>,
-        request: Request,
+        request: &'a mut Request,
         directives: RequestDirectives,
         next: Next,
-    ) -> MissHandler {
+    ) -> MissHandler<'a> {
         let deadline = clock::now().after(filter.config().fetch.wait);
         MissHandler { filter, request, directives, next, deadline }
     }
 
-    pub(super) async fn run(self, lookup: Lookup) -> Outcome {
+    pub(super) async fn run(mut self, lookup: Lookup) -> Outcome {
         let mut why = Forward::Miss;
         let mut next_lookup = Some(lookup);
         for _ in 0..JOIN_ATTEMPTS_MAX {
@@ -96,7 +96,7 @@ impl MissHandler {
                         next_lookup = Some(newer);
                     }
                     None if stale.is_none()
-                        && self.filter.load_from_disk(&self.request, &lookup.key).await =>
+                        && self.filter.load_from_disk(self.request, &lookup.key).await =>
                     {
                         // The followers look it up too.
                         drop(leader);
@@ -131,14 +131,14 @@ impl MissHandler {
 
     /// Looks the request up once more; its key was valid the first time.
     fn lookup_again(&self) -> Option<Lookup> {
-        match self.filter.lookup(&self.request, &self.directives).ok()? {
+        match self.filter.lookup(self.request, &self.directives).ok()? {
             StoredLookup::Fresh(fresh) => Some(fresh.into_lookup()),
             StoredLookup::Other(lookup) => Some(lookup),
         }
     }
 
     /// Decides what a lookup leads to; serves what is stored, if that is allowed.
-    async fn decide(&self, lookup: &Lookup) -> MissDecision {
+    async fn decide(&mut self, lookup: &Lookup) -> MissDecision {
         let (object, reuse) = match &lookup.state {
             LookupState::Response(object, reuse) => (object, *reuse),
             _ if self.directives.only_if_cached => return MissDecision::Done(Err(not_cached())),
@@ -150,13 +150,13 @@ impl MissHandler {
         match reuse {
             Reuse::OnlyIfCached => MissDecision::Done(Err(not_cached())),
             Reuse::Use { .. }
-                if object.state.is_too_long_decoded() && !accepts(&self.request, coding) =>
+                if object.state.is_too_long_decoded() && !accepts(self.request, coding) =>
             {
                 MissDecision::Undecodable(UncachedReason::DecodedSize)
             }
             Reuse::Use { refresh, left_s, .. } => {
                 let hit = CacheOutcome::Hit;
-                let outcome = self.filter.serve_stored(object, hit, &self.request).await;
+                let outcome = self.filter.serve_stored(object, hit, self.request).await;
                 if object.state.is_damaged() {
                     return MissDecision::Fetch(Forward::UriMiss, None);
                 }
@@ -177,7 +177,7 @@ impl MissHandler {
                 metrics.stale_error.inc();
                 self.note("stale", Notes::default());
                 let hit = CacheOutcome::Hit;
-                MissDecision::Done(self.filter.serve_stored(object, hit, &self.request).await)
+                MissDecision::Done(self.filter.serve_stored(object, hit, self.request).await)
             }
             Reuse::Validate { why, .. } => MissDecision::Fetch(why, Some(object.clone())),
         }
@@ -211,8 +211,8 @@ impl MissHandler {
     }
 
     /// Notes for the access log how the cache handled the request.
-    fn note(&self, word: &'static str, notes: Notes) {
-        self.next.note(Notes { cache: Some(word), ..notes });
+    fn note(&mut self, word: &'static str, notes: Notes) {
+        self.request.notes = Notes { cache: Some(word), ..notes };
     }
 
     /// Forwards the request because of something in it or in the stored response.
@@ -222,7 +222,7 @@ impl MissHandler {
     }
 
     /// Forwards the request unchanged.
-    async fn bypass(mut self, status: &Status<'_>) -> Outcome {
+    async fn bypass(self, status: &Status<'_>) -> Outcome {
         self.request.notes.cache = Some("pass");
         let outcome = self.next.run(self.request).await;
         self.filter.pass_through(outcome, status)
@@ -287,7 +287,7 @@ impl MissHandler {
 
     /// Fetches for this request and its followers.
     async fn fetch_as_leader(
-        self,
+        mut self,
         leader: Leader,
         lookup: Lookup,
         why: Forward,
@@ -321,15 +321,15 @@ impl MissHandler {
             FetchOutcome::Streaming(..) | FetchOutcome::Failed(_) => "miss",
         };
         self.note(word, notes);
-        let filter = &self.filter;
+        let filter = self.filter.clone();
         match outcome {
             FetchOutcome::Streaming(streaming, reader, private) => {
                 let cache_outcome = forwarded_stored(why, None, false);
-                filter.serve_streaming(&streaming, reader, &private, cache_outcome, &self.request)
+                filter.serve_streaming(&streaming, reader, &private, cache_outcome, self.request)
             }
             FetchOutcome::Revalidated(object, private) => {
                 let cache_outcome = forwarded_stored(why, Some(304), false);
-                let mut outcome = filter.serve_stored(&object, cache_outcome, &self.request).await;
+                let mut outcome = filter.serve_stored(&object, cache_outcome, self.request).await;
                 if let Ok(response) = &mut outcome {
                     append(&mut response.headers, &private);
                 }
@@ -344,13 +344,13 @@ impl MissHandler {
 
     /// Serves the stale response where the origin failed, if that is allowed, or else the fault.
     async fn failed(
-        &self,
+        &mut self,
         fault: Fault,
         why: Forward,
         stale: Option<&Arc<Object>>,
         collapsed: bool,
     ) -> Outcome {
-        let filter = &self.filter;
+        let filter = self.filter.clone();
         let may = |stale: &&Arc<Object>| {
             let stored = stale.response().filter(|_| fault.side != Side::Client);
             stored
@@ -365,7 +365,7 @@ impl MissHandler {
                 if collapsed {
                     self.note("stale", Notes::default());
                 }
-                filter.serve_stored(stale, cache_outcome, &self.request).await
+                filter.serve_stored(stale, cache_outcome, self.request).await
             }
             None => Err(fault),
         }
@@ -373,13 +373,13 @@ impl MissHandler {
 
     /// Waits for the fetch of another request.
     async fn follow(
-        &self,
+        &mut self,
         mut follower: Follower,
         lookup: &Lookup,
         why: Forward,
         stale: Option<&Arc<Object>>,
     ) -> FollowResult {
-        let filter = &self.filter;
+        let filter = self.filter.clone();
         let left = self.deadline.since(clock::now());
         let Some(result) = net::timer::within(left, follower.result()).await else {
             return FollowResult::TimedOut;
@@ -400,7 +400,7 @@ impl MissHandler {
             }
             Some(FetchResult::Revalidated(object)) if object.key == lookup.key => {
                 filter
-                    .serve_stored(&object, forwarded_stored(why, Some(304), true), &self.request)
+                    .serve_stored(&object, forwarded_stored(why, Some(304), true), self.request)
                     .await
             }
             Some(FetchResult::Revalidated(_)) => return FollowResult::Retry,
@@ -417,7 +417,7 @@ impl MissHandler {
                     reader,
                     &Headers::new(),
                     cache_outcome,
-                    &self.request,
+                    self.request,
                 )
             }
         };
@@ -431,7 +431,7 @@ impl MissHandler {
         match &streaming.vary {
             None => true,
             Some(vary) => {
-                let key = self.filter.variant_key(&lookup.primary, &self.request, vary);
+                let key = self.filter.variant_key(&lookup.primary, self.request, vary);
                 key.is_some_and(|key| key == streaming.key)
             }
         }

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use coding::Coding;
 use exchange::{
-    Body, FilterPlan, Headers, Local, Middleware, Outcome, Request, Shared, SharedHeaders, Stage,
-    Target, WorkerContext,
+    Body, Headers, Local, Outcome, Request, Shared, SharedHeaders, Target, WorkerContext,
 };
 use settings::{Node, node, read};
 use telemetry::Telemetry;
 use wire::{Known, Method};
 
+use crate::filter::Classified;
 use crate::key::KeyBuffer;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
 use crate::store::Purge;
+use crate::worker_filter::CacheFilter;
 use crate::{Cache, CachePlan, Caches, Content, Object, ObjectKind, StoredResponse};
 
 const CONTENT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -23,7 +24,7 @@ const CONTENT: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 /// A filter on a worker of its own, and its cache.
 struct Bench {
     plan: CachePlan,
-    filter: Rc<dyn Middleware>,
+    filter: CacheFilter,
     cache: Arc<Cache>,
 }
 
@@ -38,7 +39,7 @@ impl Bench {
         };
         let plan = CachePlan::new(read(&settings).unwrap_or_else(|wrong| panic!("{wrong}")));
         let caches = Caches::of(&worker.shared);
-        let Stage::Middleware(filter) = plan.build_on("shop", &worker) else { unreachable!() };
+        let filter = plan.filter("shop", &worker);
         let cache = caches.all().pop().unwrap();
         Bench { plan, filter, cache }
     }
@@ -54,7 +55,10 @@ impl Bench {
     }
 
     fn ask(&self, request: &mut Request) -> Option<Outcome> {
-        self.filter.answer(request)
+        match self.filter.classify_request(request) {
+            Classified::Hit(outcome) => Some(outcome),
+            _ => None,
+        }
     }
 
     /// Status, one field and content of a hit.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::{Cache, Caches};
 use exchange::{
-    Body, Fault, Handler, Headers, Local, LocalFuture, Notes, Outcome, Request, Response, Route,
+    Body, Fault, Handler, Headers, Local, MaybeFuture, Notes, Outcome, Request, Response, Route,
     RouteBounds, Shared, SharedBody, Target, WorkerContext,
 };
 use settings::{Node, Reader, Report, node};
@@ -98,14 +98,13 @@ impl Site {
         let node = (self.settings)();
         let plan = (cache::FILTER.read)(&node, &mut Reader::new(&mut report));
         assert!(report.is_empty(), "{}", report.render());
-        Rc::new(Route {
-            name: "one".into(),
-            stages: vec![plan.unwrap().build_on("one", &context)],
-            handler: Rc::new(handler),
-            bounds: RouteBounds::default(),
-            metrics: self.telemetry.route(index, "one"),
-            pace: exchange::Pace::default(),
-        })
+        Rc::new(Route::new(
+            "one",
+            RouteBounds::default(),
+            self.telemetry.route(index, "one"),
+            vec![plan.unwrap().build_on("one", &context)],
+            Rc::new(handler),
+        ))
     }
 
     /// What a counter of the cache has come to, over all workers.
@@ -132,8 +131,8 @@ impl Handler for Waiting {
         "waiting"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             request.notes.upstream = Some(Rc::from("the origin"));
             let (answer, answered) = oneshot::channel();
             let call = Call {

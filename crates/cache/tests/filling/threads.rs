@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cache::store::Purge;
-use exchange::{Handler, LocalFuture, Outcome, Request, Response};
+use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
 
 use crate::site::{Site, get, text};
 
@@ -32,8 +32,8 @@ impl Handler for Pages {
         "pages"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             let asked = self.0.asked.fetch_add(1, Ordering::Relaxed);
             let page: usize = request.target.path()[1..].parse().unwrap();
             let says = self.0.now[page].load(Ordering::SeqCst);

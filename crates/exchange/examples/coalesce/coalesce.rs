@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use exchange::{
-    BackgroundPermit, Fault, Headers, LocalFuture, Middleware, Next, Outcome, Request, Response,
+    BackgroundPermit, Fault, Headers, MaybeFuture, Middleware, Next, Outcome, Request, Response,
     SharedBody, shared_body,
 };
 use tokio::sync::watch;
@@ -88,7 +88,7 @@ impl Coalesce {
         Coalesce { flights, bytes_max }
     }
 
-    async fn lead(&self, flight: Flight, request: Request, next: Next) -> Outcome {
+    async fn lead(&self, flight: Flight, request: &mut Request, next: Next) -> Outcome {
         let mut response = match next.run(request).await {
             Ok(response) => response,
             Err(fault) => {
@@ -123,9 +123,9 @@ impl Middleware for Coalesce {
         "coalesce"
     }
 
-    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
-            let Some(key) = key(&request) else { return next.run(request).await };
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
+            let Some(key) = key(request) else { return next.run(request).await };
             loop {
                 let mut news = match self.flights.board(&key) {
                     Ok(flight) => return self.lead(flight, request, next).await,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coalesce::{Coalesce, Flights};
 use exchange::{
-    Body, BodyStream, Fault, Frame, Handler, LocalFuture, Outcome, Request, Response, Stage,
+    Body, BodyStream, Fault, Frame, Handler, MaybeFuture, Outcome, Request, Response, Stage,
 };
 use net::Timer;
 
@@ -41,11 +41,11 @@ impl Handler for Slow {
         "slow"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         let run = self.0.fetch_add(1, Ordering::Relaxed) % 1000;
         let lines = Lines { run, at: 0, timer: Timer::new() };
         lines.timer.set(Duration::ZERO);
-        Box::pin(std::future::ready(Ok(Response::text(200, Body::stream(lines)))))
+        Ok(Response::text(200, Body::stream(lines))).into()
     }
 }
 

@@ -52,14 +52,8 @@ pub(crate) async fn serve_route(
 /// One route for every request.
 pub(crate) fn service(stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Rc<Service> {
     let telemetry = Telemetry::new();
-    let route = Route {
-        name: Rc::from("one"),
-        stages,
-        handler,
-        bounds: RouteBounds::default(),
-        metrics: telemetry.route(0, "one"),
-        pace: exchange::Pace::default(),
-    };
+    let route =
+        Route::new("one", RouteBounds::default(), telemetry.route(0, "one"), stages, handler);
     Service::new(Rc::new(edge(route)), telemetry.worker(0))
 }
 

@@ -369,7 +369,7 @@ impl Link {
     /// unfinished request, bytes that nobody asked for.
     pub(super) fn finish(&mut self) {
         if self.reusable && self.received.is_empty() && self.is_sent() {
-            self.lease.release_free_memory();
+            self.lease.give_back();
         }
         self.held = None;
     }

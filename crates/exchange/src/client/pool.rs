@@ -444,7 +444,7 @@ impl Lease {
     }
 
     /// Gives the connection back for the next request.
-    pub(super) fn release_free_memory(&mut self) {
+    pub(super) fn give_back(&mut self) {
         if let Some(connection) = self.connection.take() {
             self.pool.keep(connection);
         }

@@ -7,7 +7,7 @@ use settings::{Node, Part, Reader, Setting, Template, Variable};
 use wire::Known;
 
 use crate::{
-    Handler, HandlerKind, HandlerPlan, LocalFuture, Outcome, Request, Response, WorkerContext,
+    Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response, WorkerContext,
     variables,
 };
 
@@ -107,12 +107,8 @@ impl Handler for Redirect {
         true
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        Some(Ok(self.response(request)))
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(std::future::ready(Ok(self.response(request))))
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        Ok(self.response(request)).into()
     }
 }
 

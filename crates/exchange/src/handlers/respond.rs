@@ -12,7 +12,7 @@ use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template}
 
 use crate::serve::COPIED_BYTES_MAX;
 use crate::{
-    Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, LocalFuture, Outcome, Request,
+    Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, MaybeFuture, Outcome, Request,
     Response, WorkerContext, variables,
 };
 
@@ -161,15 +161,10 @@ impl Handler for RespondHandler {
         self.delay.is_none()
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        self.delay.is_none().then(|| Ok(self.response(request)))
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
-            if let Some(delay) = self.delay {
-                net::timer::sleep(delay).await;
-            }
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        let Some(delay) = self.delay else { return Ok(self.response(request)).into() };
+        MaybeFuture::of(async move {
+            net::timer::sleep(delay).await;
             Ok(self.response(request))
         })
     }

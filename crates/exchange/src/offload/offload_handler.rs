@@ -6,7 +6,7 @@
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use super::{Limits, OffloadedRequest, leave};
-use crate::{Fault, Handler, LocalFuture, Outcome, Request, Side};
+use crate::{Fault, Handler, MaybeFuture, Outcome, Request, Side};
 
 /// Seconds after which a client may ask again when the queue was full.
 const RETRY_AFTER_S: u32 = 1;
@@ -29,11 +29,11 @@ impl Handler for OffloadHandler {
         "elsewhere"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         let (handed, local) = leave(request, self.limits);
         match self.queue.try_send(handed) {
-            Ok(()) => Box::pin(local),
-            Err(refused) => Box::pin(std::future::ready(Err(refusal(&refused)))),
+            Ok(()) => MaybeFuture::of(local),
+            Err(refused) => Err(refusal(&refused)).into(),
         }
     }
 }

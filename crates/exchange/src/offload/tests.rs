@@ -404,13 +404,13 @@ fn a_full_queue_is_503_and_a_closed_one_500() {
         let (handler, exchanges) = busy();
         let (mut first, mut second) = (request(Body::Empty), request(Body::from("second")));
         let waiting = handler.handle(&mut first);
-        let fault = handler.handle(&mut second).await.err().unwrap();
+        let fault = handler.handle(&mut second).resolve().await.err().unwrap();
         assert_eq!((fault.status, fault.slug), (503, "handover_full"));
         assert_eq!(fault.retry_after_s, Some(1));
         exchanges.recv().unwrap().answer.whole(200, Headers::new(), "");
-        assert_eq!(waiting.await.unwrap().status, 200);
+        assert_eq!(waiting.resolve().await.unwrap().status, 200);
         drop(exchanges);
-        let fault = handler.handle(&mut second).await.err().unwrap();
+        let fault = handler.handle(&mut second).resolve().await.err().unwrap();
         assert_eq!((fault.status, fault.slug), (500, "handover_closed"));
     });
 }

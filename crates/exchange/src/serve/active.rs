@@ -1,170 +1,116 @@
 //! The active period of a connection: one exchange after the other, until nothing is buffered.
 //!
-//! Everything that needs no waiting is done at once, on the task's own stack ([`at_once`]); only
-//! what has to wait (a slow head, a body, a handler that waits, a full socket) becomes a future,
-//! which lives until the connection is idle again ([`go_on`]). A request that is answered by what
-//! is in memory allocates no future at all.
+//! The period is one future, allocated when the first byte of a request is there and dropped when
+//! the connection is idle again. Within it a request that is answered by what is in memory
+//! allocates no future: its steps run through without being suspended.
 
 use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 
 use super::build_request;
-use super::connection::{After, Connection};
+use super::connection::{Connection, NextStep};
 use super::exchange::Exchange;
 use super::fault_log;
 use super::head::Persistence;
 use super::listener_snapshot::ListenerSnapshot;
-use super::read::{self, Taken, Waited};
+use super::read::{self, HeadError};
 use super::respond;
 use crate::{Fault, Request, Side, problem};
 
-/// Requests of one connection that are answered before the others of the worker have their turn: a
-/// client may send faster than it can be served.
-const REQUESTS_AT_ONCE: u32 = 256;
+/// Requests of one connection that are answered before the worker's other tasks run: a client may
+/// send faster than it can be served.
+const REQUESTS_IN_A_ROW: u32 = 256;
 
-/// What has to be waited for.
-pub(super) enum Rest {
-    /// The next turn.
-    Turn,
-    /// The rest of a head.
-    Head,
-    Exchange(Box<Exchange>),
-    /// The answer to what was no request.
-    Refusal(Fault),
-    /// Answers that the socket did not take yet.
-    Flush,
-}
-
-/// How far a connection came without waiting.
-pub(super) enum Step {
-    Ended(After),
-    Waits(Rest),
-}
-
-/// Serves what is there, as far as is possible without waiting.
-pub(super) fn at_once(connection: &Connection) -> Step {
-    let wire = &connection.wire;
-    wire.drained.set(false);
-    for _ in 0..REQUESTS_AT_ONCE {
-        // Nothing may overtake an answer, nor end its connection, before it has left.
-        if wire.send_deferred() {
-            return Step::Waits(Rest::Flush);
-        }
-        let edge = connection.service.edge();
-        match read::take(wire, &edge) {
-            Taken::Nothing if wire.out.borrow().is_empty() => return Step::Ended(After::Idle),
-            Taken::Nothing => return Step::Waits(Rest::Flush),
-            Taken::Part => return Step::Waits(Rest::Head),
-            Taken::Malformed(reject) => return Step::Waits(Rest::Refusal(Fault::rejected(reject))),
-            Taken::Ended(reason) => return Step::Ended(After::Close(reason)),
-            Taken::Head(head, headers) => {
-                let framing = (head.framing, head.expect_continue, head.keep_alive);
-                match build_request::request(head, headers, &connection.facts, &edge) {
-                    Err(fault) => return Step::Waits(Rest::Refusal(fault)),
-                    Ok(request) => {
-                        let mut exchange = Exchange::begin(connection, edge, request, framing);
-                        match exchange.at_once(connection) {
-                            Some(After::Idle) => {
-                                exchange.retire();
-                                if wire.drained.get() && wire.out.borrow().is_empty() {
-                                    return Step::Ended(After::Idle);
-                                }
-                            }
-                            Some(ended) => return Step::Ended(ended),
-                            None => return Step::Waits(Rest::Exchange(Box::new(exchange))),
-                        }
-                    }
-                }
-            }
-        }
+/// Serves requests until none is buffered and everything is sent, or the connection ends.
+pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
+    let io = &connection.io;
+    let mut in_a_row = 0;
+    io.drained.set(false);
+    // The rest of a deferred response that the socket did not take.
+    if !io.out.borrow().is_empty()
+        && let Err(step) = flush(connection).await
+    {
+        return step;
     }
-    Step::Waits(Rest::Turn)
-}
-
-/// Waits for what has to be waited for, and serves on until the connection is idle.
-pub(super) async fn go_on(connection: &Connection, mut rest: Rest) -> After {
     loop {
-        let after = match rest {
-            Rest::Turn => {
-                tokio::task::yield_now().await;
-                After::Idle
+        in_a_row += 1;
+        if in_a_row > REQUESTS_IN_A_ROW {
+            tokio::task::yield_now().await;
+            in_a_row = 0;
+        }
+        // Deferred responses are sent before the connection is read or closed.
+        if io.send_deferred()
+            && let Err(step) = flush(connection).await
+        {
+            return step;
+        }
+        let snapshot = connection.service.snapshot();
+        let head = match read::take(io, &snapshot) {
+            // Rare, and large: it must not make the whole period larger.
+            Ok(None) if !io.input.borrow().is_empty() => {
+                Box::pin(read::rest_of_head(io, &snapshot)).await
             }
-            // Rare, and large: it must not make every wait larger.
-            Rest::Head => Box::pin(finish_head(connection)).await,
-            Rest::Exchange(exchange) => exchange.go_on(connection).await,
-            Rest::Refusal(fault) => {
-                let edge = connection.service.edge();
-                refuse(connection, &edge, fault).await
-            }
-            Rest::Flush => {
-                let patience = connection.service.edge().bounds.write_patience;
-                match respond::flush(&connection.wire, patience).await {
-                    Ok(()) => After::Idle,
-                    Err(broken) => broken.after(),
-                }
-            }
+            Ok(None) if io.out.borrow().is_empty() => return NextStep::Continue,
+            Ok(None) => match flush(connection).await {
+                Ok(()) => continue,
+                Err(step) => return step,
+            },
+            Ok(Some(head)) => Ok(head),
+            Err(error) => Err(error),
         };
-        if !matches!(after, After::Idle) {
-            return after;
-        }
-        match at_once(connection) {
-            Step::Ended(after) => return after,
-            Step::Waits(more) => rest = more,
-        }
-    }
-}
-
-async fn finish_head(connection: &Connection) -> After {
-    let edge = connection.service.edge();
-    match read::wait(&connection.wire, &edge).await {
-        Waited::Head(head, headers) => {
-            let framing = (head.framing, head.expect_continue, head.keep_alive);
-            match build_request::request(head, headers, &connection.facts, &edge) {
-                Ok(request) => {
-                    let exchange = Exchange::begin(connection, edge, request, framing);
-                    Box::new(exchange).go_on(connection).await
-                }
-                Err(fault) => refuse(connection, &edge, fault).await,
+        let request = head.and_then(|(head, headers)| {
+            let incoming = (head.framing, head.expect_continue, head.keep_alive);
+            build_request::request(head, headers, &connection.facts, &snapshot)
+                .map(|request| (request, incoming))
+                .map_err(HeadError::Rejected)
+        });
+        let step = match request {
+            Ok((request, incoming)) => {
+                Exchange::new(connection, snapshot, request, incoming).serve().await
             }
+            Err(HeadError::Rejected(fault)) => Box::pin(reject(connection, &snapshot, fault)).await,
+            Err(HeadError::Ended(reason)) => return NextStep::Close(reason),
+        };
+        if !matches!(step, NextStep::Continue) || (io.drained.get() && io.out.borrow().is_empty()) {
+            return step;
         }
-        Waited::Malformed(reject) => refuse(connection, &edge, Fault::rejected(reject)).await,
-        Waited::TimedOut => {
-            connection.wire.metrics.hit(LimitHit::SlowHead);
-            let fault = Fault::client(408, "head_timeout", "the head was not whole in time");
-            refuse(connection, &edge, fault.closing()).await
-        }
-        Waited::Ended(reason) => After::Close(reason),
     }
 }
 
-/// Answers what was no request; the connection cannot go on.
-async fn refuse(connection: &Connection, edge: &ListenerSnapshot, fault: Fault) -> After {
-    let wire = &connection.wire;
-    let reason = close_reason(&fault, &wire.metrics);
-    wire.metrics.answered(fault.status);
-    if let Some(access) = &edge.access {
+/// Sends what is queued.
+async fn flush(connection: &Connection) -> Result<(), NextStep> {
+    let patience = connection.service.snapshot().bounds.write_patience;
+    respond::flush(&connection.io, patience).await.map_err(|broken| broken.next_step())
+}
+
+/// Responds to bytes that are not a request, and ends the connection.
+async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fault) -> NextStep {
+    let io = &connection.io;
+    let reason = close_reason(&fault, &io.metrics);
+    io.metrics.answered(fault.status);
+    if let Some(access) = &snapshot.access {
         access.refused(&connection.facts, &fault);
     }
     fault_log::refused(&connection.facts, &fault);
-    let mut response = problem::render(&fault, None, &edge.pages);
+    let mut response = problem::render(&fault, None, &snapshot.pages);
     let unknown = Request::blank();
-    edge.dispatch.on_generated(&unknown, &mut response);
+    snapshot.dispatch.on_generated(&unknown, &mut response);
     unknown.retire();
-    wire.answering.set(true);
-    let plan = respond::Plan {
+    io.answering.set(true);
+    let plan = respond::SendOptions {
         to_head: false,
         version: Version::Http11,
         persistence: Persistence::Close,
-        patience: edge.bounds.write_patience,
+        patience: snapshot.bounds.write_patience,
         half_close: true,
         at_once: true,
         deferrable: false,
     };
-    // A rendered fault is no stream: it is queued whole.
-    respond::queue(wire, response, &plan);
-    match respond::flush(wire, plan.patience).await {
-        Ok(()) => After::Linger(reason),
-        Err(_) => After::Close(reason),
+    // A rendered fault is not a stream: it is queued as a whole.
+    respond::queue(io, response, &plan);
+    match respond::flush(io, plan.patience).await {
+        Ok(()) => NextStep::Linger(reason),
+        Err(_) => NextStep::Close(reason),
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct BodyBounds {
 }
 
 pub(crate) struct RequestBody {
-    wire: Rc<ConnectionIo>,
+    io: Rc<ConnectionIo>,
     decoder: Decoder,
     bytes_max: u64,
     received: u64,
@@ -62,14 +62,14 @@ pub(crate) struct RequestBody {
 
 impl RequestBody {
     pub(crate) fn new(
-        wire: Rc<ConnectionIo>,
+        io: Rc<ConnectionIo>,
         decoder: Decoder,
         bounds: BodyBounds,
         expects: bool,
     ) -> RequestBody {
-        *wire.remainder.borrow_mut() = Remainder::Held;
+        *io.remainder.borrow_mut() = Remainder::Held;
         RequestBody {
-            wire,
+            io,
             decoder,
             bytes_max: bounds.bytes_max,
             received: 0,
@@ -84,7 +84,7 @@ impl RequestBody {
     /// still hold this.
     fn finish(&mut self) {
         self.decoder = Decoder::Done;
-        *self.wire.remainder.borrow_mut() = Remainder::None;
+        *self.io.remainder.borrow_mut() = Remainder::None;
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame, Fault>>> {
@@ -96,7 +96,7 @@ impl RequestBody {
     fn admit(&mut self, data: Bytes) -> Result<Frame, Fault> {
         self.received += data.len() as u64;
         if self.received > self.bytes_max {
-            self.wire.metrics.hit(LimitHit::Body);
+            self.io.metrics.hit(LimitHit::Body);
             return Err(Fault::body_too_large());
         }
         Ok(Frame::Data(data))
@@ -104,7 +104,7 @@ impl RequestBody {
 
     fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let again = self.allowance.wait();
-        if self.allowance.noted().is_some_and(|rate| self.wire.must_give_way(rate)) {
+        if self.allowance.noted().is_some_and(|rate| self.io.must_give_way(rate)) {
             let detail = "too many slow clients hold connections of the server";
             return self.fail(Fault::client(408, "slow_client", detail));
         }
@@ -114,12 +114,12 @@ impl RequestBody {
                 true => (LimitHit::BodyTotal, "the request body was not whole in time"),
                 false => (LimitHit::SlowBody, "the request body arrived too slowly"),
             };
-            self.wire.metrics.hit(limit);
+            self.io.metrics.hit(limit);
             return self.fail(Fault::client(408, "body_timeout", detail));
         }
-        self.wire.read_timer.set_at(again.min(self.ends));
+        self.io.read_timer.set_at(again.min(self.ends));
         // Never ready: both are later than now. It registers the task.
-        self.wire.read_timer.poll(cx).map(|()| None)
+        self.io.read_timer.poll(cx).map(|()| None)
     }
 }
 
@@ -128,11 +128,11 @@ impl BodyStream for RequestBody {
         if self.failed || matches!(self.decoder, Decoder::Done) {
             return Poll::Ready(None);
         }
-        if std::mem::take(&mut self.expects) && self.wire.input.borrow().is_empty() {
-            self.wire.inform_continue();
+        if std::mem::take(&mut self.expects) && self.io.input.borrow().is_empty() {
+            self.io.inform_continue();
         }
         loop {
-            let mut input = match self.wire.poll_input(cx) {
+            let mut input = match self.io.poll_input(cx) {
                 Poll::Pending => return self.poll_wait(cx),
                 Poll::Ready(Err(error)) => {
                     return self.fail(Fault::client_gone(error.to_string()));
@@ -152,7 +152,7 @@ impl BodyStream for RequestBody {
                     *left -= data.len() as u64;
                     let whole = *left == 0;
                     self.allowance.moved((before - input.len()) as u64);
-                    self.wire.unread(input);
+                    self.io.unread(input);
                     if whole {
                         self.finish();
                     }
@@ -164,7 +164,7 @@ impl BodyStream for RequestBody {
                 Decoder::Chunked(decoder) => {
                     let event = decoder.next(&mut input);
                     self.allowance.moved((before - input.len()) as u64);
-                    self.wire.unread(input);
+                    self.io.unread(input);
                     match event {
                         Err(reject) => return self.fail(Fault::rejected(reject)),
                         Ok(ChunkEvent::NeedMore) => {}
@@ -211,6 +211,6 @@ impl Drop for RequestBody {
             Decoder::Chunked(decoder) => Remainder::Chunks(decoder),
             Decoder::Done => return,
         };
-        *self.wire.remainder.borrow_mut() = remainder;
+        *self.io.remainder.borrow_mut() = remainder;
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn request(
     head: RequestHead,
     mut headers: Headers,
     facts: &Rc<ConnectionFacts>,
-    edge: &ListenerSnapshot,
+    snapshot: &ListenerSnapshot,
 ) -> Result<Box<Request>, Fault> {
     let mut request = Request::blank();
     target(headers.text(), &head, &mut request.target)
@@ -42,10 +42,10 @@ pub(super) fn request(
     let mut client_ip = facts.peer_ip();
     let mut scheme = facts.scheme();
     if head.forwarding {
-        let trusted = edge.trusted_proxies.contains(client_ip);
+        let trusted = snapshot.trusted_proxies.contains(client_ip);
         drop_forwarding(&mut headers, trusted);
         if trusted {
-            let (client, hops) = believed_client(&headers, client_ip, &edge.trusted_proxies);
+            let (client, hops) = believed_client(&headers, client_ip, &snapshot.trusted_proxies);
             client_ip = client;
             scheme = believed_scheme(&headers, hops).unwrap_or(scheme);
         }
@@ -132,7 +132,7 @@ fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), P
 /// Puts the body in place, to be read under the bounds of the route.
 pub(super) fn attach_body(
     request: &mut Request,
-    wire: &Rc<ConnectionIo>,
+    io: &Rc<ConnectionIo>,
     framing: Framing,
     expects: bool,
     bounds: BodyBounds,
@@ -141,13 +141,13 @@ pub(super) fn attach_body(
     let decoder = match framing {
         Framing::None | Framing::Length(0) => return Ok(()),
         Framing::Length(length) if length > bounds.bytes_max => {
-            wire.metrics.hit(telemetry::LimitHit::Body);
+            io.metrics.hit(telemetry::LimitHit::Body);
             return Err(Fault::body_too_large());
         }
         Framing::Length(length) => Decoder::Length(length),
         Framing::Chunked => Decoder::Chunked(ChunkDecoder::new(trailers_max)),
     };
-    request.body = Body::stream(RequestBody::new(wire.clone(), decoder, bounds, expects));
+    request.body = Body::stream(RequestBody::new(io.clone(), decoder, bounds, expects));
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use net::{Accepted, Stream};
 use telemetry::{CloseReason, LimitHit};
 
-use super::active::{self, Rest, Step};
+use super::active;
 use super::connection_io::ConnectionIo;
 use super::listener_snapshot::{ConnectionGuard, Service};
 use crate::facts::ConnectionFacts;
@@ -38,33 +38,34 @@ const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 /// it on its way (RFC 9112 9.3.1).
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-/// What follows an active period.
-pub(super) enum After {
-    Idle,
+/// What a connection does next.
+pub(super) enum NextStep {
+    /// It serves the next request, or waits for one.
+    Continue,
     Close(CloseReason),
-    /// Close, but let the client read what was sent: it may still be sending itself.
+    /// It closes, but lets the client read what was sent: it may still be sending itself.
     Linger(CloseReason),
-    /// Close with a reset: what was sent must not pass for whole.
+    /// It closes with a reset: what was sent must not pass for a whole response.
     Abort(CloseReason),
 }
 
 pub(super) struct Connection {
-    pub(super) wire: Rc<ConnectionIo>,
+    pub(super) io: Rc<ConnectionIo>,
     pub(super) service: Rc<Service>,
     pub(super) facts: Rc<ConnectionFacts>,
 }
 
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
-    let wire = ConnectionIo::new(accepted.stream, service.metrics.clone());
-    let presence: ConnectionGuard = service.enter(&wire);
+    let io = ConnectionIo::new(accepted.stream, service.metrics.clone());
+    let presence: ConnectionGuard = service.enter(&io);
     service.metrics.connections_accepted.inc();
-    let connection = Connection { wire, service: service.clone(), facts: Rc::new(facts) };
-    let wire = Rc::downgrade(&connection.wire);
+    let connection = Connection { io, service: service.clone(), facts: Rc::new(facts) };
+    let io = Rc::downgrade(&connection.io);
     let reason = connection.live().await;
     // A request that a handler keeps does not keep its connection open.
-    if let Some(wire) = wire.upgrade() {
-        wire.stream.finish();
+    if let Some(io) = io.upgrade() {
+        io.stream.finish();
     }
     service.metrics.closed(reason);
     drop(presence);
@@ -72,7 +73,7 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFa
 
 impl Connection {
     async fn live(self) -> CloseReason {
-        let timeouts = self.service.edge();
+        let timeouts = self.service.snapshot();
         let mut patience = timeouts.timeouts.handshake;
         let mut fresh = true;
         drop(timeouts);
@@ -80,30 +81,21 @@ impl Connection {
             if let Some(reason) = self.idle(patience, fresh).await {
                 return reason;
             }
-            let step = if self.wire.out.borrow().is_empty() {
-                active::at_once(&self)
-            } else {
-                Step::Waits(Rest::Flush)
-            };
-            let after = match step {
-                Step::Ended(after) => after,
-                Step::Waits(rest) => Box::pin(active::go_on(&self, rest)).await,
-            };
-            match after {
+            match Box::pin(active::serve_requests(&self)).await {
                 // A new socket counts as readable until it has been read once.
-                After::Idle if fresh && !self.wire.answering.get() => {}
-                After::Idle => {
+                NextStep::Continue if fresh && !self.io.answering.get() => {}
+                NextStep::Continue => {
                     fresh = false;
-                    patience = self.service.edge().timeouts.idle;
+                    patience = self.service.snapshot().timeouts.idle;
                 }
-                After::Close(reason) => return reason,
-                After::Linger(reason) => {
-                    linger(&self.wire.stream, LINGER_BYTES_MAX).await;
+                NextStep::Close(reason) => return reason,
+                NextStep::Linger(reason) => {
+                    linger(&self.io.stream, LINGER_BYTES_MAX).await;
                     return reason;
                 }
-                After::Abort(reason) => {
-                    if let Some(wire) = Rc::into_inner(self.wire) {
-                        wire.stream.abort();
+                NextStep::Abort(reason) => {
+                    if let Some(io) = Rc::into_inner(self.io) {
+                        io.stream.abort();
                     }
                     return reason;
                 }
@@ -113,20 +105,20 @@ impl Connection {
 
     /// Waits for the first byte of a request; the reason to close if none is to be expected.
     async fn idle(&self, patience: Duration, fresh: bool) -> Option<CloseReason> {
-        let wire = &self.wire;
+        let io = &self.io;
         let since = net::clock::now();
-        wire.read_timer.set_at(since.after(patience));
-        wire.idle_since.set(Some(since));
-        wire.metrics.connections_idle.add(1);
+        io.read_timer.set_at(since.after(patience));
+        io.idle_since.set(Some(since));
+        io.metrics.connections_idle.add(1);
         let reason = poll_fn(|cx| {
-            if let Poll::Ready(ready) = wire.stream.poll_readable(cx) {
+            if let Poll::Ready(ready) = io.stream.poll_readable(cx) {
                 return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
             }
-            if !wire.out.borrow().is_empty() {
+            if !io.out.borrow().is_empty() {
                 // Of a deferred answer, which the socket did not take.
                 return Poll::Ready(None);
             }
-            if wire.is_shed.get() {
+            if io.is_shed.get() {
                 return Poll::Ready(Some(CloseReason::Descriptors));
             }
             if self.service.is_draining() {
@@ -134,21 +126,21 @@ impl Connection {
                 if until <= net::clock::now() {
                     return Poll::Ready(Some(CloseReason::Drain));
                 }
-                wire.read_timer.set_at(until.min(wire.read_timer.deadline()));
+                io.read_timer.set_at(until.min(io.read_timer.deadline()));
             }
-            wire.read_timer.poll(cx).map(|()| {
+            io.read_timer.poll(cx).map(|()| {
                 let (limit, reason) = if fresh {
                     (LimitHit::SlowHandshake, CloseReason::HandshakeTimeout)
                 } else {
                     (LimitHit::Idle, CloseReason::IdleTimeout)
                 };
-                wire.metrics.hit(limit);
+                io.metrics.hit(limit);
                 Some(reason)
             })
         })
         .await;
-        wire.metrics.connections_idle.add(-1);
-        wire.idle_since.set(None);
+        io.metrics.connections_idle.add(-1);
+        io.idle_since.set(None);
         reason
     }
 }

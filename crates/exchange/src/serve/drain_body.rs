@@ -10,7 +10,7 @@ use telemetry::CloseReason;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
-use super::connection::After;
+use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
 use super::listener_snapshot::Service;
 use crate::{BodyStream, Bounds};
@@ -21,14 +21,14 @@ const REST_BYTES_MAX: u64 = 256 * 1024;
 /// Whether the connection may go on after the response: asked before its head is written, so that
 /// the client is told. The length of a body in chunks is unknown, so the connection persists only
 /// if the end of that body has arrived.
-pub(super) fn may_continue(wire: &ConnectionIo, body_limit: u64) -> bool {
-    let mut remainder = wire.remainder.borrow_mut();
+pub(super) fn may_continue(io: &ConnectionIo, body_limit: u64) -> bool {
+    let mut remainder = io.remainder.borrow_mut();
     match &mut *remainder {
         Remainder::None | Remainder::Held => true,
         Remainder::Bytes(left) => *left <= REST_BYTES_MAX.min(body_limit),
         Remainder::Lost => false,
         Remainder::Chunks(decoder) => {
-            let ended = skip_to_end(decoder, &mut wire.input.borrow_mut());
+            let ended = skip_to_end(decoder, &mut io.input.borrow_mut());
             *remainder = if ended { Remainder::None } else { Remainder::Lost };
             ended
         }
@@ -48,35 +48,35 @@ fn skip_to_end(decoder: &mut ChunkDecoder, input: &mut Bytes) -> bool {
 }
 
 /// Whether the request has been read to its end: the next one may begin.
-pub(super) fn is_settled(wire: &ConnectionIo) -> bool {
-    matches!(*wire.remainder.borrow(), Remainder::None)
+pub(super) fn is_settled(io: &ConnectionIo) -> bool {
+    matches!(*io.remainder.borrow(), Remainder::None)
 }
 
 /// Reads the rest away, as patiently as a body that is wanted.
 pub(super) async fn rest_of_body(
-    wire: &Rc<ConnectionIo>,
+    io: &Rc<ConnectionIo>,
     bounds: &Bounds,
     service: &Service,
-) -> After {
-    let remainder = wire.remainder.take();
+) -> NextStep {
+    let remainder = io.remainder.take();
     let decoder = match remainder {
-        Remainder::None => return After::Idle,
+        Remainder::None => return NextStep::Continue,
         Remainder::Bytes(left) => Decoder::Length(left),
         Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
-        Remainder::Lost | Remainder::Held => return After::Linger(CloseReason::BodyUnread),
+        Remainder::Lost | Remainder::Held => return NextStep::Linger(CloseReason::BodyUnread),
     };
     let bounds = BodyBounds {
         bytes_max: REST_BYTES_MAX,
         patience: bounds.body_patience,
         total: bounds.body_total,
     };
-    let mut rest = RequestBody::new(wire.clone(), decoder, bounds, false);
+    let mut rest = RequestBody::new(io.clone(), decoder, bounds, false);
     loop {
         match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
             Some(Ok(_)) => {}
-            Some(Err(_)) => return After::Linger(CloseReason::BodyUnread),
-            None if service.is_draining() => return After::Close(CloseReason::Drain),
-            None => return After::Idle,
+            Some(Err(_)) => return NextStep::Linger(CloseReason::BodyUnread),
+            None if service.is_draining() => return NextStep::Close(CloseReason::Drain),
+            None => return NextStep::Continue,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a serving loop works with: the edge of the current Plan, and what outlives it.
+//! What a serving loop works with: the snapshot of the current Plan, and what outlives it.
 //!
 //! A connection belongs to a [`Service`], which lives as long as its listener on this worker. What
 //! a Plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and finishes on
@@ -63,30 +63,30 @@ impl TrustedProxies {
 
 /// What the connections of one listener on one worker share.
 pub struct Service {
-    edge: RefCell<Rc<ListenerSnapshot>>,
+    snapshot: RefCell<Rc<ListenerSnapshot>>,
     pub metrics: Arc<WorkerMetrics>,
     draining: Cell<bool>,
     connections: RefCell<Slab<(WakeHandle, Weak<ConnectionIo>)>>,
 }
 
 impl Service {
-    pub fn new(edge: Rc<ListenerSnapshot>, metrics: Arc<WorkerMetrics>) -> Rc<Service> {
+    pub fn new(snapshot: Rc<ListenerSnapshot>, metrics: Arc<WorkerMetrics>) -> Rc<Service> {
         Rc::new(Service {
-            edge: RefCell::new(edge),
+            snapshot: RefCell::new(snapshot),
             metrics,
             draining: Cell::new(false),
             connections: RefCell::default(),
         })
     }
 
-    /// The edge an exchange that begins now works with.
-    pub fn edge(&self) -> Rc<ListenerSnapshot> {
-        self.edge.borrow().clone()
+    /// The snapshot an exchange that begins now works with.
+    pub fn snapshot(&self) -> Rc<ListenerSnapshot> {
+        self.snapshot.borrow().clone()
     }
 
-    /// Puts the edge of a new Plan in place; exchanges under way keep theirs.
-    pub fn replace_snapshot(&self, edge: Rc<ListenerSnapshot>) {
-        *self.edge.borrow_mut() = edge;
+    /// Puts the snapshot of a new Plan in place; exchanges under way keep theirs.
+    pub fn replace_snapshot(&self, snapshot: Rc<ListenerSnapshot>) {
+        *self.snapshot.borrow_mut() = snapshot;
     }
 
     /// Connections now open.
@@ -106,8 +106,8 @@ impl Service {
         }
     }
 
-    pub(super) fn enter(self: &Rc<Self>, wire: &Rc<ConnectionIo>) -> ConnectionGuard {
-        let entry = (wire.read_timer.wake_handle(), Rc::downgrade(wire));
+    pub(super) fn enter(self: &Rc<Self>, io: &Rc<ConnectionIo>) -> ConnectionGuard {
+        let entry = (io.read_timer.wake_handle(), Rc::downgrade(io));
         let key = self.connections.borrow_mut().insert(entry);
         self.metrics.connections_active.add(1);
         ConnectionGuard { service: self.clone(), key }
@@ -122,18 +122,17 @@ pub fn close_longest_idle(services: &[Rc<Service>], idle_for: Duration) -> usize
     let now = net::clock::now();
     let mut idle: Vec<(Moment, WakeHandle, Rc<ConnectionIo>)> = Vec::new();
     for service in services {
-        for (_, (wake, wire)) in service.connections.borrow().iter() {
-            let Some(wire) = wire.upgrade().filter(|wire| !wire.is_shed.get()) else { continue };
-            if let Some(since) = wire.idle_since.get().filter(|since| now.since(*since) >= idle_for)
-            {
-                idle.push((since, wake.clone(), wire));
+        for (_, (wake, io)) in service.connections.borrow().iter() {
+            let Some(io) = io.upgrade().filter(|io| !io.is_shed.get()) else { continue };
+            if let Some(since) = io.idle_since.get().filter(|since| now.since(*since) >= idle_for) {
+                idle.push((since, wake.clone(), io));
             }
         }
     }
     idle.sort_unstable_by_key(|(since, ..)| *since);
     idle.truncate(idle.len().div_ceil(SHARE));
-    for (_, wake, wire) in &idle {
-        wire.is_shed.set(true);
+    for (_, wake, io) in &idle {
+        io.is_shed.set(true);
         wake.wake();
     }
     idle.len()

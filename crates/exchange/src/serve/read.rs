@@ -5,122 +5,123 @@ use std::io;
 use std::task::Poll;
 
 use bytes::Buf;
-use telemetry::CloseReason;
+use telemetry::{CloseReason, LimitHit};
 use wire::Reject;
 use wire::h1::{HeadLimits, RequestHead, parse_request};
 
 use super::connection_io::ConnectionIo;
 use super::listener_snapshot::ListenerSnapshot;
 use super::respond;
-use crate::Headers;
+use crate::{Fault, Headers};
 
-/// What taking a head came to.
-pub(super) enum Taken {
-    Head(RequestHead, Headers),
-    /// Nothing is there.
-    Nothing,
-    /// A part of a head is there; it is back in the input.
-    Part,
-    Malformed(Reject),
+/// Why no request head is to be expected.
+pub(super) enum HeadError {
+    /// What came is no request head, or came too late: it gets a response, and the connection ends.
+    Rejected(Fault),
+    /// The connection ends without a response.
     Ended(CloseReason),
 }
 
-/// Takes a head that is there in full.
-pub(super) fn take(wire: &ConnectionIo, edge: &ListenerSnapshot) -> Taken {
-    let mut taken = Taken::Nothing;
-    let mut input = wire.input.take();
+impl From<Reject> for HeadError {
+    fn from(reject: Reject) -> Self {
+        HeadError::Rejected(Fault::rejected(reject))
+    }
+}
+
+/// A request head, and its fields.
+pub(super) type ReceivedHead = (RequestHead, Headers);
+
+/// Takes a head that is there in full. Part of one stays in the input.
+pub(super) fn take(
+    io: &ConnectionIo,
+    snapshot: &ListenerSnapshot,
+) -> Result<Option<ReceivedHead>, HeadError> {
+    let mut input = io.input.take();
     if !input.is_empty() {
-        let done = parse(&input, edge, &mut taken);
-        input.advance(done);
-        wire.unread(input);
-        return taken;
+        let taken = parse(&input, snapshot)?;
+        if let Some((head, _)) = &taken {
+            input.advance(head.len);
+        }
+        io.unread(input);
+        return Ok(taken);
     }
-    if wire.drained.take() {
-        return taken;
+    if io.drained.take() {
+        return Ok(None);
     }
-    match wire.stream.try_receive_with(|bytes| parse(bytes, edge, &mut taken)) {
-        Ok(lent) if lent.length == 0 => return Taken::Ended(CloseReason::ClientClosed),
-        Ok(lent) => {
-            wire.metrics.bytes_received.add(lent.length as u64);
-            if lent.rest.is_empty() {
-                wire.drained.set(lent.drained);
+    let mut taken = Ok(None);
+    let received = io.stream.try_receive_with(|bytes| {
+        taken = parse(bytes, snapshot);
+        match &taken {
+            Ok(head) => head.as_ref().map_or(0, |(head, _)| head.len),
+            Err(_) => bytes.len(),
+        }
+    });
+    match received {
+        Ok(chunk) if chunk.length == 0 => Err(HeadError::Ended(CloseReason::ClientClosed)),
+        Ok(chunk) => {
+            io.metrics.bytes_received.add(chunk.length as u64);
+            if chunk.rest.is_empty() {
+                io.drained.set(chunk.drained);
             } else {
-                wire.unread(lent.rest);
+                io.unread(chunk.rest);
             }
+            Ok(taken?)
         }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-        Err(_) => return Taken::Ended(CloseReason::ClientReset),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(_) => Err(HeadError::Ended(CloseReason::ClientReset)),
     }
-    taken
 }
 
-/// Reads a head from the start of `bytes`; how many of them are done with.
-fn parse(bytes: &[u8], edge: &ListenerSnapshot, taken: &mut Taken) -> usize {
+/// Parses a head at the start of `bytes`; `None` if it is not complete.
+fn parse(bytes: &[u8], snapshot: &ListenerSnapshot) -> Result<Option<ReceivedHead>, Reject> {
     let mut headers = Headers::new();
-    match parse_request(bytes, &edge.head_limits, headers.spans()) {
-        Ok(Some(head)) => {
-            let length = head.len;
-            headers.keep_head(&bytes[..length]);
-            *taken = Taken::Head(head, headers);
-            length
-        }
-        Ok(None) => {
-            *taken = Taken::Part;
-            0
-        }
-        Err(reject) => {
-            *taken = Taken::Malformed(reject);
-            bytes.len()
-        }
-    }
+    Ok(parse_request(bytes, &snapshot.head_limits, headers.spans())?.map(|head| {
+        headers.keep_head(&bytes[..head.len]);
+        (head, headers)
+    }))
 }
 
-/// What waiting for the rest of a head came to.
-pub(super) enum Waited {
-    Head(RequestHead, Headers),
-    Malformed(Reject),
-    TimedOut,
-    Ended(CloseReason),
-}
-
-/// Waits for the rest of a head that is there in part.
-pub(super) async fn wait(wire: &ConnectionIo, edge: &ListenerSnapshot) -> Waited {
+/// Waits for the rest of a head of which a part is in the input.
+pub(super) async fn rest_of_head(
+    io: &ConnectionIo,
+    snapshot: &ListenerSnapshot,
+) -> Result<ReceivedHead, HeadError> {
     // The part is copied, so that a slow client costs what it sent and not a block.
-    let mut partial = net::detach(&wire.input.take());
+    let mut partial = net::detach(&io.input.take());
     let mut has_line = partial.contains(&b'\n');
-    if let Err(broken) = respond::flush(wire, edge.bounds.write_patience).await {
-        return Waited::Ended(broken.reason());
+    if let Err(broken) = respond::flush(io, snapshot.bounds.write_patience).await {
+        return Err(HeadError::Ended(broken.reason()));
     }
-    wire.read_timer.set(edge.timeouts.head);
+    io.read_timer.set(snapshot.timeouts.head);
     loop {
-        let received = poll_fn(|cx| match wire.stream.poll_receive(cx) {
+        let received = poll_fn(|cx| match io.stream.poll_receive(cx) {
             Poll::Ready(received) => Poll::Ready(Some(received)),
-            Poll::Pending => wire.read_timer.poll(cx).map(|()| None),
+            Poll::Pending => io.read_timer.poll(cx).map(|()| None),
         })
         .await;
         let chunk = match received {
-            None => return Waited::TimedOut,
-            Some(Err(_)) => return Waited::Ended(CloseReason::ClientReset),
-            Some(Ok(chunk)) if chunk.is_empty() => return Waited::Ended(CloseReason::ClientGone),
+            None => {
+                io.metrics.hit(LimitHit::SlowHead);
+                let fault = Fault::client(408, "head_timeout", "the head was not whole in time");
+                return Err(HeadError::Rejected(fault.closing()));
+            }
+            Some(Err(_)) => return Err(HeadError::Ended(CloseReason::ClientReset)),
+            Some(Ok(chunk)) if chunk.is_empty() => {
+                return Err(HeadError::Ended(CloseReason::ClientGone));
+            }
             Some(Ok(chunk)) => chunk,
         };
-        wire.metrics.bytes_received.add(chunk.len() as u64);
+        io.metrics.bytes_received.add(chunk.len() as u64);
         partial.extend_from_slice(&chunk);
         let ends_line = chunk.contains(&b'\n');
         has_line |= ends_line;
-        if !ends_line && !has_outgrown(partial.len(), has_line, &edge.head_limits) {
+        if !ends_line && !has_outgrown(partial.len(), has_line, &snapshot.head_limits) {
             continue;
         }
-        let mut taken = Taken::Part;
-        let done = parse(&partial, edge, &mut taken);
-        match taken {
-            Taken::Head(head, headers) => {
-                partial.advance(done);
-                wire.unread(partial.freeze());
-                return Waited::Head(head, headers);
-            }
-            Taken::Malformed(reject) => return Waited::Malformed(reject),
-            _ => {}
+        if let Some((head, headers)) = parse(&partial, snapshot)? {
+            partial.advance(head.len);
+            io.unread(partial.freeze());
+            return Ok((head, headers));
         }
     }
 }

@@ -16,7 +16,7 @@ use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
 use super::allowance::{Allowance, Patience};
-use super::connection::After;
+use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
 use crate::{Body, BodyStream, Fault, Frame, Headers, Response, Side};
@@ -26,7 +26,7 @@ const QUEUE_BYTES_MAX: u64 = 64 * 1024;
 
 /// How a response is to be sent.
 #[derive(Clone, Copy)]
-pub(super) struct Plan {
+pub(super) struct SendOptions {
     pub(super) to_head: bool,
     pub(super) version: Version,
     pub(super) persistence: Persistence,
@@ -45,7 +45,7 @@ pub(super) struct Queued {
     /// Length of the body that was queued.
     pub(super) body_bytes: u64,
     /// The body that has to be waited for.
-    pub(super) stream: Option<Streaming>,
+    pub(super) stream: Option<Box<Streaming>>,
 }
 
 /// Why a response did not reach its client.
@@ -80,21 +80,22 @@ impl Broken {
         }
     }
 
-    pub(super) fn after(&self) -> After {
+    pub(super) fn next_step(&self) -> NextStep {
         match self {
             // Without a length the client takes the close for the end: only a reset tells it.
             Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
-                After::Abort(self.reason())
+                NextStep::Abort(self.reason())
             }
-            _ => After::Close(self.reason()),
+            _ => NextStep::Close(self.reason()),
         }
     }
 }
 
 /// Queues a response: its head, and its body unless that arrives over time.
-pub(super) fn queue(wire: &Rc<ConnectionIo>, response: Response, plan: &Plan) -> Queued {
-    let (framing, with_body) = head::framing(&response, plan.to_head, plan.version);
-    let persistence = if framing == Framing::Close { Persistence::Close } else { plan.persistence };
+pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOptions) -> Queued {
+    let (framing, with_body) = head::framing(&response, options.to_head, options.version);
+    let persistence =
+        if framing == Framing::Close { Persistence::Close } else { options.persistence };
     let copied: &[u8] = match &response.body {
         Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
         Body::Kept(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
@@ -102,18 +103,18 @@ pub(super) fn queue(wire: &Rc<ConnectionIo>, response: Response, plan: &Plan) ->
     };
     // Where nothing waits and nothing follows, it leaves from where it was written.
     let whole = !with_body || response.body.is_empty() || !copied.is_empty();
-    let at_once = plan.at_once && whole && wire.out.borrow().is_empty();
+    let at_once = options.at_once && whole && io.out.borrow().is_empty();
     let room_min = 1024 + copied.len();
     let write = |room: &mut BytesMut| {
         head::write(room, &response, framing, persistence);
         room.put_slice(copied);
     };
-    if at_once && plan.deferrable && persistence != Persistence::Close && task::may_defer() {
-        wire.defer(room_min, write);
+    if at_once && options.deferrable && persistence != Persistence::Close && task::may_defer() {
+        io.defer(room_min, write);
         return Queued { persistence, body_bytes: copied.len() as u64, stream: None };
     }
-    let mut out = wire.out.borrow_mut();
-    let send = |bytes: &[u8]| if at_once { wire.send_now(bytes) } else { 0 };
+    let mut out = io.out.borrow_mut();
+    let send = |bytes: &[u8]| if at_once { io.send_now(bytes) } else { 0 };
     out.push(head::compose_and_send(room_min, write, send));
     let mut body_bytes = copied.len() as u64;
     let mut stream = None;
@@ -133,7 +134,8 @@ pub(super) fn queue(wire: &Rc<ConnectionIo>, response: Response, plan: &Plan) ->
                 out.push_file(range);
             }
             Body::Stream(body) => {
-                stream = Some(Streaming { body, framing, sent: 0, ended: false });
+                let streaming = Streaming { body, framing, sent: 0, ended: false };
+                stream = Some(Box::new(streaming));
             }
         }
     }
@@ -144,11 +146,11 @@ pub(super) fn queue(wire: &Rc<ConnectionIo>, response: Response, plan: &Plan) ->
 pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, to a client that may be this slow.
-pub(super) async fn flush(wire: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
+pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
     let mut progress = Progress::new(patience);
-    poll_fn(|cx| match wire.poll_flush(cx) {
+    poll_fn(|cx| match io.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
-        Poll::Pending => progress.poll(wire, cx).map(Err),
+        Poll::Pending => progress.poll(io, cx).map(Err),
     })
     .await
 }
@@ -167,34 +169,34 @@ impl Progress {
         Progress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
     }
 
-    fn poll(&mut self, wire: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
-        if wire.sent.get() != self.sent {
-            self.look(wire);
+    fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
+        if io.sent.get() != self.sent {
+            self.look(io);
         }
         let mut again = self.allowance.wait();
         let rate = self.allowance.noted();
         if rate.is_some() || self.allowance.is_over() {
             // The kernel says that there is room again only after a good part of its buffer has
             // gone: a client that reads slowly is not one that does not read.
-            self.look(wire);
+            self.look(io);
             again = self.allowance.wait();
         }
         if self.allowance.is_over() {
-            wire.metrics.hit(LimitHit::SlowReader);
+            io.metrics.hit(LimitHit::SlowReader);
             return Poll::Ready(Broken::WriteTimeout);
         }
-        if rate.is_some_and(|rate| wire.must_give_way(rate)) {
+        if rate.is_some_and(|rate| io.must_give_way(rate)) {
             return Poll::Ready(Broken::SlowClient);
         }
-        wire.write_timer.set_at(again);
+        io.write_timer.set_at(again);
         // Never ready: it is later than now. It registers the task.
-        wire.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
+        io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
     }
 
     /// Credits the client with what it has confirmed.
-    fn look(&mut self, wire: &ConnectionIo) {
-        self.sent = wire.sent.get();
-        let confirmed = self.sent.saturating_sub(wire.stream.unacknowledged() as u64);
+    fn look(&mut self, io: &ConnectionIo) {
+        self.sent = io.sent.get();
+        let confirmed = self.sent.saturating_sub(io.stream.unacknowledged() as u64);
         self.allowance.moved(confirmed.saturating_sub(self.confirmed));
         self.confirmed = self.confirmed.max(confirmed);
     }
@@ -214,8 +216,8 @@ struct Cut<'w>(Option<&'w ConnectionIo>);
 
 impl Drop for Cut<'_> {
     fn drop(&mut self) {
-        if let Some(wire) = self.0 {
-            wire.stream.reset_on_close();
+        if let Some(io) = self.0 {
+            io.stream.reset_on_close();
         }
     }
 }
@@ -226,12 +228,16 @@ impl Streaming {
     }
 
     /// Sends the body to its end.
-    pub(super) async fn run(&mut self, wire: &ConnectionIo, plan: &Plan) -> Result<(), Broken> {
-        let mut progress = Progress::new(plan.patience);
-        let mut failed = pin!(wire.stream.failed());
-        let mut cut = Cut((self.framing == Framing::Close).then_some(wire));
+    pub(super) async fn run(
+        &mut self,
+        io: &ConnectionIo,
+        options: &SendOptions,
+    ) -> Result<(), Broken> {
+        let mut progress = Progress::new(options.patience);
+        let mut failed = pin!(io.stream.failed());
+        let mut cut = Cut((self.framing == Framing::Close).then_some(io));
         let run = |cx: &mut Context<'_>| {
-            self.poll(cx, wire, plan.half_close, &mut progress, failed.as_mut())
+            self.poll(cx, io, options.half_close, &mut progress, failed.as_mut())
         };
         let outcome = poll_fn(run).await;
         cut.0 = None;
@@ -241,13 +247,13 @@ impl Streaming {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        wire: &ConnectionIo,
+        io: &ConnectionIo,
         half_close: bool,
         progress: &mut Progress,
         failed: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<(), Broken>> {
         loop {
-            let flushed = match wire.poll_flush(cx) {
+            let flushed = match io.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
                 Poll::Ready(Ok(())) => {
                     // What follows waits for the body, not for the client.
@@ -259,26 +265,26 @@ impl Streaming {
             if self.ended {
                 return match flushed {
                     true => Poll::Ready(Ok(())),
-                    false => progress.poll(wire, cx).map(Err),
+                    false => progress.poll(io, cx).map(Err),
                 };
             }
-            let room = wire.out.borrow().length() < QUEUE_BYTES_MAX;
+            let room = io.out.borrow().length() < QUEUE_BYTES_MAX;
             let frame = if room { self.body.poll_frame(cx) } else { Poll::Pending };
             match frame {
                 Poll::Ready(frame) => {
-                    if let Err(broken) = self.take(wire, frame) {
+                    if let Err(broken) = self.take(io, frame) {
                         // What came before the failure is the client's.
-                        wire.push_out();
+                        io.push_out();
                         return Poll::Ready(Err(broken));
                     }
                 }
-                Poll::Pending if !flushed => return progress.poll(wire, cx).map(Err),
+                Poll::Pending if !flushed => return progress.poll(io, cx).map(Err),
                 // Whoever reads the body finds its end, but reads no further where nobody takes it.
-                Poll::Pending if wire.is_reading_body() => {
+                Poll::Pending if io.is_reading_body() => {
                     return failed.poll(cx).map(|()| Err(Broken::ClientGone));
                 }
                 Poll::Pending => {
-                    return wire.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
+                    return io.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
                 }
             }
         }
@@ -286,14 +292,14 @@ impl Streaming {
 
     fn take(
         &mut self,
-        wire: &ConnectionIo,
+        io: &ConnectionIo,
         frame: Option<Result<Frame, Fault>>,
     ) -> Result<(), Broken> {
         match frame {
-            Some(Ok(Frame::Data(data))) => self.data(wire, data),
-            Some(Ok(Frame::File(range))) => self.file(wire, range),
+            Some(Ok(Frame::Data(data))) => self.data(io, data),
+            Some(Ok(Frame::File(range))) => self.file(io, range),
             Some(Ok(Frame::Trailers(trailers))) => {
-                self.end(wire, Some(&trailers));
+                self.end(io, Some(&trailers));
                 Ok(())
             }
             Some(Err(fault)) => Err(self.failed(fault)),
@@ -301,7 +307,7 @@ impl Streaming {
                 Err(self.failed(Fault::internal("a body was shorter than announced")))
             }
             None => {
-                self.end(wire, None);
+                self.end(io, None);
                 Ok(())
             }
         }
@@ -322,13 +328,13 @@ impl Streaming {
         }
     }
 
-    fn data(&mut self, wire: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
+    fn data(&mut self, io: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
         if data.is_empty() {
             return Ok(()); // an empty chunk would end the body
         }
         self.admit(data.len() as u64)?;
         let chunked = self.framing == Framing::Chunked;
-        let mut out = wire.out.borrow_mut();
+        let mut out = io.out.borrow_mut();
         if !out.is_empty() && data.len() <= WAITING_COPIED_MAX {
             out.push(waiting(&data, chunked));
             return Ok(());
@@ -343,13 +349,13 @@ impl Streaming {
         Ok(())
     }
 
-    fn file(&mut self, wire: &ConnectionIo, range: FileRange) -> Result<(), Broken> {
+    fn file(&mut self, io: &ConnectionIo, range: FileRange) -> Result<(), Broken> {
         if range.length == 0 {
             return Ok(());
         }
         self.admit(range.length)?;
         let chunked = self.framing == Framing::Chunked;
-        let mut out = wire.out.borrow_mut();
+        let mut out = io.out.borrow_mut();
         if chunked {
             out.push(size_line(range.length));
         }
@@ -360,7 +366,7 @@ impl Streaming {
         Ok(())
     }
 
-    fn end(&mut self, wire: &ConnectionIo, trailers: Option<&Headers>) {
+    fn end(&mut self, io: &ConnectionIo, trailers: Option<&Headers>) {
         self.ended = true;
         if self.framing != Framing::Chunked {
             return;
@@ -369,7 +375,7 @@ impl Streaming {
         last.extend_from_slice(LAST_CHUNK_LINE);
         let fields = trailers.into_iter().flat_map(Headers::iter);
         trailer_section(fields.map(|field| (field.name, field.value)), &mut last);
-        wire.out.borrow_mut().push(Bytes::from(last));
+        io.out.borrow_mut().push(Bytes::from(last));
     }
 }
 
@@ -421,15 +427,15 @@ mod tests {
                 [(Framing::Chunked, "1\r\nx\r\n2\r\nxx\r\n"), (Framing::Close, "xxx")]
             {
                 let (ours, client) = net::Stream::pair().unwrap();
-                let wire = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
+                let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
                 let body = Box::new(Nothing);
                 let mut streaming = Streaming { body, framing, sent: 0, ended: false };
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);
                 // The first is sent at once as a rule.
-                assert!(streaming.data(&wire, Bytes::copy_from_slice(&block[..1])).is_ok());
-                assert!(streaming.data(&wire, block.slice(..2)).is_ok());
+                assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());
+                assert!(streaming.data(&io, block.slice(..2)).is_ok());
                 assert!(block.is_unique());
-                wire.push_out();
+                io.push_out();
                 assert_eq!(client.receive().await.unwrap(), sent);
             }
         });

@@ -12,25 +12,25 @@ use crate::Duplex;
 
 /// Holds the connection, but not the Plan: a tunnel outlives reloads.
 pub(super) struct ClientDuplex {
-    pub(super) wire: Rc<ConnectionIo>,
+    pub(super) io: Rc<ConnectionIo>,
     /// The connection's own, which lives as long as it does.
     pub(super) service: Rc<Service>,
 }
 
 impl Duplex for ClientDuplex {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        self.wire.poll_input(cx)
+        self.io.poll_input(cx)
     }
 
     fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Bytes) -> Poll<io::Result<()>> {
         if !chunk.is_empty() {
-            self.wire.out.borrow_mut().push(std::mem::take(chunk));
+            self.io.out.borrow_mut().push(std::mem::take(chunk));
         }
-        self.wire.poll_flush(cx)
+        self.io.poll_flush(cx)
     }
 
     fn finish(&mut self) {
-        self.wire.stream.finish();
+        self.io.stream.finish();
     }
 
     fn poll_draining(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -38,7 +38,7 @@ impl Duplex for ClientDuplex {
             return Poll::Ready(());
         }
         // A drain nudges the tasks that this timer knows.
-        self.wire.read_timer.register(cx);
+        self.io.read_timer.register(cx);
         Poll::Pending
     }
 }

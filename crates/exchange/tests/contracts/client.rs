@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exchange::{Filter, Handler, LocalFuture, Middleware, Outcome, Request, Stage};
+use exchange::{Filter, Handler, MaybeFuture, Middleware, Outcome, Request, Stage};
 use net::{Outgoing, Stream};
 
 use crate::served;
@@ -36,8 +36,8 @@ impl<F: Fn(&mut Request) -> Outcome> Handler for Answers<F> {
         "answers"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move { (self.0)(request) })
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move { (self.0)(request) })
     }
 }
 

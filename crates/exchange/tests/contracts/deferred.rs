@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use exchange::{Handler, LocalFuture, Outcome, Request, Response};
+use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
 use net::worker::block_on_local;
 use net::{Accepted, Bind, Peer, Stream};
 use tokio::task::yield_now;
@@ -28,13 +28,9 @@ impl Handler for Instant {
         true
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         self.answered.set(self.answered.get() + 1);
-        Some(Ok(Response::text(200, request.target.path().to_owned())))
-    }
-
-    fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        unreachable!("it has answered")
+        Ok(Response::text(200, request.target.path().to_owned())).into()
     }
 }
 
@@ -130,10 +126,9 @@ fn no_answer_overtakes_one_that_was_deferred() {
     });
 }
 
-/// Instant until it is told otherwise. Its answer to `/look` has looked at what the other client
-/// has received.
+/// Its response to `/look` has looked at what the other client has received.
 struct Looking {
-    is_instant: Rc<Cell<bool>>,
+    is_instant: bool,
     other: RefCell<UnixStream>,
     seen: Rc<RefCell<Option<String>>>,
 }
@@ -144,50 +139,41 @@ impl Handler for Looking {
     }
 
     fn is_instant(&self) -> bool {
-        self.is_instant.get()
+        self.is_instant
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        match request.target.path() {
-            "/slow-from-now" => self.is_instant.set(false),
-            "/look" => {
-                let mut room = [0; 1000];
-                let read = self.other.borrow_mut().read(&mut room).unwrap_or(0);
-                self.seen.replace(Some(String::from_utf8_lossy(&room[..read]).into_owned()));
-            }
-            _ => {}
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        if request.target.path() == "/look" {
+            let mut room = [0; 1000];
+            let read = self.other.borrow_mut().read(&mut room).unwrap_or(0);
+            self.seen.replace(Some(String::from_utf8_lossy(&room[..read]).into_owned()));
         }
-        Some(Ok(Response::text(200, "done")))
-    }
-
-    fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        unreachable!("it has answered")
+        Ok(Response::text(200, "done")).into()
     }
 }
 
-#[test]
-fn answers_wait_for_others_that_take_no_time_and_for_nobody_else() -> io::Result<()> {
+/// What the first client has received when the handler of the second one looks, both in one turn.
+fn seen_by(is_instant: bool) -> io::Result<String> {
     block_on_local(async {
         let (ours, theirs) = Stream::pair_for_child()?;
         let mut first = UnixStream::from(theirs);
         first.set_nonblocking(true)?;
-        let (is_instant, seen) = (Rc::new(Cell::new(true)), Rc::default());
-        let handler = Rc::new(Looking {
-            is_instant: is_instant.clone(),
-            other: RefCell::new(first.try_clone()?),
-            seen: Rc::clone(&seen),
-        });
-        serve_stream(ours, handler.clone());
+        let seen = Rc::default();
+        let looking = |is_instant| -> io::Result<Rc<Looking>> {
+            let (other, seen) = (RefCell::new(first.try_clone()?), Rc::clone(&seen));
+            Ok(Rc::new(Looking { is_instant, other, seen }))
+        };
+        serve_stream(ours, looking(true)?);
         let (ours, theirs) = Stream::pair()?;
-        serve_stream(ours, handler);
+        serve_stream(ours, looking(is_instant)?);
         let mut second = Client::of(theirs);
-        let mut ask = async |path: &str| -> io::Result<String> {
+        let mut ask = async || -> io::Result<String> {
             // What is left of the last time (there is room to send again) is seen before.
             for _ in 0..5 {
                 yield_now().await;
             }
-            // Both in one turn, in this order: nobody waits between the two.
-            first.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;
+            // Both in one turn, in this order: neither waits between the two.
+            first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")?;
             second.get("/look").await;
             second.head().await;
             second.read(4).await;
@@ -197,12 +183,16 @@ fn answers_wait_for_others_that_take_no_time_and_for_nobody_else() -> io::Result
             assert_ne!(unseen, Some(0));
             Ok(seen)
         };
-        // From then on both connections are known to defer.
-        ask("/").await?;
-        assert_eq!(ask("/").await?, "");
-        assert!(is_instant.get());
-        let seen = ask("/slow-from-now").await?;
-        assert!(seen.starts_with("HTTP/1.1 200 OK\r\n") && seen.ends_with("done"), "{seen:?}");
-        Ok(())
+        // From then on both connections are known to defer, or not to.
+        ask().await?;
+        ask().await
     })
+}
+
+#[test]
+fn responses_wait_for_others_that_take_no_time_and_for_no_other() -> io::Result<()> {
+    assert_eq!(seen_by(true)?, "");
+    let seen = seen_by(false)?;
+    assert!(seen.starts_with("HTTP/1.1 200 OK\r\n") && seen.ends_with("done"), "{seen:?}");
+    Ok(())
 }

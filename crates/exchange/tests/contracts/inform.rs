@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use exchange::{Handler, Headers, LocalFuture, Outcome, Request, Response};
+use exchange::{Handler, Headers, MaybeFuture, Outcome, Request, Response};
 use net::worker::block_on_local;
 use tokio::sync::Semaphore;
 
@@ -20,8 +20,8 @@ impl Handler for Hints {
         "hints"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             let mut hints = Headers::new();
             hints.append("link", "</style.css>; rel=preload");
             request.inform(103, &hints);
@@ -76,8 +76,8 @@ fn a_client_that_expects_it_is_told_to_go_on_when_the_body_is_asked_for() {
         fn name(&self) -> &'static str {
             "late"
         }
-        fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-            Box::pin(async move {
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+            MaybeFuture::of(async move {
                 request.inform(103, &Headers::new());
                 self.0.acquire().await.unwrap().forget();
                 let body = request.collect_body(100).await?;
@@ -108,8 +108,8 @@ fn an_interim_status_is_no_answer() {
             "interim"
         }
 
-        fn handle<'a>(&'a self, _: &'a mut Request) -> LocalFuture<'a, Outcome> {
-            Box::pin(std::future::ready(Ok(Response::new(103))))
+        fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+            Ok(Response::new(103)).into()
         }
     }
     block_on_local(async {

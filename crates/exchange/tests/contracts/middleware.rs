@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use exchange::{
-    Body, Fault, Filter, Handler, LocalFuture, Middleware, Next, Outcome, Request, Response, Retry,
+    Body, Fault, Filter, Handler, MaybeFuture, Middleware, Next, Outcome, Request, Response, Retry,
     Step,
 };
 use net::worker::block_on_local;
@@ -20,14 +20,14 @@ impl Middleware for Again {
         "again"
     }
 
-    fn call(self: Rc<Self>, mut request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             let body = request.collect_body(1024).await?;
             let mut outcome = Err(Fault::internal("not run"));
             for _ in 0..3 {
                 let mut copy = request.apart();
                 copy.body = Body::from(body.clone());
-                outcome = next.clone().run(copy).await;
+                outcome = next.clone().run(&mut copy).await;
                 if outcome.is_ok() {
                     break;
                 }
@@ -65,23 +65,27 @@ impl<F: Fn(Bytes) -> Outcome> Handler for Collecting<F> {
         "collecting"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move { (self.0)(request.collect_body(1024).await?) })
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move { (self.0)(request.collect_body(1024).await?) })
     }
 }
 
 /// Adds a field on the way back.
-struct FilterScratch(&'static str);
+struct Marks(&'static str);
 
-impl Filter for FilterScratch {
+impl Filter for Marks {
     fn name(&self) -> &'static str {
         self.0
     }
 
-    fn on_response(&self, request: &mut Request, response: &mut Response) -> Step {
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
         let path = request.target.path();
         response.headers.append("x-seen", format!("{} {path}", self.0));
-        Step::Continue
+        Step::Continue.into()
     }
 }
 
@@ -93,13 +97,14 @@ impl Middleware for Bends {
         "bends"
     }
 
-    fn call(self: Rc<Self>, mut request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             if request.target.path() == "/mine" {
                 return Ok(Response::text(200, "mine"));
             }
+            let mut request = request.take();
             request.target.replace_path(b"/bent").map_err(|_| Fault::not_found())?;
-            next.run(request).await
+            next.run(&mut request).await
         })
     }
 }
@@ -107,8 +112,7 @@ impl Middleware for Bends {
 #[test]
 fn filters_before_it_see_the_request_as_it_was_and_those_behind_it_as_it_is() {
     block_on_local(async {
-        let stages =
-            vec![filter(FilterScratch("before")), surround(Bends), filter(FilterScratch("behind"))];
+        let stages = vec![filter(Marks("before")), surround(Bends), filter(Marks("behind"))];
         let handler = Answers(|request: &mut Request| {
             Ok(Response::text(200, request.target.path().to_owned()))
         });
@@ -132,27 +136,22 @@ impl Middleware for Knows {
         "knows"
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
         match request.target.path() {
-            "/known" => Some(Ok(Response::text(200, "known"))),
-            "/refused" => Some(Err(Fault::client(403, "refused", "").with_field("x-by", "knows"))),
-            _ => None,
+            "/known" => Ok(Response::text(200, "known")).into(),
+            "/refused" => Err(Fault::client(403, "refused", "").with_field("x-by", "knows")).into(),
+            path => {
+                assert_eq!(path, "/other");
+                MaybeFuture::Future(next.run(request))
+            }
         }
-    }
-
-    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        Box::pin(async move {
-            assert_eq!(request.target.path(), "/other");
-            next.run(request).await
-        })
     }
 }
 
 #[test]
 fn an_answer_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else() {
     block_on_local(async {
-        let stages =
-            vec![filter(FilterScratch("before")), surround(Knows), filter(FilterScratch("behind"))];
+        let stages = vec![filter(Marks("before")), surround(Knows), filter(Marks("behind"))];
         let handled = Rc::new(Cell::new(0));
         let counted = handled.clone();
         let handler = Answers(move |_: &mut Request| {
@@ -178,7 +177,7 @@ fn an_answer_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else
 #[test]
 fn what_is_not_known_at_once_goes_on_to_the_next_stages() {
     block_on_local(async {
-        let stages = vec![surround(Knows), filter(FilterScratch("between")), surround(Bends)];
+        let stages = vec![surround(Knows), filter(Marks("between")), surround(Bends)];
         let handler = Answers(|request: &mut Request| {
             Ok(Response::text(200, request.target.path().to_owned()))
         });

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use exchange::{
-    BackgroundPermit, Body, Handler, LocalFuture, Middleware, Next, Outcome, Protocol, Request,
+    BackgroundPermit, Body, Handler, MaybeFuture, Middleware, Next, Outcome, Protocol, Request,
     Response,
 };
 use net::worker::block_on_local;
@@ -24,17 +24,17 @@ impl Middleware for Mirror {
         "mirror"
     }
 
-    fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-        let copy = request.apart();
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        let mut copy = request.apart();
         let ended = self.ended.take().unwrap();
-        let running = next.run_within(self.within, copy);
+        let within = self.within;
         BackgroundPermit::take()
             .unwrap()
             .run(async move {
-                let _ = ended.send(running.await);
+                let _ = ended.send(next.run_within(within, &mut copy).await);
             })
             .let_go();
-        Box::pin(std::future::ready(Ok(Response::text(200, "at once"))))
+        Ok(Response::text(200, "at once")).into()
     }
 }
 
@@ -57,8 +57,8 @@ impl Handler for Held {
         "held"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        Box::pin(async move {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
             let _dropped = Dropped(self.news.clone());
             let background = request.facts.protocol == Protocol::Background;
             assert!(background && request.informer.is_none() && request.body.is_empty());
@@ -115,8 +115,13 @@ fn its_client_going_away_drops_it_unless_it_runs_apart() {
         fn name(&self) -> &'static str {
             "through"
         }
-        fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-            next.run(request.apart())
+        fn call<'a>(
+            self: Rc<Self>,
+            request: &'a mut Request,
+            next: Next,
+        ) -> MaybeFuture<'a, Outcome> {
+            let mut copy = request.apart();
+            MaybeFuture::of(async move { next.run(&mut copy).await })
         }
     }
     block_on_local(async {
@@ -137,9 +142,13 @@ fn what_the_handler_notes_for_the_log_comes_back_from_the_clients_own_run() {
         fn name(&self) -> &'static str {
             "reads"
         }
-        fn on_response(&self, request: &mut Request, _: &mut Response) -> exchange::Step {
+        fn on_response<'a>(
+            &'a self,
+            request: &'a mut Request,
+            _: &'a mut Response,
+        ) -> MaybeFuture<'a, exchange::Step> {
             self.0.borrow_mut().push(request.notes.upstream.clone());
-            exchange::Step::Continue
+            exchange::Step::Continue.into()
         }
     }
     struct Twice;
@@ -147,12 +156,16 @@ fn what_the_handler_notes_for_the_log_comes_back_from_the_clients_own_run() {
         fn name(&self) -> &'static str {
             "twice"
         }
-        fn call(self: Rc<Self>, request: Request, next: Next) -> LocalFuture<'static, Outcome> {
-            Box::pin(async move {
+        fn call<'a>(
+            self: Rc<Self>,
+            request: &'a mut Request,
+            next: Next,
+        ) -> MaybeFuture<'a, Outcome> {
+            MaybeFuture::of(async move {
                 let mut copy = request.apart();
                 copy.target.replace_path(b"/copy").unwrap();
                 let outcome = next.clone().run(request).await;
-                next.run(copy).await?;
+                next.run(&mut copy).await?;
                 outcome
             })
         }

@@ -84,9 +84,9 @@ impl Answered {
 }
 
 async fn send(life: &Life, mut request: Request) -> Answered {
-    let (outcome, at_once) = match life.answer(&mut request) {
-        Some(outcome) => (outcome, true),
-        None => (life.handle(&mut request).await, false),
+    let (outcome, at_once) = match life.handle(&mut request) {
+        MaybeFuture::Ready(outcome) => (outcome, true),
+        MaybeFuture::Future(future) => (future.await, false),
     };
     read(outcome, at_once).await
 }

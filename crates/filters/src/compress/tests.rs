@@ -29,11 +29,8 @@ async fn answered(filter: &dyn Filter, accept: &str, mut response: Response) -> 
 }
 
 async fn run(filter: &dyn Filter, request: &mut Request, response: &mut Response) {
-    let mut step = filter.on_response(request, response);
-    if matches!(step, Step::Wait) {
-        step = filter.wait_response(request, response).await;
-    }
-    passed(step).unwrap();
+    let step = filter.on_response(request, response).resolve().await;
+    passed(step.into()).unwrap();
 }
 
 fn coding_of(response: &Response) -> &str {

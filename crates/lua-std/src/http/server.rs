@@ -16,12 +16,11 @@ use exchange::serve::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, refuse, serve,
 };
 use exchange::{
-    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, LocalFuture, Outcome, Protocol,
+    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, MaybeFuture, Outcome, Protocol,
     Request, Route, RouteBounds, Side,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
-use slab::Slab;
 use telemetry::{RouteMetrics, WorkerMetrics};
 
 use super::bell::EventFd;
@@ -38,8 +37,6 @@ use lua_vm::native;
 struct Program {
     vm: Weak<Vm>,
     begin: Function,
-    /// Exchanges whose handler waits, from `answer` to `handle`.
-    waiting: RefCell<Slab<Rc<Inbound>>>,
 }
 
 impl Program {
@@ -62,32 +59,16 @@ impl Handler for Program {
         "lua"
     }
 
-    fn answer(&self, request: &mut Request) -> Option<Outcome> {
-        if request.marks.get(self).is_some() {
-            return None;
-        }
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         let inbound = Inbound::new(request);
         if let Err(fault) = self.start(&inbound) {
-            return Some(Err(fault));
+            return Err(fault).into();
         }
-        let outcome = inbound.take_outcome();
-        if outcome.is_none() {
-            let place = self.waiting.borrow_mut().insert(inbound);
-            request.marks.set(self, place as u64);
+        if let Some(outcome) = inbound.take_outcome() {
+            return outcome.into();
         }
-        outcome
-    }
-
-    fn handle<'a>(&'a self, request: &'a mut Request) -> LocalFuture<'a, Outcome> {
-        let place = request.marks.get(self).and_then(|place| usize::try_from(place).ok());
-        let waiting = place.and_then(|place| self.waiting.borrow_mut().try_remove(place));
-        Box::pin(async move {
-            let Some(inbound) = waiting else {
-                return Err(Fault::internal("a request that no coroutine answers"));
-            };
-            let waiting = Waiting(inbound);
-            poll_fn(|cx| waiting.0.poll_outcome(cx)).await
-        })
+        let waiting = Waiting(inbound);
+        MaybeFuture::of(async move { poll_fn(|cx| waiting.0.poll_outcome(cx)).await })
     }
 }
 
@@ -114,15 +95,9 @@ pub fn observe(vm: &Vm, observed: Observed) {
 }
 
 fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> ListenerSnapshot {
-    let handler = Program { vm: vm.weak(), begin, waiting: RefCell::default() };
-    let route = Route {
-        name: Rc::from("lua"),
-        stages: Vec::new(),
-        handler: Rc::new(handler),
-        bounds: RouteBounds::default(),
-        metrics: observed.route.clone(),
-        pace: exchange::Pace::default(),
-    };
+    let handler = Program { vm: vm.weak(), begin };
+    let metrics = observed.route.clone();
+    let route = Route::new("lua", RouteBounds::default(), metrics, Vec::new(), Rc::new(handler));
     ListenerSnapshot {
         dispatch: Rc::new(Everything(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),

@@ -218,7 +218,7 @@ impl Ticket {
     }
 
     /// The call keeps its request from now on; the caller's place gets a husk.
-    pub(super) fn keep(&self, request: &mut Request) {
+    pub fn keep(&self, request: &mut Request) {
         let owned = Box::new(request.take());
         self.with(|call| {
             let owned = call.owned.insert(owned);

@@ -1,17 +1,11 @@
-//! What lies with a request between two functions of scripts: its `state`, and a handler that
-//! waits.
-//!
-//! Promises that both go when the request does.
+//! The table `request.state` of scripts, which is dropped with its request.
 
-use std::any::Any;
-use std::cell::RefCell;
 use std::ffi::c_int;
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 
 use exchange::Request;
 use mlua::ffi;
 
-use super::call::Ticket;
 use super::request;
 use crate::stack;
 use crate::vm::Vm;
@@ -50,20 +44,4 @@ pub(super) unsafe fn push_state(state: stack::State, request: &mut Request) {
         let reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
         request::keep(request, State { vm: vm.weak(), reference });
     }
-}
-
-/// A call that has to be waited for, on its way from one hook to its twin.
-pub(super) struct Parked(RefCell<Option<Ticket>>);
-
-/// Leaves a call with the husk of its request.
-pub(super) fn park(request: &mut Request, ticket: Ticket) {
-    ticket.keep(request);
-    let parked: Rc<dyn Any> = Rc::new(Parked(RefCell::new(Some(ticket))));
-    request.attached = Some(parked);
-}
-
-/// Takes it up again.
-pub(super) fn take(request: &Request) -> Option<Ticket> {
-    let parked = request.attached.as_ref()?.downcast_ref::<Parked>()?;
-    parked.0.borrow_mut().take()
 }

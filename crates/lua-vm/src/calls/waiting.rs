@@ -8,7 +8,6 @@ use exchange::{Body, Fault, Outcome, Request, Response};
 use super::call::Ticket;
 use super::outlet::Streamed;
 use super::reading;
-use super::request_state;
 
 /// The fault of a call whose function raised an error.
 pub fn failed() -> Fault {
@@ -85,16 +84,5 @@ impl Ticket {
     /// True if the script has set anything of the response, or the request could not be read.
     pub fn has_response(&self) -> bool {
         self.with(|call| call.answered || call.fault.is_some())
-    }
-
-    /// Stores a call that waits with its request.
-    pub fn park(self, request: &mut Request) {
-        request_state::park(request, self);
-    }
-
-    /// Takes the call that was stored with a request.
-    pub fn take_parked(request: &Request) -> Result<Ticket, Fault> {
-        request_state::take(request)
-            .ok_or_else(|| Fault::internal("a Lua call was waited for twice"))
     }
 }

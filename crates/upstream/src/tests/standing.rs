@@ -177,7 +177,7 @@ fn a_new_plan_keeps_standing_and_connections() {
         let next = handler(&gateway.context);
         for _ in 0..5 {
             let mut get = request(Method::Get, Body::Empty);
-            assert_eq!(next.handle(&mut get).await.unwrap().status, 200);
+            assert_eq!(next.handle(&mut get).resolve().await.unwrap().status, 200);
         }
         assert_eq!(gateway.states(), ["unhealthy", "healthy"]);
         assert_eq!((one.requests.get(), other.requests.get()), (6, 1));

@@ -53,7 +53,7 @@ fn parts_of(object: &Object) -> Option<&Parts> {
     }
 }
 
-impl MissHandler {
+impl MissHandler<'_> {
     pub(super) fn is_range_request(&self) -> bool {
         let fields = &self.request.headers;
         self.request.method == Method::Get
@@ -72,7 +72,7 @@ impl MissHandler {
     }
 
     /// The answer, if all that is asked for lies in fresh parts.
-    pub(super) fn serve_stored_parts(&self, lookup: &Lookup) -> Option<Outcome> {
+    pub(super) fn serve_stored_parts(&mut self, lookup: &Lookup) -> Option<Outcome> {
         if !self.is_range_request() {
             return None;
         }
@@ -90,7 +90,7 @@ impl MissHandler {
             etag: headers.get(Known::Etag).and_then(EntityTag::parse),
             last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
         };
-        let asked = asked_range(&self.request, &validators)?;
+        let asked = asked_range(self.request, &validators)?;
         let Ranges::Single(range) = resolve(asked, parts.length) else { return None };
         let body = in_pieces(parts.cut(range)?);
         let mut content_range = Vec::new();
@@ -103,13 +103,13 @@ impl MissHandler {
     }
 
     /// Asks the origin for the part, under the URL of the key, and stores what comes if it may be.
-    pub(super) async fn fetch_part(self, at: PartFetch, why: Forward) -> Outcome {
+    pub(super) async fn fetch_part(mut self, at: PartFetch, why: Forward) -> Outcome {
         let config = self.filter.config();
-        let mut request = range_origin_request(&self.request, &at.key, &config.fetch);
+        let mut request = range_origin_request(self.request, &at.key, &config.fetch);
         vary::normalise(&mut request.headers, &config.policy);
         request.informer.clone_from(&self.request.informer);
-        let (outcome, notes) = self.next.clone().run_noting(request).await;
-        self.note("miss", notes);
+        let outcome = self.next.clone().run(&mut request).await;
+        self.note("miss", request.notes);
         let why = if self.parts(&at).is_some() { Forward::Partial } else { why };
         self.forward_part(at, outcome?, why)
     }
@@ -125,11 +125,11 @@ impl MissHandler {
         filter.metrics().not_stored(reason);
         let await_coding = response.headers.contains(Known::ContentEncoding);
         let status = forwarded(why).refused(reason);
-        decode_unstored(&mut response, &self.request, || {
+        decode_unstored(&mut response, self.request, || {
             filter.decode_context(DecodeSource::Unstored)
         })?;
         let at = at.filter(|_| reason == UncachedReason::ContentLength);
-        match (partial_or_not_modified(response, &self.request), at) {
+        match (partial_or_not_modified(response, self.request), at) {
             (Some(Ok(part)), Some(at)) if part.status == 206 && !await_coding => {
                 self.forward_part(at, part, why)
             }
@@ -188,9 +188,9 @@ impl MissHandler {
             return Err(UncachedReason::Partial);
         }
         let key = match &storing.vary {
-            Some(vary) => filter
-                .variant_key(&at.primary, &self.request, vary)
-                .ok_or(UncachedReason::Failed)?,
+            Some(vary) => {
+                filter.variant_key(&at.primary, self.request, vary).ok_or(UncachedReason::Failed)?
+            }
             None => at.key.clone(),
         };
         let share =

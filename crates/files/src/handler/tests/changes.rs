@@ -24,7 +24,7 @@ fn what_changes_is_seen_after_a_second_and_what_is_sent_stays_whole() {
             assert_eq!(get(&life, path, &[]).await.status, 200);
         }
         let mut asked = request(Method::Get, "/large", &[]);
-        let sending = life.answer(&mut asked).unwrap().unwrap();
+        let MaybeFuture::Ready(Ok(sending)) = life.handle(&mut asked) else { panic!("waits") };
         write("small", "two!");
         write("large", &"y".repeat(90_000));
         fs::remove_file(dir.path().join("gone")).unwrap();
@@ -50,7 +50,7 @@ fn a_large_file_comes_in_windows() {
     run(async {
         let life = life(&at(&dir));
         let mut asked = request(Method::Get, "/large", &[]);
-        let mut body = life.handle(&mut asked).await.unwrap().body;
+        let mut body = life.handle(&mut asked).resolve().await.unwrap().body;
         let mut windows = Vec::new();
         while let Some(frame) = body.frame().await {
             let Frame::File(range) = frame.unwrap() else { panic!("not a file") };
@@ -74,7 +74,7 @@ fn a_truncated_file_ends_in_an_error_and_not_in_another_one() {
     run(async {
         let life = life(&at(&dir));
         let mut asked = request(Method::Get, "/large", &[]);
-        let body = life.handle(&mut asked).await.unwrap().body;
+        let body = life.handle(&mut asked).resolve().await.unwrap().body;
         fs::OpenOptions::new()
             .write(true)
             .open(dir.path().join("large"))
