@@ -1,9 +1,9 @@
 //! Child processes.
 //!
-//! Owns their start, with descriptors that they inherit, and their end. A child inherits exactly the
-//! given descriptors, under the same numbers. It receives SIGTERM when the thread that started it
-//! ends, for whatever reason. A dropped child is killed and leaves no zombie. Children ignore SIGINT
-//! and SIGHUP of the terminal: the parent handles them and decides what its children do.
+//! Owns their start, with descriptors that they inherit, and their end. A child inherits exactly
+//! the given descriptors, under the same numbers. It receives SIGTERM when the thread that started
+//! it ends, for whatever reason. A dropped child is killed and leaves no zombie. Children ignore
+//! SIGINT and SIGHUP of the terminal: the parent handles them and decides what its children do.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;

@@ -1,9 +1,9 @@
 //! Listening sockets inherited from the process that started this one.
 //!
-//! Implements systemd's protocol, which a parent also uses for its successor: sd_listen_fds(3), with
-//! `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on. Every descriptor is checked
-//! to be an open, listening stream socket and is returned once. Descriptors meant for another process
-//! are left alone.
+//! Implements systemd's protocol, which a parent also uses for its successor: sd_listen_fds(3),
+//! with `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`, descriptors from 3 on. Every descriptor is
+//! checked to be an open, listening stream socket and is returned once. Descriptors meant for
+//! another process are left alone.
 
 use std::fmt;
 use std::io;
@@ -33,8 +33,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Returns the name it was given: `FileDescriptorName=` of a systemd socket unit, or the name of
-    /// the unit.
+    /// Returns the name it was given: `FileDescriptorName=` of a systemd socket unit, or the name
+    /// of the unit.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -69,8 +69,8 @@ impl fmt::Display for InheritError {
 
 impl std::error::Error for InheritError {}
 
-/// Returns the sockets this process was started with, in order; empty if there are none, and on every
-/// later call.
+/// Returns the sockets this process was started with, in order; empty if there are none, and on
+/// every later call.
 pub fn inherited() -> Result<Vec<Inherited>, InheritError> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let announced = announced(|name| std::env::var(name).ok(), std::process::id())?;

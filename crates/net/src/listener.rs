@@ -76,7 +76,7 @@ impl fmt::Display for BindError {
             io::ErrorKind::PermissionDenied => write!(
                 f,
                 "cannot listen on {}: no permission (ports below 1024 need CAP_NET_BIND_SERVICE, \
-                 a Unix socket a writable folder)",
+                 a Unix socket a writable directory)",
                 self.bind
             ),
             io::ErrorKind::AddrNotAvailable => {

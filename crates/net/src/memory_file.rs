@@ -2,8 +2,8 @@
 //!
 //! `sendfile` passes references to their pages, where a buffer would be copied for every client.
 //! Such a file has no name, is unknown to other processes and never changes once written. Together
-//! they leave half of the process's descriptors to others. Linux only: elsewhere creation fails, and
-//! the caller uses a buffer.
+//! they leave half of the process's descriptors to others. Linux only: elsewhere creation fails,
+//! and the caller uses a buffer.
 
 use std::fs::File;
 use std::io;

@@ -2,9 +2,9 @@
 //!
 //! Owns the descriptors registered with a worker's event loop and their known readiness. On Linux
 //! each worker has its own epoll instance, so that an event costs no lock and no atomic operation;
-//! elsewhere tokio reports readiness (slower, never wrong). The portable side is compiled and tested
-//! on Linux too. Guarantees: an operation is tried only while it may succeed, readiness that was not
-//! consumed is remembered, and a waiter is woken once per wait.
+//! elsewhere tokio reports readiness (slower, never wrong). The portable side is compiled and
+//! tested on Linux too. Guarantees: an operation is tried only while it may succeed, readiness that
+//! was not consumed is remembered, and a waiter is woken once per wait.
 
 #[cfg(target_os = "linux")]
 mod epoll;

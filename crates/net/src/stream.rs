@@ -24,7 +24,7 @@ use crate::{platform, task};
 
 /// Steps from this length count against the budget of the task (see [`task`]).
 const LONG_STEP: usize = 16 * 1024;
-/// Bytes after which one attempt to send ends: a file could otherwise go on without end.
+/// Bytes after which one attempt to send ends: a file could otherwise continue without end.
 const SEND_MAX: usize = 512 * 1024;
 
 /// The transport of a connection, and the peer's address.

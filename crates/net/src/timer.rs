@@ -42,7 +42,8 @@ const SPARE_MAX: usize = 1024;
 
 thread_local! {
     static SPARE: RefCell<Vec<Rc<Entry>>> = const { RefCell::new(Vec::new()) };
-    static TIMER_QUEUE: RefCell<TimerQueue> = RefCell::new(TimerQueue { target: u64::MAX, ..TimerQueue::default() });
+    static TIMER_QUEUE: RefCell<TimerQueue> =
+        RefCell::new(TimerQueue { target: u64::MAX, ..TimerQueue::default() });
 }
 
 /// A movable deadline of one task on this worker.

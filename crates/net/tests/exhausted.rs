@@ -51,7 +51,7 @@ fn a_service_without_descriptors_keeps_running() {
     late.set_read_timeout(Some(Duration::from_millis(150))).unwrap();
     let unanswered = request(&mut late).unwrap_err().kind();
     assert!(matches!(unanswered, ErrorKind::WouldBlock | ErrorKind::TimedOut), "{unanswered}");
-    assert_eq!(&request(&mut early).unwrap(), b"ping", "others go on");
+    assert_eq!(&request(&mut early).unwrap(), b"ping", "other connections continue");
 
     drop(taken);
     late.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -78,8 +78,8 @@ pub(crate) fn process_descriptor(process: u32) -> io::Result<OwnedFd> {
     Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
-/// Runs in a child between fork and exec: the child receives SIGTERM when the thread that started it
-/// ends (PR_SET_PDEATHSIG, prctl(2)).
+/// Runs in a child between fork and exec: the child receives SIGTERM when the thread that started
+/// it ends (PR_SET_PDEATHSIG, prctl(2)).
 pub(crate) fn end_with_parent(parent: u32) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::TERM))?;
     if getppid().is_none_or(|pid| pid.as_raw_pid() as u32 != parent) {

@@ -1,8 +1,8 @@
 //! Readiness from the worker's own epoll instance (epoll(7), edge-triggered).
 //!
 //! Tokio waits for the epoll descriptor like for any other; the executor polls it. What an event
-//! reports is stored in cells next to the descriptor. Slots of the [`Reactor`] are reused, so an event
-//! carries a generation, and a late one reaches no other source.
+//! reports is stored in cells next to the descriptor. Slots of the [`Reactor`] are reused, so an
+//! event carries a generation, and a late one reaches no other source.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -35,7 +35,8 @@ const FAILED: u32 = EventFlags::ERR.bits();
 const READ: u32 = READABLE | EventFlags::RDHUP.union(EventFlags::HUP).bits() | FAILED;
 const WRITE: u32 = WRITABLE | EventFlags::HUP.bits() | FAILED;
 
-/// The events that the three possible waiters of a source wait for: the two directions, and failure.
+/// The events that the three possible waiters of a source wait for: the two directions, and
+/// failure.
 const WAITED: [u32; 3] = [READ, WRITE, FAILED];
 const FAILURE: usize = 2;
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
