@@ -135,7 +135,7 @@ pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Respon
             let answers: Map<String, Json> = CLASSES
                 .iter()
                 .enumerate()
-                .map(|(i, class)| ((*class).to_owned(), json!(counted.answers(i))))
+                .map(|(i, class)| ((*class).to_owned(), json!(counted.responses(i))))
                 .collect();
             let closed: Map<String, Json> = CloseReason::ALL
                 .iter()

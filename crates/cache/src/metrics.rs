@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use coding::Coding;
 use exchange::WorkerContext;
 use telemetry::families::{self, Family};
-use telemetry::{Counter, Histogram, Lane, SharedCounter, SharedGauge, Telemetry};
+use telemetry::{CachePadded, Counter, Histogram, SharedCounter, SharedGauge, Telemetry};
 
 use crate::key::KeyError;
 use crate::rules::{Forward, UncachedReason};
 use crate::store::{self, DiskState, DiskStats, StoreStats};
 
-type WorkerCounter = Arc<Lane<Counter>>;
+type WorkerCounter = Arc<CachePadded<Counter>>;
 
 /// What a worker counts of one cache; all its filters on that cache share it.
 pub(crate) struct CacheMetrics {

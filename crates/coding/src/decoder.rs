@@ -1,7 +1,7 @@
-//! Undoing a coding, within limits.
+//! Decoding of compressed bodies, within limits.
 //!
-//! What is decoded was made by somebody else: output stops at the limit given, and at a ratio to
-//! the input, before the rest of a bomb is unpacked.
+//! Input is untrusted: output stops at the given limit and at a maximal ratio to the input, before
+//! the rest of a decompression bomb is unpacked.
 
 use crate::Coding;
 use crate::limits::{
@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Write};
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
-/// How much may come out of a stream.
+/// Limits on the output of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decode {
     pub output_bytes: u64,
@@ -23,9 +23,9 @@ pub struct Decode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecodeError {
-    /// More came out than `output_bytes`.
+    /// The output exceeds `output_bytes`.
     TooLarge,
-    /// More came out per input byte than `ratio`.
+    /// The output per input byte exceeds `ratio`.
     TooDense,
     /// Not this coding, or damaged.
     Corrupt,
@@ -37,17 +37,16 @@ impl fmt::Display for DecodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLarge => "the decoded body is larger than allowed",
-            Self::TooDense => "the body unpacks to suspiciously much",
-            Self::Corrupt => "the coded body is damaged",
-            Self::Truncated => "the coded body ends too early",
+            Self::TooDense => "the compression ratio of the body is above the limit",
+            Self::Corrupt => "the compressed body is damaged",
+            Self::Truncated => "the compressed body is truncated",
         })
     }
 }
 
 impl std::error::Error for DecodeError {}
 
-/// A stream that undoes a coding. After an error it repeats that error, and what it put out is
-/// of no use.
+/// A decoding stream. After an error it repeats that error, and its output so far is invalid.
 pub struct Decoder {
     stream: Stream,
     allowed: Decode,
@@ -57,12 +56,12 @@ pub struct Decoder {
     failed: Option<DecodeError>,
 }
 
-/// What one call of [`Decoder::decode_some`] did.
+/// The result of one call of [`Decoder::decode_some`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Bytes of the input that were taken.
+    /// Bytes of the input that were consumed.
     pub consumed: usize,
-    /// The output is full: more of it may wait, even where the whole input was taken.
+    /// The output buffer is full: more output may be pending even if the whole input was consumed.
     pub full: bool,
 }
 
@@ -84,11 +83,11 @@ impl Decoder {
         Ok(Self { stream, allowed, input_bytes: 0, output_bytes: 0, failed: None })
     }
 
-    /// Takes input; what comes out is appended.
+    /// Decodes input and appends the output.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), DecodeError> {
         let mut at = 0;
         loop {
-            // In an empty buffer that was made large enough, all at once.
+            // All at once if the buffer's capacity suffices.
             let room = (out.capacity() - out.len()).max(OUTPUT_STEP_BYTES);
             let step = self.decode_some(&input[at..], out, room)?;
             at += step.consumed;
@@ -98,7 +97,7 @@ impl Decoder {
         }
     }
 
-    /// Takes input until `room` bytes have been appended to `out`, or the input is used up.
+    /// Consumes input until `room` bytes have been appended to `out`, or the input is used up.
     pub fn decode_some(
         &mut self,
         input: &[u8],
@@ -113,7 +112,7 @@ impl Decoder {
             .saturating_mul(self.allowed.ratio)
             .max(RATIO_FREE_BYTES);
         let left = self.allowed.output_bytes.min(dense).saturating_sub(self.output_bytes);
-        // One byte more than is allowed tells that there is more.
+        // One byte above the limit tells that there is more.
         let room = room.min(usize::try_from(left).unwrap_or(usize::MAX).saturating_add(1));
         let mut consumed = 0;
         let done = match &mut self.stream {
@@ -136,8 +135,8 @@ impl Decoder {
         }
     }
 
-    /// Tells the end of the input, which must be the end of the coding too. All output must have
-    /// been taken before.
+    /// Signals the end of the input, which must be the end of the compressed stream too. All output
+    /// must have been taken before.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         if let Some(failed) = self.failed {
             return Err(failed);
@@ -147,11 +146,11 @@ impl Decoder {
             Stream::Br(stream) => stream.ended,
             Stream::Zstd(stream) => stream.frame_ended,
         };
-        // What is wrong only now is that something is missing.
+        // The only error possible now is a missing part.
         if is_whole { Ok(()) } else { Err(self.fail(DecodeError::Truncated)) }
     }
 
-    /// Memory that the stream takes: its window and its tables.
+    /// Returns the memory of the stream: its window and its tables.
     pub fn memory_bytes(&self) -> u64 {
         match &self.stream {
             Stream::Gzip(_) => GZIP_DECODER_BYTES,
@@ -173,22 +172,22 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// A whole body at once. Where the body says how long it will be, the buffer is of that size from
-/// the start: one that lies about it gets no more than it might unpack to.
+/// Decodes a whole body. If the body declares its decoded size, the buffer has that size from the
+/// start, bounded by what the input may unpack to.
 pub fn decode_all(coding: Coding, input: &[u8], allowed: Decode) -> Result<Vec<u8>, DecodeError> {
     let mut decoder = Decoder::new(coding, allowed)?;
     let dense = (input.len() as u64).saturating_mul(allowed.ratio).max(RATIO_FREE_BYTES);
     let most = allowed.output_bytes.min(dense);
-    let size = stated_size(coding, input).filter(|size| *size <= most).unwrap_or(0);
+    let size = declared_size(coding, input).filter(|size| *size <= most).unwrap_or(0);
     let mut out = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     decoder.decode(input, &mut out)?;
     decoder.finish()?;
     Ok(out)
 }
 
-/// How long a body says that it is when decoded: gzip at its end, modulo 2^32 (RFC 1952 2.3.1),
-/// Zstandard in its first frame, if at all (RFC 8878 3.1.1.1.4), Brotli never.
-fn stated_size(coding: Coding, input: &[u8]) -> Option<u64> {
+/// Returns the decoded size a body declares: gzip at its end, modulo 2^32 (RFC 1952 2.3.1),
+/// Zstandard optionally in its first frame (RFC 8878 3.1.1.1.4), Brotli never.
+fn declared_size(coding: Coding, input: &[u8]) -> Option<u64> {
     match coding {
         Coding::Gzip => input.last_chunk().map(|size| u64::from(u32::from_le_bytes(*size))),
         Coding::Zstd => zstd::zstd_safe::get_frame_content_size(input).ok().flatten(),
@@ -196,8 +195,8 @@ fn stated_size(coding: Coding, input: &[u8]) -> Option<u64> {
     }
 }
 
-/// Decodes gzip until the room or the input is used up. The library keeps what did not fit, and
-/// takes no input before that is out.
+/// Decodes gzip until the room or the input is used up. The library holds back output that did not
+/// fit, and consumes no input before that is taken.
 fn gzip_decode(
     stream: &mut flate2::write::MultiGzDecoder<Sink>,
     input: &[u8],
@@ -227,7 +226,7 @@ fn gzip_decode(
     }
 }
 
-/// The caller's buffer, of which so much may be used.
+/// The caller's buffer, of which a limited part may be used.
 #[derive(Default)]
 struct Sink {
     out: Vec<u8>,
@@ -250,8 +249,8 @@ impl Write for Sink {
     }
 }
 
-/// Has `step` write into the next bytes of `out`, at most `room` in all, until it wants no more;
-/// it is given the buffer and says how much it wrote, and whether it may write more.
+/// Lets `step` write into the next bytes of `out`, at most `room` in all, until it has no more;
+/// `step` is given the buffer and returns how much it wrote, and whether more may follow.
 fn fill(
     out: &mut Vec<u8>,
     room: usize,
@@ -280,7 +279,7 @@ struct Brotli {
 
 impl Default for Brotli {
     fn default() -> Self {
-        // Windows up to 16 MiB, as RFC 7932 has them: larger ones are no content coding.
+        // Windows up to 16 MiB, as in RFC 7932: larger ones are not a content coding.
         let state = BrotliState::new_strict(
             HeapAlloc::new(0),
             HeapAlloc::new(0),
@@ -318,7 +317,7 @@ impl Brotli {
                         self.ended = true;
                         Ok((written, false))
                     }
-                    // The library may want input while output waits that did not fit.
+                    // The library may request input while output that did not fit is pending.
                     BrotliResult::NeedsMoreInput => Ok((written, unused == 0)),
                     BrotliResult::NeedsMoreOutput => Ok((written, true)),
                 }
@@ -335,7 +334,7 @@ struct Zstd {
     context: DCtx<'static>,
     /// At the end of a frame, where the body may end.
     frame_ended: bool,
-    /// The last buffer was filled: more may wait in the library.
+    /// The last buffer was filled: the library may hold back more output.
     is_full: bool,
 }
 

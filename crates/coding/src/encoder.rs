@@ -1,7 +1,7 @@
-//! Applying a coding.
+//! Compression of bodies.
 //!
-//! Output is appended to the caller's buffer. A stream keeps what it needs for its window and no
-//! more; the window shrinks when the size of the body is known to be small.
+//! Output is appended to the caller's buffer. A stream uses memory for its window only; the window
+//! is smaller if the body is known to be small.
 
 use crate::Coding;
 use crate::limits::{
@@ -12,7 +12,7 @@ use std::fmt;
 use std::io::Write;
 use zstd::stream::raw::{CParameter, InBuffer, Operation, OutBuffer};
 
-/// The library refused, which with our settings means that it could not allocate.
+/// The library failed, which with these settings means that it could not allocate.
 #[derive(Debug)]
 pub struct EncodeError(Coding);
 
@@ -24,7 +24,7 @@ impl fmt::Display for EncodeError {
 
 impl std::error::Error for EncodeError {}
 
-/// A stream that applies a coding.
+/// A compressing stream.
 pub struct Encoder {
     stream: Stream,
     coding: Coding,
@@ -38,12 +38,12 @@ enum Stream {
 }
 
 impl Encoder {
-    /// `level` is clamped to `coding.levels()`.
+    /// Creates an encoder; `level` is clamped to `coding.levels()`.
     pub fn new(coding: Coding, level: u32) -> Result<Self, EncodeError> {
         Self::sized(coding, level, None)
     }
 
-    /// Like `new`, for a body whose size is known: a small one gets a small window.
+    /// Like `new`, for a body of known size: a small one gets a small window.
     pub fn sized(coding: Coding, level: u32, size: Option<u64>) -> Result<Self, EncodeError> {
         let level = level.clamp(*coding.levels().start(), *coding.levels().end());
         let stream = match coding {
@@ -67,7 +67,7 @@ impl Encoder {
         self.coding
     }
 
-    /// Takes input; what comes out so far, often nothing, is appended.
+    /// Consumes input and appends the output so far, which is often empty.
     pub fn encode(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let coding = self.coding;
         let done = match &mut self.stream {
@@ -79,7 +79,7 @@ impl Encoder {
         done.ok_or(EncodeError(coding))
     }
 
-    /// Brings out everything taken so far, so that the other end can read it now.
+    /// Flushes everything consumed so far, so that the receiver can decode it now.
     pub fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let coding = self.coding;
         let done = match &mut self.stream {
@@ -91,7 +91,7 @@ impl Encoder {
         done.ok_or(EncodeError(coding))
     }
 
-    /// Ends the coding; nothing may be encoded afterwards.
+    /// Ends the stream; nothing may be encoded afterwards.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let done = match std::mem::replace(&mut self.stream, Stream::Finished) {
             Stream::Gzip(mut stream) => gzip_drain(&mut stream, FlushCompress::Finish, out),
@@ -113,7 +113,7 @@ impl fmt::Debug for Encoder {
     }
 }
 
-/// A whole body at once.
+/// Compresses a whole body.
 pub fn encode_all(coding: Coding, level: u32, input: &[u8]) -> Result<Vec<u8>, EncodeError> {
     let mut encoder = Encoder::sized(coding, level, Some(input.len() as u64))?;
     let mut out = Vec::with_capacity(input.len() / 3 + 64);
@@ -122,7 +122,7 @@ pub fn encode_all(coding: Coding, level: u32, input: &[u8]) -> Result<Vec<u8>, E
     Ok(out)
 }
 
-/// The smallest window that still holds a body of this size.
+/// Returns the smallest window that holds a body of this size.
 fn window_bits(size: Option<u64>, most: u32) -> u32 {
     let Some(size) = size else { return most };
     let needed = u64::BITS - size.saturating_sub(1).leading_zeros();
@@ -152,7 +152,7 @@ fn gzip_drain(stream: &mut Compress, how: FlushCompress, out: &mut Vec<u8>) -> O
     loop {
         out.reserve(OUTPUT_STEP_BYTES);
         let status = stream.compress_vec(&[], out, how).ok()?;
-        // Room left over means that nothing more is waiting (zlib's manual, deflate()).
+        // Unused capacity means that no output is pending (zlib's manual, deflate()).
         let drained = out.len() < out.capacity();
         match how {
             FlushCompress::Finish if status == Status::StreamEnd => return Some(()),
@@ -164,7 +164,7 @@ fn gzip_drain(stream: &mut Compress, how: FlushCompress, out: &mut Vec<u8>) -> O
     }
 }
 
-/// Lends the caller's buffer to the brotli writer, which wants to own its output.
+/// Lends the caller's buffer to the brotli writer, which owns its output.
 fn br_into<S>(
     stream: &mut brotli::CompressorWriter<Vec<u8>>,
     out: &mut Vec<u8>,

@@ -1,9 +1,9 @@
-//! Content codings: gzip, br, zstd; and the DEFLATE of single messages.
+//! Content codings (gzip, br, zstd) and the DEFLATE of single messages.
 //!
-//! Owns the names of the codings and the streams that apply and undo them, whole or piece by piece.
-//! Promises bounded memory per stream, that a flush makes everything so far readable at the other
-//! end, and that decoding stops at a limit. Never negotiates (that is `wire`), never does I/O,
-//! never decides what is worth compressing.
+//! Owns the names of the codings and the streams that encode and decode them, whole or piece by
+//! piece. Guarantees bounded memory per stream, that a flush makes everything so far decodable at
+//! the receiver, and that decoding stops at a limit. Never negotiates (that is `wire`), does no
+//! I/O, and does not decide what is worth compressing.
 
 mod decoder;
 mod encoder;
@@ -16,7 +16,7 @@ pub use messages::{DEFLATE_WINDOW_BITS, Deflater, Inflater};
 
 use std::ops::RangeInclusive;
 
-/// A content coding we can apply and undo (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
+/// A supported content coding (RFC 9110 section 8.4.1, RFC 7932, RFC 8878).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Coding {
     Gzip,
@@ -36,7 +36,7 @@ impl Coding {
         }
     }
 
-    /// The usual ending of a file that holds this coding.
+    /// The usual extension of a file with this coding.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Gzip => "gz",
@@ -45,7 +45,7 @@ impl Coding {
         }
     }
 
-    /// Names are case-insensitive and `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
+    /// Parses a name: case-insensitive, and `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
     pub fn parse(token: &str) -> Option<Self> {
         if token.eq_ignore_ascii_case("x-gzip") {
             return Some(Self::Gzip);
@@ -53,7 +53,7 @@ impl Coding {
         Self::ALL.into_iter().find(|coding| token.eq_ignore_ascii_case(coding.token()))
     }
 
-    /// The levels that make sense on the fly.
+    /// The levels that are useful for dynamic responses.
     pub const fn levels(self) -> RangeInclusive<u32> {
         match self {
             Self::Gzip => 1..=9,
@@ -62,7 +62,7 @@ impl Coding {
         }
     }
 
-    /// The level for answers made on the spot: most of the gain for little time.
+    /// The level for dynamic responses: most of the gain for little time.
     pub const fn default_level(self) -> u32 {
         match self {
             Self::Gzip => 5,

@@ -1,8 +1,8 @@
-//! Raw DEFLATE (RFC 1951) of single messages, as permessage-deflate has it (RFC 7692 7.2): ended by
-//! a flush whose last four bytes are left out.
+//! Raw DEFLATE (RFC 1951) of single messages, as in permessage-deflate (RFC 7692 7.2): ended by a
+//! flush whose last four bytes are omitted.
 //!
-//! Every message stands for itself (no context is taken over), so one stream serves any number of
-//! connections, one message after the other. Promises that inflating stops at the limit given.
+//! Every message is independent (no context takeover), so one stream serves any number of
+//! connections, one message after the other. Inflating stops at the given limit.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::fmt;
@@ -11,11 +11,11 @@ use std::ops::RangeInclusive;
 use crate::DecodeError;
 use crate::limits::OUTPUT_STEP_BYTES;
 
-/// What a flush ends with: an empty block (RFC 7692 7.2.1).
+/// The end of a flush: an empty block (RFC 7692 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
 /// The largest window, 32 KiB (RFC 1951 2).
 const WINDOW_BITS_MAX: u8 = 15;
-/// Windows that we can be bound to; zlib has no raw stream of 8 bits.
+/// The windows a peer may request; zlib has no raw stream with 8 bits.
 pub const DEFLATE_WINDOW_BITS: RangeInclusive<u8> = 9..=WINDOW_BITS_MAX;
 
 /// Compresses messages.
@@ -24,14 +24,14 @@ pub struct Deflater {
 }
 
 impl Deflater {
-    /// `window_bits` is clamped to [`DEFLATE_WINDOW_BITS`].
+    /// Creates a deflater; `window_bits` is clamped to [`DEFLATE_WINDOW_BITS`].
     pub fn new(level: u32, window_bits: u8) -> Deflater {
         let bits = window_bits.clamp(*DEFLATE_WINDOW_BITS.start(), *DEFLATE_WINDOW_BITS.end());
         let level = Compression::new(level.min(9));
         Deflater { stream: Compress::new_with_window_bits(level, false, bits) }
     }
 
-    /// Appends the compressed message; `None` if the library refuses, which with our settings means
+    /// Appends the compressed message; `None` if the library fails, which with these settings means
     /// that it could not allocate.
     pub fn message(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Option<()> {
         self.stream.reset();
@@ -40,7 +40,7 @@ impl Deflater {
             let before = self.stream.total_in();
             self.stream.compress_vec(input, out, FlushCompress::Sync).ok()?;
             input = &input[(self.stream.total_in() - before) as usize..];
-            // Room left over means that nothing more is waiting (zlib's manual, deflate()).
+            // Unused capacity means that no output is pending (zlib's manual, deflate()).
             if input.is_empty() && out.len() < out.capacity() {
                 break;
             }
@@ -56,7 +56,7 @@ impl fmt::Debug for Deflater {
     }
 }
 
-/// Undoes the compression of messages.
+/// Decompresses messages.
 pub struct Inflater {
     stream: Decompress,
 }
@@ -66,7 +66,7 @@ impl Inflater {
         Inflater { stream: Decompress::new_with_window_bits(false, WINDOW_BITS_MAX) }
     }
 
-    /// The message, of at most `limit` bytes.
+    /// Decompresses a message of at most `limit` bytes.
     pub fn message(&mut self, input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
         self.stream.reset(false);
         let mut out = Vec::new();
@@ -82,7 +82,8 @@ impl Inflater {
         out: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         loop {
-            // Never much more room than what may still come, and one byte to see that it is more.
+            // Grows to little more than the remaining limit, plus one byte to detect that it is
+            // exceeded.
             let step = out.len().max(OUTPUT_STEP_BYTES).min(limit - out.len() + 1);
             out.reserve_exact(step);
             let (before, so_far) = (self.stream.total_in(), out.len());
@@ -96,7 +97,8 @@ impl Inflater {
                 return Err(DecodeError::TooLarge);
             }
             if status == Status::StreamEnd {
-                // A last block may end the message, or come in the middle of it (RFC 7692 7.2.3.5).
+                // A final block may end the message or occur in the middle of it (RFC 7692
+                // 7.2.3.5).
                 self.stream.reset(false);
             } else if input.is_empty() && out.len() < out.capacity() {
                 return Ok(());
@@ -138,7 +140,7 @@ mod tests {
         let mut inflater = Inflater::new();
         for coded in [
             &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00][..],
-            // A block that is not compressed, one with BFINAL, and two blocks.
+            // An uncompressed block, one with BFINAL, and two blocks.
             &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00],
             &[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00],
             &[0xf2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xff, 0xff, 0xca, 0xc9, 0xc9, 0x07, 0x00],
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_from_one_stream_whatever_the_window() {
+    fn messages_of_one_stream_round_trip_with_every_window() {
         let mut inflater = Inflater::new();
         for bits in DEFLATE_WINDOW_BITS {
             let mut deflater = Deflater::new(5, bits);
@@ -164,20 +166,20 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_is_refused_before_it_is_unpacked() {
+    fn a_bomb_is_rejected_before_it_is_unpacked() {
         let mut bomb = Vec::new();
         Deflater::new(9, 15).message(&vec![0; 64 << 20], &mut bomb).unwrap();
         let mut inflater = Inflater::new();
         assert_eq!(inflater.message(&bomb, 100_000), Err(DecodeError::TooLarge));
         assert!(inflater.stream.total_out() < 200_000);
-        // The next message is none the worse.
+        // The next message is not affected.
         let coded = [0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
         assert_eq!(inflater.message(&coded, 4), Err(DecodeError::TooLarge));
         assert_eq!(inflater.message(&coded, 5).unwrap(), b"Hello");
     }
 
     #[test]
-    fn what_is_no_deflate_is_refused() {
+    fn invalid_deflate_data_is_rejected() {
         let mut inflater = Inflater::new();
         for coded in [&[0xff; 9][..], &[0x06], &[0x00, 0x05, 0x00, 0x00, 0x00]] {
             assert_eq!(inflater.message(coded, 1000), Err(DecodeError::Corrupt), "{coded:x?}");

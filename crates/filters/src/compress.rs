@@ -15,7 +15,7 @@ use exchange::{
     Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
-use telemetry::{Counter, Lane, families};
+use telemetry::{CachePadded, Counter, families};
 use wire::{Known, Method, negotiate};
 
 mod coder;
@@ -150,8 +150,8 @@ struct Life {
 struct Offer {
     coding: Coding,
     level: u32,
-    before: Arc<Lane<Counter>>,
-    after: Arc<Lane<Counter>>,
+    before: Arc<CachePadded<Counter>>,
+    after: Arc<CachePadded<Counter>>,
 }
 
 impl Offer {

@@ -19,7 +19,7 @@ use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
 use sha2::block_api::compress256;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
-use telemetry::{Counter, Lane, families};
+use telemetry::{CachePadded, Counter, families};
 use wire::Known;
 use wire::authorization::bearer;
 use wire::target::{QueryPair, query_pairs};
@@ -283,8 +283,8 @@ struct Life {
     places: Vec<Place>,
     hide: bool,
     challenge: String,
-    missing: Arc<Lane<Counter>>,
-    invalid: Arc<Lane<Counter>>,
+    missing: Arc<CachePadded<Counter>>,
+    invalid: Arc<CachePadded<Counter>>,
 }
 
 impl Filter for Life {
@@ -317,7 +317,12 @@ impl Filter for Life {
 }
 
 impl Life {
-    fn refuse(&self, request: &mut Request, counter: &Lane<Counter>, why: &'static str) -> Step {
+    fn refuse(
+        &self,
+        request: &mut Request,
+        counter: &CachePadded<Counter>,
+        why: &'static str,
+    ) -> Step {
         counter.inc();
         // The request goes no further than into the log, and what was wrong here may be right
         // elsewhere, or was yesterday.

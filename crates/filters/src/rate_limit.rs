@@ -17,7 +17,7 @@ use exchange::{
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
-use telemetry::{Counter, Lane, LimitHit, WorkerMetrics, families};
+use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
 use wire::Known;
 
 pub(crate) const KIND: FilterKind =
@@ -169,7 +169,7 @@ struct Life {
     /// RateLimit-Policy, and how RateLimit begins, where they are sent.
     told: Option<(BegunField, BegunField)>,
     worker: Arc<WorkerMetrics>,
-    refused: Arc<Lane<Counter>>,
+    refused: Arc<CachePadded<Counter>>,
 }
 
 impl Filter for Life {

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
-use telemetry::{Declared, Kind, Scripted, ScriptedCell};
+use telemetry::{Kind, MetricDeclaration, Scripted, ScriptedCell};
 
 use crate::context::VmContext;
 use lua_vm::Vm;
@@ -46,7 +46,7 @@ impl UserData for Registry {
             };
             let (name, help) = (name.to_string_lossy(), help.to_string_lossy());
             let labels = labels.iter().map(LuaString::to_string_lossy).collect();
-            let declared = Declared { name, kind, help, labels, bounds };
+            let declared = MetricDeclaration { name, kind, help, labels, bounds };
             this.0.declare(declared).map_err(|why| Error::runtime(format!("prometheus: {why}")))
         });
         methods.add_method("cell", |_, this, (name, labels): (String, Vec<LuaString>)| {

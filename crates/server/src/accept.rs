@@ -163,7 +163,7 @@ impl Door {
         let Some((service, seats)) = self.seat() else {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
-            self.service.metrics.answered(503);
+            self.service.metrics.count_response(503);
             if refusals.get() < self.refusals_at_once() {
                 refusals.set(refusals.get() + 1);
                 let refusals = refusals.clone();

@@ -1,13 +1,13 @@
-//! The cells numbers live in.
+//! The cells that hold metric values.
 //!
 //! `Counter` and `Gauge` have exactly one writer (their worker) and any number of readers: a plain
-//! load and store, no locked instruction. With two writers they would lose updates, never tear.
-//! `SharedCounter` and `SharedGauge` take any number of writers and are for what is rare.
+//! load and store, no locked instruction. A second writer would lose updates, never tear them.
+//! `SharedCounter` and `SharedGauge` allow any number of writers and are meant for rare events.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// A number that only grows, written by one thread.
+/// A monotonic counter written by one thread.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -32,7 +32,7 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down, written by one thread.
+/// A gauge written by one thread.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicI64);
 
@@ -67,7 +67,7 @@ impl Gauge {
     }
 }
 
-/// A number that only grows, written by any thread.
+/// A monotonic counter written by any thread.
 #[derive(Debug, Default)]
 pub struct SharedCounter(AtomicU64);
 
@@ -89,7 +89,7 @@ impl SharedCounter {
     }
 }
 
-/// A number that goes up and down, written by any thread.
+/// A gauge written by any thread.
 #[derive(Debug, Default)]
 pub struct SharedGauge(AtomicI64);
 
@@ -119,12 +119,12 @@ impl SharedGauge {
     }
 }
 
-/// A cell on a cache line of its own, so that two workers' cells never share one.
+/// A value on a cache line of its own, so that the values of two workers never share one.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Lane<T>(pub T);
+pub struct CachePadded<T>(pub T);
 
-impl<T> Deref for Lane<T> {
+impl<T> Deref for CachePadded<T> {
     type Target = T;
 
     #[inline]
@@ -135,7 +135,7 @@ impl<T> Deref for Lane<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
+    use super::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
     use std::thread;
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_cells_lose_nothing_between_threads() {
+    fn shared_cells_lose_no_update_between_threads() {
         let (counter, gauge) = (SharedCounter::new(), SharedGauge::new());
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -172,8 +172,8 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_fills_a_cache_line() {
-        assert_eq!(size_of::<Lane<Counter>>(), 64);
-        assert_eq!(align_of::<Lane<Counter>>(), 64);
+    fn a_padded_value_fills_a_cache_line() {
+        assert_eq!(size_of::<CachePadded<Counter>>(), 64);
+        assert_eq!(align_of::<CachePadded<Counter>>(), 64);
     }
 }

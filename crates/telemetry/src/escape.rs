@@ -1,11 +1,11 @@
-//! Text that came from outside, made safe to stand in a log line or in Prometheus' text.
+//! Escaping of untrusted text for log lines and the Prometheus text format.
 //!
-//! Whatever goes into a log line, one line comes out: no control character survives, and what is
-//! not UTF-8 is replaced.
+//! Escaped text stays on one line: control characters are escaped, and bytes that are not UTF-8 are
+//! replaced.
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// At most so many bytes of a text, cut at a character.
+/// Returns at most `most` bytes of a text, cut at a character boundary.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
@@ -14,8 +14,8 @@ pub(crate) fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// Help texts and label values of the Prometheus text format. Backslash and line feed are
-/// escaped everywhere, quotes in label values only.
+/// Escapes help texts and label values of the Prometheus text format: backslash and line feed
+/// always, quotes in label values only.
 pub fn prometheus(out: &mut String, text: &str, quoted: bool) {
     for character in text.chars() {
         match character {
@@ -27,8 +27,8 @@ pub fn prometheus(out: &mut String, text: &str, quoted: bool) {
     }
 }
 
-/// A JSON string with its quotes (RFC 8259 section 7). The controls above ASCII (U+0080 to U+009F),
-/// which RFC 8259 would let pass, are escaped too: terminals obey them.
+/// Writes a JSON string with its quotes (RFC 8259 section 7). The control characters above ASCII
+/// (U+0080 to U+009F), which RFC 8259 allows unescaped, are escaped too: terminals interpret them.
 pub fn json_string(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for chunk in value.utf8_chunks() {
@@ -50,7 +50,7 @@ pub fn json_string(value: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A control or a character of ASCII.
+/// Escapes a control character or another ASCII character.
 fn json_escape(byte: u8, out: &mut Vec<u8>) {
     match byte {
         b'"' => out.extend_from_slice(b"\\\""),
@@ -69,7 +69,7 @@ fn hex(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
 }
 
-/// A value of a `key=value` line: bare when it is one plain word, otherwise a JSON string.
+/// Writes a value of a `key=value` line: bare if it is one plain word, otherwise a JSON string.
 pub fn text_value(value: &[u8], out: &mut Vec<u8>) {
     let plain = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\');
     if !value.is_empty() && value.iter().all(plain) {

@@ -1,10 +1,10 @@
-//! Every metric the server knows, in one table.
+//! The table of all metrics of the server.
 //!
-//! A family is a name, what it means, its unit, its kind and its label names. Names follow
-//! Prometheus: `tidegate_` first, base units last, `_total` on counters. The exporter and the
-//! reference page are both written from `ALL`; a family that is not in it cannot be exported.
+//! A family has a name, a help text, a unit, a kind and label names. Names follow Prometheus:
+//! `tidegate_` first, base units last, `_total` on counters. The exporter and the reference page
+//! are both generated from `ALL`; a family that is not in it cannot be exported.
 
-/// What kind of number a family holds.
+/// The kind of a metric family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -13,7 +13,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word of the Prometheus text format.
+    /// The keyword of the Prometheus text format.
     pub const fn token(self) -> &'static str {
         match self {
             Self::Counter => "counter",
@@ -25,7 +25,7 @@ impl Kind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// A plain number of things.
+    /// A count.
     Number,
     Bytes,
     Seconds,
@@ -67,7 +67,7 @@ macro_rules! families {
             help: $help,
         };)*
 
-        /// The whole table, in the order of the reference page.
+        /// All families, in the order of the reference page.
         pub static ALL: &[&Family] = &[$(&$id,)*];
     };
 }
@@ -84,173 +84,173 @@ families! {
     CONNECTIONS_IDLE = "tidegate_connections_idle", Gauge, Number, [],
         "Client connections kept alive and waiting for a request.";
     CONNECTIONS_CLOSED = "tidegate_connections_closed_total", Counter, Number,
-        ["reason", "fault"], "Client connections ended, by reason and by whose fault it was.";
+        ["reason", "fault"], "Client connections ended, by reason and by responsible party.";
     ACCEPT_ERRORS = "tidegate_accept_errors_total", Counter, Number, [],
-        "Connections that could not be accepted, for example for want of file descriptors.";
+        "Failed accepts, for example because no file descriptor was free.";
     TUNNELS_ACTIVE = "tidegate_tunnels_active", Gauge, Number, [],
-        "Upgraded connections passing bytes now.";
+        "Tunnels open now (upgraded connections).";
     BYTES_RECEIVED = "tidegate_received_bytes_total", Counter, Bytes, [],
         "Bytes received from clients.";
     BYTES_SENT = "tidegate_sent_bytes_total", Counter, Bytes, [], "Bytes sent to clients.";
     LIMITS_HIT = "tidegate_limits_hit_total", Counter, Number, ["limit"],
-        "Limits and time-outs that clients or upstreams ran into.";
+        "Limits and time-outs exceeded by clients or upstreams.";
 
     RESPONSES = "tidegate_responses_total", Counter, Number, ["class"],
-        "Answers by status class, including those given before a route was found.";
+        "Responses by status class, including those without a route.";
     EXCHANGES_IN_FLIGHT = "tidegate_exchanges_in_flight", Gauge, Number, [],
-        "Requests being answered now, on all routes and on none.";
+        "Requests in flight, with and without a route.";
     REQUESTS = "tidegate_requests_total", Counter, Number, ["route", "class"],
-        "Requests answered, by route and status class.";
+        "Requests by route and status class of the response.";
     REQUESTS_IN_FLIGHT = "tidegate_requests_in_flight", Gauge, Number, ["route"],
-        "Requests being answered now, by route.";
+        "Requests in flight, by route.";
     REQUEST_DURATION = "tidegate_request_duration_seconds", Histogram, Seconds, ["route"],
-        "Time from a request's head to the last byte of its answer, by route.";
+        "Time from the request head to the last byte of the response, by route.";
 
     UPSTREAM_REQUESTS = "tidegate_upstream_requests_total", Counter, Number,
         ["upstream", "server", "class"],
         "Requests sent to an upstream, by server and by class: 1xx to 5xx, or error.";
     UPSTREAM_DURATION = "tidegate_upstream_response_seconds", Histogram, Seconds, ["upstream"],
-        "Time from the last byte of a request sent to an upstream to the head of its answer.";
+        "Time from the last byte sent to an upstream to the head of its response.";
     UPSTREAM_IN_FLIGHT = "tidegate_upstream_requests_in_flight", Gauge, Number, ["upstream"],
-        "Requests an upstream is answering now.";
+        "Requests in flight to an upstream.";
     UPSTREAM_CONNECTIONS = "tidegate_upstream_connections", Gauge, Number, ["upstream", "state"],
         "Connections to an upstream, by state: active, idle or parked.";
     UPSTREAM_CONNECTS = "tidegate_upstream_connects_total", Counter, Number,
         ["upstream", "result"],
         "Connections opened to an upstream, by result: ok, refused, timeout or error.";
     UPSTREAM_REUSES = "tidegate_upstream_connection_reuses_total", Counter, Number, ["upstream"],
-        "Requests sent over a connection that was already open.";
+        "Requests sent over a reused connection.";
     UPSTREAM_RETRIES = "tidegate_upstream_retries_total", Counter, Number, ["upstream"],
-        "Requests tried again on another server.";
+        "Requests retried on another server.";
     UPSTREAM_RETRIES_DENIED = "tidegate_upstream_retries_denied_total", Counter, Number,
-        ["upstream"], "Requests not tried again because the retry budget was spent.";
+        ["upstream"], "Requests not retried because the retry budget was exhausted.";
     UPSTREAM_HEALTHY = "tidegate_upstream_server_healthy", Gauge, Flag, ["upstream", "server"],
-        "Whether a server is in rotation.";
+        "1 if a server is in rotation.";
     UPSTREAM_CHECKS = "tidegate_upstream_health_checks_total", Counter, Number,
         ["upstream", "result"], "Active health checks, by result: ok or failed.";
     UPSTREAM_EJECTIONS = "tidegate_upstream_ejections_total", Counter, Number,
-        ["upstream", "server"], "Times a server was taken out of rotation for its failures.";
+        ["upstream", "server"], "Ejections of a server from the rotation because of failures.";
     UPSTREAM_PANIC = "tidegate_upstream_panic", Gauge, Flag, ["upstream"],
-        "Whether so few servers are healthy that all are used.";
+        "1 if so few servers are healthy that all are used.";
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
-        "Requests refused by an authentication filter, by reason: missing or invalid.";
+        "Requests rejected by an authentication filter, by reason: missing or invalid.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
-        "Requests refused by a rate limit.";
+        "Requests rejected by a rate limit.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
-        "Keys remembered now, by the name of the rate limit that does.";
+        "Keys stored by a rate limit now, by its name.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],
-        "Keys that had to be forgotten because as many as `entries` allows were remembered.";
+        "Keys evicted because the rate limit's `entries` was reached.";
     COMPRESS_IN = "tidegate_compress_input_bytes_total", Counter, Bytes, ["coding"],
-        "Bytes of answers that the compress filter coded, before.";
+        "Bytes of response bodies before compression.";
     COMPRESS_OUT = "tidegate_compress_output_bytes_total", Counter, Bytes, ["coding"],
-        "Bytes of answers that the compress filter coded, after.";
+        "Bytes of response bodies after compression.";
 
     CACHE_HITS = "tidegate_cache_hits_total", Counter, Number, ["cache"],
-        "Requests answered with what was stored and fresh.";
+        "Requests served from a fresh stored response.";
     CACHE_STALE = "tidegate_cache_stale_total", Counter, Number, ["cache", "reason"],
-        "Requests answered with what was stored and stale, by reason: revalidating or error.";
+        "Requests served from a stale stored response, by reason: revalidating or error.";
     CACHE_MISSES = "tidegate_cache_misses_total", Counter, Number, ["cache", "reason"],
-        "Requests that waited for the origin, by why: uri-miss, vary-miss, stale, request or miss.";
+        "Requests forwarded to the origin, by reason: uri-miss, vary-miss, stale, request or miss.";
     CACHE_PASSES = "tidegate_cache_passes_total", Counter, Number, ["cache", "reason"],
-        "Requests that went past the cache, by reason.";
+        "Requests that bypassed the cache, by reason.";
     CACHE_COALESCED = "tidegate_cache_coalesced_total", Counter, Number, ["cache"],
-        "Requests among the misses that waited for another one's answer and got it.";
+        "Misses served by the response to another request (coalesced).";
     CACHE_REVALIDATIONS = "tidegate_cache_revalidations_total", Counter, Number,
         ["cache", "result"],
-        "Times the origin was asked whether a stale answer holds: valid, replaced or failed.";
+        "Revalidations of stale responses, by result: valid, replaced or failed.";
     CACHE_UNSTORED = "tidegate_cache_unstored_total", Counter, Number, ["cache", "reason"],
-        "Answers of the origin that were not stored, by reason.";
+        "Responses of the origin that were not stored, by reason.";
     CACHE_STORED = "tidegate_cache_stored_total", Counter, Number, ["cache"],
-        "Objects stored: answers, their codings, and what is remembered about URLs.";
+        "Objects stored: responses, their compressed variants, and metadata of URLs.";
     CACHE_REMOVED = "tidegate_cache_removed_total", Counter, Number, ["cache", "reason"],
-        "Objects that left memory, by reason: size, replaced, purged, expired or variants.";
+        "Objects removed from memory, by reason: size, replaced, purged, expired or variants.";
     CACHE_OBJECTS = "tidegate_cache_objects", Gauge, Number, ["cache"], "Objects stored now.";
     CACHE_MEMORY = "tidegate_cache_memory_bytes", Gauge, Bytes, ["cache"],
-        "Memory of the objects stored now, with all that is needed to find them.";
+        "Memory of the objects stored now, including their index.";
     CACHE_MEMORY_LIMIT = "tidegate_cache_memory_limit_bytes", Gauge, Bytes, ["cache"],
-        "Memory that the objects of a cache may take.";
+        "Memory limit of the objects of a cache.";
     CACHE_DISK_OBJECTS = "tidegate_cache_disk_objects", Gauge, Number, ["cache"],
-        "Objects that a cache can find on disk now.";
+        "Objects indexed on disk now.";
     CACHE_DISK = "tidegate_cache_disk_bytes", Gauge, Bytes, ["cache"],
-        "Length of the files that a cache has on disk.";
+        "Length of the files of a cache on disk.";
     CACHE_DISK_LIMIT = "tidegate_cache_disk_limit_bytes", Gauge, Bytes, ["cache"],
-        "What the files of a cache may come to.";
+        "Limit on the length of the files of a cache.";
     CACHE_DISK_WORKING = "tidegate_cache_disk_working", Gauge, Flag, ["cache"],
-        "Whether a cache can use its disk; it goes on in memory where it cannot.";
+        "1 if the disk of a cache works; otherwise it serves from memory only.";
     CACHE_DISK_READS = "tidegate_cache_disk_reads_total", Counter, Number, ["cache"],
-        "Objects read back into memory from disk.";
+        "Objects loaded from disk into memory.";
     CACHE_DISK_WRITES = "tidegate_cache_disk_writes_total", Counter, Number, ["cache"],
         "Objects written to disk.";
     CACHE_DISK_DROPPED = "tidegate_cache_disk_dropped_total", Counter, Number, ["cache"],
-        "Objects not written to disk: too much waited, one was too long, or the disk failed.";
+        "Objects not written to disk: the queue was full, the object too long, or the disk failed.";
     CACHE_DISK_FAILURES = "tidegate_cache_disk_failures_total", Counter, Number,
         ["cache", "reason"],
-        "Objects whose checksum was wrong (damaged), and calls to the disk that failed (error).";
+        "Objects with a wrong checksum (damaged) and failed disk operations (error).";
     CACHE_DERIVE = "tidegate_cache_derive_seconds", Histogram, Seconds, ["cache", "coding"],
-        "Time it took to make another coding of what is stored.";
+        "Time to compress a stored response.";
     CACHE_DERIVED = "tidegate_cache_derived_bytes_total", Counter, Bytes, ["cache", "coding"],
-        "Bytes of codings made of what is stored.";
+        "Bytes of compressed variants of stored responses.";
 
     STORE_COMMANDS = "tidegate_store_commands_total", Counter, Number, ["app"],
-        "Commands that the shared store of an application has executed.";
+        "Commands executed by the shared store of an application.";
     STORE_REFUSED = "tidegate_store_refused_total", Counter, Number, ["app"],
-        "Commands that were answered with an error, or were malformed.";
+        "Commands that failed or were malformed.";
     STORE_HITS = "tidegate_store_hits_total", Counter, Number, ["app"],
-        "Keys that were asked for and found.";
+        "Requested keys that were found.";
     STORE_MISSES = "tidegate_store_misses_total", Counter, Number, ["app"],
-        "Keys that were asked for and not found.";
+        "Requested keys that were not found.";
     STORE_EVICTED = "tidegate_store_evicted_total", Counter, Number, ["app"],
-        "Keys that had to go because memory was full.";
+        "Keys evicted because the memory limit was reached.";
     STORE_EXPIRED = "tidegate_store_expired_total", Counter, Number, ["app"],
-        "Keys whose time was over.";
+        "Keys that expired.";
     STORE_KEYS = "tidegate_store_keys", Gauge, Number, ["app"], "Keys stored now.";
     STORE_MEMORY = "tidegate_store_memory_bytes", Gauge, Bytes, ["app"],
-        "Memory of the keys stored now, their values, and what finding them takes.";
+        "Memory of the keys stored now, including values and index.";
     STORE_MEMORY_LIMIT = "tidegate_store_memory_limit_bytes", Gauge, Bytes, ["app"],
-        "Memory that the keys of a store may take.";
+        "Memory limit of the keys of a store.";
     STORE_CONNECTIONS = "tidegate_store_connections", Gauge, Number, ["app"],
-        "Connections to a store: one for each worker process that uses it.";
+        "Connections to a store: one per worker process that uses it.";
     STORE_PUBLISHED = "tidegate_store_published_total", Counter, Number, ["app"],
-        "Messages that were published.";
+        "Messages published.";
     STORE_LISTENERS = "tidegate_store_listeners", Gauge, Number, ["app"],
-        "Channels that worker processes listen to now, each counted once for each process.";
+        "Channels that worker processes are subscribed to now, counted per process.";
     STORE_SLOW = "tidegate_store_slow_connections_total", Counter, Number, ["app"],
-        "Connections that were closed because too many messages waited for them.";
+        "Connections closed because too many messages were queued for them.";
 
     APP_REQUESTS = "tidegate_app_requests_total", Counter, Number, ["app", "worker"],
-        "Requests and sessions that an application took.";
+        "Requests and sessions that an application started to handle.";
     APP_IN_FLIGHT = "tidegate_app_in_flight", Gauge, Number, ["app", "worker"],
-        "Requests and sessions under way in an application.";
+        "Requests and sessions in flight in an application.";
     APP_WEBSOCKETS = "tidegate_app_websockets", Gauge, Number, ["app", "worker"],
         "WebSocket sessions open in an application.";
     APP_QUEUE = "tidegate_app_queue_seconds", Histogram, Seconds, ["app", "worker"],
-        "Time from a request's coming to an application to its being taken.";
+        "Time that a request waited in the queue of an application.";
     APP_CALL = "tidegate_app_call_seconds", Histogram, Seconds, ["app", "worker"],
-        "Time from a request's being taken by an application to the head of its answer.";
+        "Time from the start of the application's call to the head of the response.";
     APP_GIL_WAIT = "tidegate_app_gil_wait_seconds", Histogram, Seconds, ["app", "worker"],
-        "Time that threads of an application waited for the interpreter.";
+        "Time that threads of an application waited for the GIL.";
     APP_LOOP_LAG = "tidegate_app_loop_lag_seconds", Gauge, Seconds, ["app", "worker"],
-        "For how long an application has answered nobody now, although somebody waits.";
+        "Time since an application last made progress while requests are waiting.";
     APP_STALLS = "tidegate_app_stalls_total", Counter, Number, ["app", "worker"],
-        "Times that an application answered nobody for a while.";
+        "Stalls of an application: intervals without progress.";
     APP_RSS = "tidegate_app_rss_bytes", Gauge, Bytes, ["app", "worker"],
         "Resident memory of an application's process.";
     APP_READY = "tidegate_app_ready_workers", Gauge, Number, ["app"],
-        "Processes of an application that take requests.";
+        "Processes of an application that are ready for requests.";
     APP_RESTARTS = "tidegate_app_restarts_total", Counter, Number, ["app", "worker", "reason"],
-        "Processes of an application that took the place of another, by reason.";
+        "Replacements of processes of an application, by reason.";
     APP_BROKEN = "tidegate_app_connections_broken_total", Counter, Number, ["app", "reason"],
-        "Connections to an application's processes that ended with requests under way, by reason.";
+        "Connections to an application's processes that broke with requests in flight, by reason.";
 
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
-        "Configurations put into use since the start.";
+        "Configurations applied since the start.";
     CONFIG_RELOAD_FAILURES = "tidegate_config_reload_failures_total", Counter, Number, [],
-        "Configurations refused since the start; the one before stayed in use.";
+        "Configurations rejected since the start; the previous one stayed in use.";
     CONFIG_LAST_OK = "tidegate_config_last_reload_successful", Gauge, Flag, [],
-        "Whether the latest configuration offered was put into use.";
+        "1 if the latest configuration was applied.";
     CONFIG_LAST_TIME = "tidegate_config_last_reload_timestamp_seconds", Gauge, Seconds, [],
-        "When a configuration was last put into use, as Unix time.";
+        "Unix time at which a configuration was last applied.";
 
     LOG_DROPPED = "tidegate_log_lines_dropped_total", Counter, Number, ["log"],
         "Log lines dropped because the writer could not keep up, by log: access or events.";
@@ -262,12 +262,12 @@ families! {
     PROCESS_RSS = "process_resident_memory_bytes", Gauge, Bytes, [], "Resident memory.";
     PROCESS_FDS = "process_open_fds", Gauge, Number, [], "Open file descriptors.";
     PROCESS_MAX_FDS = "process_max_fds", Gauge, Number, [],
-        "File descriptors the process may open.";
+        "Limit on open file descriptors.";
     PROCESS_START = "process_start_time_seconds", Gauge, Seconds, [],
-        "When the process started, as Unix time.";
+        "Unix time at which the process started.";
 }
 
-/// The classes of answers, by `class_index`.
+/// The status classes of responses, indexed by `class_index`.
 pub const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 #[cfg(test)]

@@ -1,20 +1,20 @@
-//! Latency in buckets, written by one worker.
+//! Latency histograms written by one worker.
 //!
-//! The bounds are fixed and read well on a dashboard (1-2-5 steps from 100 µs to 10 s, then 30 and
-//! 60 s). An octave holds at most one bound, so the bucket is found with a table lookup by the
-//! value's highest bit and one comparison.
+//! The bounds are fixed and suit a dashboard (1-2-5 steps from 100 µs to 10 s, then 30 and 60 s).
+//! An octave holds at most one bound, so the bucket is found by a table lookup with the value's
+//! highest bit and one comparison.
 
 use crate::cell::Counter;
 
-/// Upper bounds in microseconds, inclusive, as Prometheus' `le` means them.
+/// Upper bounds in microseconds, inclusive, like Prometheus' `le`.
 pub const BOUNDS_US: [u64; 18] = [
     100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
-/// One more than the bounds: the last bucket is everything above.
+/// One more than the bounds: the last bucket counts everything above.
 pub const BUCKETS: usize = BOUNDS_US.len() + 1;
 
-/// For each position of the highest bit: how many bounds lie below that octave.
+/// For each position of the highest bit: the number of bounds below that octave.
 const FIRST: [u8; 64] = {
     let mut table = [0; 64];
     let mut bit = 0;
@@ -29,7 +29,7 @@ const FIRST: [u8; 64] = {
     table
 };
 
-/// The bounds with an end that nothing exceeds, so that the lookup needs no check.
+/// The bounds followed by the largest value, so that the lookup needs no check.
 const PADDED: [u64; BUCKETS] = {
     let mut padded = [u64::MAX; BUCKETS];
     let mut i = 0;
@@ -46,7 +46,7 @@ fn bucket(value_us: u64) -> usize {
     first + usize::from(value_us > PADDED[first])
 }
 
-/// A latency distribution. Single writer, like `Counter`.
+/// A latency distribution with a single writer, like `Counter`.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Histogram {
@@ -65,7 +65,8 @@ impl Histogram {
         self.sum_us.add(value_us);
     }
 
-    /// What has been recorded so far; a value being recorded meanwhile may miss from the sum.
+    /// Returns the values recorded so far; a value recorded concurrently may be missing from the
+    /// sum.
     pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot { sum_us: self.sum_us.get(), ..Snapshot::default() };
         for (into, from) in snapshot.buckets.iter_mut().zip(&self.buckets) {
@@ -75,10 +76,10 @@ impl Histogram {
     }
 }
 
-/// A histogram read at one moment; snapshots of several workers add up.
+/// A histogram read at one moment; snapshots of several workers can be merged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Per bucket, not cumulated.
+    /// Per bucket, not cumulative.
     pub buckets: [u64; BUCKETS],
     pub sum_us: u64,
 }
@@ -95,10 +96,10 @@ impl Snapshot {
         self.sum_us = self.sum_us.wrapping_add(other.sum_us);
     }
 
-    /// The bound of the bucket in which the given share (0 to 1) of all values is reached; none
-    /// when nothing was recorded or the share lies above the last bound.
-    pub fn quantile_us(&self, share: f64) -> Option<u64> {
-        let wanted = (self.count() as f64 * share.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
+    /// Returns the upper bound of the bucket that contains the given quantile (0 to 1); `None` if
+    /// nothing was recorded or the quantile lies above the last bound.
+    pub fn quantile_us(&self, quantile: f64) -> Option<u64> {
+        let wanted = (self.count() as f64 * quantile.clamp(0.0, 1.0)).ceil().max(1.0) as u64;
         let mut seen = 0;
         for (count, bound) in self.buckets.iter().zip(BOUNDS_US) {
             seen += count;

@@ -2,29 +2,29 @@
 
 use std::time::Duration;
 
-/// Label sets one family may hold before further ones are added up under "other".
+/// Label sets of one family before further ones are added up under "other".
 pub const SERIES_PER_FAMILY: usize = 4_096;
-/// Route names kept apart before further ones are added up under "other".
+/// Route names before further ones are added up under "other".
 pub const ROUTES: usize = 16_384;
-/// Longest label value; the rest is cut.
+/// Longest label value; the rest is cut off.
 pub const LABEL_BYTES: usize = 256;
-/// Lines a ring holds before it drops.
+/// Lines that a ring holds before it drops new ones.
 pub const RING_LINES: usize = 8_192;
-/// Line buffers above this are freed instead of being kept for the next line.
-pub const KEPT_BUFFER_BYTES: usize = 4 * 1024;
-/// The writer hands bytes to the system in pieces of about this size.
+/// Line buffers above this size are freed instead of being reused.
+pub const REUSED_BUFFER_BYTES: usize = 4 * 1024;
+/// Approximate size of the writer's writes.
 pub const WRITE_BATCH_BYTES: usize = 256 * 1024;
-/// How long the writer lets lines gather after a busy round.
+/// How long the writer lets lines accumulate after a round with output.
 pub const GATHER_MS: u64 = 10;
-/// Longest event line; the rest is cut.
+/// Longest event line; the rest is cut off.
 pub const EVENT_BYTES: usize = 16 * 1024;
-/// Metrics that programs may make up.
+/// Metric families that programs may define.
 pub const SCRIPTED_FAMILIES: usize = 1_024;
-/// Labels of one of them.
+/// Labels of a family defined by a program.
 pub const SCRIPTED_LABELS: usize = 16;
-/// Buckets of one of their histograms.
+/// Buckets of a histogram defined by a program.
 pub const SCRIPTED_BUCKETS: usize = 64;
-/// Longest help text of one of them; the rest is cut.
+/// Longest help text of a family defined by a program; the rest is cut off.
 pub const HELP_BYTES: usize = 1_024;
-/// Longest wait for a log to be written out: whoever reads it may have stopped for good.
+/// Longest wait until a log is written: its reader may have stopped for good.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);

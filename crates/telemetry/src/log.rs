@@ -1,11 +1,11 @@
-//! Events: what the operator should read, one line each.
+//! Events: log lines for the operator.
 //!
 //! `event!(Level::Info, "listening", name = web, address = addr)` writes `2026-11-20T10:21:00.123Z
-//! INFO listening name=web address=127.0.0.1:8080`, or the same as JSON. Below the level nothing is
-//! formatted. Lines go to the installed ring, so that nobody waits for who reads them, or straight
-//! to stderr while there is none (at start, at the end, in tests). Whatever a client can trigger
-//! uses `event_limited!`, which lets some a second through per call site and says how many it held
-//! back.
+//! INFO listening name=web address=127.0.0.1:8080`, or the same as JSON. Nothing is formatted below
+//! the level. Lines go to the installed ring, so that no worker waits for the reader of the log, or
+//! directly to stderr while there is none (at the start, at the end, in tests). Events that a
+//! client can trigger use `event_limited!`, which passes a number of them per second and call site
+//! and reports how many were suppressed.
 
 use crate::escape::{cut, json_string, text_value};
 use crate::limits::EVENT_BYTES;
@@ -37,7 +37,7 @@ impl Level {
         }
     }
 
-    const fn shout(self) -> &'static str {
+    const fn uppercase(self) -> &'static str {
         match self {
             Self::Error => "ERROR",
             Self::Warn => "WARN",
@@ -84,7 +84,7 @@ pub fn install(ring: Option<Arc<LogRing>>) {
     *RING.write().unwrap_or_else(PoisonError::into_inner) = ring;
 }
 
-/// A line being put together. `event!` is the way to write one.
+/// An event line under construction, written by `event!`.
 #[derive(Debug)]
 pub struct Event {
     line: Vec<u8>,
@@ -102,7 +102,7 @@ impl Event {
             Format::Text => {
                 timestamp::rfc3339(unix_ms, &mut line);
                 line.push(b' ');
-                line.extend_from_slice(level.shout().as_bytes());
+                line.extend_from_slice(level.uppercase().as_bytes());
                 line.push(b' ');
                 line.extend_from_slice(message.as_bytes());
             }
@@ -133,11 +133,11 @@ impl Event {
         }
     }
 
-    /// Adds a field whose value is text; escaped, and cut when the line gets too long.
+    /// Adds a text field; the value is escaped, and cut off if the line gets too long.
     pub fn text(&mut self, key: &str, value: &dyn Display) {
-        let mut rendered = Cut { text: String::new(), room: EVENT_BYTES };
+        let mut rendered = BoundedText { text: String::new(), room: EVENT_BYTES };
         rendered.room = rendered.room.saturating_sub(self.line.len());
-        // Only `Cut` itself fails, when it is full.
+        // Only `BoundedText` fails, when it is full.
         let _ = write!(rendered, "{value}");
         self.key(key);
         match self.format {
@@ -146,7 +146,7 @@ impl Event {
         }
     }
 
-    /// Adds a field whose value is a number or a truth value, bare in JSON.
+    /// Adds a number or a boolean, unquoted in JSON.
     pub fn bare(&mut self, key: &str, value: &dyn Display) {
         self.key(key);
         // Writing to a Vec does not fail.
@@ -167,19 +167,19 @@ impl Event {
             ring.push(line);
         } else {
             line.push(b'\n');
-            // With stderr gone there is nobody left to tell.
+            // Without stderr nothing can report the failure.
             let _ = std::io::stderr().lock().write_all(&line);
         }
     }
 }
 
-/// A string that stops growing.
-struct Cut {
+/// A string with a maximal length.
+struct BoundedText {
     text: String,
     room: usize,
 }
 
-impl fmt::Write for Cut {
+impl fmt::Write for BoundedText {
     fn write_str(&mut self, piece: &str) -> fmt::Result {
         let fitting = cut(piece, self.room - self.text.len());
         self.text.push_str(fitting);
@@ -187,10 +187,10 @@ impl fmt::Write for Cut {
     }
 }
 
-/// Lets some events a second through, and counts the rest.
+/// The rate limit of one call site of `event_limited!`.
 #[derive(Debug, Default)]
 pub struct CallSite {
-    /// The second being counted (upper 40 bits) and the events in it (lower 24).
+    /// The current second (upper 40 bits) and its number of events (lower 24).
     window: AtomicU64,
     suppressed: AtomicU64,
 }
@@ -200,7 +200,8 @@ impl CallSite {
         Self { window: AtomicU64::new(0), suppressed: AtomicU64::new(0) }
     }
 
-    /// Whether an event may go out now; if so, how many were held back since the last one.
+    /// Returns the number of events suppressed since the last one that passed; `None` if this one
+    /// is suppressed.
     pub fn admit(&self, per_second: u32) -> Option<u64> {
         self.admit_at(timestamp::now_ms() / 1_000, per_second)
     }
@@ -221,8 +222,8 @@ impl CallSite {
     }
 }
 
-/// How `event!` tells numbers from text: method lookup finds `Bare` on `Field<number>` before it
-/// finds `Quoted` on a reference to any `Field`.
+/// Distinguishes numbers from text in `event!`: method lookup finds `Bare` on `Field<number>`
+/// before it finds `Quoted` on a reference to any `Field`.
 #[doc(hidden)]
 pub struct Field<'a, T: ?Sized>(pub &'a T);
 
@@ -255,7 +256,7 @@ impl<T: Display + ?Sized> Quoted for &Field<'_, T> {
 }
 
 /// Writes an event: `event!(level, "message", key = value, …)`. Values are `Display`; nothing is
-/// evaluated when the level is off.
+/// evaluated if the level is disabled.
 #[macro_export]
 macro_rules! event {
     ($level:expr, $message:expr $(, $key:ident = $value:expr)* $(,)?) => {{
@@ -273,9 +274,8 @@ macro_rules! event {
     }};
 }
 
-/// Like `event!`, but at most so many a second from this place:
-/// `event_limited!(10, level, "message", key = value, …)`. The next one let through carries
-/// `suppressed`.
+/// Like `event!`, with at most so many events per second from this call site: `event_limited!(10,
+/// level, "message", key = value, …)`. The next event that passes has a field `suppressed`.
 #[macro_export]
 macro_rules! event_limited {
     ($per_second:expr, $level:expr, $message:expr $(, $key:ident = $value:expr)* $(,)?) => {{
@@ -284,8 +284,8 @@ macro_rules! event_limited {
             match SITE.admit($per_second) {
                 None => {}
                 Some(0) => $crate::event!($level, $message $(, $key = $value)*),
-                Some(held) => {
-                    $crate::event!($level, $message $(, $key = $value)*, suppressed = held)
+                Some(suppressed) => {
+                    $crate::event!($level, $message $(, $key = $value)*, suppressed = suppressed)
                 }
             }
         }

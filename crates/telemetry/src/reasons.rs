@@ -1,19 +1,19 @@
-//! Why connections end and which limits were hit: two tables, one row per reason.
+//! Why connections end and which limits were exceeded: two tables with one row per reason.
 //!
-//! Every place that closes a client connection names a row of `CloseReason`; every bound a client
-//! can run into names a row of `LimitHit`. A row is a counter in each worker, a label in /metrics
-//! and a line of the reference.
+//! Every code path that closes a client connection names a row of `CloseReason`; every limit a
+//! client can exceed names a row of `LimitHit`. A row is a counter in each worker, a label in
+//! /metrics and a line of the reference.
 
-/// Whose doing it was.
+/// The party responsible for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// As things should be.
+    /// Expected behaviour.
     Normal,
-    /// The client broke the protocol, a limit, or the connection.
+    /// The client violated the protocol or a limit, or broke the connection.
     Client,
     /// The upstream did.
     Upstream,
-    /// We did, or ran out of something.
+    /// The server failed or ran out of a resource.
     Ours,
 }
 
@@ -40,11 +40,11 @@ macro_rules! table {
         }
 
         impl $name {
-            /// Every row, in the order of `index`.
+            /// All rows, in the order of `index`.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
             pub const COUNT: usize = Self::ALL.len();
 
-            /// The row's place in an array of counters.
+            /// The row's index in an array of counters.
             #[inline]
             pub const fn index(self) -> usize {
                 self as usize
@@ -55,7 +55,7 @@ macro_rules! table {
                 match self { $(Self::$variant => $slug,)* }
             }
 
-            /// One sentence for people.
+            /// One sentence for the reference.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
@@ -71,32 +71,32 @@ table! {
     /// Why a client connection ended.
     CloseReason {
         ClientClosed, "client_closed", Normal, "the client closed between requests";
-        CloseRequested, "close_requested", Normal, "the client asked for it, or spoke HTTP/1.0";
-        CloseByAnswer, "close_by_answer", Normal, "the answer could only end with the connection";
-        IdleTimeout, "idle_timeout", Normal, "no new request came within `idle`";
+        CloseRequested, "close_requested", Normal, "the client requested it or uses HTTP/1.0";
+        CloseByAnswer, "close_by_answer", Normal, "the end of the response is the end of the connection";
+        IdleTimeout, "idle_timeout", Normal, "no request arrived within `idle`";
         Drain, "drain", Normal, "the server or its listener is draining";
         UpgradeFinished, "upgrade_finished", Normal, "the tunnel ended";
-        TunnelIdle, "tunnel_idle", Normal, "nothing went through the tunnel for too long";
-        HandshakeTimeout, "handshake_timeout", Client, "nothing came within `handshake`";
-        HeadTimeout, "head_timeout", Client, "the request head was not whole within `head`";
-        BodyTimeout, "body_timeout", Client, "the request body was too slow or took too long";
+        TunnelIdle, "tunnel_idle", Normal, "the tunnel was idle for too long";
+        HandshakeTimeout, "handshake_timeout", Client, "no byte arrived within `handshake`";
+        HeadTimeout, "head_timeout", Client, "the request head was incomplete after `head`";
+        BodyTimeout, "body_timeout", Client, "the request body arrived too slowly or took too long";
         WriteTimeout, "write_timeout", Client, "the client read too slowly or not at all";
-        SlowClient, "slow_client", Client, "too slow to hold a connection to a busy upstream";
+        SlowClient, "slow_client", Client, "the client was too slow to occupy a connection to a busy upstream";
         Malformed, "malformed_request", Client, "the request was malformed or ambiguous";
         RequestLineTooLong, "request_line_too_long", Client, "the request line was too long";
-        HeadersTooLarge, "headers_too_large", Client, "the header fields were too large or many";
-        BodyTooLarge, "body_too_large", Client, "the request body was above the limit";
-        BodyUnread, "body_unread", Client, "too much of a refused body was left to be read";
-        UnknownHost, "unknown_host", Client, "no route names the host, and `unknown_host` is close";
+        HeadersTooLarge, "headers_too_large", Client, "the header fields were too large or too many";
+        BodyTooLarge, "body_too_large", Client, "the request body exceeded the limit";
+        BodyUnread, "body_unread", Client, "too much of a rejected body was unread";
+        UnknownHost, "unknown_host", Client, "no route has the host, and `unknown_host` is close";
         ClientReset, "client_reset", Client, "the client reset the connection";
-        ClientGone, "client_gone", Client, "the client went away in the middle of an exchange";
-        ConnectionLimit, "connection_limit", Ours, "as many connections as allowed were open";
+        ClientGone, "client_gone", Client, "the client disconnected during an exchange";
+        ConnectionLimit, "connection_limit", Ours, "the connection limit was reached";
         Descriptors, "descriptors", Ours,
             "it was idle, and the process needed its file descriptor";
-        UpstreamAborted, "upstream_aborted", Upstream, "the upstream broke off after the head";
-        ResponseAborted, "response_aborted", Ours, "the handler broke off after the head";
-        WriteFailed, "write_failed", Client, "the answer could not be written";
-        InternalError, "internal_error", Ours, "a fault of the server itself";
+        UpstreamAborted, "upstream_aborted", Upstream, "the upstream failed after the response head";
+        ResponseAborted, "response_aborted", Ours, "the handler failed after the response head";
+        WriteFailed, "write_failed", Client, "the response could not be written";
+        InternalError, "internal_error", Ours, "an internal error of the server";
     }
 }
 
@@ -106,9 +106,9 @@ table! {
         SlowHandshake, "slow_handshake", Client, "`timeouts.handshake` ran out";
         SlowHead, "slow_head", Client, "`timeouts.head` ran out";
         SlowBody, "slow_body", Client, "slower than `timeouts.body` and `body_rate` allow (408)";
-        BodyTotal, "body_total", Client, "`timeouts.body_total` ran out (408)";
+        BodyTotal, "body_total", Client, "exceeded `timeouts.body_total` (408)";
         SlowReader, "slow_reader", Client, "slower than `timeouts.write` and `write_rate` allow";
-        SlowClients, "slow_clients", Client, "cut off: more slow clients than `max_slow_clients`";
+        SlowClients, "slow_clients", Client, "disconnected: more slow clients than `max_slow_clients`";
         Idle, "idle", Normal, "`timeouts.idle` ran out";
         RequestLine, "request_line", Client, "longer than `limits.request_line` (414)";
         Headers, "headers", Client, "larger than `limits.headers` (431)";
@@ -117,12 +117,12 @@ table! {
         Trailers, "trailers", Client, "trailers larger than `limits.headers`";
         Connections, "connections", Ours, "more connections than `limits.connections` (503)";
         Descriptors, "descriptors", Ours,
-            "more client connections than file descriptors allow, or none left at all";
-        Rate, "rate", Client, "refused by a rate limit (429)";
+            "more client connections than file descriptors, or no descriptor left";
+        Rate, "rate", Client, "rejected by a rate limit (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
-        SlowUpstream, "slow_upstream", Upstream, "an upstream's time-out ran out (504)";
-        UpstreamHeaders, "upstream_headers", Upstream, "an upstream's head was too large (502)";
-        UpstreamConnections, "upstream_connections", Upstream, "no connection to spare (503)";
+        SlowUpstream, "slow_upstream", Upstream, "an upstream time-out expired (504)";
+        UpstreamHeaders, "upstream_headers", Upstream, "the response head of an upstream was too large (502)";
+        UpstreamConnections, "upstream_connections", Upstream, "all connections to the upstream were in use (503)";
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
 
     fn well_formed(slugs: &[&str], texts: &[&str]) {
         let unique: HashSet<_> = slugs.iter().collect();
-        assert_eq!(unique.len(), slugs.len(), "a slug stands twice");
+        assert_eq!(unique.len(), slugs.len(), "a slug is used twice");
         for slug in slugs {
             assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{slug}");
         }

@@ -1,10 +1,10 @@
-//! The registry: where counters are asked for and added up.
+//! The registry that creates counters and adds them up.
 //!
-//! One `Telemetry` for the whole process, shared by all. A mutex is taken when a counter is asked
-//! for and when all are read, never when one is counted up. Counters are keyed by name (a route's,
-//! an upstream's), not by configuration, so that they outlive a reload.
+//! One `Telemetry` for the whole process. A mutex is taken to create a counter and to read them
+//! all, never to count. Counters are keyed by name (of a route, of an upstream), not by
+//! configuration, so that they outlive a reload.
 
-use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
+use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
 use crate::families::{self, CLASSES, Family};
 use crate::histogram::{Histogram, Snapshot};
@@ -28,7 +28,7 @@ pub struct Sample {
 pub enum Value {
     Counter(u64),
     Gauge(i64),
-    /// What is not a whole number.
+    /// A value that is not a whole number.
     Float(f64),
     Histogram(Box<Snapshot>),
 }
@@ -41,16 +41,16 @@ pub struct FamilySamples {
 }
 
 #[derive(Debug, Default)]
-struct Books {
+struct RegistryState {
     workers: BTreeMap<usize, Arc<WorkerMetrics>>,
     routes: BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>,
     families: BTreeMap<&'static str, SeriesSet>,
 }
 
-/// The registry. Put it in an `Arc`.
+/// The registry, shared in an `Arc`.
 #[derive(Debug, Default)]
 pub struct Telemetry {
-    books: Mutex<Books>,
+    state: Mutex<RegistryState>,
     scripted: Arc<Scripted>,
 }
 
@@ -59,30 +59,31 @@ impl Telemetry {
         Self::default()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, RegistryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What programs make up.
+    /// Returns the metrics defined by programs.
     pub fn scripted(&self) -> &Arc<Scripted> {
         &self.scripted
     }
 
-    /// The counters of a worker; only that worker may write them.
+    /// Returns the counters of a worker; only that worker may write them.
     pub fn worker(&self, worker: usize) -> Arc<WorkerMetrics> {
-        Arc::clone(self.books().workers.entry(worker).or_default())
+        Arc::clone(self.state().workers.entry(worker).or_default())
     }
 
-    /// The workers known, with their counters.
+    /// Returns all known workers with their counters.
     pub fn workers(&self) -> Vec<(usize, Arc<WorkerMetrics>)> {
-        self.books().workers.iter().map(|(i, metrics)| (*i, Arc::clone(metrics))).collect()
+        self.state().workers.iter().map(|(i, metrics)| (*i, Arc::clone(metrics))).collect()
     }
 
-    /// A worker's counters of a route; only that worker may write them. Past the bound on names,
-    /// routes that no plan holds any more make room, then "other" takes what comes.
+    /// Returns a worker's counters of a route; only that worker may write them. At the limit on
+    /// names, routes that no plan uses any more are removed; if there are none, "other" is
+    /// returned.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMetrics> {
-        let mut books = self.books();
-        let routes = &mut books.routes;
+        let mut state = self.state();
+        let routes = &mut state.routes;
         let mut key = cut(name, LABEL_BYTES).to_owned();
         if !routes.contains_key(&key) {
             if routes.len() >= ROUTES {
@@ -97,38 +98,39 @@ impl Telemetry {
         Arc::clone(routes.entry(key).or_default().entry(worker).or_default())
     }
 
-    /// A counter any thread may write. `labels` are the values of `family.labels`, in order.
+    /// Returns a counter any thread may write. `labels` are the values of `family.labels`, in
+    /// order.
     pub fn counter(&self, family: &'static Family, labels: &[&str]) -> Arc<SharedCounter> {
         self.cell(family, labels, None)
     }
 
-    /// A gauge any thread may write. Keep the handle: a gauge with labels that nobody holds is
-    /// taken for gone.
+    /// Returns a gauge any thread may write. Keep the handle: a labelled gauge without one is
+    /// removed.
     pub fn gauge(&self, family: &'static Family, labels: &[&str]) -> Arc<SharedGauge> {
         self.cell(family, labels, None)
     }
 
-    /// A counter that only the worker named writes; the workers' counters add up.
+    /// Returns a counter that only the given worker writes; the workers' counters add up.
     pub fn worker_counter(
         &self,
         worker: usize,
         family: &'static Family,
         labels: &[&str],
-    ) -> Arc<Lane<Counter>> {
+    ) -> Arc<CachePadded<Counter>> {
         self.cell(family, labels, Some(worker))
     }
 
-    /// A gauge that only the worker named writes; the workers' gauges add up.
+    /// Returns a gauge that only the given worker writes; the workers' gauges add up.
     pub fn worker_gauge(
         &self,
         worker: usize,
         family: &'static Family,
         labels: &[&str],
-    ) -> Arc<Lane<Gauge>> {
+    ) -> Arc<CachePadded<Gauge>> {
         self.cell(family, labels, Some(worker))
     }
 
-    /// A histogram that only the worker named writes; the workers' histograms add up.
+    /// Returns a histogram that only the given worker writes; the workers' histograms add up.
     pub fn worker_histogram(
         &self,
         worker: usize,
@@ -145,85 +147,88 @@ impl Telemetry {
         owner: Option<usize>,
     ) -> Arc<T> {
         debug_assert_eq!(labels.len(), family.labels.len(), "labels of {}", family.name);
-        self.books().families.entry(family.name).or_default().cell(labels, owner)
+        self.state().families.entry(family.name).or_default().cell(labels, owner)
     }
 
-    /// Everything counted, family by family in the order of the table; families without a sample
-    /// are left out.
+    /// Reads all metrics, family by family in the order of the table, without families that have no
+    /// sample.
     pub fn collect(&self) -> Vec<FamilySamples> {
-        let mut books = self.books();
-        let mut found: BTreeMap<&'static str, Vec<Sample>> = BTreeMap::new();
-        for (name, set) in &mut books.families {
-            found.insert(name, set.collect());
+        let mut state = self.state();
+        let mut samples: BTreeMap<&'static str, Vec<Sample>> = BTreeMap::new();
+        for (name, set) in &mut state.families {
+            samples.insert(name, set.collect());
         }
-        worker_samples(&books.workers, &mut found);
-        route_samples(&books.routes, &mut found);
-        drop(books);
+        worker_samples(&state.workers, &mut samples);
+        route_samples(&state.routes, &mut samples);
+        drop(state);
         families::ALL
             .iter()
             .filter_map(|family| {
-                let samples = found.remove(family.name).filter(|samples| !samples.is_empty())?;
+                let samples = samples.remove(family.name).filter(|samples| !samples.is_empty())?;
                 Some(FamilySamples { family, samples })
             })
             .collect()
     }
 }
 
-type Found = BTreeMap<&'static str, Vec<Sample>>;
+type SamplesByFamily = BTreeMap<&'static str, Vec<Sample>>;
 
-fn push(found: &mut Found, family: &'static Family, labels: &[&str], value: Value) {
+fn push(samples: &mut SamplesByFamily, family: &'static Family, labels: &[&str], value: Value) {
     let labels = labels.iter().map(|&value| value.to_owned()).collect();
-    found.entry(family.name).or_default().push(Sample { labels, value });
+    samples.entry(family.name).or_default().push(Sample { labels, value });
 }
 
-fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, found: &mut Found) {
+fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut SamplesByFamily) {
     let count = |read: &dyn Fn(&WorkerMetrics) -> u64| {
         Value::Counter(workers.values().map(|worker| read(worker)).sum())
     };
     let level = |read: &dyn Fn(&WorkerMetrics) -> i64| {
         Value::Gauge(workers.values().map(|worker| read(worker)).sum())
     };
-    push(found, &families::WORKERS, &[], Value::Gauge(workers.len() as i64));
+    push(samples, &families::WORKERS, &[], Value::Gauge(workers.len() as i64));
     let accepted = count(&|w| w.connections_accepted.get());
-    push(found, &families::CONNECTIONS_ACCEPTED, &[], accepted);
+    push(samples, &families::CONNECTIONS_ACCEPTED, &[], accepted);
     let active = level(&|w| w.connections_active.get());
-    push(found, &families::CONNECTIONS_ACTIVE, &[], active);
-    push(found, &families::CONNECTIONS_IDLE, &[], level(&|w| w.connections_idle.get()));
+    push(samples, &families::CONNECTIONS_ACTIVE, &[], active);
+    push(samples, &families::CONNECTIONS_IDLE, &[], level(&|w| w.connections_idle.get()));
     for &reason in CloseReason::ALL {
         let labels = [reason.slug(), reason.severity().slug()];
-        push(found, &families::CONNECTIONS_CLOSED, &labels, count(&|w| w.closes(reason)));
+        push(samples, &families::CONNECTIONS_CLOSED, &labels, count(&|w| w.closes(reason)));
     }
-    push(found, &families::ACCEPT_ERRORS, &[], count(&|w| w.accept_errors.get()));
-    push(found, &families::TUNNELS_ACTIVE, &[], level(&|w| w.tunnels_active.get()));
-    push(found, &families::BYTES_RECEIVED, &[], count(&|w| w.bytes_received.get()));
-    push(found, &families::BYTES_SENT, &[], count(&|w| w.bytes_sent.get()));
+    push(samples, &families::ACCEPT_ERRORS, &[], count(&|w| w.accept_errors.get()));
+    push(samples, &families::TUNNELS_ACTIVE, &[], level(&|w| w.tunnels_active.get()));
+    push(samples, &families::BYTES_RECEIVED, &[], count(&|w| w.bytes_received.get()));
+    push(samples, &families::BYTES_SENT, &[], count(&|w| w.bytes_sent.get()));
     for &limit in LimitHit::ALL {
-        push(found, &families::LIMITS_HIT, &[limit.slug()], count(&|w| w.hits(limit)));
+        push(samples, &families::LIMITS_HIT, &[limit.slug()], count(&|w| w.hits(limit)));
     }
     for (i, class) in CLASSES.into_iter().enumerate() {
-        push(found, &families::RESPONSES, &[class], count(&|w| w.answers(i)));
+        push(samples, &families::RESPONSES, &[class], count(&|w| w.responses(i)));
     }
     let in_flight = level(&|w| w.requests_in_flight.get());
-    push(found, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
+    push(samples, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
 }
 
-fn route_samples(routes: &BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>, found: &mut Found) {
+fn route_samples(
+    routes: &BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>,
+    samples: &mut SamplesByFamily,
+) {
     for (name, cells) in routes {
         let mut duration = Snapshot::default();
         for (i, class) in CLASSES.into_iter().enumerate() {
             let requests = cells.values().map(|cell| cell.requests(i)).sum::<u64>();
             if requests > 0 {
-                push(found, &families::REQUESTS, &[name, class], Value::Counter(requests));
+                push(samples, &families::REQUESTS, &[name, class], Value::Counter(requests));
             }
         }
         let in_flight = cells.values().map(|cell| cell.in_flight.get()).sum();
-        push(found, &families::REQUESTS_IN_FLIGHT, &[name], Value::Gauge(in_flight));
+        push(samples, &families::REQUESTS_IN_FLIGHT, &[name], Value::Gauge(in_flight));
         for cell in cells.values() {
             duration.merge(&cell.duration.snapshot());
         }
         if duration.count() > 0 {
             let value = Value::Histogram(Box::new(duration));
-            push(found, &families::REQUEST_DURATION, &[name], value);
+            push(samples, &families::REQUEST_DURATION, &[name], value);
         }
     }
 }
@@ -237,8 +242,8 @@ mod tests {
     use std::sync::Arc;
 
     fn value(all: &[FamilySamples], family: &Family, labels: &[&str]) -> Option<Value> {
-        let found = all.iter().find(|f| f.family.name == family.name)?;
-        found.samples.iter().find(|s| s.labels == labels).map(|s| s.value.clone())
+        let samples = all.iter().find(|f| f.family.name == family.name)?;
+        samples.samples.iter().find(|s| s.labels == labels).map(|s| s.value.clone())
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! The bounded queue between a worker that has a line to log and the thread that writes it.
+//! The bounded queue between a worker that logs a line and the thread that writes it.
 //!
-//! Pushing never blocks and never waits: when the ring is full the line is dropped and counted.
-//! Line buffers go back to the worker, so that a steady log allocates nothing.
+//! A push never blocks: if the notify is full, the line is dropped and counted. Line buffers return
+//! to the worker, so that steady logging allocates nothing.
 
 use crate::cell::SharedCounter;
-use crate::limits::{KEPT_BUFFER_BYTES, RING_LINES};
+use crate::limits::{REUSED_BUFFER_BYTES, RING_LINES};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
@@ -18,13 +18,13 @@ pub(crate) struct WriterSignal {
 }
 
 impl WriterSignal {
-    /// Names the thread to wake; the first call counts.
-    pub(crate) fn answers(&self, thread: Thread) {
+    /// Sets the thread to wake; only the first call has an effect.
+    pub(crate) fn set_thread(&self, thread: Thread) {
         self.thread.get_or_init(|| thread);
     }
 
-    pub(crate) fn ring(&self) {
-        // Orders the push before the look at `asleep`; `sleep` does the opposite, so that one of
+    pub(crate) fn notify(&self) {
+        // Orders the push before the load of `asleep`; `sleep` does the opposite, so that one of
         // the two sees the other.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
@@ -38,7 +38,7 @@ impl WriterSignal {
         }
     }
 
-    /// Sleeps until rung, unless there turns out to be something to do.
+    /// Sleeps until notified, unless there is work.
     pub(crate) fn sleep(&self, nothing_to_do: impl Fn() -> bool) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -68,18 +68,19 @@ impl LogRing {
         }
     }
 
-    /// An empty buffer to format the next line into.
+    /// Returns an empty buffer for the next line.
     pub fn buffer(&self) -> Vec<u8> {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Hands over one line, without its line end. When the ring is full it is dropped and counted.
+    /// Queues one line, without its line end. If the notify is full, the line is dropped and
+    /// counted.
     pub fn push(&self, line: Vec<u8>) {
         if self.lines.push(line).is_err() {
             self.dropped.inc();
             return;
         }
-        self.signal.ring();
+        self.signal.notify();
     }
 
     pub fn dropped(&self) -> u64 {
@@ -94,10 +95,10 @@ impl LogRing {
         self.lines.pop()
     }
 
-    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= KEPT_BUFFER_BYTES {
+    pub(crate) fn recycle(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= REUSED_BUFFER_BYTES {
             buffer.clear();
-            // A full shelf means enough buffers are about; this one is freed.
+            // If the pool of spare buffers is full, this one is freed.
             drop(self.spare.push(buffer));
         }
     }
@@ -106,29 +107,29 @@ impl LogRing {
 #[cfg(test)]
 mod tests {
     use super::{LogRing, WriterSignal};
-    use crate::limits::{KEPT_BUFFER_BYTES, RING_LINES};
+    use crate::limits::{REUSED_BUFFER_BYTES, RING_LINES};
     use std::sync::Arc;
 
     #[test]
     fn a_full_ring_drops_and_counts() {
-        let ring = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
+        let notify = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
         for i in 0..RING_LINES + 3 {
-            ring.push(i.to_string().into_bytes());
+            notify.push(i.to_string().into_bytes());
         }
-        assert_eq!(ring.dropped(), 3);
-        assert_eq!(ring.pop().as_deref(), Some(&b"0"[..]), "the oldest stay");
+        assert_eq!(notify.dropped(), 3);
+        assert_eq!(notify.pop().as_deref(), Some(&b"0"[..]), "the oldest stay");
     }
 
     #[test]
-    fn buffers_come_back_unless_they_grew_large() {
-        let ring = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
+    fn buffers_are_reused_unless_they_grew_large() {
+        let notify = LogRing::new(Arc::default(), Arc::new(WriterSignal::default()));
         let mut small = Vec::with_capacity(300);
         small.extend_from_slice(b"line");
         let address = small.as_ptr();
-        ring.give_back(small);
-        ring.give_back(Vec::with_capacity(KEPT_BUFFER_BYTES + 1));
-        let again = ring.buffer();
+        notify.recycle(small);
+        notify.recycle(Vec::with_capacity(REUSED_BUFFER_BYTES + 1));
+        let again = notify.buffer();
         assert!(again.is_empty() && again.as_ptr() == address);
-        assert_eq!(ring.buffer().capacity(), 0);
+        assert_eq!(notify.buffer().capacity(), 0);
     }
 }

@@ -1,10 +1,9 @@
-//! Metrics that programs make up, beside those of the table.
+//! Metrics defined by programs, in addition to those of the table.
 //!
-//! Owns their names, label sets and values, and, as their names are not in the table, the way they
-//! are written in the Prometheus text format 0.0.4. Promises that families and label sets are
-//! bounded (what is too much adds up under "other"), that buckets are cumulative, that label values
-//! are escaped, and that counting takes no lock. All threads share a value: a gauge is what was
-//! set last.
+//! Owns their names, label sets and values and, because their names are not in the table, their
+//! formatting in the Prometheus text format 0.0.4. Guarantees: families and label sets are bounded
+//! (the excess adds up under "other"), buckets are cumulative, label values are escaped, and
+//! counting takes no lock. All threads share a value; a gauge has the value set last.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,9 +18,9 @@ use crate::limits::{
 };
 use crate::series::OTHER;
 
-/// What a program says of a family.
+/// The declaration of a metric family by a program.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Declared {
+pub struct MetricDeclaration {
     pub name: String,
     pub kind: Kind,
     pub help: String,
@@ -33,10 +32,10 @@ pub struct Declared {
 /// One value, or the buckets of a histogram.
 #[derive(Debug)]
 pub struct ScriptedCell {
-    /// The number; the sum of a histogram.
+    /// The value; the sum of a histogram.
     number: AtomicU64,
     bounds: Arc<[f64]>,
-    /// What lies in each bucket and in no lower one; the last is beyond all bounds.
+    /// Counts per bucket, not cumulative; the last is above all bounds.
     buckets: Box<[AtomicU64]>,
 }
 
@@ -60,7 +59,7 @@ impl ScriptedCell {
     }
 
     pub fn observe(&self, number: f64) {
-        // A value that is no number lies beyond all bounds.
+        // NaN is above all bounds.
         let at = self.bounds.iter().position(|bound| number <= *bound);
         self.buckets[at.unwrap_or(self.bounds.len())].fetch_add(1, Ordering::Relaxed);
         self.add(number);
@@ -68,8 +67,8 @@ impl ScriptedCell {
 }
 
 #[derive(Debug)]
-struct Scripts {
-    declared: Declared,
+struct ScriptedFamily {
+    declaration: MetricDeclaration,
     bounds: Arc<[f64]>,
     series: BTreeMap<Vec<String>, Arc<ScriptedCell>>,
 }
@@ -77,40 +76,40 @@ struct Scripts {
 /// The families of all programs of a process, or of one registry.
 #[derive(Debug, Default)]
 pub struct Scripted {
-    families: Mutex<BTreeMap<String, Scripts>>,
+    families: Mutex<BTreeMap<String, ScriptedFamily>>,
 }
 
 impl Scripted {
-    fn families(&self) -> MutexGuard<'_, BTreeMap<String, Scripts>> {
+    fn families(&self) -> MutexGuard<'_, BTreeMap<String, ScriptedFamily>> {
         self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a family known; the same declaration may come again, from another worker.
-    pub fn declare(&self, mut declared: Declared) -> Result<(), String> {
-        declared.help = cut(&declared.help, HELP_BYTES).to_owned();
-        check(&declared)?;
+    /// Declares a family; another worker may repeat the same declaration.
+    pub fn declare(&self, mut declaration: MetricDeclaration) -> Result<(), String> {
+        declaration.help = cut(&declaration.help, HELP_BYTES).to_owned();
+        check(&declaration)?;
         let mut families = self.families();
-        if let Some(known) = families.get(&declared.name) {
-            let same = known.declared == declared;
-            return same
-                .then_some(())
-                .ok_or_else(|| format!("'{}' is something else already", declared.name));
+        if let Some(known) = families.get(&declaration.name) {
+            let same = known.declaration == declaration;
+            return same.then_some(()).ok_or_else(|| {
+                format!("'{}' is already declaration differently", declaration.name)
+            });
         }
         if families.len() == SCRIPTED_FAMILIES {
-            return Err(format!("there are {SCRIPTED_FAMILIES} metrics already"));
+            return Err(format!("the limit of {SCRIPTED_FAMILIES} metrics is reached"));
         }
-        let bounds = declared.bounds.clone().into();
-        let name = declared.name.clone();
-        families.insert(name, Scripts { declared, bounds, series: BTreeMap::new() });
+        let bounds = declaration.bounds.clone().into();
+        let name = declaration.name.clone();
+        families.insert(name, ScriptedFamily { declaration, bounds, series: BTreeMap::new() });
         Ok(())
     }
 
-    /// The cell of a label set, and whether it is that set's own: past the bound it is "other"'s.
-    /// None for a family that is not known or has other labels.
+    /// Returns the cell of a label set, and whether it is that set's own: above the limit it is
+    /// that of "other". `None` if the family is unknown or has other labels.
     pub fn cell(&self, name: &str, labels: &[&str]) -> Option<(Arc<ScriptedCell>, bool)> {
         let mut families = self.families();
         let family = families.get_mut(name)?;
-        if labels.len() != family.declared.labels.len() {
+        if labels.len() != family.declaration.labels.len() {
             return None;
         }
         let cut = |label: &&str| cut(label, LABEL_BYTES).to_owned();
@@ -125,10 +124,10 @@ impl Scripted {
         Some((cell.clone(), own))
     }
 
-    /// Appends everything, by name.
+    /// Appends all families, by name.
     pub fn write(&self, out: &mut String) {
         for (name, family) in self.families().iter() {
-            let Declared { kind, help, labels, .. } = &family.declared;
+            let MetricDeclaration { kind, help, labels, .. } = &family.declaration;
             out.push_str("# HELP ");
             out.push_str(name);
             out.push(' ');
@@ -189,13 +188,13 @@ impl Line<'_> {
     }
 }
 
-fn check(declared: &Declared) -> Result<(), String> {
-    let Declared { name, kind, labels, bounds, .. } = declared;
+fn check(declaration: &MetricDeclaration) -> Result<(), String> {
+    let MetricDeclaration { name, kind, labels, bounds, .. } = declaration;
     if !is_name(name, true) {
-        return Err(format!("'{name}' is no name of a metric"));
+        return Err(format!("'{name}' is not a metric name"));
     }
     if ["tidegate_", "process_"].iter().any(|ours| name.starts_with(ours)) {
-        return Err(format!("'{name}' begins like the metrics of the server"));
+        return Err(format!("'{name}' has a prefix reserved for the server's metrics"));
     }
     if labels.len() > SCRIPTED_LABELS {
         return Err(format!("more than {SCRIPTED_LABELS} labels"));
@@ -203,17 +202,17 @@ fn check(declared: &Declared) -> Result<(), String> {
     for (at, label) in labels.iter().enumerate() {
         let taken = label.starts_with("__") || *kind == Kind::Histogram && label == "le";
         if !is_name(label, false) || taken || labels[..at].contains(label) {
-            return Err(format!("'{label}' cannot be a label here"));
+            return Err(format!("'{label}' is not allowed as a label"));
         }
     }
     let ascending = bounds.iter().zip(bounds.iter().skip(1)).all(|(a, b)| a < b);
     if bounds.len() > SCRIPTED_BUCKETS || !ascending || !bounds.iter().all(|b| b.is_finite()) {
-        return Err(format!("buckets are at most {SCRIPTED_BUCKETS} numbers, ascending"));
+        return Err(format!("buckets must be at most {SCRIPTED_BUCKETS} ascending numbers"));
     }
     Ok(())
 }
 
-/// [a-zA-Z_][a-zA-Z0-9_]*, where a metric's name may have colons too.
+/// Matches [a-zA-Z_][a-zA-Z0-9_]*, plus colons in the name of a metric.
 fn is_name(name: &str, colons: bool) -> bool {
     let good = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || colons && b == b':';
     !name.is_empty()

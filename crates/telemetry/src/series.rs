@@ -1,10 +1,10 @@
-//! The label sets of one family and the cells behind them.
+//! The label sets of one family and their cells.
 //!
 //! A series is one label set; its value is the sum of its cells: one shared cell and one per
-//! worker. The number of series is bounded: at the bound those that nobody holds any more make
-//! room, and when none does, what comes is added up under "other".
+//! worker. The number of series is bounded: at the limit, series without a handle are removed; if
+//! there are none, new ones add up under "other".
 
-use crate::cell::{Counter, Gauge, Lane, SharedCounter, SharedGauge};
+use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
 use crate::histogram::{Histogram, Snapshot};
 use crate::limits::{LABEL_BYTES, SERIES_PER_FAMILY};
@@ -12,23 +12,23 @@ use crate::registry::{Sample, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The label value under which everything past a bound is added up.
+/// The label value for everything above a limit.
 pub(crate) const OTHER: &str = "other";
 
-/// Whose cell it is: `None` for the one all threads share, else the worker's number.
+/// The owner of a cell: `None` for the one that all threads share, otherwise the worker's number.
 pub(crate) type Owner = Option<usize>;
 
 #[derive(Debug)]
 pub(crate) enum Cell {
     SharedCounter(Arc<SharedCounter>),
     SharedGauge(Arc<SharedGauge>),
-    Counter(Arc<Lane<Counter>>),
-    Gauge(Arc<Lane<Gauge>>),
+    Counter(Arc<CachePadded<Counter>>),
+    Gauge(Arc<CachePadded<Gauge>>),
     Histogram(Arc<Histogram>),
 }
 
 impl Cell {
-    fn held(&self) -> bool {
+    fn is_referenced(&self) -> bool {
         let holders = match self {
             Self::SharedCounter(cell) => Arc::strong_count(cell),
             Self::SharedGauge(cell) => Arc::strong_count(cell),
@@ -44,7 +44,7 @@ impl Cell {
     }
 }
 
-/// A type that can stand behind a series.
+/// A type that can be the cell of a series.
 pub(crate) trait Stored: Default {
     fn into_cell(this: Arc<Self>) -> Cell;
     fn from_cell(cell: &Cell) -> Option<Arc<Self>>;
@@ -70,8 +70,8 @@ macro_rules! stored {
 stored!(
     SharedCounter => SharedCounter,
     SharedGauge => SharedGauge,
-    Lane<Counter> => Counter,
-    Lane<Gauge> => Gauge,
+    CachePadded<Counter> => Counter,
+    CachePadded<Gauge> => Gauge,
     Histogram => Histogram
 );
 
@@ -81,13 +81,13 @@ pub(crate) struct SeriesSet {
 }
 
 impl SeriesSet {
-    /// The cell of a label set, made when it is not there yet.
+    /// Returns the cell of a label set, created on first use.
     pub(crate) fn cell<T: Stored>(&mut self, labels: &[&str], owner: Owner) -> Arc<T> {
         let mut key: Vec<String> =
             labels.iter().map(|value| cut(value, LABEL_BYTES).to_owned()).collect();
         if !labels.is_empty() && !self.series.contains_key(&key) {
             if self.series.len() >= SERIES_PER_FAMILY {
-                self.forget_unheld();
+                self.drop_unreferenced();
             }
             if self.series.len() >= SERIES_PER_FAMILY {
                 key = vec![OTHER.to_owned(); labels.len()];
@@ -102,17 +102,17 @@ impl SeriesSet {
         fresh
     }
 
-    fn forget_unheld(&mut self) {
+    fn drop_unreferenced(&mut self) {
         self.series.retain(|labels, cells| {
-            labels.iter().all(|value| value == OTHER) || cells.values().any(Cell::held)
+            labels.iter().all(|value| value == OTHER) || cells.values().any(Cell::is_referenced)
         });
     }
 
-    /// The sum of each series. A labelled gauge that nobody holds describes something gone (a
-    /// server taken out of the configuration) and is forgotten; a counter is kept.
+    /// Returns the sum of each series. A labelled gauge without a handle describes something that
+    /// is gone (a server removed from the configuration) and is dropped; counters stay.
     pub(crate) fn collect(&mut self) -> Vec<Sample> {
         self.series.retain(|labels, cells| {
-            cells.retain(|_, cell| labels.is_empty() || !cell.is_gauge() || cell.held());
+            cells.retain(|_, cell| labels.is_empty() || !cell.is_gauge() || cell.is_referenced());
             !cells.is_empty()
         });
         let samples = self.series.iter();
@@ -144,7 +144,7 @@ fn sum(cells: &BTreeMap<Owner, Cell>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::SeriesSet;
-    use crate::cell::{Counter, Lane, SharedCounter, SharedGauge};
+    use crate::cell::{CachePadded, Counter, SharedCounter, SharedGauge};
     use crate::limits::SERIES_PER_FAMILY;
     use crate::registry::Value;
 
@@ -152,9 +152,9 @@ mod tests {
     fn shared_and_worker_cells_add_up() {
         let mut set = SeriesSet::default();
         set.cell::<SharedCounter>(&["a"], None).add(1);
-        set.cell::<Lane<Counter>>(&["a"], Some(0)).add(2);
-        set.cell::<Lane<Counter>>(&["a"], Some(0)).add(4);
-        set.cell::<Lane<Counter>>(&["a"], Some(1)).add(8);
+        set.cell::<CachePadded<Counter>>(&["a"], Some(0)).add(2);
+        set.cell::<CachePadded<Counter>>(&["a"], Some(0)).add(4);
+        set.cell::<CachePadded<Counter>>(&["a"], Some(1)).add(8);
         set.cell::<SharedCounter>(&["b"], None).add(100);
         let samples = set.collect();
         assert_eq!(samples.len(), 2);
@@ -163,9 +163,9 @@ mod tests {
     }
 
     #[test]
-    fn past_the_bound_held_series_stay_and_new_ones_are_other() {
+    fn at_the_limit_referenced_series_stay_and_new_ones_are_other() {
         let mut set = SeriesSet::default();
-        let held: Vec<_> = (0..SERIES_PER_FAMILY)
+        let is_referenced: Vec<_> = (0..SERIES_PER_FAMILY)
             .map(|i| set.cell::<SharedCounter>(&[&i.to_string()], None))
             .collect();
         set.cell::<SharedCounter>(&["one too many"], None).add(7);
@@ -174,14 +174,14 @@ mod tests {
         assert_eq!(samples.len(), SERIES_PER_FAMILY + 1);
         let other = samples.iter().find(|sample| sample.labels == ["other"]).unwrap();
         assert_eq!(other.value, Value::Counter(12));
-        drop(held);
+        drop(is_referenced);
         set.cell::<SharedCounter>(&["room again"], None).inc();
         let left: Vec<_> = set.collect().into_iter().map(|sample| sample.labels).collect();
         assert_eq!(left, [["other"], ["room again"]]);
     }
 
     #[test]
-    fn a_gauge_nobody_holds_is_gone() {
+    fn a_gauge_without_a_handle_is_dropped() {
         let mut set = SeriesSet::default();
         let kept = set.cell::<SharedGauge>(&["kept"], None);
         kept.set(3);
@@ -191,6 +191,6 @@ mod tests {
         assert_eq!(samples[0].value, Value::Gauge(3));
         let mut plain = SeriesSet::default();
         plain.cell::<SharedGauge>(&[], None).set(1);
-        assert_eq!(plain.collect().len(), 1, "without labels it stays");
+        assert_eq!(plain.collect().len(), 1, "a gauge without labels stays");
     }
 }

@@ -1,13 +1,14 @@
-//! What one worker counts about connections, answers and routes.
+//! The counters of one worker: connections, responses and routes.
 //!
 //! One `WorkerMetrics` per worker and one `RouteMetrics` per worker and route name, written by that
-//! worker alone, read by whoever adds them up.
+//! worker only, read by any thread.
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::reasons::{CloseReason, LimitHit};
 
-/// The place of a status in an array of classes: 1xx is 0, 5xx (and anything odd) is 4.
+/// Returns the index of a status in an array of classes: 1xx is 0, 5xx (and anything unexpected) is
+/// 4.
 #[inline]
 pub fn class_index(status: u16) -> usize {
     match status {
@@ -21,13 +22,13 @@ pub fn class_index(status: u16) -> usize {
 
 /// The counters of one worker.
 #[derive(Debug)]
-#[repr(align(128))] // two lines: the neighbour-line prefetcher must not share them either
+#[repr(align(128))] // two lines, because of the adjacent-line prefetcher
 pub struct WorkerMetrics {
     pub connections_accepted: Counter,
     pub connections_active: Gauge,
     /// Kept alive and waiting for a request.
     pub connections_idle: Gauge,
-    /// Upgraded and passing bytes.
+    /// Upgraded connections.
     pub tunnels_active: Gauge,
     pub requests_in_flight: Gauge,
     pub bytes_received: Counter,
@@ -55,13 +56,13 @@ impl WorkerMetrics {
         }
     }
 
-    /// Counts an answer by its status class, routed or not.
+    /// Counts a response by its status class, with or without a route.
     #[inline]
-    pub fn answered(&self, status: u16) {
+    pub fn count_response(&self, status: u16) {
         self.responses[class_index(status)].inc();
     }
 
-    /// Counts the end of a connection; the caller takes it out of `connections_active`.
+    /// Counts the end of a connection; the caller decrements `connections_active`.
     #[inline]
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason.index()].inc();
@@ -72,7 +73,7 @@ impl WorkerMetrics {
         self.limits[limit.index()].inc();
     }
 
-    pub fn answers(&self, class: usize) -> u64 {
+    pub fn responses(&self, class: usize) -> u64 {
         self.responses.get(class).map_or(0, Counter::get)
     }
 
@@ -105,7 +106,7 @@ impl RouteMetrics {
         Self::default()
     }
 
-    /// Counts an answered request; the caller takes it out of `in_flight`.
+    /// Counts a finished request; the caller decrements `in_flight`.
     #[inline]
     pub fn finished(&self, status: u16, duration_us: u64) {
         self.requests[class_index(status)].inc();
@@ -131,15 +132,15 @@ mod tests {
     }
 
     #[test]
-    fn rows_do_not_mix() {
+    fn counters_are_independent() {
         let worker = WorkerMetrics::new();
         worker.closed(CloseReason::IdleTimeout);
         worker.hit(LimitHit::Idle);
-        worker.answered(404);
+        worker.count_response(404);
         assert_eq!(worker.closes(CloseReason::IdleTimeout), 1);
         assert_eq!(worker.closes(CloseReason::ClientClosed), 0);
         assert_eq!(worker.hits(LimitHit::Idle), 1);
-        assert_eq!((worker.answers(3), worker.answers(1), worker.answers(9)), (1, 0, 0));
+        assert_eq!((worker.responses(3), worker.responses(1), worker.responses(9)), (1, 0, 0));
     }
 
     #[test]

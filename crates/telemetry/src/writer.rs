@@ -1,11 +1,11 @@
 //! The thread that writes a log.
 //!
 //! One thread per destination drains the rings of all workers and writes in large pieces. It sleeps
-//! while there is nothing to write and lets lines gather for some milliseconds while there is, so
-//! that a busy worker wakes it rarely. A write that fails is counted and its lines are lost: a full
-//! disk must not stop the server. The event log is told when that begins and when it is over. A
-//! write may also never return, to a pipe that nobody reads: then rings fill and drop, and nobody
-//! waits for the thread longer than `FLUSH_WITHIN`.
+//! while there is nothing to write and otherwise lets lines accumulate for some milliseconds, so
+//! that a busy worker rarely wakes it. A failed write is counted and its lines are lost: a full
+//! disk must not stop the server. The event log reports when writes begin to fail and when they
+//! succeed again. A write may also block for ever, on a pipe that is not read: then rings fill up
+//! and drop lines, and no caller waits for the thread longer than `FLUSH_WITHIN`.
 
 use crate::cell::SharedCounter;
 use crate::families;
@@ -21,17 +21,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sink {
     Stderr,
     Stdout,
-    /// Appended to, created when missing.
+    /// Appended to; created if missing.
     File(PathBuf),
 }
 
 impl Sink {
-    /// Whether it can be written, without a word written.
+    /// Checks that the destination can be opened, without writing.
     pub fn check(&self) -> io::Result<()> {
         Output::open(self).map(drop)
     }
@@ -51,8 +51,9 @@ impl Output {
             Sink::File(path) => {
                 let mut options = OpenOptions::new();
                 options.append(true).create(true);
-                // To open a FIFO for writing waits for its reader; for both it does not (fifo(7)),
-                // and lines wait in it. Where we may not read it, nothing is left but to wait.
+                // Opening a FIFO for writing only blocks until it has a reader; opening it for both
+                // does not (fifo(7)), and lines wait in it. Without permission to read it, blocking
+                // is the only choice.
                 let fifo = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
                 let opened = options.clone().read(fifo).open(path);
                 Self::File(match opened {
@@ -79,7 +80,7 @@ impl Output {
 }
 
 #[derive(Default)]
-struct Orders {
+struct WriterState {
     rings: Vec<Arc<LogRing>>,
     output: Option<Output>,
     flushes_wanted: u64,
@@ -90,7 +91,7 @@ struct Orders {
 }
 
 struct Shared {
-    orders: Mutex<Orders>,
+    state: Mutex<WriterState>,
     flushed: Condvar,
     signal: Arc<WriterSignal>,
     dropped: Arc<SharedCounter>,
@@ -98,13 +99,13 @@ struct Shared {
 }
 
 impl Shared {
-    fn orders(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A running log. Dropping it writes what is left and ends its thread, unless that takes too long:
-/// then the thread ends with its write or with the process.
+/// A running log. Dropping it writes the remaining lines and ends its thread, unless that takes too
+/// long: then the thread ends with its write or with the process.
 pub struct LogWriter {
     shared: Arc<Shared>,
     sink: Mutex<Sink>,
@@ -116,7 +117,7 @@ impl LogWriter {
     pub fn start(log: &'static str, sink: Sink, telemetry: &Telemetry) -> io::Result<Self> {
         let output = Output::open(&sink)?;
         let shared = Arc::new(Shared {
-            orders: Mutex::default(),
+            state: Mutex::default(),
             flushed: Condvar::new(),
             signal: Arc::new(WriterSignal::default()),
             dropped: telemetry.counter(&families::LOG_DROPPED, &[log]),
@@ -124,87 +125,87 @@ impl LogWriter {
         });
         let run = Arc::clone(&shared);
         let thread = thread::Builder::new().name(format!("log-{log}")).spawn(move || {
-            Round { log, shared: run, output, batch: Vec::new(), failing: false }.run()
+            WriterLoop { log, shared: run, output, batch: Vec::new(), failing: false }.run()
         })?;
-        shared.signal.answers(thread.thread().clone());
+        shared.signal.set_thread(thread.thread().clone());
         Ok(Self { shared, sink: Mutex::new(sink), thread: Some(thread) })
     }
 
-    /// A ring of its own for one worker. It is forgotten when the worker drops it.
+    /// Creates a ring for one worker. It is removed once the worker drops it.
     pub fn ring(&self) -> Arc<LogRing> {
         let dropped = Arc::clone(&self.shared.dropped);
         let ring = Arc::new(LogRing::new(dropped, Arc::clone(&self.shared.signal)));
-        self.shared.orders().rings.push(Arc::clone(&ring));
+        self.shared.state().rings.push(Arc::clone(&ring));
         ring
     }
 
-    /// Opens the file again, as after a rotation. When it cannot be opened the old one stays.
+    /// Opens the file again, as after a rotation. If that fails, the old file stays in use.
     pub fn reopen(&self) -> io::Result<()> {
         let sink = self.sink.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.retarget(sink)
     }
 
-    /// Writes elsewhere from now on; lines pushed before still go to the old place.
+    /// Changes the destination; lines pushed before are written to the old one.
     pub fn retarget(&self, sink: Sink) -> io::Result<()> {
         let output = Output::open(&sink)?;
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = sink;
-        self.shared.orders().output = Some(output);
+        self.shared.state().output = Some(output);
         self.flush();
         Ok(())
     }
 
     /// Waits until every line pushed before has been written, `FLUSH_WITHIN` at most.
     pub fn flush(&self) {
-        let mut orders = self.shared.orders();
-        orders.flushes_wanted += 1;
-        let ticket = orders.flushes_wanted;
+        let mut state = self.shared.state();
+        state.flushes_wanted += 1;
+        let ticket = state.flushes_wanted;
         self.shared.signal.wake();
-        drop(self.wait_while(orders, |orders| orders.flushes_done < ticket));
+        drop(self.wait_while(state, |state| state.flushes_done < ticket));
     }
 
     fn wait_while<'o>(
         &self,
-        orders: MutexGuard<'o, Orders>,
-        waits: impl Fn(&Orders) -> bool,
-    ) -> MutexGuard<'o, Orders> {
+        state: MutexGuard<'o, WriterState>,
+        waits: impl Fn(&WriterState) -> bool,
+    ) -> MutexGuard<'o, WriterState> {
         let flushed = &self.shared.flushed;
-        let waited = flushed.wait_timeout_while(orders, FLUSH_WITHIN, |orders| waits(orders));
+        let waited = flushed.wait_timeout_while(state, FLUSH_WITHIN, |state| waits(state));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
 impl Drop for LogWriter {
     fn drop(&mut self) {
-        let mut orders = self.shared.orders();
-        orders.stop = true;
+        let mut state = self.shared.state();
+        state.stop = true;
         self.shared.signal.wake();
-        let has_ended = self.wait_while(orders, |orders| !orders.ended).ended;
+        let has_ended = self.wait_while(state, |state| !state.ended).ended;
         if let Some(thread) = self.thread.take().filter(|_| has_ended) {
-            // A writer that panicked has nothing left to say.
+            // The thread's panic was reported when it happened.
             drop(thread.join());
         }
     }
 }
 
-struct Round {
+struct WriterLoop {
     log: &'static str,
     shared: Arc<Shared>,
     output: Output,
     batch: Vec<u8>,
-    /// The latest write failed.
+    /// True if the latest write failed.
     failing: bool,
 }
 
-impl Round {
+impl WriterLoop {
     fn run(mut self) {
-        // In case the first line comes before `start` has named the thread.
-        self.shared.signal.answers(thread::current());
+        // In case the first line arrives before `start` has set the thread.
+        self.shared.signal.set_thread(thread::current());
         loop {
             let (rings, output, wanted, stop) = {
-                let mut orders = self.shared.orders();
-                // A ring nobody else holds gets no more lines.
-                orders.rings.retain_mut(|ring| Arc::get_mut(ring).is_none_or(|r| !r.is_empty()));
-                (orders.rings.clone(), orders.output.take(), orders.flushes_wanted, orders.stop)
+                let mut state = self.shared.state();
+                // A ring without another owner gets no more lines.
+                state.rings.retain_mut(|ring| Arc::get_mut(ring).is_none_or(|r| !r.is_empty()));
+                (state.rings.clone(), state.output.take(), state.flushes_wanted, state.stop)
             };
             let lines = rings.iter().map(|ring| self.drain(ring)).sum::<usize>();
             self.write();
@@ -213,7 +214,7 @@ impl Round {
             }
             self.report(wanted);
             if stop {
-                self.shared.orders().ended = true;
+                self.shared.state().ended = true;
                 self.shared.flushed.notify_all();
                 return;
             }
@@ -222,31 +223,31 @@ impl Round {
             } else {
                 let shared = Arc::clone(&self.shared);
                 shared.signal.sleep(|| {
-                    let orders = shared.orders();
-                    !orders.stop
-                        && orders.flushes_done == orders.flushes_wanted
-                        && orders.rings.iter().all(|ring| ring.is_empty())
+                    let state = shared.state();
+                    !state.stop
+                        && state.flushes_done == state.flushes_wanted
+                        && state.rings.iter().all(|ring| ring.is_empty())
                 });
             }
         }
     }
 
     fn report(&self, wanted: u64) {
-        let mut orders = self.shared.orders();
-        if orders.flushes_done != wanted {
-            orders.flushes_done = wanted;
+        let mut state = self.shared.state();
+        if state.flushes_done != wanted {
+            state.flushes_done = wanted;
             self.shared.flushed.notify_all();
         }
     }
 
-    /// Takes at most a ring's worth, so that one busy worker cannot starve the rest.
+    /// Takes at most a ring's capacity of lines, so that one busy worker cannot starve the others.
     fn drain(&mut self, ring: &LogRing) -> usize {
         let mut lines = 0;
         while lines < RING_LINES {
             let Some(line) = ring.pop() else { break };
             self.batch.extend_from_slice(&line);
             self.batch.push(b'\n');
-            ring.give_back(line);
+            ring.recycle(line);
             lines += 1;
             if self.batch.len() >= WRITE_BATCH_BYTES {
                 self.write();
@@ -261,7 +262,7 @@ impl Round {
         }
         match self.output.write(&self.batch) {
             Ok(()) if self.failing => {
-                crate::event!(Level::Info, "a log is written again", log = self.log);
+                crate::event!(Level::Info, "log writes succeed again", log = self.log);
                 self.failing = false;
             }
             Ok(()) => {}
@@ -269,7 +270,12 @@ impl Round {
                 self.shared.failed.inc();
                 if !self.failing {
                     let log = self.log;
-                    crate::event!(Level::Error, "a log loses lines", log = log, error = error);
+                    crate::event!(
+                        Level::Error,
+                        "log lines lost, write failed",
+                        log = log,
+                        error = error
+                    );
                 }
                 self.failing = true;
             }
@@ -280,7 +286,7 @@ impl Round {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogWriter, Output, Round, Sink};
+    use super::{LogWriter, Output, Sink, WriterLoop};
     use crate::limits::RING_LINES;
     use crate::registry::Telemetry;
     use std::fs;
@@ -314,11 +320,11 @@ mod tests {
             assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
         }
         writer.flush();
-        assert_eq!(writer.shared.orders().rings.len(), 0, "dropped rings are forgotten");
+        assert_eq!(writer.shared.state().rings.len(), 0, "dropped rings are removed");
     }
 
     #[test]
-    fn dropping_writes_what_is_left() {
+    fn dropping_writes_the_remaining_lines() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("access.log");
         let writer =
@@ -327,11 +333,11 @@ mod tests {
         ring.push(b"last words".to_vec());
         drop(writer);
         assert_eq!(fs::read(&path).unwrap(), b"last words\n");
-        ring.push(b"nobody listens".to_vec());
+        ring.push(b"no reader".to_vec());
     }
 
     #[test]
-    fn a_rotated_file_is_left_alone_after_reopen() {
+    fn a_rotated_file_is_not_written_after_reopen() {
         let dir = tempfile::tempdir().unwrap();
         let (path, rotated) = (dir.path().join("a.log"), dir.path().join("a.log.1"));
         let writer =
@@ -354,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_that_refuses_is_counted() {
+    fn failed_writes_are_counted() {
         let telemetry = Telemetry::new();
         let sink = Sink::File("/dev/full".into());
         let writer = LogWriter::start("access", sink, &telemetry).unwrap();
@@ -365,23 +371,24 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = |path: std::path::PathBuf| Output::open(&Sink::File(path)).unwrap();
         let (shared, output) = (Arc::clone(&writer.shared), open("/dev/full".into()));
-        let mut round = Round { log: "access", shared, output, batch: Vec::new(), failing: false };
-        let write = |round: &mut Round| {
-            round.batch.push(b'x');
-            round.write();
-            round.failing
+        let mut writer_loop =
+            WriterLoop { log: "access", shared, output, batch: Vec::new(), failing: false };
+        let write = |writer_loop: &mut WriterLoop| {
+            writer_loop.batch.push(b'x');
+            writer_loop.write();
+            writer_loop.failing
         };
-        assert!(write(&mut round) && write(&mut round));
-        round.output = open(dir.path().join("access.log"));
-        assert!(!write(&mut round), "what is written again is said to be");
+        assert!(write(&mut writer_loop) && write(&mut writer_loop));
+        writer_loop.output = open(dir.path().join("access.log"));
+        assert!(!write(&mut writer_loop), "recovery is reported");
     }
 
     #[test]
-    fn nobody_waits_for_a_destination_that_takes_nothing() {
+    fn no_caller_waits_for_a_blocked_destination() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        // Held open for reading, so that opening it does not wait, and never read.
+        // Held open for reading, so that opening it does not block, and never read.
         let _reader = fs::File::options().read(true).write(true).open(&fifo).unwrap();
         let writer = LogWriter::start("access", Sink::File(fifo), &Telemetry::new()).unwrap();
         writer.ring().push(vec![b'x'; 4 << 20]);
@@ -390,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifo_is_opened_before_anybody_reads_it() {
+    fn a_fifo_is_opened_before_it_has_a_reader() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use exchange::WorkerContext;
 use net::clock;
-use telemetry::{Counter, Histogram, Lane, LimitHit, SharedGauge, WorkerMetrics, families};
+use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMetrics, families};
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
@@ -20,8 +20,8 @@ pub(crate) struct LocalCluster {
     view: RefCell<Rc<View>>,
     pub(crate) budget: Budget,
     pub(crate) dice: Dice,
-    pub(crate) retries: Arc<Lane<Counter>>,
-    pub(crate) retries_denied: Arc<Lane<Counter>>,
+    pub(crate) retries: Arc<CachePadded<Counter>>,
+    pub(crate) retries_denied: Arc<CachePadded<Counter>>,
     pub(crate) duration: Arc<Histogram>,
     panic: Arc<SharedGauge>,
     worker: Arc<WorkerMetrics>,

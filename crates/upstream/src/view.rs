@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use exchange::WorkerContext;
 use exchange::client::{ClientOptions, HostField, Pool, PoolLimits};
-use telemetry::{Counter, Lane, families};
+use telemetry::{CachePadded, Counter, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
@@ -39,7 +39,7 @@ pub(crate) struct Stats {
     losses: Cell<u32>,
     /// Place in the smooth weighted round.
     pub(crate) turn: Cell<i64>,
-    classes: [Arc<Lane<Counter>>; 6],
+    classes: [Arc<CachePadded<Counter>>; 6],
 }
 
 impl Stats {

@@ -141,7 +141,7 @@ fn health_and_readiness() {
 #[test]
 fn metrics() {
     let bench = Bench::new();
-    bench.server.telemetry.worker(0).answered(200);
+    bench.server.telemetry.worker(0).count_response(200);
     let answer = bench.send(request("GET /metrics", &[], ""));
     assert_eq!(answer.field(Known::ContentType), "text/plain; version=0.0.4; charset=utf-8");
     assert!(answer.body.contains("tidegate_responses_total{class=\"2xx\"} 1\n"));

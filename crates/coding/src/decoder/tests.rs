@@ -1,4 +1,4 @@
-//! What a decoder is given that is too much, too little or damaged.
+//! Decoding of excessive, truncated and damaged input.
 
 use super::{Decode, DecodeError, Decoder, decode_all};
 use crate::{Coding, encode_all};
@@ -6,7 +6,7 @@ use crate::{Coding, encode_all};
 const PLENTY: Decode = Decode { output_bytes: 1 << 30, ratio: 1 << 20 };
 
 #[test]
-fn a_bomb_is_refused_before_it_is_unpacked() {
+fn a_bomb_is_rejected_before_it_is_unpacked() {
     let zeros = vec![0_u8; 64 << 20];
     for coding in Coding::ALL {
         let bomb = encode_all(coding, 1, &zeros).unwrap();
@@ -17,8 +17,8 @@ fn a_bomb_is_refused_before_it_is_unpacked() {
         let mut out = Vec::new();
         assert_eq!(decoder.decode(&bomb, &mut out), Err(DecodeError::TooDense), "{coding:?}");
         let allowed = (bomb.len() * 20).max(1 << 20);
-        assert!(out.len() <= allowed, "{coding:?}: {} bytes came out", out.len());
-        assert_eq!(decoder.finish(), Err(DecodeError::TooDense), "it stays refused");
+        assert!(out.len() <= allowed, "{coding:?}: {} bytes of output", out.len());
+        assert_eq!(decoder.finish(), Err(DecodeError::TooDense), "the error is repeated");
     }
 }
 
@@ -34,7 +34,7 @@ fn exactly_the_limit_is_allowed() {
 }
 
 #[test]
-fn every_truncation_is_noticed() {
+fn every_truncation_is_detected() {
     for coding in Coding::ALL {
         let coded = encode_all(coding, 1, b"the quick brown fox jumps over the lazy dog").unwrap();
         for end in 0..coded.len() {
@@ -45,7 +45,7 @@ fn every_truncation_is_noticed() {
 }
 
 #[test]
-fn damage_and_leftovers_are_corrupt() {
+fn damage_and_trailing_bytes_are_corrupt() {
     for coding in Coding::ALL {
         let coded = encode_all(coding, 1, &b"abcdefghij".repeat(50)).unwrap();
         let with_rest = [&coded[..], b"and more than a header"].concat();
@@ -60,7 +60,7 @@ fn damage_and_leftovers_are_corrupt() {
 }
 
 #[test]
-fn members_of_gzip_and_frames_of_zstd_follow_each_other() {
+fn several_gzip_members_and_zstd_frames_are_decoded() {
     for coding in [Coding::Gzip, Coding::Zstd] {
         let one = encode_all(coding, 1, b"one ").unwrap();
         let two = encode_all(coding, 1, b"two").unwrap();
@@ -85,12 +85,12 @@ fn input_byte_by_byte() {
 }
 
 #[test]
-fn a_body_that_says_how_long_it_is_gets_a_buffer_of_that_size() {
+fn a_declared_size_is_reserved_at_once() {
     let text = vec![b'a'; 300_000];
     let mut coded = encode_all(Coding::Gzip, 5, &text).unwrap();
     let out = decode_all(Coding::Gzip, &coded, PLENTY).unwrap();
     assert_eq!((out.len(), out.capacity()), (300_000, 300_000));
-    // A lie is found out, and costs no more than the truth might.
+    // A wrong size is detected, and costs no more memory than a correct one might.
     let at = coded.len() - 4;
     coded[at..].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(decode_all(Coding::Gzip, &coded, PLENTY).is_err());
@@ -98,9 +98,9 @@ fn a_body_that_says_how_long_it_is_gets_a_buffer_of_that_size() {
     assert!(decode_all(Coding::Gzip, &coded, thin).is_err());
 }
 
-/// However much a few bytes unpack to, a step puts out no more than it was given room for.
+/// A step writes no more than its room, however much a few bytes unpack to.
 #[test]
-fn a_step_puts_out_no_more_than_its_room() {
+fn a_step_writes_no_more_than_its_room() {
     let body = [vec![0_u8; 8 << 20], b"and an end ".repeat(9_000)].concat();
     for coding in Coding::ALL {
         let coded = encode_all(coding, 3, &body).unwrap();

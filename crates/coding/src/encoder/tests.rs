@@ -1,4 +1,4 @@
-//! Whole bodies, pieces and flushes, each read back by the decoder.
+//! Whole bodies, pieces and flushes, each verified with the decoder.
 
 use super::{Encoder, encode_all, window_bits};
 use crate::decoder::{Decode, Decoder, decode_all};
@@ -6,7 +6,7 @@ use crate::{Coding, limits::ZSTD_WINDOW_BITS};
 
 const PLENTY: Decode = Decode { output_bytes: 1 << 30, ratio: 1 << 20 };
 
-/// Words with some repetition and no end of it.
+/// Words with some repetition.
 fn prose(bytes: usize) -> Vec<u8> {
     let mut state = 0x2545_f491_u32;
     let mut out = Vec::with_capacity(bytes + 16);
@@ -21,7 +21,7 @@ fn prose(bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn whole_bodies_come_back_at_every_level() {
+fn whole_bodies_round_trip_at_every_level() {
     let body = prose(20_000);
     for coding in Coding::ALL {
         for level in coding.levels() {
@@ -33,7 +33,7 @@ fn whole_bodies_come_back_at_every_level() {
 }
 
 #[test]
-fn sizes_from_nothing_to_more_than_any_window() {
+fn sizes_from_zero_to_more_than_any_window() {
     for coding in Coding::ALL {
         for size in [0, 1, 100, 8 * 1024, 70_000, 3 << 20] {
             let body = prose(size);
@@ -45,7 +45,7 @@ fn sizes_from_nothing_to_more_than_any_window() {
 }
 
 #[test]
-fn what_does_not_compress_still_comes_back() {
+fn incompressible_input_round_trips() {
     let mut state = 1_u64;
     let noise: Vec<u8> = (0..100_000)
         .map(|_| {

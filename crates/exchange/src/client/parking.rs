@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::Parked;
 use net::clock::Moment;
-use telemetry::{Gauge, Lane};
+use telemetry::{CachePadded, Gauge};
 
 use super::limits::PARKED_LOOK;
 use super::slow::SlowClients;
@@ -31,16 +31,16 @@ pub(super) struct Parking {
     /// How many there are, to be asked without the lock.
     count: AtomicUsize,
     /// Idle connections of each worker's own pool, for whoever wants to see them.
-    pub(super) idle: Box<[Lane<Gauge>]>,
+    pub(super) idle: Box<[CachePadded<Gauge>]>,
     /// Leased connections of each worker.
-    pub(super) active: Box<[Lane<Gauge>]>,
+    pub(super) active: Box<[CachePadded<Gauge>]>,
     /// Leased connections whose exchange waits for its client.
     pub(super) slow: SlowClients,
 }
 
 impl Parking {
     pub(super) fn new(workers: usize) -> Parking {
-        let lanes = || (0..workers.max(1)).map(|_| Lane::default()).collect();
+        let lanes = || (0..workers.max(1)).map(|_| CachePadded::default()).collect();
         Parking {
             places: Mutex::default(),
             count: AtomicUsize::new(0),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use net::clock::{self, Moment};
 use net::{Stream, timer};
-use telemetry::{Counter, Gauge, Lane, LimitHit, WorkerMetrics, families};
+use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
 
 use super::connection::{Connection, Destination};
 use super::faults;
@@ -58,12 +58,12 @@ pub struct PoolState {
 }
 
 struct Metrics {
-    active: Arc<Lane<Gauge>>,
-    in_flight: Arc<Lane<Gauge>>,
-    idle: Arc<Lane<Gauge>>,
-    parked: Arc<Lane<Gauge>>,
-    reuses: Arc<Lane<Counter>>,
-    connects: [Arc<Lane<Counter>>; 4],
+    active: Arc<CachePadded<Gauge>>,
+    in_flight: Arc<CachePadded<Gauge>>,
+    idle: Arc<CachePadded<Gauge>>,
+    parked: Arc<CachePadded<Gauge>>,
+    reuses: Arc<CachePadded<Counter>>,
+    connects: [Arc<CachePadded<Counter>>; 4],
     worker: Arc<WorkerMetrics>,
 }
 
@@ -175,7 +175,7 @@ impl Pool {
     ) -> PoolState {
         let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
         let parking = Pool::parking(shared, key, workers);
-        let sum = |lanes: &[Lane<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
+        let sum = |lanes: &[CachePadded<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
         PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
     }
 

@@ -87,7 +87,7 @@ async fn flush(connection: &Connection) -> Result<(), NextStep> {
 async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fault) -> NextStep {
     let io = &connection.io;
     let reason = close_reason(&fault, &io.metrics);
-    io.metrics.answered(fault.status);
+    io.metrics.count_response(fault.status);
     if let Some(access) = &snapshot.access {
         access.refused(&connection.facts, &fault);
     }

@@ -331,7 +331,7 @@ impl<'c> Exchange<'c> {
     fn log(&mut self, status: u16, body_bytes: u64) {
         let metrics = &self.connection.io.metrics;
         metrics.requests_in_flight.add(-1);
-        metrics.answered(status);
+        metrics.count_response(status);
         let now_us = match self.instant {
             true => net::clock::recent_us(),
             false => net::clock::precise_us(),

@@ -293,7 +293,7 @@ impl UserData for Open {
             stat.set("received", metrics.bytes_received.get())?;
             stat.set("sent", metrics.bytes_sent.get())?;
             for (class, name) in ["2xx", "3xx", "4xx", "5xx"].into_iter().enumerate() {
-                stat.set(name, metrics.answers(class + 1))?;
+                stat.set(name, metrics.responses(class + 1))?;
             }
             Ok(stat)
         });

@@ -202,7 +202,7 @@ fn a_gzipped_answer_comes_out_plain() {
         say(#answer.body, answer.header["content-encoding"])
         say(http.get(url .. "/bad"))
         "#,
-        &["gzip", "3000 nil", "gzip", "nil the coded body is damaged"],
+        &["gzip", "3000 nil", "gzip", "nil the compressed body is damaged"],
     );
 }
 

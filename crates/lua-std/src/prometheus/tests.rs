@@ -60,8 +60,8 @@ fn a_registry_of_its_own_and_errors() {
     let said = with_metrics(program);
     assert_eq!(said[0], "true true 0");
     for (said, expected) in said[1..6].iter().zip([
-        "'a' is something else already",
-        "'tidegate_a' begins like the metrics of the server",
+        "'a' is already declared differently",
+        "'tidegate_a' has a prefix reserved for the server's metrics",
         "'b' has labels; which ones?",
         "'b' has 1 labels, got 0",
         "a counter never falls",

@@ -1,4 +1,4 @@
-//! Lines as they are written, levels, and what noisy places hold back.
+//! Format of event lines, levels, and the rate limit of call sites.
 
 use super::{CallSite, Event, Format, Level, enabled, install, set_format, set_level};
 use crate::limits::EVENT_BYTES;
@@ -50,7 +50,7 @@ fn levels_parse_and_order() {
 }
 
 #[test]
-fn a_call_site_holds_back_and_says_so() {
+fn a_call_site_suppresses_and_reports_the_number() {
     let site = CallSite::new();
     assert_eq!(site.admit_at(7, 2), Some(0));
     assert_eq!(site.admit_at(7, 2), Some(0));
@@ -62,7 +62,7 @@ fn a_call_site_holds_back_and_says_so() {
     assert_eq!(site.admit_at(8, 2), None);
 }
 
-/// The level, the format and the ring are the process's: one test for all of it.
+/// Level, format and ring are process-wide: one test covers them all.
 #[test]
 fn events_go_through_the_installed_ring() {
     let dir = tempfile::tempdir().unwrap();
