@@ -72,7 +72,8 @@ table! {
     CloseReason {
         ClientClosed, "client_closed", Normal, "the client closed between requests";
         CloseRequested, "close_requested", Normal, "the client requested it or uses HTTP/1.0";
-        CloseByAnswer, "close_by_answer", Normal, "the end of the response is the end of the connection";
+        CloseByAnswer, "close_by_answer", Normal,
+            "the end of the response is the end of the connection";
         IdleTimeout, "idle_timeout", Normal, "no request arrived within `idle`";
         Drain, "drain", Normal, "the server or its listener is draining";
         UpgradeFinished, "upgrade_finished", Normal, "the tunnel ended";
@@ -81,10 +82,12 @@ table! {
         HeadTimeout, "head_timeout", Client, "the request head was incomplete after `head`";
         BodyTimeout, "body_timeout", Client, "the request body arrived too slowly or took too long";
         WriteTimeout, "write_timeout", Client, "the client read too slowly or not at all";
-        SlowClient, "slow_client", Client, "the client was too slow to occupy a connection to a busy upstream";
+        SlowClient, "slow_client", Client,
+            "the client was too slow to occupy a connection to a busy upstream";
         Malformed, "malformed_request", Client, "the request was malformed or ambiguous";
         RequestLineTooLong, "request_line_too_long", Client, "the request line was too long";
-        HeadersTooLarge, "headers_too_large", Client, "the header fields were too large or too many";
+        HeadersTooLarge, "headers_too_large", Client,
+            "the header fields were too large or too many";
         BodyTooLarge, "body_too_large", Client, "the request body exceeded the limit";
         BodyUnread, "body_unread", Client, "too much of a rejected body was unread";
         UnknownHost, "unknown_host", Client, "no route has the host, and `unknown_host` is close";
@@ -93,7 +96,8 @@ table! {
         ConnectionLimit, "connection_limit", Ours, "the connection limit was reached";
         Descriptors, "descriptors", Ours,
             "it was idle, and the process needed its file descriptor";
-        UpstreamAborted, "upstream_aborted", Upstream, "the upstream failed after the response head";
+        UpstreamAborted, "upstream_aborted", Upstream,
+            "the upstream failed after the response head";
         ResponseAborted, "response_aborted", Ours, "the handler failed after the response head";
         WriteFailed, "write_failed", Client, "the response could not be written";
         InternalError, "internal_error", Ours, "an internal error of the server";
@@ -108,7 +112,8 @@ table! {
         SlowBody, "slow_body", Client, "slower than `timeouts.body` and `body_rate` allow (408)";
         BodyTotal, "body_total", Client, "exceeded `timeouts.body_total` (408)";
         SlowReader, "slow_reader", Client, "slower than `timeouts.write` and `write_rate` allow";
-        SlowClients, "slow_clients", Client, "disconnected: more slow clients than `max_slow_clients`";
+        SlowClients, "slow_clients", Client,
+            "disconnected: more slow clients than `max_slow_clients`";
         Idle, "idle", Normal, "`timeouts.idle` ran out";
         RequestLine, "request_line", Client, "longer than `limits.request_line` (414)";
         Headers, "headers", Client, "larger than `limits.headers` (431)";
@@ -121,8 +126,10 @@ table! {
         Rate, "rate", Client, "rejected by a rate limit (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
         SlowUpstream, "slow_upstream", Upstream, "an upstream time-out expired (504)";
-        UpstreamHeaders, "upstream_headers", Upstream, "the response head of an upstream was too large (502)";
-        UpstreamConnections, "upstream_connections", Upstream, "all connections to the upstream were in use (503)";
+        UpstreamHeaders, "upstream_headers", Upstream,
+            "the response head of an upstream was too large (502)";
+        UpstreamConnections, "upstream_connections", Upstream,
+            "all connections to the upstream were in use (503)";
     }
 }
 
