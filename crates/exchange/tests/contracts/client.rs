@@ -1,7 +1,9 @@
 //! A client that says exactly what a test wants, and a server with one route on the same loop.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -105,6 +107,18 @@ impl Client {
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&self) {
         self.stream.finish();
+    }
+
+    /// Whether the server has neither sent anything nor closed once the event loop is idle.
+    pub(crate) async fn is_open_and_silent(&self) -> bool {
+        net::manual_time::idle().await;
+        poll_fn(|cx| Poll::Ready(self.stream.poll_readable(cx).is_pending())).await
+    }
+
+    /// Whether the connection was not reset, once the event loop is idle.
+    pub(crate) async fn has_not_failed(&self) -> bool {
+        net::manual_time::idle().await;
+        net::timer::within(Duration::ZERO, self.stream.failed()).await.is_none()
     }
 
     /// What comes until the connection ends, in whichever way.

@@ -14,3 +14,4 @@ mod middleware;
 mod next;
 #[path = "../../examples/served/mod.rs"]
 mod served;
+mod timeouts;

@@ -58,7 +58,7 @@ fn the_rest_of_the_way_may_run_again_with_the_same_body() {
 }
 
 /// A handler of a function of the body.
-struct Collecting<F>(F);
+pub(crate) struct Collecting<F>(pub(crate) F);
 
 impl<F: Fn(Bytes) -> Outcome> Handler for Collecting<F> {
     fn name(&self) -> &'static str {
@@ -66,7 +66,7 @@ impl<F: Fn(Bytes) -> Outcome> Handler for Collecting<F> {
     }
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
-        MaybeFuture::of(async move { (self.0)(request.collect_body(1024).await?) })
+        MaybeFuture::of(async move { (self.0)(request.collect_body(1 << 16).await?) })
     }
 }
 

@@ -122,13 +122,21 @@ fn much_goes_through_both_ways_at_once() {
 }
 
 #[test]
-fn a_silent_tunnel_ends() {
-    block_on_local(async {
-        let options = ClientOptions { tunnel_idle: Duration::from_millis(30), ..options() };
-        let Opened { client: _client, server, tunnel, .. } = open("", options).await;
-        let (ending, rest) = tokio::join!(tunnel, read_end(&server));
-        assert_eq!(ending, Ending::Idle);
-        assert!(rest.is_empty());
+fn a_tunnel_ends_when_it_is_silent_and_not_when_it_is_slow() {
+    net::manual_time::block_on(async {
+        let options = ClientOptions { tunnel_idle: Duration::from_secs(30), ..options() };
+        let Opened { client, server, tunnel, .. } = open("", options).await;
+        let ending = net::task::spawn_local(tunnel);
+        for _ in 0..5 {
+            net::manual_time::advance(Duration::from_secs(29)).await;
+            send(&client, "tick".to_owned()).await;
+            assert_eq!(&server.receive().await.unwrap()[..], b"tick");
+        }
+        net::manual_time::advance(Duration::from_secs(29)).await;
+        assert!(!ending.is_finished());
+        net::manual_time::advance(Duration::from_secs(2)).await;
+        assert_eq!(ending.await, Ok(Ending::Idle));
+        assert!(read_end(&server).await.is_empty());
     });
 }
 
