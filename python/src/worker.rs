@@ -12,7 +12,10 @@ use pyo3::types::PyDict;
 use python::asgi;
 use python::life::{Life, dump_signal};
 use python::wsgi::{self, Crew};
-use server::{Announcer, Application, Hosted, Stats, WorkerSpec, announcement, run_worker};
+use server::{
+    Application, HostedApplication, ReadinessSender, Stats, WorkerSpec, readiness_channel,
+    run_worker,
+};
 
 /// Exchanges that may wait for the application.
 const WAITING_MAX: usize = 4096;
@@ -68,7 +71,7 @@ pub(crate) struct Worker {
     spec: WorkerSpec,
     life: Arc<Life>,
     crew: Arc<Crew>,
-    announcer: python::Guarded<Option<Announcer>>,
+    ready_sender: python::Guarded<Option<ReadinessSender>>,
     thread: python::Guarded<Option<JoinHandle<u8>>>,
 }
 
@@ -97,8 +100,9 @@ fn begin(spec: WorkerSpec) -> PyResult<Worker> {
         }
     });
     let life = Life::new(desk.clone(), bell);
-    let (announcer, announced) = announcement();
-    let hosted = Hosted { application: Arc::new(Known(life.clone())), desk, announced };
+    let (ready_sender, readiness) = readiness_channel();
+    let hosted =
+        HostedApplication { application: Arc::new(Known(life.clone())), queue: desk, readiness };
     let of_the_thread = spec.clone();
     let thread = std::thread::Builder::new()
         .name("io".to_owned())
@@ -108,7 +112,7 @@ fn begin(spec: WorkerSpec) -> PyResult<Worker> {
         spec,
         life,
         crew,
-        announcer: python::Guarded::new(Some(announcer)),
+        ready_sender: python::Guarded::new(Some(ready_sender)),
         thread: python::Guarded::new(Some(thread)),
     })
 }
@@ -200,21 +204,21 @@ impl Worker {
 
     /// The application takes requests.
     fn ready(&self) {
-        if let Some(announcer) = &*self.announcer.get() {
-            announcer.ready();
+        if let Some(sender) = &*self.ready_sender.get() {
+            sender.ready();
         }
     }
 
     /// The application cannot begin.
     fn failed(&self, why: String) {
-        if let Some(announcer) = &*self.announcer.get() {
-            announcer.failed(why);
+        if let Some(sender) = &*self.ready_sender.get() {
+            sender.failed(why);
         }
     }
 
     /// Waits for the I/O thread; the exit code of the process.
     fn join(&self, py: Python<'_>) -> PyResult<u8> {
-        drop(self.announcer.get().take());
+        drop(self.ready_sender.get().take());
         let thread = self.thread.get().take();
         let Some(thread) = thread else { return Ok(0) };
         let joined = py.detach(|| thread.join());

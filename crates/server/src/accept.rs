@@ -17,8 +17,8 @@ use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
 
 use crate::balance::Balance;
-use crate::descriptors::Relief;
-use crate::seats::{Seat, Seats};
+use crate::connection_limiter::{ConnectionLimiter, Permit};
+use crate::descriptors::IdleCloser;
 
 /// Pause after accepting failed for want of descriptors or memory.
 pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
@@ -27,12 +27,12 @@ const REFUSALS_AT_ONCE: usize = 64;
 
 /// Ends an accept loop.
 #[derive(Default)]
-pub(crate) struct Stop {
+pub(crate) struct StopSignal {
     stopped: Cell<bool>,
     waker: Cell<Option<Waker>>,
 }
 
-impl Stop {
+impl StopSignal {
     /// Whether it is; if not, the waker is woken when it will be.
     pub(crate) fn is_stopped(&self, waker: &Waker) -> bool {
         if !self.stopped.get() {
@@ -50,40 +50,40 @@ impl Stop {
 }
 
 /// What the connections of a listener need.
-pub(crate) struct Door {
+pub(crate) struct AcceptContext {
     /// The listener's name in the current Plan.
     pub(crate) name: Rc<RefCell<Rc<str>>>,
     pub(crate) service: Rc<Service>,
     /// Seats of this listener and of the whole server.
-    pub(crate) seats: [Arc<Seats>; 2],
-    pub(crate) reserve: Option<Reserve>,
+    pub(crate) limiters: [Arc<ConnectionLimiter>; 2],
+    pub(crate) reserve: Option<ReserveCapacity>,
     /// What frees descriptors, on a worker.
-    pub(crate) relief: Option<Rc<Relief>>,
-    pub(crate) stop: Rc<Stop>,
+    pub(crate) idle_closer: Option<Rc<IdleCloser>>,
+    pub(crate) stop: Rc<StopSignal>,
     /// With other processes that accept on the same socket.
     pub(crate) balance: Option<Arc<Balance>>,
 }
 
 /// What a connection holds: in the reserve it is one seat.
-type Taken = (Seat, Option<Seat>);
+type Permits = (Permit, Option<Permit>);
 
 /// Where connections sit for which there is no seat, and on which terms.
-pub(crate) struct Reserve {
+pub(crate) struct ReserveCapacity {
     pub(crate) service: Rc<Service>,
-    pub(crate) seats: Arc<Seats>,
+    pub(crate) limiter: Arc<ConnectionLimiter>,
 }
 
 /// Accepts until it is stopped; then takes what is queued and closes the listener.
-pub(crate) async fn accept(listener: Listener, door: Door) {
+pub(crate) async fn accept(listener: Listener, context: AcceptContext) {
     let local = Rc::new(listener.local().clone());
     let refusals = Rc::new(Cell::new(0));
     loop {
-        if let Some(balance) = &door.balance {
-            pending(&listener, &door).await;
-            balance.turn(door.seats[1].taken()).await;
+        if let Some(balance) = &context.balance {
+            pending(&listener, &context).await;
+            balance.turn(context.limiters[1].open()).await;
         }
         let accepted = poll_fn(|cx| {
-            if door.stop.is_stopped(cx.waker()) {
+            if context.stop.is_stopped(cx.waker()) {
                 return Poll::Ready(None);
             }
             listener.poll_accept(cx).map(Some)
@@ -91,18 +91,21 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
         .await;
         match accepted {
             None => break,
-            Some(Ok(accepted)) => door.admit(accepted, &local, &refusals),
+            Some(Ok(accepted)) => context.admit(accepted, &local, &refusals),
             Some(Err(error)) => {
-                door.service.metrics.accept_errors.inc();
+                context.service.metrics.accept_errors.inc();
                 event_limited!(
                     1,
                     Level::Warn,
                     "accepting a connection failed",
-                    listener = door.name.borrow(),
+                    listener = context.name.borrow(),
                     error = error
                 );
                 if is_exhausted(&error) {
-                    door.relief.iter().for_each(|relief| relief.exhausted(&door.seats[1]));
+                    context
+                        .idle_closer
+                        .iter()
+                        .for_each(|idle_closer| idle_closer.exhausted(&context.limiters[1]));
                     net::timer::sleep(EXHAUSTED_PAUSE).await;
                 }
             }
@@ -111,7 +114,7 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
     match listener.drain() {
         Ok(queued) => {
             for accepted in queued {
-                door.admit(accepted, &local, &refusals);
+                context.admit(accepted, &local, &refusals);
             }
         }
         Err(error) => {
@@ -119,7 +122,7 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
                 1,
                 Level::Warn,
                 "a listener could not be drained",
-                listener = door.name.borrow(),
+                listener = context.name.borrow(),
                 error = error
             );
         }
@@ -127,9 +130,9 @@ pub(crate) async fn accept(listener: Listener, door: Door) {
 }
 
 /// Returns when there may be a connection, or there shall be no more.
-async fn pending(listener: &Listener, door: &Door) {
+async fn pending(listener: &Listener, context: &AcceptContext) {
     poll_fn(|cx| {
-        if door.stop.is_stopped(cx.waker()) {
+        if context.stop.is_stopped(cx.waker()) {
             return Poll::Ready(());
         }
         // An error is found by who accepts.
@@ -138,29 +141,29 @@ async fn pending(listener: &Listener, door: &Door) {
     .await;
 }
 
-impl Door {
+impl AcceptContext {
     /// A seat of the listener and of the server, or one in the reserve.
-    fn seat(&self) -> Option<(Rc<Service>, Taken)> {
-        let [own, all] = &self.seats;
-        let of_all = || match &self.relief {
-            Some(relief) => relief.take(all),
-            None => all.take(),
+    fn acquire(&self) -> Option<(Rc<Service>, Permits)> {
+        let [own, all] = &self.limiters;
+        let of_all = || match &self.idle_closer {
+            Some(idle_closer) => idle_closer.acquire(all),
+            None => all.acquire(),
         };
-        if let Some(seats) = own.take().and_then(|own| Some((own, Some(of_all()?)))) {
-            return Some((self.service.clone(), seats));
+        if let Some(permits) = own.acquire().and_then(|own| Some((own, Some(of_all()?)))) {
+            return Some((self.service.clone(), permits));
         }
         let reserve = self.reserve.as_ref()?;
-        Some((reserve.service.clone(), (reserve.seats.take()?, None)))
+        Some((reserve.service.clone(), (reserve.limiter.acquire()?, None)))
     }
 
     /// Refused connections hold descriptors while their clients read the answer.
     fn refusals_at_once(&self) -> usize {
-        let all = &self.seats[1];
+        let all = &self.limiters[1];
         if all.is_capped() { REFUSALS_AT_ONCE.min(all.limit() / 16 + 1) } else { REFUSALS_AT_ONCE }
     }
 
     fn admit(&self, accepted: Accepted, local: &Rc<Bind>, refusals: &Rc<Cell<usize>>) {
-        let Some((service, seats)) = self.seat() else {
+        let Some((service, permits)) = self.acquire() else {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
             self.service.metrics.count_response(503);
@@ -183,7 +186,7 @@ impl Door {
         };
         net::task::spawn_local(async move {
             serve(accepted, service, facts).await;
-            drop(seats);
+            drop(permits);
         });
     }
 }

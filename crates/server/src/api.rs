@@ -119,11 +119,11 @@ impl admin::Control for Api {
     }
 
     fn request_reload(&self) {
-        self.0.reload_asked.notify_one();
+        self.0.reload_requested.notify_one();
     }
 
     fn drain(&self) {
-        self.0.drain_asked.notify_one();
+        self.0.drain_requested.notify_one();
     }
 
     fn routes(&self) -> Vec<RouteStatus> {
@@ -151,11 +151,11 @@ impl admin::Control for Api {
         if self.0.apps.running().is_some() {
             return Vec::new(); // its processes serve, see `apps`
         }
-        (0..self.0.fleet.len())
+        (0..self.0.worker_threads.len())
             .map(|index| WorkerStatus {
                 index,
-                cpu: self.0.fleet.core(index),
-                config_version: self.0.fleet.version(index),
+                cpu: self.0.worker_threads.core(index),
+                config_version: self.0.worker_threads.version(index),
             })
             .collect()
     }

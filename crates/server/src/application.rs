@@ -21,7 +21,7 @@ use crate::apps::Apps;
 use crate::listeners::SocketFile;
 use crate::options::{Bound, Failure, OnReady, Options};
 use crate::run::run_with;
-use crate::supervise::{DevReload, DevWatch, Doors, Group, GroupSettings, Policy};
+use crate::supervise::{DevReload, DevWatch, GroupSettings, Policy, WorkerGroup, WorkerSockets};
 
 /// What is run.
 pub struct RunSpec {
@@ -37,7 +37,7 @@ pub struct RunSpec {
     /// application itself is declared in it (`apps`), its listeners are those below.
     pub configuration: Value,
     /// By the names that the configuration has for them.
-    pub listeners: Vec<(String, Door)>,
+    pub listeners: Vec<(String, ListenerSource)>,
     pub workers: usize,
     pub policy: Policy,
     pub reload: Option<DevReload>,
@@ -52,7 +52,7 @@ pub struct RunSpec {
 
 /// A place that clients come in at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum ListenerSource {
     Bind(Bind, ListenOptions),
     /// A listening socket that this process was started with.
     Descriptor(i32),
@@ -68,9 +68,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// again.
 pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
     let (mut listening, mut files) = (Vec::new(), Vec::new());
-    for (name, door) in &spec.listeners {
-        let opened = open(name, door).map_err(Failure::Start)?;
-        if let Door::Bind(..) = door {
+    for (name, source) in &spec.listeners {
+        let opened = open(name, source).map_err(Failure::Start)?;
+        if let ListenerSource::Bind(..) = source {
             files.extend(SocketFile::of(opened.local()));
         }
         listening.push((name.clone(), opened));
@@ -105,17 +105,18 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         log_format: format.to_owned(),
     };
     let (workers, reload) = (spec.workers, spec.reload);
-    let program = Program { target, settings, listening, files, workers, reload, memory };
+    let program =
+        PreparedApplication { target, settings, listening, files, workers, reload, memory };
     let source = TextSource::new("tidegate run", &own.to_string());
     run_with(Arc::new(source), options, Some(program))
 }
 
-fn open(name: &str, door: &Door) -> Result<Listening, String> {
-    match door {
-        Door::Bind(bind, options) => {
+fn open(name: &str, source: &ListenerSource) -> Result<Listening, String> {
+    match source {
+        ListenerSource::Bind(bind, options) => {
             Listening::bind(bind, 1, options).map_err(|error| error.to_string())
         }
-        Door::Descriptor(number) => {
+        ListenerSource::Descriptor(number) => {
             let inherited =
                 net::inherited_listener(*number, name).map_err(|error| error.to_string())?;
             inherited.listen(1).map_err(|error| format!("descriptor {number}: {error}"))
@@ -159,7 +160,7 @@ fn worker_configuration(
 }
 
 /// An application that is about to be run.
-pub(crate) struct Program {
+pub(crate) struct PreparedApplication {
     target: String,
     settings: GroupSettings,
     listening: Vec<(String, Listening)>,
@@ -172,15 +173,15 @@ pub(crate) struct Program {
 }
 
 /// One that is run.
-pub(crate) struct Begun {
-    group: Rc<Group>,
+pub(crate) struct RunningApplication {
+    group: Rc<WorkerGroup>,
     bound: Vec<Bound>,
     _files: Vec<SocketFile>,
     watch: Option<DevWatch>,
 }
 
-impl Program {
-    pub(crate) fn begin(mut self, apps: &Apps) -> Result<Begun, Failure> {
+impl PreparedApplication {
+    pub(crate) fn begin(mut self, apps: &Apps) -> Result<RunningApplication, Failure> {
         let store =
             apps.sockets().and_then(|sockets| apps.store(APPLICATION, &sockets, self.memory));
         let store = store.map_err(Failure::Start)?;
@@ -190,15 +191,15 @@ impl Program {
             address: listening.local().clone(),
         };
         let bound = self.listening.iter().map(bound).collect();
-        let doors = Doors::shared(self.listening);
-        let group = Group::start(APPLICATION, self.settings, doors, self.workers, |_| {});
+        let sockets = WorkerSockets::shared(self.listening);
+        let group = WorkerGroup::start(APPLICATION, self.settings, sockets, self.workers, |_| {});
         apps.run(&self.target, group.clone(), store);
         let watch = self.reload.map(DevWatch::new);
-        Ok(Begun { group, bound, _files: self.files, watch })
+        Ok(RunningApplication { group, bound, _files: self.files, watch })
     }
 }
 
-impl Begun {
+impl RunningApplication {
     /// Waits for the first worker; where clients come in.
     pub(crate) async fn first(&mut self) -> Result<Vec<Bound>, Failure> {
         let Some(watch) = &mut self.watch else {
@@ -218,7 +219,7 @@ impl Begun {
     }
 
     /// Returns when files have changed that are worth new processes.
-    pub(crate) async fn changed(begun: &mut Option<Begun>) {
+    pub(crate) async fn changed(begun: &mut Option<RunningApplication>) {
         match begun.as_mut().and_then(|begun| begun.watch.as_mut()) {
             Some(watch) => {
                 let file = watch.changed().await;
@@ -253,10 +254,10 @@ mod tests {
     fn a_taken_address_is_one_sentence() {
         let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
         let taken = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
-        let door = Door::Bind(taken.local().clone(), ListenOptions::default());
-        let said = open("web", &door).unwrap_err();
+        let source = ListenerSource::Bind(taken.local().clone(), ListenOptions::default());
+        let said = open("web", &source).unwrap_err();
         assert!(said.ends_with("the address is in use"), "{said}");
-        let said = open("web", &Door::Descriptor(1_000_000)).unwrap_err();
+        let said = open("web", &ListenerSource::Descriptor(1_000_000)).unwrap_err();
         assert!(said.contains("is not open"), "{said}");
     }
 }

@@ -24,9 +24,9 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::admin_sockets::{make, own_folder};
-use crate::supervise::{Doors, Group, GroupSettings};
+use crate::supervise::{GroupSettings, WorkerGroup, WorkerSockets};
 
-pub(crate) use launch::{Words, settings_of};
+pub(crate) use launch::{LogOptions, settings_of};
 
 /// Servers of this process that have had folders of sockets: more than one in tests.
 static SERVERS: AtomicU64 = AtomicU64::new(0);
@@ -36,13 +36,13 @@ pub(crate) struct Apps {
     shared: Arc<Shared>,
     telemetry: Arc<Telemetry>,
     groups: RefCell<BTreeMap<String, App>>,
-    folder: RefCell<Option<Folder>>,
+    folder: RefCell<Option<SocketDirectory>>,
     /// Numbers the folders of sockets.
     count: std::cell::Cell<u64>,
 }
 
 struct App {
-    group: Rc<Group>,
+    group: Rc<WorkerGroup>,
     target: String,
     /// What the configuration says; none of one that is run without a configuration.
     settings: Option<Arc<AppSettings>>,
@@ -51,9 +51,9 @@ struct App {
 }
 
 /// The folder of the sockets; gone with this.
-struct Folder(PathBuf);
+struct SocketDirectory(PathBuf);
 
-impl Drop for Folder {
+impl Drop for SocketDirectory {
     fn drop(&mut self) {
         // What is left is found by the next server of this user.
         let _ = std::fs::remove_dir_all(&self.0);
@@ -67,28 +67,33 @@ impl Apps {
     }
 
     /// The one application that this process is there for.
-    pub(crate) fn run(&self, target: &str, group: Rc<Group>, store: StoreServer) {
+    pub(crate) fn run(&self, target: &str, group: Rc<WorkerGroup>, store: StoreServer) {
         let name = group.name.clone();
         let app = App { group, target: target.to_owned(), settings: None, store };
         self.groups.borrow_mut().insert(name, app);
     }
 
     /// That one's group, where there is one.
-    pub(crate) fn running(&self) -> Option<Rc<Group>> {
+    pub(crate) fn running(&self) -> Option<Rc<WorkerGroup>> {
         let groups = self.groups.borrow();
         groups.values().find(|app| app.settings.is_none()).map(|app| app.group.clone())
     }
 
     /// Starts what a Plan names, before it is served; replaces what has changed in the background.
-    pub(crate) fn follow(&self, plan: &[(String, Arc<AppSettings>)], folder: &Path, words: &Words) {
+    pub(crate) fn follow(
+        &self,
+        plan: &[(String, Arc<AppSettings>)],
+        folder: &Path,
+        log_options: &LogOptions,
+    ) {
         if self.running().is_some() {
             return;
         }
         let mut groups = self.groups.borrow_mut();
         for (name, settings) in plan {
             match groups.get_mut(name) {
-                Some(app) => adjust(app, settings, folder, words),
-                None => match self.start(name, settings, folder, words) {
+                Some(app) => update_app(app, settings, folder, log_options),
+                None => match self.start(name, settings, folder, log_options) {
                     Ok(app) => {
                         groups.insert(name.clone(), app);
                     }
@@ -101,7 +106,7 @@ impl Apps {
     }
 
     /// Ends the groups that a Plan does not name, once nobody serves another one.
-    pub(crate) fn let_go(&self, plan: &[(String, Arc<AppSettings>)]) {
+    pub(crate) fn stop_removed(&self, plan: &[(String, Arc<AppSettings>)]) {
         if self.running().is_some() {
             return;
         }
@@ -124,18 +129,18 @@ impl Apps {
         name: &str,
         settings: &Arc<AppSettings>,
         folder: &Path,
-        words: &Words,
+        log_options: &LogOptions,
     ) -> Result<App, String> {
         let sockets = self.sockets()?;
         let live = Slots::of(&self.shared, name);
         let store = self.store(name, &sockets, settings.limits.store)?;
         let path = Some(store.path().to_owned());
         let own = sockets.clone();
-        let on_change = move |group: &Group| live.set(live_slots(group, &own));
-        let group = Group::start(
+        let on_change = move |group: &WorkerGroup| live.set(live_slots(group, &own));
+        let group = WorkerGroup::start(
             name,
-            GroupSettings { store: path, ..settings_of(settings, folder, words) },
-            Doors::Own(sockets),
+            GroupSettings { store: path, ..settings_of(settings, folder, log_options) },
+            WorkerSockets::Own(sockets),
             settings.workers as usize,
             on_change,
         );
@@ -162,7 +167,7 @@ impl Apps {
         if folder.is_none() {
             let number = SERVERS.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{number}.apps", std::process::id());
-            *folder = Some(Folder(own_folder()?.join(name)));
+            *folder = Some(SocketDirectory(own_folder()?.join(name)));
         }
         let number = self.count.get();
         self.count.set(number + 1);
@@ -173,11 +178,11 @@ impl Apps {
         Ok(path)
     }
 
-    fn all(&self) -> Vec<Rc<Group>> {
+    fn all(&self) -> Vec<Rc<WorkerGroup>> {
         self.groups.borrow().values().map(|app| app.group.clone()).collect()
     }
 
-    fn find(&self, name: &str) -> Option<Rc<Group>> {
+    fn find(&self, name: &str) -> Option<Rc<WorkerGroup>> {
         self.groups.borrow().get(name).map(|app| app.group.clone())
     }
 
@@ -221,13 +226,13 @@ impl Apps {
     }
 }
 
-fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Words) {
+fn update_app(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, log_options: &LogOptions) {
     let group = app.group.clone();
     app.target = settings.python.clone();
     app.settings = Some(settings.clone());
     app.store.database().resize(settings.limits.store.bytes_usize());
     let store = Some(app.store.path().to_owned());
-    let wanted = GroupSettings { store, ..settings_of(settings, folder, words) };
+    let wanted = GroupSettings { store, ..settings_of(settings, folder, log_options) };
     let is_another = *group.settings() != wanted;
     if is_another {
         group.change(wanted);
@@ -239,10 +244,10 @@ fn adjust(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, words: &Wor
 }
 
 /// The processes that take exchanges, or soon will.
-fn live_slots(group: &Group, folder: &Path) -> Vec<Slot> {
+fn live_slots(group: &WorkerGroup, folder: &Path) -> Vec<Slot> {
     let live = group.slots().into_iter().filter_map(|slot| {
         let generation = slot.expected()?;
-        let path = Doors::path(folder, slot.index, generation);
+        let path = WorkerSockets::path(folder, slot.index, generation);
         Some(Slot { slot: u32::try_from(slot.index).ok()?, generation, path })
     });
     live.collect()

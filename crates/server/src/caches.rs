@@ -28,17 +28,17 @@ use crate::control::Control;
 use crate::explain::request;
 
 /// How often a slice of every store is looked through for what is of no use any more.
-const UPKEEP_EVERY: Duration = Duration::from_millis(500);
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
 /// The upkeep of the stores: it runs as long as this lives.
-pub(crate) struct Upkeep(JoinHandle<()>);
+pub(crate) struct CacheSweeper(JoinHandle<()>);
 
-impl Upkeep {
-    pub(crate) fn start(caches: &Arc<Caches>) -> Upkeep {
+impl CacheSweeper {
+    pub(crate) fn start(caches: &Arc<Caches>) -> CacheSweeper {
         let caches = caches.clone();
-        Upkeep(net::task::spawn_local(async move {
+        CacheSweeper(net::task::spawn_local(async move {
             loop {
-                tokio::time::sleep(UPKEEP_EVERY).await;
+                tokio::time::sleep(SWEEP_EVERY).await;
                 let all = caches.all();
                 if all.is_empty() {
                     continue;
@@ -57,7 +57,7 @@ impl Upkeep {
     }
 }
 
-impl Drop for Upkeep {
+impl Drop for CacheSweeper {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -165,10 +165,10 @@ pub(crate) async fn purge(
         PurgeWhat::Groups(_) => "groups",
         PurgeWhat::All => "all",
     };
-    let meant = meant(&plans(&control.plan(), name), what)?;
+    let targets = targets(&plans(&control.plan(), name), what)?;
     let counted = net::blocking(move || {
-        let one = |purge: &Meant| cache.store().purge(&purge.as_purge(), soft);
-        meant.iter().map(one).sum()
+        let one = |purge: &PurgeTarget| cache.store().purge(&purge.as_purge(), soft);
+        targets.iter().map(one).sum()
     });
     let purged: u64 = counted.await.map_err(|error| NoAnswer::Wrong(error.to_string()))?;
     event!(Level::Info, "purged", cache = name, by = kind, soft = soft, responses = purged);
@@ -176,25 +176,28 @@ pub(crate) async fn purge(
 }
 
 /// What is purged, owned.
-enum Meant {
+enum PurgeTarget {
     Url(Box<[u8]>),
     Prefix(Box<[u8]>),
     Tags(Vec<u64>),
     All,
 }
 
-impl Meant {
+impl PurgeTarget {
     fn as_purge(&self) -> Purge<'_> {
         match self {
-            Meant::Url(url) => Purge::Url(url),
-            Meant::Prefix(prefix) => Purge::Prefix(prefix),
-            Meant::Tags(tags) => Purge::Tags(tags),
-            Meant::All => Purge::All,
+            PurgeTarget::Url(url) => Purge::Url(url),
+            PurgeTarget::Prefix(prefix) => Purge::Prefix(prefix),
+            PurgeTarget::Tags(tags) => Purge::Tags(tags),
+            PurgeTarget::All => Purge::All,
         }
     }
 }
 
-fn meant(plans: &[(&RoutePlan, &CachePlan)], what: PurgeWhat) -> Result<Vec<Meant>, NoAnswer> {
+fn targets(
+    plans: &[(&RoutePlan, &CachePlan)],
+    what: PurgeWhat,
+) -> Result<Vec<PurgeTarget>, NoAnswer> {
     // Routes may compare URLs in different ways: each is asked what it calls this one.
     let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, NoAnswer> {
         let urls: BTreeSet<_> =
@@ -208,15 +211,15 @@ fn meant(plans: &[(&RoutePlan, &CachePlan)], what: PurgeWhat) -> Result<Vec<Mean
         }
     };
     Ok(match what {
-        PurgeWhat::All => vec![Meant::All],
+        PurgeWhat::All => vec![PurgeTarget::All],
         PurgeWhat::Tags(names) => {
-            vec![Meant::Tags(names.iter().map(|name| tags::tag(name.as_bytes())).collect())]
+            vec![PurgeTarget::Tags(names.iter().map(|name| tags::tag(name.as_bytes())).collect())]
         }
         PurgeWhat::Groups(names) => {
-            vec![Meant::Tags(names.iter().map(|name| tags::group(name.as_bytes())).collect())]
+            vec![PurgeTarget::Tags(names.iter().map(|name| tags::group(name.as_bytes())).collect())]
         }
-        PurgeWhat::Prefix(prefix) => urls(&prefix)?.into_iter().map(Meant::Prefix).collect(),
-        PurgeWhat::Url(url) => urls(&url)?.into_iter().map(Meant::Url).collect(),
+        PurgeWhat::Prefix(prefix) => urls(&prefix)?.into_iter().map(PurgeTarget::Prefix).collect(),
+        PurgeWhat::Url(url) => urls(&url)?.into_iter().map(PurgeTarget::Url).collect(),
     })
 }
 

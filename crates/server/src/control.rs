@@ -23,18 +23,18 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
-use crate::apps::{Apps, Words};
+use crate::apps::{Apps, LogOptions};
 use crate::balance::Balance;
-use crate::caches::Upkeep;
+use crate::caches::CacheSweeper;
 use crate::changes::{changes, waiting};
+use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::Descriptors;
-use crate::fleet::Fleet;
 use crate::history::History;
-use crate::listeners::{Fresh, Listeners};
+use crate::listeners::{Listeners, NewSockets};
 use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
-use crate::seats::Seats;
-use crate::upstreams::Background;
+use crate::upstreams::UpstreamTasks;
+use crate::worker_threads::WorkerThreads;
 
 /// How long a Plan waits for the names of its upstreams' servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
@@ -45,12 +45,12 @@ const TURN_WITHIN: Duration = Duration::from_secs(30);
 
 /// What a Plan needs of this machine, in our hands before anything else happens.
 struct Prepared {
-    listeners: Fresh,
+    listeners: NewSockets,
     admin: AdminSockets,
 }
 
 /// What a server finds when it starts.
-pub(crate) struct Surroundings {
+pub(crate) struct StartContext {
     pub(crate) shared: Arc<Shared>,
     /// Sockets that it was started with.
     pub(crate) inherited: Vec<net::Inherited>,
@@ -61,11 +61,11 @@ pub(crate) struct Surroundings {
     pub(crate) balance: Option<Arc<Balance>>,
 }
 
-impl Surroundings {
+impl StartContext {
     /// Of a process of its own.
-    pub(crate) fn own() -> Result<Surroundings, Failure> {
+    pub(crate) fn own() -> Result<StartContext, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
-        Ok(Surroundings {
+        Ok(StartContext {
             shared: Arc::default(),
             inherited,
             is_worker_process: false,
@@ -83,12 +83,12 @@ pub(crate) struct Control {
     pub(crate) upstreams: Arc<Upstreams>,
     /// Held likewise.
     pub(crate) caches: Arc<Caches>,
-    _upkeep_of_caches: Upkeep,
+    _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
-    pub(crate) upkeep: RefCell<Option<Background>>,
+    pub(crate) upstream_tasks: RefCell<Option<UpstreamTasks>>,
     pub(crate) started_ms: u64,
-    pub(crate) fleet: Fleet,
-    pub(crate) all_seats: Arc<Seats>,
+    pub(crate) worker_threads: WorkerThreads,
+    pub(crate) server_limiter: Arc<ConnectionLimiter>,
     /// Measured when the first Plan is put into use.
     pub(crate) descriptors: Cell<Descriptors>,
     plan: RefCell<Arc<Plan>>,
@@ -101,39 +101,39 @@ pub(crate) struct Control {
     pub(crate) state: Cell<ServerState>,
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     /// Somebody asked over the admin API.
-    pub(crate) drain_asked: Notify,
-    pub(crate) reload_asked: Notify,
+    pub(crate) drain_requested: Notify,
+    pub(crate) reload_requested: Notify,
     /// The Plan in use, or what is watched for the next, is another one: for whoever follows it on
     /// the control thread.
     pub(crate) plan_changed: Notify,
     /// Files whose change is worth a reload.
     pub(crate) watched: RefCell<Vec<PathBuf>>,
     /// What was read last.
-    read_last: RefCell<Print>,
+    last_fingerprint: RefCell<SourceFingerprint>,
     is_worker_process: bool,
     pub(crate) apps: Apps,
     /// What the command line says of events.
-    voice: (Option<Level>, Option<Format>),
+    log_overrides: (Option<Level>, Option<Format>),
 }
 
 /// What tells two readings of the source apart.
 #[derive(PartialEq, Eq)]
-enum Print {
+enum SourceFingerprint {
     Plan(String, Vec<config::Part>),
     Errors(String),
 }
 
-impl Print {
-    fn of(loaded: Result<Loaded, Report>) -> (Result<Loaded, Report>, Print) {
-        let print = match &loaded {
-            Ok(loaded) => Print::of_plan(&loaded.plan),
-            Err(report) => Print::Errors(report.render()),
+impl SourceFingerprint {
+    fn of(loaded: Result<Loaded, Report>) -> (Result<Loaded, Report>, SourceFingerprint) {
+        let fingerprint = match &loaded {
+            Ok(loaded) => SourceFingerprint::of_plan(&loaded.plan),
+            Err(report) => SourceFingerprint::Errors(report.render()),
         };
-        (loaded, print)
+        (loaded, fingerprint)
     }
 
-    fn of_plan(plan: &Plan) -> Print {
-        Print::Plan(plan.version.clone(), plan.parts.clone())
+    fn of_plan(plan: &Plan) -> SourceFingerprint {
+        SourceFingerprint::Plan(plan.version.clone(), plan.parts.clone())
     }
 }
 
@@ -162,9 +162,9 @@ impl Control {
         loaded: Loaded,
         telemetry: Arc<Telemetry>,
         options: &Options,
-        surroundings: Surroundings,
+        start_context: StartContext,
     ) -> Result<Rc<Control>, Failure> {
-        let Surroundings { shared, inherited, is_worker_process, balance } = surroundings;
+        let StartContext { shared, inherited, is_worker_process, balance } = start_context;
         let apps = Apps::new(shared.clone(), telemetry.clone());
         let plan = loaded.plan.clone();
         let count = match options.workers.unwrap_or(plan.workers) {
@@ -173,22 +173,24 @@ impl Control {
         };
         enough_addresses(count)?;
         let affinity = options.cpu_affinity;
-        let fleet = Fleet::start(count, affinity, &telemetry, &shared, balance.as_ref())
-            .map_err(|error| Failure::Start(format!("the workers cannot be started: {error}")))?;
+        let worker_threads =
+            WorkerThreads::start(count, affinity, &telemetry, &shared, balance.as_ref()).map_err(
+                |error| Failure::Start(format!("the workers cannot be started: {error}")),
+            )?;
         let watched = RefCell::new(watched(&*source, loaded.files));
-        let read_last = RefCell::new(Print::of_plan(&plan));
+        let last_fingerprint = RefCell::new(SourceFingerprint::of_plan(&plan));
         let caches = Caches::of(&shared);
         let control = Rc::new(Control {
             source,
             telemetry,
             upstreams: Upstreams::of(&shared),
-            _upkeep_of_caches: Upkeep::start(&caches),
+            _cache_sweeper: CacheSweeper::start(&caches),
             caches,
-            upkeep: RefCell::default(),
+            upstream_tasks: RefCell::default(),
             shared,
             started_ms: telemetry::timestamp::now_ms(),
-            fleet,
-            all_seats: Seats::new(plan.limits.connections as usize),
+            worker_threads,
+            server_limiter: ConnectionLimiter::new(plan.limits.connections as usize),
             descriptors: Cell::new(Descriptors::measure()),
             plan: RefCell::new(plan.clone()),
             listeners: RefCell::new(Listeners::inheriting(inherited)),
@@ -197,16 +199,16 @@ impl Control {
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             last_reload: RefCell::default(),
-            drain_asked: Notify::new(),
-            reload_asked: Notify::new(),
+            drain_requested: Notify::new(),
+            reload_requested: Notify::new(),
             plan_changed: Notify::new(),
             watched,
-            read_last,
+            last_fingerprint,
             is_worker_process,
             apps,
-            voice: (options.log_level, options.log_format),
+            log_overrides: (options.log_level, options.log_format),
         });
-        control.upkeep.replace(Some(Background::start(&control.upstreams)));
+        control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
         control.put_into_use(plan, prepared).await.map_err(Failure::Start)?;
         // A counter is there from the start, or its first step is no increase to whoever reads it.
@@ -261,8 +263,8 @@ impl Control {
     }
 
     async fn reload_alone(&self) -> Result<Applied, Refusal> {
-        let (loaded, print) = self.read(|source| Print::of(load(source))).await?;
-        self.read_last.replace(print);
+        let (loaded, fingerprint) = self.read(|source| SourceFingerprint::of(load(source))).await?;
+        self.last_fingerprint.replace(fingerprint);
         match loaded {
             Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
                 Ok(prepared) => self.replace(loaded, prepared).await,
@@ -307,12 +309,12 @@ impl Control {
             return Err(Refusal::Stale { current });
         }
         let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
-        let print = Print::of_plan(&loaded.plan);
+        let fingerprint = SourceFingerprint::of_plan(&loaded.plan);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
         self.write(text.clone()).await?;
         match self.replace(loaded, prepared).await {
             Ok(applied) => {
-                self.read_last.replace(print);
+                self.last_fingerprint.replace(fingerprint);
                 self.keep_history(current, before.text, text).await;
                 Ok(applied)
             }
@@ -395,14 +397,14 @@ impl Control {
 
     /// Whether the source says something else by now than when it was read last: asked when more of
     /// it is watched than before, as what happened between the two was seen by nobody.
-    pub(crate) async fn reads_otherwise(&self) -> bool {
-        let read = self.read(|source| Print::of(load(source)).1).await;
-        read.is_ok_and(|print| print != *self.read_last.borrow())
+    pub(crate) async fn source_has_changed(&self) -> bool {
+        let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
+        read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
     }
 
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
     fn prepare(&self, plan: &Plan, before: Option<&Plan>) -> Result<Prepared, String> {
-        let listeners = self.listeners.borrow().bind(plan, self.fleet.len())?;
+        let listeners = self.listeners.borrow().bind(plan, self.worker_threads.len())?;
         let admin = if self.is_worker_process {
             AdminSockets::default()
         } else {
@@ -413,16 +415,16 @@ impl Control {
     }
 
     async fn put_into_use(&self, plan: Arc<Plan>, prepared: Prepared) -> Result<(), String> {
-        let opened = self.fleet.adopt(prepared.listeners).await?;
+        let opened = self.worker_threads.adopt(prepared.listeners).await?;
         let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
-        logs.inspect_err(|_| self.fleet.forget())?;
+        logs.inspect_err(|_| self.worker_threads.forget())?;
         let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
         self.upstreams.apply(upstreams, &self.telemetry);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
         self.caches.apply(caches, &self.telemetry);
         if !self.is_worker_process {
-            let words = Words::of(&plan.log, self.voice);
-            self.apps.follow(&plan.apps, &self.folder(), &words);
+            let log_options = LogOptions::of(&plan.log, self.log_overrides);
+            self.apps.follow(&plan.apps, &self.folder(), &log_options);
         }
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
@@ -431,15 +433,19 @@ impl Control {
             self.descriptors.set(Descriptors::measure());
         }
         let connections = plan.limits.connections as usize;
-        self.all_seats.set_limit_within(connections, self.descriptors.get().connections(&plan));
+        self.server_limiter
+            .set_limit_within(connections, self.descriptors.get().connections(&plan));
         // Taken out for the wait: the admin API may look at the listeners meanwhile.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
-        let served = self.fleet.serve(&plan, &mut listeners, opened, &self.all_seats, &logs).await;
+        let served = self
+            .worker_threads
+            .serve(&plan, &mut listeners, opened, &self.server_limiter, &logs)
+            .await;
         self.listeners.replace(listeners);
         self.logs.replace(logs);
         served?;
-        self.apps.let_go(&plan.apps);
+        self.apps.stop_removed(&plan.apps);
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
         Ok(())

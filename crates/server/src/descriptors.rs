@@ -16,8 +16,8 @@ use exchange::serve::{Service, close_longest_idle};
 use telemetry::log::Level;
 use telemetry::{LimitHit, event, event_limited};
 
+use crate::connection_limiter::{ConnectionLimiter, Permit};
 use crate::control::Control;
-use crate::seats::{Seat, Seats};
 
 /// Descriptors that are enough for the connections of both admin listeners.
 const ADMIN_MAX: u64 = 640;
@@ -72,16 +72,16 @@ impl Descriptors {
 }
 
 /// A worker's way to free descriptors: its services, whose idle connections can be closed.
-pub(crate) struct Relief {
+pub(crate) struct IdleCloser {
     context: WorkerContext,
     services: RefCell<Vec<Weak<Service>>>,
     /// Connections that were told to close and whose permits have not been used yet.
     owed: Cell<usize>,
 }
 
-impl Relief {
-    pub(crate) fn new(context: &WorkerContext) -> Rc<Relief> {
-        Rc::new(Relief {
+impl IdleCloser {
+    pub(crate) fn new(context: &WorkerContext) -> Rc<IdleCloser> {
+        Rc::new(IdleCloser {
             context: context.clone(),
             services: RefCell::default(),
             owed: Cell::new(0),
@@ -96,10 +96,10 @@ impl Relief {
 
     /// A permit for one more connection. Where descriptors are what limits their number, the
     /// connections that have been idle longest make room.
-    pub(crate) fn take(&self, all: &Arc<Seats>) -> Option<Seat> {
-        if let Some(seat) = all.take() {
+    pub(crate) fn acquire(&self, all: &Arc<ConnectionLimiter>) -> Option<Permit> {
+        if let Some(permit) = all.acquire() {
             self.owed.set(0);
-            return Some(seat);
+            return Some(permit);
         }
         if !all.is_capped() {
             return None;
@@ -109,17 +109,17 @@ impl Relief {
         }
         let left = self.owed.get().checked_sub(1)?;
         self.owed.set(left);
-        Some(all.take_over_limit())
+        Some(all.acquire_over_limit())
     }
 
     /// Accepting failed because there are no descriptors: closes what can be closed.
-    pub(crate) fn exhausted(&self, all: &Seats) {
+    pub(crate) fn exhausted(&self, all: &ConnectionLimiter) {
         if self.close_clients(all) == 0 {
             exchange::client::close_idle(&self.context);
         }
     }
 
-    fn close_clients(&self, all: &Seats) -> usize {
+    fn close_clients(&self, all: &ConnectionLimiter) -> usize {
         all.note_full();
         self.context.telemetry.worker(self.context.index).hit(LimitHit::Descriptors);
         let services: Vec<Rc<Service>> =
@@ -132,7 +132,7 @@ impl Relief {
              `ulimit -Hn`",
             event = "descriptors_exhausted",
             limit = net::descriptor_limit(),
-            connections = all.taken(),
+            connections = all.open(),
             closed = closed
         );
         closed
@@ -143,14 +143,14 @@ impl Control {
     /// Logs what the limit allows.
     pub(crate) fn show_descriptors(&self, is_worker_process: bool) {
         let level = if is_worker_process { Level::Debug } else { Level::Info };
-        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
+        let (limit, connections) = (self.descriptors.get().limit, self.server_limiter.limit());
         event!(level, "file descriptors", limit = limit, client_connections = connections);
     }
 
     /// What `/readyz` says when file descriptors have run out.
     pub(crate) fn descriptor_trouble(&self) -> Option<String> {
-        let (limit, connections) = (self.descriptors.get().limit, self.all_seats.limit());
-        self.all_seats.was_full_within(TROUBLE_FOR).then(|| {
+        let (limit, connections) = (self.descriptors.get().limit, self.server_limiter.limit());
+        self.server_limiter.was_full_within(TROUBLE_FOR).then(|| {
             format!(
                 "out of file descriptors: the limit of {limit} allows {connections} client \
                  connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"

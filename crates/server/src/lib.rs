@@ -10,6 +10,7 @@
 //! never closed; nothing that runs is cut off by a reload.
 
 mod accept;
+mod admin_listener;
 mod admin_sockets;
 mod api;
 mod application;
@@ -17,20 +18,17 @@ mod apps;
 mod balance;
 mod caches;
 mod changes;
+mod connection_limiter;
 mod control;
 mod descriptors;
 mod explain;
-mod fleet;
 mod history;
-mod hosting;
 mod instance;
 mod listeners;
 mod logs;
 mod options;
 mod programs;
-mod reception;
 mod run;
-mod seats;
 mod signals;
 mod slashes;
 mod spec;
@@ -39,12 +37,17 @@ mod unknown_host;
 mod upstreams;
 mod watch;
 mod worker;
+mod worker_process;
+mod worker_threads;
 
 pub use admin_sockets::admin_socket_dir;
-pub use application::{APPLICATION, Door, RunSpec, run_application};
+pub use application::{APPLICATION, ListenerSource, RunSpec, run_application};
 pub use explain::explain;
-pub use hosting::{Announced, Announcer, Application, Hosted, announcement, run_worker};
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
-pub use spec::{Handed, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
+pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
 pub use supervise::{DevReload, Policy, Stats};
+pub use worker_process::{
+    Application, HostedApplication, ReadinessReceiver, ReadinessSender, readiness_channel,
+    run_worker,
+};

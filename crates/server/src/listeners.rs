@@ -14,13 +14,13 @@ use std::sync::Arc;
 use config::{ListenerPlan, Plan};
 use net::{Bind, BoundSocket, Inherited, Listening};
 
+use crate::connection_limiter::ConnectionLimiter;
 use crate::options::Bound;
-use crate::seats::Seats;
 
 /// One open socket (on each worker).
-struct Open {
+struct OpenSocket {
     local: Bind,
-    seats: Arc<Seats>,
+    limiter: Arc<ConnectionLimiter>,
     file: Option<SocketFile>,
 }
 
@@ -51,7 +51,7 @@ impl Drop for SocketFile {
 /// All of them, by [`key`].
 #[derive(Default)]
 pub(crate) struct Listeners {
-    open: BTreeMap<String, Open>,
+    open: BTreeMap<String, OpenSocket>,
     /// Sockets that the process was started with and no listener has asked for yet (seam 12).
     inherited: RefCell<Vec<Inherited>>,
 }
@@ -69,27 +69,30 @@ pub(crate) fn key(listener: &ListenerPlan) -> String {
 }
 
 /// Sockets that a Plan needs and that were not open: bound, but in nobody's hands yet.
-pub(crate) struct Fresh {
+pub(crate) struct NewSockets {
     bound: BTreeMap<String, (Listening, Option<SocketFile>)>,
 }
 
 /// What is known of fresh sockets while the workers take them. Dropped, their files go.
-pub(crate) struct Opened(BTreeMap<String, Open>);
+pub(crate) struct OpenedSockets(BTreeMap<String, OpenSocket>);
 
-impl Fresh {
+impl NewSockets {
     /// Each worker's share of the sockets.
-    pub(crate) fn share(self, workers: usize) -> (Vec<BTreeMap<String, BoundSocket>>, Opened) {
+    pub(crate) fn share(
+        self,
+        workers: usize,
+    ) -> (Vec<BTreeMap<String, BoundSocket>>, OpenedSockets) {
         let mut shares: Vec<BTreeMap<String, BoundSocket>> =
             (0..workers).map(|_| BTreeMap::new()).collect();
         let mut opened = BTreeMap::new();
         for (key, (listening, file)) in self.bound {
-            let (local, seats) = (listening.local().clone(), Seats::new(0));
-            opened.insert(key.clone(), Open { local, seats, file });
+            let (local, limiter) = (listening.local().clone(), ConnectionLimiter::new(0));
+            opened.insert(key.clone(), OpenSocket { local, limiter, file });
             for (share, socket) in shares.iter_mut().zip(listening.into_sockets()) {
                 share.insert(key.clone(), socket);
             }
         }
-        (shares, Opened(opened))
+        (shares, OpenedSockets(opened))
     }
 }
 
@@ -147,7 +150,7 @@ impl Listeners {
     }
 
     /// Binds what the Plan names and is not open. On failure everything stays as it was.
-    pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<Fresh, String> {
+    pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<NewSockets, String> {
         let mut bound = BTreeMap::new();
         for listener in plan.sockets() {
             let key = key(listener);
@@ -156,17 +159,17 @@ impl Listeners {
             }
             bound.insert(key, self.open_socket(listener, workers)?);
         }
-        Ok(Fresh { bound })
+        Ok(NewSockets { bound })
     }
 
     /// Takes over what the workers have, and forgets what the Plan does not name.
-    pub(crate) fn take_over(&mut self, plan: &Plan, opened: Opened) {
+    pub(crate) fn take_over(&mut self, plan: &Plan, opened: OpenedSockets) {
         self.open.extend(opened.0);
         let wanted: Vec<String> = plan.sockets().map(key).collect();
         self.open.retain(|key, _| wanted.contains(key));
         for listener in plan.sockets() {
             if let Some(open) = self.open.get(&key(listener)) {
-                open.seats.set_limit(listener.limits.connections as usize);
+                open.limiter.set_limit(listener.limits.connections as usize);
             }
         }
     }
@@ -177,8 +180,8 @@ impl Listeners {
         }
     }
 
-    pub(crate) fn seats(&self) -> BTreeMap<String, Arc<Seats>> {
-        self.open.iter().map(|(key, open)| (key.clone(), open.seats.clone())).collect()
+    pub(crate) fn limiters(&self) -> BTreeMap<String, Arc<ConnectionLimiter>> {
+        self.open.iter().map(|(key, open)| (key.clone(), open.limiter.clone())).collect()
     }
 
     /// Every listener of the Plan with its real address.

@@ -17,24 +17,24 @@ use net::{Accepted, Listener, is_exhausted};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
-use crate::accept::{EXHAUSTED_PAUSE, Stop};
-use crate::descriptors::Relief;
+use crate::accept::{EXHAUSTED_PAUSE, StopSignal};
+use crate::connection_limiter::ConnectionLimiter;
+use crate::descriptors::IdleCloser;
 use crate::listeners::key;
-use crate::seats::Seats;
 
 /// The programs of a worker, by the key of their sockets.
 #[derive(Default)]
 pub(crate) struct Programs {
-    open: BTreeMap<String, Rc<Open>>,
+    open: BTreeMap<String, Rc<OpenProgram>>,
     /// Programs that get no connections any more but have some.
     closing: RefCell<Vec<Rc<RawProgram>>>,
 }
 
-struct Open {
+struct OpenProgram {
     program: RefCell<Rc<RawProgram>>,
-    seats: [Arc<Seats>; 2],
-    relief: Rc<Relief>,
-    stop: Stop,
+    limiters: [Arc<ConnectionLimiter>; 2],
+    idle_closer: Rc<IdleCloser>,
+    stop: StopSignal,
 }
 
 impl Programs {
@@ -43,8 +43,8 @@ impl Programs {
         &mut self,
         plans: &[(ListenerPlan, ProgramPlan)],
         worker: &WorkerContext,
-        relief: &Rc<Relief>,
-        mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<Seats>; 2]),
+        idle_closer: &Rc<IdleCloser>,
+        mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<ConnectionLimiter>; 2]),
     ) {
         let wanted: Vec<String> = plans.iter().map(|(listener, _)| key(listener)).collect();
         let gone: Vec<String> =
@@ -59,10 +59,15 @@ impl Programs {
                 self.closing.borrow_mut().push(before);
                 continue;
             }
-            let (Some(socket), seats) = take(&key) else { continue };
+            let (Some(socket), limiters) = take(&key) else { continue };
             let program = RefCell::new(program);
-            let relief = relief.clone();
-            let open = Rc::new(Open { program, seats, relief, stop: Stop::default() });
+            let idle_closer = idle_closer.clone();
+            let open = Rc::new(OpenProgram {
+                program,
+                limiters,
+                idle_closer,
+                stop: StopSignal::default(),
+            });
             net::task::spawn_local(accept(socket, open.clone()));
             self.open.insert(key, open);
         }
@@ -90,19 +95,19 @@ impl Programs {
     }
 }
 
-impl Open {
+impl OpenProgram {
     fn admit(&self, accepted: Accepted) {
-        let [own, all] = &self.seats;
+        let [own, all] = &self.limiters;
         // Above the limit there is nothing to say in a protocol we do not know.
-        let Some(own) = own.take() else { return };
-        let Some(all) = self.relief.take(all) else { return };
+        let Some(own) = own.acquire() else { return };
+        let Some(all) = self.idle_closer.acquire(all) else { return };
         let program = self.program.borrow().clone();
         program.admit(accepted, (own, all));
     }
 }
 
 /// Accepts until it is stopped; then takes what is queued.
-async fn accept(listener: Listener, open: Rc<Open>) {
+async fn accept(listener: Listener, open: Rc<OpenProgram>) {
     loop {
         let accepted = poll_fn(|cx| {
             if open.stop.is_stopped(cx.waker()) {
@@ -117,7 +122,7 @@ async fn accept(listener: Listener, open: Rc<Open>) {
             Some(Err(error)) => {
                 event_limited!(1, Level::Warn, "accepting a connection failed", error = error);
                 if is_exhausted(&error) {
-                    open.relief.exhausted(&open.seats[1]);
+                    open.idle_closer.exhausted(&open.limiters[1]);
                     net::timer::sleep(EXHAUSTED_PAUSE).await;
                 }
             }

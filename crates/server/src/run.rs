@@ -9,13 +9,13 @@ use config::{Plan, Source};
 use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
-use crate::application::{Begun, Program};
-use crate::apps::Words;
-use crate::control::{Control, Surroundings, load};
+use crate::admin_listener::AdminListener;
+use crate::application::{PreparedApplication, RunningApplication};
+use crate::apps::LogOptions;
+use crate::control::{Control, StartContext, load};
 use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
-use crate::reception::Reception;
-use crate::signals::{Asked, Signals};
+use crate::signals::{SignalAction, Signals};
 use crate::watch::Watch;
 
 /// How long what other threads read and write may take when all else has ended.
@@ -30,11 +30,11 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
 pub(crate) fn run_with(
     source: Arc<dyn Source>,
     options: Options,
-    program: Option<Program>,
+    program: Option<PreparedApplication>,
 ) -> Result<(), Failure> {
     net::raise_descriptor_limit();
     let loaded = load(&*source).map_err(|report| Failure::Configuration(report.render()))?;
-    speak(&loaded.plan, &options);
+    configure_log(&loaded.plan, &options);
     let telemetry = Arc::new(Telemetry::new());
     let events = Events::start(&telemetry)
         .map_err(|error| Failure::Start(format!("the log cannot be started: {error}")))?;
@@ -45,13 +45,13 @@ pub(crate) fn run_with(
         // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
         let signals = Signals::new(program.is_some())
             .map_err(|error| Failure::Start(format!("signals: {error}")))?;
-        let surroundings = Surroundings::own()?;
-        let control = Control::start(source, loaded, telemetry, &options, surroundings).await?;
+        let start_context = StartContext::own()?;
+        let control = Control::start(source, loaded, telemetry, &options, start_context).await?;
         let program = program.map(|program| program.begin(&control.apps)).transpose()?;
         let served = serve(&control, options, signals, &events, program).await;
         control.apps.kill();
         control.apps.stop().await;
-        control.fleet.end().await;
+        control.worker_threads.end().await;
         served
     });
     // A disk that does not answer holds nobody up.
@@ -60,21 +60,21 @@ pub(crate) fn run_with(
 }
 
 /// Sets how the server speaks about itself: the command line wins over the configuration.
-pub(crate) fn speak(plan: &Plan, options: &Options) {
+pub(crate) fn configure_log(plan: &Plan, options: &Options) {
     let typed = (options.log_level, options.log_format);
-    let words = Words::of(&plan.log, typed);
-    log::set_level(words.level);
-    log::set_format(words.format);
+    let log_options = LogOptions::of(&plan.log, typed);
+    log::set_level(log_options.level);
+    log::set_format(log_options.format);
 }
 
 /// Returns when the process is to end.
-async fn told_to_stop(control: &Control, signals: &mut Signals) {
+async fn until_stopped(control: &Control, signals: &mut Signals) {
     loop {
         tokio::select! {
-            asked = signals.next() => if matches!(asked, Asked::Drain | Asked::Interrupt) {
+            asked = signals.next() => if matches!(asked, SignalAction::Drain | SignalAction::Interrupt) {
                 return;
             },
-            () = control.drain_asked.notified() => return,
+            () = control.drain_requested.notified() => return,
         }
     }
 }
@@ -84,10 +84,10 @@ async fn serve(
     mut options: Options,
     mut signals: Signals,
     events: &Events,
-    mut program: Option<Begun>,
+    mut program: Option<RunningApplication>,
 ) -> Result<(), Failure> {
-    let reception = Reception::new(control.clone());
-    let admin = reception.follow(&control.plan()).map_err(Failure::Start)?;
+    let admin_listener = AdminListener::new(control.clone());
+    let admin = admin_listener.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
     // Before anybody is told that we listen: a change that answers it must not be missed.
@@ -99,11 +99,11 @@ async fn serve(
     if let Some(program) = &mut program {
         tokio::select! {
             first = program.first() => bound.extend(first?),
-            () = told_to_stop(control, &mut signals) => return Ok(()),
+            () = until_stopped(control, &mut signals) => return Ok(()),
         }
     }
     for one in &bound {
-        say_listening(one);
+        log_listening(one);
     }
     events.flush();
     if let Some(on_ready) = options.on_ready.take() {
@@ -112,31 +112,31 @@ async fn serve(
     loop {
         let reload = tokio::select! {
             asked = signals.next() => match asked {
-                Asked::Drain | Asked::Interrupt => break,
-                Asked::ReopenLogs => {
+                SignalAction::Drain | SignalAction::Interrupt => break,
+                SignalAction::ReopenLogs => {
                     control.reopen_logs();
                     control.apps.running().iter().for_each(|group| group.reopen_logs());
                     continue;
                 }
-                Asked::Reload => {
+                SignalAction::Reload => {
                     control.reopen_logs();
                     true
                 }
-                Asked::More | Asked::Fewer => {
-                    let more = if asked == Asked::More { 1 } else { -1 };
+                SignalAction::More | SignalAction::Fewer => {
+                    let more = if asked == SignalAction::More { 1 } else { -1 };
                     control.apps.running().iter().for_each(|group| group.add_workers(more));
                     continue;
                 }
             },
-            () = Begun::changed(&mut program) => true,
+            () = RunningApplication::changed(&mut program) => true,
             () = watch.changed() => true,
-            () = control.reload_asked.notified() => true,
+            () = control.reload_requested.notified() => true,
             () = control.plan_changed.notified() => {
                 // Somebody put another Plan into use over the admin API.
-                follow(&reception, &options, &mut watch, control, &mut bound).await;
+                follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
                 continue;
             }
-            () = control.drain_asked.notified() => break,
+            () = control.drain_requested.notified() => break,
         };
         if reload && program.is_some() {
             // Its processes take their time to begin: signals are heard meanwhile.
@@ -144,11 +144,11 @@ async fn serve(
             net::task::spawn_local(async move { reload_now(&control).await });
         } else if reload {
             reload_now(control).await;
-            follow(&reception, &options, &mut watch, control, &mut bound).await;
+            follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
         }
     }
     drain(control, &mut signals, program).await;
-    control.upkeep.take();
+    control.upstream_tasks.take();
     Ok(())
 }
 
@@ -158,22 +158,22 @@ async fn reload_now(control: &Control) {
     while let Err(Refusal::Busy) = control.reload_now().await {}
 }
 
-fn say_listening(bound: &Bound) {
+fn log_listening(bound: &Bound) {
     event!(Level::Info, "listening", name = bound.name, address = bound.address);
 }
 
 /// Lets what is not a worker follow the Plan in use; says where the server listens now and did not.
 async fn follow(
-    reception: &Reception,
+    admin_listener: &AdminListener,
     options: &Options,
     watch: &mut Watch,
     control: &Control,
     before: &mut Vec<Bound>,
 ) {
     let plan = control.plan();
-    speak(&plan, options);
+    configure_log(&plan, options);
     let mut bound = control.bound();
-    match reception.follow(&plan) {
+    match admin_listener.follow(&plan) {
         Ok(admin) => bound.extend(admin),
         Err(error) => {
             event!(Level::Error, "the admin API stays where it was", error = error);
@@ -181,7 +181,7 @@ async fn follow(
         }
     }
     for one in bound.iter().filter(|one| !before.contains(one)) {
-        say_listening(one);
+        log_listening(one);
     }
     *before = bound;
     follow_files(watch, control).await;
@@ -190,8 +190,8 @@ async fn follow(
 /// Watches what the Plan depends on; what has changed before it was watched is read again.
 async fn follow_files(watch: &mut Watch, control: &Control) {
     let is_wider = watch.set(&control.watched.borrow());
-    if is_wider && control.reads_otherwise().await {
-        control.reload_asked.notify_one();
+    if is_wider && control.source_has_changed().await {
+        control.reload_requested.notify_one();
     }
 }
 
@@ -203,7 +203,7 @@ async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
     loop {
         tokio::select! {
             cut_off = &mut stopped => return Some(cut_off),
-            asked = signals.next() => if asked == Asked::Interrupt {
+            asked = signals.next() => if asked == SignalAction::Interrupt {
                 return None;
             },
         }
@@ -213,11 +213,11 @@ async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
 /// Lets connections end: listening sockets are closed after `timeouts.drain_delay`, what is under
 /// way is finished, idle connections are closed, and after `timeouts.drain` the rest is cut off. A
 /// second interrupt cuts at once.
-async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<Begun>) {
+async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<RunningApplication>) {
     control.state.set(ServerState::Draining);
     let timeouts = control.plan().timeouts.clone();
     let began_ms = net::clock::now().as_ms();
-    let open = || control.all_seats.taken() as u64 + control.apps.connections();
+    let open = || control.server_limiter.open() as u64 + control.apps.connections();
     event!(Level::Info, "draining", connections = open(), within = timeouts.drain);
     let finished = async {
         // Still accepting: load balancers need a moment to notice that /readyz has changed.
@@ -226,14 +226,14 @@ async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<Beg
         // With the files of its sockets.
         drop(program);
         control.apps.stop_listening();
-        net::timer::within(timeouts.drain.get(), control.fleet.drain()).await.is_some()
+        net::timer::within(timeouts.drain.get(), control.worker_threads.drain()).await.is_some()
     };
     tokio::pin!(finished);
     let whole = loop {
         tokio::select! {
             whole = &mut finished => break whole,
             asked = signals.next() => {
-                if asked == Asked::Interrupt {
+                if asked == SignalAction::Interrupt {
                     break false;
                 }
             }

@@ -13,7 +13,7 @@ const TTOU: i32 = 22;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum SignalAction {
     Drain,
     Interrupt,
     Reload,
@@ -49,21 +49,21 @@ impl Signals {
         })
     }
 
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.terminate.recv() => Asked::Drain,
-            _ = self.interrupt.recv() => Asked::Interrupt,
-            _ = self.hangup.recv() => Asked::Reload,
-            _ = self.user.recv() => Asked::ReopenLogs,
+            _ = self.terminate.recv() => SignalAction::Drain,
+            _ = self.interrupt.recv() => SignalAction::Interrupt,
+            _ = self.hangup.recv() => SignalAction::Reload,
+            _ = self.user.recv() => SignalAction::ReopenLogs,
             asked = of_processes(self.of_processes.as_mut()) => asked,
         }
     }
 }
 
-async fn of_processes(signals: Option<&mut [Signal; 2]>) -> Asked {
+async fn of_processes(signals: Option<&mut [Signal; 2]>) -> SignalAction {
     let Some([more, fewer]) = signals else { return std::future::pending().await };
     tokio::select! {
-        _ = more.recv() => Asked::More,
-        _ = fewer.recv() => Asked::Fewer,
+        _ = more.recv() => SignalAction::More,
+        _ = fewer.recv() => SignalAction::Fewer,
     }
 }

@@ -31,7 +31,7 @@ impl Role {
 
 /// A listening socket that is inherited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct PassedDescriptor {
     pub name: String,
     pub descriptor: i32,
 }
@@ -54,7 +54,7 @@ pub struct WorkerSpec {
     pub config: Option<String>,
     /// The control socket.
     pub control: i32,
-    pub listen: Vec<Handed>,
+    pub listen: Vec<PassedDescriptor>,
     /// The connections of all processes that share these sockets, a place for each.
     pub counts: Option<i32>,
     /// The socket of the store that all processes share.
@@ -116,7 +116,10 @@ impl WorkerSpec {
         let listen = whole["listen"].as_array().map(Vec::as_slice).unwrap_or_default();
         let handed = listen.iter().map(|one| {
             let one = Fields(one);
-            Ok(Handed { name: one.text("name")?.to_owned(), descriptor: one.descriptor("fd")? })
+            Ok(PassedDescriptor {
+                name: one.text("name")?.to_owned(),
+                descriptor: one.descriptor("fd")?,
+            })
         });
         let log = Fields(&whole["log"]);
         Ok(WorkerSpec {
@@ -180,7 +183,7 @@ pub(crate) fn example() -> WorkerSpec {
         python: json!({ "target": "app:app", "threads": 4 }),
         config: Some("routes: []".to_owned()),
         control: 7,
-        listen: vec![Handed { name: "web".to_owned(), descriptor: 8 }],
+        listen: vec![PassedDescriptor { name: "web".to_owned(), descriptor: 8 }],
         counts: Some(9),
         store: Some(PathBuf::from("/run/store.sock")),
         log_level: "info".to_owned(),

@@ -1,25 +1,25 @@
 //! Groups of worker processes: started, watched, replaced, ended.
 
 mod back_off;
+mod control_channel;
 mod dev_watch;
-mod group;
 pub(crate) mod limits;
-mod link;
 mod policy;
-mod running;
-mod slot;
+mod restart;
+mod running_process;
 mod stats;
-mod verdict;
+mod worker_group;
+mod worker_slot;
 
+pub(crate) use control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 pub(crate) use dev_watch::DevWatch;
-pub(crate) use group::{Doors, Group, GroupSettings};
 pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN, WORKERS_MAX};
-pub(crate) use link::{Link, Order, Word};
 pub use policy::{DevReload, Policy};
-pub(crate) use running::Running;
-pub(crate) use slot::Slot;
+pub(crate) use restart::RestartReason;
+pub(crate) use running_process::RunningProcess;
 pub use stats::Stats;
-pub(crate) use verdict::Reason;
+pub(crate) use worker_group::{GroupSettings, WorkerGroup, WorkerSockets};
+pub(crate) use worker_slot::WorkerSlot;
 
 #[cfg(test)]
 mod tests;

@@ -9,17 +9,17 @@ use upstream::{State, Upstreams};
 use crate::control::Control;
 
 /// Health checks and name resolution: they run as long as this lives.
-pub(crate) struct Background(JoinHandle<()>);
+pub(crate) struct UpstreamTasks(JoinHandle<()>);
 
-impl Background {
-    pub(crate) fn start(upstreams: &Arc<Upstreams>) -> Background {
+impl UpstreamTasks {
+    pub(crate) fn start(upstreams: &Arc<Upstreams>) -> UpstreamTasks {
         let names = Arc::new(net::Resolver::system());
         let upkeep = upstream::control::run(upstreams.clone(), names);
-        Background(net::task::spawn_local(upkeep))
+        UpstreamTasks(net::task::spawn_local(upkeep))
     }
 }
 
-impl Drop for Background {
+impl Drop for UpstreamTasks {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -27,7 +27,7 @@ impl Drop for Background {
 
 /// How every upstream is doing, in the words of the admin API.
 pub(crate) fn status(control: &Control) -> Vec<UpstreamStatus> {
-    let upstreams = control.upstreams.status(&control.shared, control.fleet.len());
+    let upstreams = control.upstreams.status(&control.shared, control.worker_threads.len());
     upstreams
         .into_iter()
         .map(|upstream| UpstreamStatus {

@@ -17,20 +17,20 @@ use telemetry::log::Level;
 use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::accept::{Door, Stop, accept};
+use crate::accept::{AcceptContext, StopSignal, accept};
 use crate::balance::Balance;
-use crate::descriptors::Relief;
+use crate::connection_limiter::ConnectionLimiter;
+use crate::descriptors::IdleCloser;
 use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::programs::Programs;
-use crate::seats::Seats;
 
 /// How often a draining worker looks whether its connections have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
 /// What a worker is told.
-pub(crate) enum Order {
+pub(crate) enum ThreadCommand {
     /// Hold these sockets, by `listeners::key`, for the Plan that comes: all of them or none.
     Adopt(BTreeMap<String, BoundSocket>, oneshot::Sender<Result<(), String>>),
     /// The Plan does not come.
@@ -46,23 +46,23 @@ pub(crate) enum Order {
 /// A Plan; its new sockets were adopted before.
 pub(crate) struct Serving {
     pub(crate) plan: Arc<Plan>,
-    pub(crate) seats: BTreeMap<String, Arc<Seats>>,
-    pub(crate) all_seats: Arc<Seats>,
+    pub(crate) limiters: BTreeMap<String, Arc<ConnectionLimiter>>,
+    pub(crate) server_limiter: Arc<ConnectionLimiter>,
     pub(crate) access: Option<AccessEnd>,
     pub(crate) done: oneshot::Sender<()>,
 }
 
-struct Open {
+struct OpenListener {
     name: Rc<RefCell<Rc<str>>>,
     service: Rc<Service>,
-    stop: Rc<Stop>,
+    stop: Rc<StopSignal>,
 }
 
 /// The state of the loop.
 pub(crate) struct Worker {
     context: WorkerContext,
     metrics: Arc<WorkerMetrics>,
-    doors: BTreeMap<String, Open>,
+    listeners: BTreeMap<String, OpenListener>,
     /// Sockets for the next Plan.
     adopted: BTreeMap<String, Listener>,
     /// Services of closed listeners whose connections have not all ended.
@@ -73,13 +73,13 @@ pub(crate) struct Worker {
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
     balance: Option<Arc<Balance>>,
-    relief: Rc<Relief>,
+    idle_closer: Rc<IdleCloser>,
 }
 
 /// Nothing else is told to a worker that drains.
-async fn told_to_end(orders: &mut mpsc::UnboundedReceiver<Order>) {
-    while let Some(order) = orders.recv().await {
-        if let Order::End = order {
+async fn until_end(commands: &mut mpsc::UnboundedReceiver<ThreadCommand>) {
+    while let Some(command) = commands.recv().await {
+        if let ThreadCommand::End = command {
             return;
         }
     }
@@ -93,10 +93,10 @@ impl Worker {
     ) -> Worker {
         let metrics = context.telemetry.worker(context.index);
         Worker {
-            relief: Relief::new(&context),
+            idle_closer: IdleCloser::new(&context),
             context,
             metrics,
-            doors: BTreeMap::new(),
+            listeners: BTreeMap::new(),
             adopted: BTreeMap::new(),
             closing: Vec::new(),
             programs: Programs::default(),
@@ -107,23 +107,23 @@ impl Worker {
     }
 
     /// Carries out orders until it is to end, or there is nobody left to give any.
-    pub(crate) async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
-        while let Some(order) = orders.recv().await {
-            match order {
-                Order::Adopt(sockets, done) => {
+    pub(crate) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<ThreadCommand>) {
+        while let Some(command) = commands.recv().await {
+            match command {
+                ThreadCommand::Adopt(sockets, done) => {
                     let _ = done.send(self.adopt(sockets));
                 }
-                Order::Forget => self.adopted.clear(),
-                Order::Serve(serving) => self.serve(*serving),
-                Order::Drain(done) => {
+                ThreadCommand::Forget => self.adopted.clear(),
+                ThreadCommand::Serve(serving) => self.serve(*serving),
+                ThreadCommand::Drain(done) => {
                     tokio::select! {
                         () = self.drain() => {
                             let _ = done.send(());
                         }
-                        () = told_to_end(&mut orders) => return,
+                        () = until_end(&mut commands) => return,
                     }
                 }
-                Order::End => return,
+                ThreadCommand::End => return,
             }
         }
     }
@@ -152,26 +152,26 @@ impl Worker {
         let mut sockets = std::mem::take(&mut self.adopted);
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();
         let gone: Vec<String> =
-            self.doors.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+            self.listeners.keys().filter(|key| !wanted.contains(key)).cloned().collect();
         for key in gone {
             self.close(&key);
         }
         for (listener, key) in serving.plan.listeners.iter().zip(wanted) {
             let edge = Rc::new(instance.edge(listener));
             let name: Rc<str> = Rc::from(&*listener.name);
-            if let Some(open) = self.doors.get(&key) {
+            if let Some(open) = self.listeners.get(&key) {
                 open.service.replace_snapshot(edge);
                 *open.name.borrow_mut() = name;
             } else if let Some(socket) = sockets.remove(&key) {
-                let own = serving.seats.get(&key).unwrap_or(&serving.all_seats);
-                let seats = [own.clone(), serving.all_seats.clone()];
-                self.open(key, socket, name, edge, seats);
+                let own = serving.limiters.get(&key).unwrap_or(&serving.server_limiter);
+                let limiters = [own.clone(), serving.server_limiter.clone()];
+                self.open(key, socket, name, edge, limiters);
             }
         }
         let programs = &serving.plan.programs;
-        self.programs.follow(programs, &self.context, &self.relief, |key| {
-            let own = serving.seats.get(key).unwrap_or(&serving.all_seats);
-            (sockets.remove(key), [own.clone(), serving.all_seats.clone()])
+        self.programs.follow(programs, &self.context, &self.idle_closer, |key| {
+            let own = serving.limiters.get(key).unwrap_or(&serving.server_limiter);
+            (sockets.remove(key), [own.clone(), serving.server_limiter.clone()])
         });
         self.closing.retain(|service| service.open_connections() > 0);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
@@ -184,27 +184,27 @@ impl Worker {
         listener: Listener,
         name: Rc<str>,
         edge: Rc<ListenerSnapshot>,
-        seats: [Arc<Seats>; 2],
+        limiters: [Arc<ConnectionLimiter>; 2],
     ) {
         let service = Service::new(edge, self.metrics.clone());
-        self.relief.add(&service);
-        let stop = Rc::new(Stop::default());
+        self.idle_closer.add(&service);
+        let stop = Rc::new(StopSignal::default());
         let name = Rc::new(RefCell::new(name));
-        let door = Door {
+        let accept_context = AcceptContext {
             name: name.clone(),
             service: service.clone(),
-            seats,
+            limiters,
             reserve: None,
-            relief: Some(self.relief.clone()),
+            idle_closer: Some(self.idle_closer.clone()),
             stop: stop.clone(),
             balance: self.balance.clone(),
         };
-        net::task::spawn_local(accept(listener, door));
-        self.doors.insert(key, Open { name, service, stop });
+        net::task::spawn_local(accept(listener, accept_context));
+        self.listeners.insert(key, OpenListener { name, service, stop });
     }
 
     fn close(&mut self, key: &str) {
-        if let Some(open) = self.doors.remove(key) {
+        if let Some(open) = self.listeners.remove(key) {
             open.stop.stop();
             open.service.drain();
             self.closing.push(open.service);
@@ -212,7 +212,7 @@ impl Worker {
     }
 
     async fn drain(&mut self) {
-        let keys: Vec<String> = self.doors.keys().cloned().collect();
+        let keys: Vec<String> = self.listeners.keys().cloned().collect();
         for key in keys {
             self.close(&key);
         }

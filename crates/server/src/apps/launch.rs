@@ -14,14 +14,14 @@ use crate::supervise::{GroupSettings, Policy};
 
 /// How the server speaks, for its processes to speak likewise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct LogOptions {
     pub(crate) level: Level,
     pub(crate) format: Format,
 }
 
-impl Words {
+impl LogOptions {
     /// What the configuration says, where the command line says nothing.
-    pub(crate) fn of(settings: &LogSettings, typed: (Option<Level>, Option<Format>)) -> Words {
+    pub(crate) fn of(settings: &LogSettings, typed: (Option<Level>, Option<Format>)) -> LogOptions {
         let level = typed.0.unwrap_or(match settings.level {
             LevelWord::Error => Level::Error,
             LevelWord::Warn => Level::Warn,
@@ -32,7 +32,7 @@ impl Words {
             LogFormatWord::Text => Format::Text,
             LogFormatWord::Json => Format::Json,
         });
-        Words { level, format }
+        LogOptions { level, format }
     }
 
     pub(crate) fn format_word(&self) -> &'static str {
@@ -44,7 +44,11 @@ impl Words {
 }
 
 /// What the processes of an application of the configuration are started with.
-pub(crate) fn settings_of(app: &AppSettings, folder: &Path, words: &Words) -> GroupSettings {
+pub(crate) fn settings_of(
+    app: &AppSettings,
+    folder: &Path,
+    log_options: &LogOptions,
+) -> GroupSettings {
     let dir: PathBuf = app.dir.as_ref().map_or_else(|| folder.to_owned(), |dir| dir.to_path_buf());
     let program = match &app.venv {
         Some(venv) => venv.join("bin/python"),
@@ -62,8 +66,8 @@ pub(crate) fn settings_of(app: &AppSettings, folder: &Path, words: &Words) -> Gr
         config: None,
         store: None,
         policy: policy(app),
-        log_level: words.level.slug().to_owned(),
-        log_format: words.format_word().to_owned(),
+        log_level: log_options.level.slug().to_owned(),
+        log_format: log_options.format_word().to_owned(),
     }
 }
 
@@ -118,9 +122,9 @@ mod tests {
 
     #[test]
     fn a_process_is_started_with_what_the_configuration_says() {
-        let words = Words { level: Level::Warn, format: Format::Json };
+        let log_options = LogOptions { level: Level::Warn, format: Format::Json };
         let made = |written: &::settings::Node| {
-            settings_of(&read::<AppSettings>(written).unwrap(), Path::new("/srv"), &words)
+            settings_of(&read::<AppSettings>(written).unwrap(), Path::new("/srv"), &log_options)
         };
         let least = made(&node!("shop.web:app"));
         assert_eq!(least.launch.program, Path::new("python3"));

@@ -6,7 +6,7 @@ use admin::{AppStatus, AppWorkerStatus};
 use telemetry::{Family, FamilySamples, Sample, Value, families};
 
 use super::Apps;
-use crate::supervise::{Group, Reason, Running, Slot, Stats};
+use crate::supervise::{RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot};
 
 impl Apps {
     pub(crate) fn status(&self) -> Vec<AppStatus> {
@@ -102,7 +102,7 @@ fn level(value: u64) -> i64 {
 }
 
 /// What the processes of a place have counted, and the one at work now.
-fn sum(slot: &Slot) -> Stats {
+fn sum(slot: &WorkerSlot) -> Stats {
     let earlier = slot.earlier.borrow();
     match &*slot.current.borrow() {
         Some(running) => earlier.then(&running.stats.borrow()),
@@ -111,10 +111,10 @@ fn sum(slot: &Slot) -> Stats {
 }
 
 /// Every reason is there from the start, so that its first step is an increase to who reads it.
-fn restarts(group: &Rc<Group>) -> Vec<Sample> {
-    let of_slot = |slot: Rc<Slot>| {
+fn restarts(group: &Rc<WorkerGroup>) -> Vec<Sample> {
+    let of_slot = |slot: Rc<WorkerSlot>| {
         let counted = slot.restarts.borrow().clone();
-        Reason::ALL.map(|reason| Sample {
+        RestartReason::ALL.map(|reason| Sample {
             labels: vec![group.name.clone(), slot.index.to_string(), reason.slug().to_owned()],
             value: Value::Counter(counted.get(&reason).copied().unwrap_or(0)),
         })
@@ -122,9 +122,9 @@ fn restarts(group: &Rc<Group>) -> Vec<Sample> {
     group.slots().into_iter().flat_map(of_slot).collect()
 }
 
-fn worker(slot: &Slot) -> AppWorkerStatus {
+fn worker(slot: &WorkerSlot) -> AppWorkerStatus {
     let stats = sum(slot);
-    let process: Option<Rc<Running>> =
+    let process: Option<Rc<RunningProcess>> =
         slot.current.borrow().clone().or_else(|| slot.coming.borrow().clone());
     let restarts = slot.restarts.borrow();
     AppWorkerStatus {

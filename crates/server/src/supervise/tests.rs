@@ -14,9 +14,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::policy::Policy;
-use super::running::{Phase, Running};
-use super::verdict::Reason;
-use super::{Doors, Group, GroupSettings};
+use super::restart::RestartReason;
+use super::running_process::{Phase, RunningProcess};
+use super::{GroupSettings, WorkerGroup, WorkerSockets};
 
 /// Longer than a slow machine takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
 
 /// A group under test, ended with it.
 struct Stage {
-    group: Rc<Group>,
+    group: Rc<WorkerGroup>,
     /// How many were ready, whenever that changed.
     seen: Rc<RefCell<Vec<usize>>>,
     folder: TempDir,
@@ -52,19 +52,24 @@ impl Stage {
         let folder = TempDir::new().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let noted = seen.clone();
-        let doors = Doors::Own(folder.path().to_owned());
-        let group =
-            Group::start("test", settings(behaviour, policy), doors, workers, move |group| {
+        let sockets = WorkerSockets::Own(folder.path().to_owned());
+        let group = WorkerGroup::start(
+            "test",
+            settings(behaviour, policy),
+            sockets,
+            workers,
+            move |group| {
                 let (mut seen, ready) = (noted.borrow_mut(), group.ready());
                 if seen.last().copied().unwrap_or(0) != ready {
                     seen.push(ready);
                 }
-            });
+            },
+        );
         Stage { group, seen, folder }
     }
 
     /// Waits until something holds.
-    async fn until(&self, what: &str, holds: impl Fn(&Group) -> bool) {
+    async fn until(&self, what: &str, holds: impl Fn(&WorkerGroup) -> bool) {
         let held = async {
             while !holds(&self.group) {
                 net::timer::sleep(Duration::from_millis(4)).await;
@@ -77,12 +82,12 @@ impl Stage {
         self.until("ready", |group| group.ready() == workers).await;
     }
 
-    fn restarts(&self, reason: Reason) -> u64 {
+    fn restarts(&self, reason: RestartReason) -> u64 {
         let slots = self.group.slots();
         slots.iter().filter_map(|slot| slot.restarts.borrow().get(&reason).copied()).sum()
     }
 
-    fn process(&self, slot: usize) -> Rc<Running> {
+    fn process(&self, slot: usize) -> Rc<RunningProcess> {
         self.group.slots()[slot].current.borrow().clone().expect("a process at work")
     }
 
@@ -141,7 +146,7 @@ fn a_killed_worker_is_replaced_and_the_other_goes_on() {
         stage.until_ready(2).await;
         let other = stage.process(1).id();
         stage.process(0).kill_now();
-        stage.until("noticed", |_| stage.restarts(Reason::Exit) == 1).await;
+        stage.until("noticed", |_| stage.restarts(RestartReason::Exit) == 1).await;
         stage.until_ready(2).await;
         assert_eq!((stage.process(1).id(), stage.process(0).generation), (other, 2));
         let slot = &stage.group.slots()[0];
@@ -158,7 +163,7 @@ fn what_fails_to_begin_is_said_and_tried_again_more_and_more_slowly() {
         {
             let stage = Stage::new(behaviour, patient(), 1);
             assert_eq!(stage.group.first().await, Err(why.to_owned()));
-            stage.until("tried again", |_| stage.restarts(Reason::Start) >= 3).await;
+            stage.until("tried again", |_| stage.restarts(RestartReason::Start) >= 3).await;
             assert!(stage.seen.borrow().is_empty(), "never ready");
             stage.behave("good").await;
             stage.until_ready(1).await;
@@ -244,7 +249,7 @@ fn another_version_is_refused_in_one_sentence() {
 fn who_ends_when_it_is_ready_is_started_again() {
     run(async {
         let stage = Stage::new("ends after ready", patient(), 1);
-        stage.until("ended", |_| stage.restarts(Reason::Exit) >= 2).await;
+        stage.until("ended", |_| stage.restarts(RestartReason::Exit) >= 2).await;
         assert!(stage.seen.borrow().starts_with(&[1, 0, 1, 0]), "{:?}", stage.seen);
         stage.end().await;
     });
@@ -268,7 +273,7 @@ fn who_is_not_heard_any_more_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(Duration::from_millis(1500)), ..patient() };
         let stage = Stage::new("silent", policy, 1);
-        stage.until("killed", |_| stage.restarts(Reason::Silent) >= 1).await;
+        stage.until("killed", |_| stage.restarts(RestartReason::Silent) >= 1).await;
         stage.end().await;
     });
 }
@@ -278,7 +283,7 @@ fn an_application_that_answers_nobody_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(PATIENCE), ..patient() };
         let stage = Stage::new("stuck", policy, 1);
-        stage.until("killed", |_| stage.restarts(Reason::Stuck) >= 1).await;
+        stage.until("killed", |_| stage.restarts(RestartReason::Stuck) >= 1).await;
         stage.end().await;
     });
 }
@@ -287,9 +292,12 @@ fn an_application_that_answers_nobody_is_killed() {
 fn limits_replace_a_worker_before_it_leaves() {
     run(async {
         for (policy, reason) in [
-            (Policy { max_rss_bytes: Some(1 << 30), ..patient() }, Reason::MaxRss),
-            (Policy { max_requests: Some(50), ..patient() }, Reason::MaxRequests),
-            (Policy { lifetime: Some(Duration::from_millis(300)), ..patient() }, Reason::Lifetime),
+            (Policy { max_rss_bytes: Some(1 << 30), ..patient() }, RestartReason::MaxRss),
+            (Policy { max_requests: Some(50), ..patient() }, RestartReason::MaxRequests),
+            (
+                Policy { lifetime: Some(Duration::from_millis(300)), ..patient() },
+                RestartReason::Lifetime,
+            ),
         ] {
             let stage = Stage::new("leaks", policy, 1);
             stage.until("replaced", |_| stage.restarts(reason) >= 2).await;
@@ -324,7 +332,7 @@ fn a_reload_replaces_everybody_and_a_broken_one_nobody() {
 fn one_that_leaves_by_itself_is_replaced_while_it_drains() {
     run(async {
         let stage = Stage::new("drains itself once", patient(), 1);
-        stage.until("replaced", |_| stage.restarts(Reason::Exit) == 1).await;
+        stage.until("replaced", |_| stage.restarts(RestartReason::Exit) == 1).await;
         stage
             .until("ready", |group| {
                 let current = group.slots()[0].current.borrow().clone();

@@ -17,8 +17,9 @@ use crate::{Bound, Options};
 /// An environment of Python whose interpreter is this test program.
 fn environment(folder: &Path) {
     let launch = settings("serves", super::patient()).launch;
-    let words: Vec<_> = launch.arguments.iter().map(|word| word.to_str().unwrap()).collect();
-    let script = format!("#!/bin/sh\nexec {} {}\n", launch.program.display(), words.join(" "));
+    let messages: Vec<_> =
+        launch.arguments.iter().map(|message| message.to_str().unwrap()).collect();
+    let script = format!("#!/bin/sh\nexec {} {}\n", launch.program.display(), messages.join(" "));
     std::fs::create_dir_all(folder.join("venv/bin")).unwrap();
     let python = folder.join("venv/bin/python");
     std::fs::write(&python, script).unwrap();

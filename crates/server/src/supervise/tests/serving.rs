@@ -11,10 +11,10 @@ use exchange::Headers;
 use exchange::offload::{Arrival, Event, RequestQueue};
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
 
-use super::super::{Doors, Group, Stats};
+use super::super::{Stats, WorkerGroup, WorkerSockets};
 use super::{PATIENCE, patient, run, settings};
 use crate::spec::WorkerSpec;
-use crate::{Application, Hosted, announcement, run_worker};
+use crate::{Application, HostedApplication, readiness_channel, run_worker};
 
 /// A thread that answers with the number of its process.
 struct Program {
@@ -47,7 +47,7 @@ impl Application for Program {
 pub(super) fn serve(spec: &WorkerSpec) -> i32 {
     let (ring, rung) = sync_channel(1);
     let bell = ring.clone();
-    let desk = RequestQueue::new(64, move || {
+    let queue = RequestQueue::new(64, move || {
         // Rung already, it is heard as well.
         let _ = ring.try_send(());
     });
@@ -56,21 +56,22 @@ pub(super) fn serve(spec: &WorkerSpec) -> i32 {
         is_over: AtomicBool::new(false),
         bell: Mutex::new(bell),
     });
-    let (announcer, announced) = announcement();
-    let hosted = Hosted { application: program.clone(), desk: desk.clone(), announced };
+    let (readiness_sender, readiness) = readiness_channel();
+    let hosted =
+        HostedApplication { application: program.clone(), queue: queue.clone(), readiness };
     let spec = spec.clone();
     let serving = std::thread::spawn(move || run_worker(&spec, hosted));
-    announcer.ready();
+    readiness_sender.ready();
     while !program.is_over.load(Ordering::Acquire) {
-        match desk.take() {
+        match queue.take() {
             Some(Event::Arrived(Arrival::Exchange(handed), _)) => {
                 program.served.fetch_add(1, Ordering::Relaxed);
                 handed.answer.whole(200, Headers::new(), std::process::id().to_string());
             }
             Some(_) => {}
-            None if desk.sleep() => {
+            None if queue.sleep() => {
                 rung.recv().unwrap();
-                desk.awake();
+                queue.awake();
             }
             None => {}
         }
@@ -121,14 +122,14 @@ pub(super) async fn converse(bind: &Bind, method: &str, path: &str) -> (u16, Str
     (status.expect("a status"), body.to_owned())
 }
 
-fn group() -> (Rc<Group>, SocketAddr) {
+fn group() -> (Rc<WorkerGroup>, SocketAddr) {
     let any = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let listening = Listening::bind(&any, 1, &ListenOptions::default()).unwrap();
     let Bind::Tcp(address) = *listening.local() else { panic!("TCP") };
     let mut settings = settings("serves", patient());
     settings.config = Some(CONFIG.replace("127.0.0.1:0", &address.to_string()));
-    let doors = Doors::shared(vec![("web".to_owned(), listening)]);
-    (Group::start("test", settings, doors, 2, |_| {}), address)
+    let sockets = WorkerSockets::shared(vec![("web".to_owned(), listening)]);
+    (WorkerGroup::start("test", settings, sockets, 2, |_| {}), address)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::serving::{CONFIG, converse};
 use super::{patient, run, settings};
-use crate::{APPLICATION, Bound, DevReload, Door, Failure, RunSpec, run_application};
+use crate::{APPLICATION, Bound, DevReload, Failure, ListenerSource, RunSpec, run_application};
 
 fn spec(behaviour: &str) -> RunSpec {
     let launch = settings(behaviour, patient()).launch;
@@ -21,7 +21,10 @@ fn spec(behaviour: &str) -> RunSpec {
         configuration: serde_json::from_str(&CONFIG.replace("test", APPLICATION)).unwrap(),
         listeners: vec![(
             "web".to_owned(),
-            Door::Bind(Bind::Tcp("127.0.0.1:0".parse().unwrap()), ListenOptions::default()),
+            ListenerSource::Bind(
+                Bind::Tcp("127.0.0.1:0".parse().unwrap()),
+                ListenOptions::default(),
+            ),
         )],
         workers: 2,
         policy: patient(),

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::link::{Link, Order, Word};
+use super::super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 use super::super::stats::Stats;
-use super::super::{Doors, Group};
+use super::super::{WorkerGroup, WorkerSockets};
 use crate::spec::WorkerSpec;
 
 /// A worker process, where it is started as one; nothing otherwise.
@@ -34,21 +34,26 @@ fn worker() {
 
 /// Speaks the control protocol by hand, as wrong as it is told to.
 async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
-    let link = Link::new(net::inherited_stream(spec.control, "control").expect("a control socket"));
+    let channel = ControlChannel::new(
+        net::inherited_stream(spec.control, "control").expect("a control socket"),
+    );
     match behaviour {
         "failed" => {
-            link.say(&Word::Failed("no module named \"shop\"".to_owned())).await.unwrap();
+            channel
+                .send_message(&WorkerMessage::Failed("no module named \"shop\"".to_owned()))
+                .await
+                .unwrap();
             return 1;
         }
         "never ready" => forever().await,
-        "supervises" => return supervise(spec, &link).await,
-        _ => link.say(&Word::Ready).await.unwrap(),
+        "supervises" => return supervise(spec, &channel).await,
+        _ => channel.send_message(&WorkerMessage::Ready).await.unwrap(),
     }
     match behaviour {
         "ends after ready" => return 0,
         "silent" => forever().await,
         "drains itself once" if spec.generation == 1 => {
-            link.say(&Word::Draining(0)).await.unwrap();
+            channel.send_message(&WorkerMessage::Draining(0)).await.unwrap();
         }
         _ => {}
     }
@@ -61,16 +66,22 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
         if behaviour == "stuck" {
             stats.loop_lag_ms = 3_600_000;
         }
-        if link.say(&Word::Stats(Box::new(stats.clone()))).await.is_err() {
+        if channel.send_message(&WorkerMessage::Stats(Box::new(stats.clone()))).await.is_err() {
             return 0;
         }
-        match net::timer::within(Duration::from_millis(20), link.told()).await {
-            Some(Ok(Some(Order::Drain(_)))) if behaviour == "stays" => {}
-            Some(Ok(Some(Order::Dump))) => {
-                link.say(&Word::Stalled("File \"shop.py\", line 3\n".to_owned())).await.unwrap();
+        match net::timer::within(Duration::from_millis(20), channel.next_command()).await {
+            Some(Ok(Some(SupervisorCommand::Drain(_)))) if behaviour == "stays" => {}
+            Some(Ok(Some(SupervisorCommand::Dump))) => {
+                channel
+                    .send_message(&WorkerMessage::Stalled("File \"shop.py\", line 3\n".to_owned()))
+                    .await
+                    .unwrap();
             }
-            Some(Ok(Some(Order::Metrics))) => {
-                link.say(&Word::Metrics("# nothing\n".to_owned())).await.unwrap();
+            Some(Ok(Some(SupervisorCommand::Metrics))) => {
+                channel
+                    .send_message(&WorkerMessage::Metrics("# nothing\n".to_owned()))
+                    .await
+                    .unwrap();
             }
             None => {}
             Some(_) => return 0,
@@ -79,15 +90,15 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
 }
 
 /// Has a worker of its own, tells its number, and waits to be killed.
-async fn supervise(spec: &WorkerSpec, link: &Link) -> i32 {
+async fn supervise(spec: &WorkerSpec, channel: &ControlChannel) -> i32 {
     let folder = spec.python["folder"].as_str().expect("a folder").into();
     let settings = super::settings("serves", super::patient());
-    let group = Group::start("inner", settings, Doors::Own(folder), 1, |_| {});
+    let group = WorkerGroup::start("inner", settings, WorkerSockets::Own(folder), 1, |_| {});
     group.first().await.expect("a worker");
     let worker = group.slots()[0].current.borrow().as_ref().map(|worker| worker.id());
     let stats = Stats { requests: worker.map_or(0, u64::from), ..Stats::default() };
-    link.say(&Word::Ready).await.unwrap();
-    link.say(&Word::Stats(Box::new(stats))).await.unwrap();
+    channel.send_message(&WorkerMessage::Ready).await.unwrap();
+    channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.unwrap();
     forever().await;
     0
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use net::{Bind, ListenOptions};
 use serde_json::{Value, json};
-use server::{Bound, Door, RunSpec};
+use server::{Bound, ListenerSource, RunSpec};
 use settings::{Address, Host as Named};
 
 use super::application::word;
@@ -66,12 +66,12 @@ impl Run {
     }
 
     /// The places that clients come in at.
-    fn doors(&self) -> Result<Vec<Door>, Failure> {
+    fn doors(&self) -> Result<Vec<ListenerSource>, Failure> {
         let mut options = ListenOptions::default();
         options.backlog = self.reception.backlog.unwrap_or(options.backlog);
         let door = |place| match place {
-            Place::Address(address) => Ok(Door::Bind(bind(&address)?, options.clone())),
-            Place::Descriptor(number) => Ok(Door::Descriptor(number)),
+            Place::Address(address) => Ok(ListenerSource::Bind(bind(&address)?, options.clone())),
+            Place::Descriptor(number) => Ok(ListenerSource::Descriptor(number)),
         };
         self.reception.places()?.into_iter().map(door).collect()
     }
@@ -153,11 +153,11 @@ fn bind(address: &Address) -> Result<Bind, Failure> {
 }
 
 /// A door as a configuration has it.
-fn written(door: &Door) -> String {
+fn written(door: &ListenerSource) -> String {
     match door {
-        Door::Bind(Bind::Tcp(address), _) => address.to_string(),
-        Door::Bind(Bind::Unix(path), _) => format!("unix:{}", path.display()),
-        Door::Descriptor(_) => ANYWHERE.to_owned(),
+        ListenerSource::Bind(Bind::Tcp(address), _) => address.to_string(),
+        ListenerSource::Bind(Bind::Unix(path), _) => format!("unix:{}", path.display()),
+        ListenerSource::Descriptor(_) => ANYWHERE.to_owned(),
     }
 }
 

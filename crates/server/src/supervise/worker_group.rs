@@ -15,15 +15,15 @@ use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts};
 use serde_json::Value;
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
+use super::control_channel::SupervisorCommand;
 use super::limits::{SHUT_DOWN_WITHIN, WORKERS_MAX};
-use super::link::Order;
 use super::policy::Policy;
-use super::running::{Phase, Running};
-use super::slot::{Slot, keep};
-use super::verdict::Reason;
+use super::restart::RestartReason;
+use super::running_process::{Phase, RunningProcess};
+use super::worker_slot::{WorkerSlot, keep_filled};
 use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
-use crate::spec::{Handed, Role, WorkerSpec};
+use crate::spec::{PassedDescriptor, Role, WorkerSpec};
 
 /// What starts a worker of Python.
 const MODULE: [&str; 2] = ["-m", "tidegate"];
@@ -46,7 +46,7 @@ pub(crate) struct GroupSettings {
 }
 
 /// How requests come in.
-pub(crate) enum Doors {
+pub(crate) enum WorkerSockets {
     /// Sockets that all processes share, by name: each serves HTTP. None once the server takes no
     /// more connections.
     Shared(RefCell<Option<Vec<(String, Listening)>>>),
@@ -54,9 +54,9 @@ pub(crate) enum Doors {
     Own(PathBuf),
 }
 
-impl Doors {
-    pub(crate) fn shared(listening: Vec<(String, Listening)>) -> Doors {
-        Doors::Shared(RefCell::new(Some(listening)))
+impl WorkerSockets {
+    pub(crate) fn shared(listening: Vec<(String, Listening)>) -> WorkerSockets {
+        WorkerSockets::Shared(RefCell::new(Some(listening)))
     }
 
     /// The socket of one process: no other ever has it, so that nobody connects to one that drains.
@@ -67,58 +67,58 @@ impl Doors {
 
 /// What became of the first start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum First {
+enum FirstStart {
     Coming,
     Ready,
     Failed(String),
 }
 
 /// The group.
-pub(crate) struct Group {
+pub(crate) struct WorkerGroup {
     pub(crate) name: String,
     settings: RefCell<Rc<GroupSettings>>,
-    doors: Doors,
+    sockets: WorkerSockets,
     /// The connections of those that share sockets.
     counts: Option<SharedCounts>,
-    slots: RefCell<Vec<(Rc<Slot>, JoinHandle<()>)>>,
+    slots: RefCell<Vec<(Rc<WorkerSlot>, JoinHandle<()>)>>,
     /// Held by who replaces a process.
     turn: Mutex<()>,
-    leaving: RefCell<Vec<(Rc<Slot>, Rc<Running>)>>,
+    leaving: RefCell<Vec<(Rc<WorkerSlot>, Rc<RunningProcess>)>>,
     left: Notify,
     /// Connections that processes cut off because they took too long to end.
     cut_off: Cell<u64>,
-    first: watch::Sender<First>,
-    on_change: Box<dyn Fn(&Group)>,
+    first: watch::Sender<FirstStart>,
+    on_change: Box<dyn Fn(&WorkerGroup)>,
     /// Nobody is told of changes any more: another group may have the name.
     is_over: Cell<bool>,
     dice: Cell<u64>,
 }
 
-impl Group {
+impl WorkerGroup {
     /// Starts the processes. `on_change` is told whenever others are at work than before.
     pub(crate) fn start(
         name: &str,
         settings: GroupSettings,
-        doors: Doors,
+        sockets: WorkerSockets,
         workers: usize,
-        on_change: impl Fn(&Group) + 'static,
-    ) -> Rc<Group> {
-        let counts = match doors {
+        on_change: impl Fn(&WorkerGroup) + 'static,
+    ) -> Rc<WorkerGroup> {
+        let counts = match sockets {
             // Without it they share as the kernel lets them.
-            Doors::Shared(_) => SharedCounts::new(ABSENT).ok(),
-            Doors::Own(_) => None,
+            WorkerSockets::Shared(_) => SharedCounts::new(ABSENT).ok(),
+            WorkerSockets::Own(_) => None,
         };
-        let group = Rc::new(Group {
+        let group = Rc::new(WorkerGroup {
             counts,
             name: name.to_owned(),
             settings: RefCell::new(Rc::new(settings)),
-            doors,
+            sockets,
             slots: RefCell::default(),
             turn: Mutex::new(()),
             leaving: RefCell::default(),
             left: Notify::new(),
             cut_off: Cell::new(0),
-            first: watch::Sender::new(First::Coming),
+            first: watch::Sender::new(FirstStart::Coming),
             on_change: Box::new(on_change),
             is_over: Cell::new(false),
             dice: Cell::new(u64::from(std::process::id()) << 32 | 0x9e37_79b9),
@@ -131,12 +131,12 @@ impl Group {
         self.settings.borrow().clone()
     }
 
-    pub(crate) fn slots(&self) -> Vec<Rc<Slot>> {
+    pub(crate) fn slots(&self) -> Vec<Rc<WorkerSlot>> {
         self.slots.borrow().iter().map(|(slot, _)| slot.clone()).collect()
     }
 
     /// Processes that are leaving.
-    pub(crate) fn leaving(&self) -> Vec<Rc<Running>> {
+    pub(crate) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
         self.leaving.borrow().iter().map(|(_, running)| running.clone()).collect()
     }
 
@@ -150,14 +150,14 @@ impl Group {
     /// Closes the sockets that the processes share, so that those which drain are the last to have
     /// them, and nobody waits for a server that ends.
     pub(crate) fn stop_listening(&self) {
-        if let Doors::Shared(shared) = &self.doors {
+        if let WorkerSockets::Shared(shared) = &self.sockets {
             shared.take();
         }
     }
 
     /// Processes that take requests.
     pub(crate) fn ready(&self) -> usize {
-        let is_ready = |slot: &Rc<Slot>| {
+        let is_ready = |slot: &Rc<WorkerSlot>| {
             let current = slot.current.borrow();
             current.as_ref().is_some_and(|running| running.phase.get() == Phase::Ready)
         };
@@ -174,8 +174,8 @@ impl Group {
             }
         }
         while slots.len() < workers {
-            let slot = Slot::new(slots.len());
-            let task = net::task::spawn_local(keep(self.clone(), slot.clone()));
+            let slot = WorkerSlot::new(slots.len());
+            let task = net::task::spawn_local(keep_filled(self.clone(), slot.clone()));
             slots.push((slot, task));
         }
     }
@@ -189,8 +189,8 @@ impl Group {
     /// Returns when the first process is ready, or says why it cannot be.
     pub(crate) async fn first(&self) -> Result<(), String> {
         let mut first = self.first.subscribe();
-        match first.wait_for(|first| *first != First::Coming).await.as_deref() {
-            Ok(First::Failed(why)) => Err(why.clone()),
+        match first.wait_for(|first| *first != FirstStart::Coming).await.as_deref() {
+            Ok(FirstStart::Failed(why)) => Err(why.clone()),
             _ => Ok(()),
         }
     }
@@ -199,14 +199,14 @@ impl Group {
     pub(crate) async fn until_ready(&self) {
         let mut first = self.first.subscribe();
         // The other end is ours.
-        let _ = first.wait_for(|first| *first == First::Ready).await;
+        let _ = first.wait_for(|first| *first == FirstStart::Ready).await;
     }
 
     pub(super) fn first_failed(&self, why: &str) {
         self.first.send_if_modified(|first| {
-            let is_first = *first == First::Coming;
+            let is_first = *first == FirstStart::Coming;
             if is_first {
-                *first = First::Failed(why.to_owned());
+                *first = FirstStart::Failed(why.to_owned());
             }
             is_first
         });
@@ -221,8 +221,8 @@ impl Group {
         }
         if self.ready() > 0 {
             self.first.send_if_modified(|first| {
-                let is_news = *first != First::Ready;
-                *first = First::Ready;
+                let is_news = *first != FirstStart::Ready;
+                *first = FirstStart::Ready;
                 is_news
             });
         }
@@ -250,7 +250,7 @@ impl Group {
     pub(crate) async fn reload(&self) -> Result<(), String> {
         for slot in self.slots() {
             if !slot.is_given_up() {
-                slot.replace(Reason::Reload).await?;
+                slot.replace(RestartReason::Reload).await?;
             }
         }
         Ok(())
@@ -264,7 +264,7 @@ impl Group {
                 current.as_ref().is_none_or(|one| Rc::ptr_eq(&one.settings, &self.settings()))
             };
             if !is_new && !slot.is_given_up() {
-                slot.replace(Reason::Reload).await?;
+                slot.replace(RestartReason::Reload).await?;
             }
         }
         Ok(())
@@ -273,7 +273,9 @@ impl Group {
     /// Lets every process open its log files again.
     pub(crate) fn reopen_logs(&self) {
         for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
-            net::task::spawn_local(async move { running.tell(Order::ReopenLogs).await });
+            net::task::spawn_local(async move {
+                running.send_command(SupervisorCommand::ReopenLogs).await
+            });
         }
     }
 
@@ -283,12 +285,14 @@ impl Group {
     }
 
     /// Starts a process for a place.
-    pub(super) fn spawn(&self, slot: &Slot) -> Result<Rc<Running>, String> {
+    pub(super) fn spawn(&self, slot: &WorkerSlot) -> Result<Rc<RunningProcess>, String> {
         let settings = self.settings();
         let generation = slot.next_generation();
-        let (own, shared) = match &self.doors {
-            Doors::Own(folder) => (Some(open(Doors::path(folder, slot.index, generation))?), None),
-            Doors::Shared(shared) => (None, Some(shared.borrow())),
+        let (own, shared) = match &self.sockets {
+            WorkerSockets::Own(folder) => {
+                (Some(open(WorkerSockets::path(folder, slot.index, generation))?), None)
+            }
+            WorkerSockets::Shared(shared) => (None, Some(shared.borrow())),
         };
         let named: Vec<(&str, &Listening)> = match (&own, shared.as_deref()) {
             (Some((listening, _)), _) => vec![("frames", listening)],
@@ -308,14 +312,14 @@ impl Group {
         let passed: Vec<BorrowedFd<'_>> =
             descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
         let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
-        Running::start(settings.clone(), generation, &passed, file, spec)
+        RunningProcess::start(settings.clone(), generation, &passed, file, spec)
             .map_err(|error| unable(&settings.launch, &error))
     }
 
     /// Why a process ended that said nothing, where it is for want of ourselves.
     pub(super) async fn diagnose(&self) -> Option<String> {
         let launch = self.settings().launch.clone();
-        if !launch.arguments.iter().map(|word| word.as_os_str()).eq(MODULE) {
+        if !launch.arguments.iter().map(|message| message.as_os_str()).eq(MODULE) {
             return None;
         }
         let program = launch.program.clone();
@@ -339,23 +343,23 @@ impl Group {
     fn spec(
         &self,
         settings: &GroupSettings,
-        slot: &Slot,
+        slot: &WorkerSlot,
         generation: u64,
         control: i32,
         descriptors: &[(&str, BorrowedFd<'_>)],
     ) -> WorkerSpec {
         use std::os::fd::AsRawFd;
 
-        let handed = |(name, one): &(&str, BorrowedFd<'_>)| Handed {
+        let handed = |(name, one): &(&str, BorrowedFd<'_>)| PassedDescriptor {
             name: (*name).to_owned(),
             descriptor: one.as_raw_fd(),
         };
         let stall = settings.policy.stall.unwrap_or_default();
         WorkerSpec {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            role: match self.doors {
-                Doors::Shared(_) => Role::Http,
-                Doors::Own(_) => Role::Frames,
+            role: match self.sockets {
+                WorkerSockets::Shared(_) => Role::Http,
+                WorkerSockets::Own(_) => Role::Frames,
             },
             app: self.name.clone(),
             slot: slot.index,
@@ -375,7 +379,7 @@ impl Group {
     }
 
     /// Lets a process leave that nobody sends anything to any more.
-    pub(super) fn retire(self: &Rc<Self>, slot: &Rc<Slot>, running: Rc<Running>) {
+    pub(super) fn retire(self: &Rc<Self>, slot: &Rc<WorkerSlot>, running: Rc<RunningProcess>) {
         self.leaving.borrow_mut().push((slot.clone(), running.clone()));
         let (group, slot) = (self.clone(), slot.clone());
         net::task::spawn_local(async move {

@@ -12,15 +12,15 @@ use exchange::offload::RequestQueue;
 use net::{Inherited, SharedCounts};
 use telemetry::Telemetry;
 
-use super::orders::Leave;
-use super::watchdog::{tell_cut_off, tell_draining};
-use super::{Announced, Process};
+use super::commands::LeaveMode;
+use super::watchdog::{report_cut_off, report_draining};
+use super::{Process, ReadinessReceiver};
 use crate::balance::Balance;
-use crate::control::{Control, Surroundings, load};
+use crate::control::{Control, StartContext, load};
 use crate::logs::Events;
 use crate::options::{Failure, Options};
 use crate::spec::WorkerSpec;
-use crate::supervise::Word;
+use crate::supervise::WorkerMessage;
 
 /// Between two looks at how many connections there are, for the other processes.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
@@ -29,19 +29,19 @@ const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<RequestQueue>,
-    announced: Announced,
+    queue: Arc<RequestQueue>,
+    readiness: ReadinessReceiver,
 ) -> Result<(), String> {
     let text = spec.config.as_deref().ok_or("role http has no configuration")?;
     let source = TextSource::new("worker", text);
     let loaded = load(&source).map_err(|report| report.render())?;
-    crate::run::speak(&loaded.plan, &Options::default());
+    crate::run::configure_log(&loaded.plan, &Options::default());
     let telemetry = Arc::new(Telemetry::new());
     let events = Events::start(&telemetry).map_err(|error| format!("the log: {error}"))?;
     let shared = Arc::new(Shared::default());
     // Held as long as the process serves: the shared state keeps it only for its holders.
     let here = Here::of(&shared, &spec.app);
-    here.set(desk);
+    here.set(queue);
     let balance = match spec.counts {
         None => None,
         Some(number) => {
@@ -49,7 +49,7 @@ pub(super) async fn serve(
             Some(Arc::new(Balance::new(counts, spec.slot)))
         }
     };
-    let surroundings = Surroundings {
+    let start_context = StartContext {
         shared,
         inherited: inherited(spec)?,
         is_worker_process: true,
@@ -57,32 +57,32 @@ pub(super) async fn serve(
     };
     let options = Options { workers: Some(config::Workers::Count(1)), ..Options::default() };
     let started =
-        Control::start(Arc::new(source), loaded, telemetry.clone(), &options, surroundings).await;
+        Control::start(Arc::new(source), loaded, telemetry.clone(), &options, start_context).await;
     let control = started.map_err(|failure| match failure {
         Failure::Configuration(why) | Failure::Start(why) => why,
     })?;
-    process.orders.show_metrics(move || admin::metrics_text(&telemetry));
-    let told = process.link.say(&Word::Ready).await;
+    process.commands.show_metrics(move || admin::metrics_text(&telemetry));
+    let told = process.channel.send_message(&WorkerMessage::Ready).await;
     let leave = match told {
         Ok(()) => tokio::select! {
-            leave = process.until_leaving(announced) => leave,
-            () = reopen_logs(process, &control) => Leave::Now,
-            () = publish(balance.as_deref(), &control) => Leave::Now,
+            leave = process.until_leaving(readiness) => leave,
+            () = reopen_logs(process, &control) => LeaveMode::Now,
+            () = publish(balance.as_deref(), &control) => LeaveMode::Now,
         },
-        Err(_) => Leave::Now,
+        Err(_) => LeaveMode::Now,
     };
     control.state.set(ServerState::Draining);
-    tell_draining(process, control.all_seats.taken()).await;
+    report_draining(process, control.server_limiter.open()).await;
     process.application.drain();
-    if let Leave::Within(within) = leave {
+    if let LeaveMode::Within(within) = leave {
         tokio::select! {
-            drained = net::timer::within(within, control.fleet.drain()) => if drained.is_none() {
-                tell_cut_off(process, control.all_seats.taken()).await;
+            drained = net::timer::within(within, control.worker_threads.drain()) => if drained.is_none() {
+                report_cut_off(process, control.server_limiter.open()).await;
             },
-            () = process.orders.at_once() => {}
+            () = process.commands.at_once() => {}
         }
     }
-    control.fleet.end().await;
+    control.worker_threads.end().await;
     events.flush();
     drop(here);
     Ok(())
@@ -92,7 +92,7 @@ pub(super) async fn serve(
 async fn publish(balance: Option<&Balance>, control: &Control) {
     let Some(balance) = balance else { return std::future::pending().await };
     loop {
-        balance.publish(control.all_seats.taken());
+        balance.publish(control.server_limiter.open());
         net::timer::sleep(PUBLISH_EVERY).await;
     }
 }
@@ -100,14 +100,14 @@ async fn publish(balance: Option<&Balance>, control: &Control) {
 /// Opens log files again whenever that is asked for.
 async fn reopen_logs(process: &Process, control: &Control) {
     loop {
-        process.orders.reopen_logs.notified().await;
+        process.commands.reopen_logs.notified().await;
         control.reopen_logs();
     }
 }
 
 /// The listeners, under the names that the configuration has for them.
 pub(super) fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
-    let take = |one: &crate::spec::Handed| {
+    let take = |one: &crate::spec::PassedDescriptor| {
         net::inherited_listener(one.descriptor, &one.name).map_err(|error| error.to_string())
     };
     spec.listen.iter().map(take).collect()

@@ -11,10 +11,10 @@ use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::balance::Balance;
-use crate::listeners::{Fresh, Listeners, Opened};
+use crate::connection_limiter::ConnectionLimiter;
+use crate::listeners::{Listeners, NewSockets, OpenedSockets};
 use crate::logs::Logs;
-use crate::seats::Seats;
-use crate::worker::{Order, Serving, Worker};
+use crate::worker::{Serving, ThreadCommand, Worker};
 
 /// How long the workers may take to end, and how often it is looked whether they have.
 const END_WITHIN: Duration = Duration::from_secs(1);
@@ -23,18 +23,18 @@ const END_LOOK: Duration = Duration::from_millis(2);
 const ENDED: &str = "a worker has ended";
 
 /// All workers.
-pub(crate) struct Fleet {
-    workers: Vec<Member>,
+pub(crate) struct WorkerThreads {
+    workers: Vec<WorkerThread>,
 }
 
-struct Member {
-    orders: mpsc::UnboundedSender<Order>,
+struct WorkerThread {
+    commands: mpsc::UnboundedSender<ThreadCommand>,
     thread: JoinHandle<()>,
     core: Option<usize>,
     version: Arc<Mutex<String>>,
 }
 
-impl Fleet {
+impl WorkerThreads {
     /// Starts the threads; each on a core of its own if that is asked for.
     pub(crate) fn start(
         count: usize,
@@ -42,12 +42,12 @@ impl Fleet {
         telemetry: &Arc<Telemetry>,
         shared: &Arc<Shared>,
         balance: Option<&Arc<Balance>>,
-    ) -> std::io::Result<Fleet> {
+    ) -> std::io::Result<WorkerThreads> {
         let cores = if affinity { net::worker::allowed_cores() } else { Vec::new() };
         let mut workers = Vec::with_capacity(count);
         for index in 0..count {
             let core = (!cores.is_empty()).then(|| cores[index % cores.len()]);
-            let (orders, received) = mpsc::unbounded_channel();
+            let (commands, received) = mpsc::unbounded_channel();
             let version = Arc::new(Mutex::new(String::new()));
             let served = version.clone();
             let (telemetry, shared) = (telemetry.clone(), shared.clone());
@@ -57,9 +57,9 @@ impl Fleet {
                 let context = WorkerContext { index, workers: count, telemetry, shared, local };
                 Worker::new(context, served, balance).run(received)
             })?;
-            workers.push(Member { orders, thread, core, version });
+            workers.push(WorkerThread { commands, thread, core, version });
         }
-        Ok(Fleet { workers })
+        Ok(WorkerThreads { workers })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -83,24 +83,24 @@ impl Fleet {
         &self,
         plan: &Arc<Plan>,
         listeners: &mut Listeners,
-        opened: Opened,
-        all_seats: &Arc<Seats>,
+        opened: OpenedSockets,
+        server_limiter: &Arc<ConnectionLimiter>,
         logs: &Logs,
     ) -> Result<(), String> {
         listeners.take_over(plan, opened);
-        let seats = listeners.seats();
+        let limiters = listeners.limiters();
         let mut answers = Vec::new();
         for worker in &self.workers {
             let (done, answer) = oneshot::channel();
             let serving = Serving {
                 plan: plan.clone(),
-                seats: seats.clone(),
-                all_seats: all_seats.clone(),
+                limiters: limiters.clone(),
+                server_limiter: server_limiter.clone(),
                 access: logs.end(&plan.log),
                 done,
             };
             // A worker that has ended answers nothing, which is noticed below.
-            let _ = worker.orders.send(Order::Serve(Box::new(serving)));
+            let _ = worker.commands.send(ThreadCommand::Serve(Box::new(serving)));
             answers.push(answer);
         }
         for answer in answers {
@@ -111,12 +111,12 @@ impl Fleet {
 
     /// Gives each worker its share of new sockets, before anything is changed; if one cannot take
     /// them, none keeps any.
-    pub(crate) async fn adopt(&self, fresh: Fresh) -> Result<Opened, String> {
+    pub(crate) async fn adopt(&self, fresh: NewSockets) -> Result<OpenedSockets, String> {
         let (shares, opened) = fresh.share(self.workers.len());
         let mut answers = Vec::new();
         for (worker, sockets) in self.workers.iter().zip(shares) {
             let (done, answer) = oneshot::channel();
-            let _ = worker.orders.send(Order::Adopt(sockets, done));
+            let _ = worker.commands.send(ThreadCommand::Adopt(sockets, done));
             answers.push(answer);
         }
         let mut outcome = Ok(());
@@ -129,7 +129,7 @@ impl Fleet {
     /// The Plan for which sockets were adopted does not come.
     pub(crate) fn forget(&self) {
         for worker in &self.workers {
-            let _ = worker.orders.send(Order::Forget);
+            let _ = worker.commands.send(ThreadCommand::Forget);
         }
     }
 
@@ -138,7 +138,7 @@ impl Fleet {
         let mut answers = Vec::new();
         for worker in &self.workers {
             let (done, answer) = oneshot::channel();
-            let _ = worker.orders.send(Order::Drain(done));
+            let _ = worker.commands.send(ThreadCommand::Drain(done));
             answers.push(answer);
         }
         for answer in answers {
@@ -150,7 +150,7 @@ impl Fleet {
     /// not as the kernel closes what a process leaves. One that blocks is left to that.
     pub(crate) async fn end(&self) {
         for worker in &self.workers {
-            let _ = worker.orders.send(Order::End);
+            let _ = worker.commands.send(ThreadCommand::End);
         }
         let ended = async {
             while !self.workers.iter().all(|worker| worker.thread.is_finished()) {

@@ -17,7 +17,7 @@ use super::stats::Stats;
 
 /// What a worker says.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Word {
+pub(crate) enum WorkerMessage {
     /// It accepts.
     Ready,
     /// It cannot begin: why, in a sentence.
@@ -36,7 +36,7 @@ pub(crate) enum Word {
 
 /// What a worker is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum SupervisorCommand {
     /// Take nothing new, finish what is under way within this time, and end.
     Drain(Duration),
     /// End now.
@@ -49,93 +49,99 @@ pub(crate) enum Order {
     ReopenLogs,
 }
 
-impl Word {
+impl WorkerMessage {
     fn to_json(&self) -> Value {
         match self {
-            Word::Ready => json!({ "ready": true }),
-            Word::Failed(why) => json!({ "failed": why }),
-            Word::Stats(stats) => json!({ "stats": stats.to_json() }),
-            Word::Stalled(stack) => json!({ "stalled": stack }),
-            Word::Draining(requests) => json!({ "draining": requests }),
-            Word::CutOff(connections) => json!({ "cut_off": connections }),
-            Word::Metrics(text) => json!({ "metrics": text }),
+            WorkerMessage::Ready => json!({ "ready": true }),
+            WorkerMessage::Failed(why) => json!({ "failed": why }),
+            WorkerMessage::Stats(stats) => json!({ "stats": stats.to_json() }),
+            WorkerMessage::Stalled(stack) => json!({ "stalled": stack }),
+            WorkerMessage::Draining(requests) => json!({ "draining": requests }),
+            WorkerMessage::CutOff(connections) => json!({ "cut_off": connections }),
+            WorkerMessage::Metrics(text) => json!({ "metrics": text }),
         }
     }
 
-    fn from_json(value: &Value) -> Option<Word> {
+    fn from_json(value: &Value) -> Option<WorkerMessage> {
         let (key, value) = value.as_object()?.iter().next()?;
         let text = || value.as_str().map(str::to_owned);
         Some(match key.as_str() {
-            "ready" => Word::Ready,
-            "failed" => Word::Failed(text()?),
-            "stats" => Word::Stats(Box::new(Stats::from_json(value)?)),
-            "stalled" => Word::Stalled(text()?),
-            "draining" => Word::Draining(value.as_u64()?),
-            "cut_off" => Word::CutOff(value.as_u64()?),
-            "metrics" => Word::Metrics(text()?),
+            "ready" => WorkerMessage::Ready,
+            "failed" => WorkerMessage::Failed(text()?),
+            "stats" => WorkerMessage::Stats(Box::new(Stats::from_json(value)?)),
+            "stalled" => WorkerMessage::Stalled(text()?),
+            "draining" => WorkerMessage::Draining(value.as_u64()?),
+            "cut_off" => WorkerMessage::CutOff(value.as_u64()?),
+            "metrics" => WorkerMessage::Metrics(text()?),
             _ => return None,
         })
     }
 }
 
-impl Order {
+impl SupervisorCommand {
     fn to_json(self) -> Value {
         match self {
-            Order::Drain(within) => {
+            SupervisorCommand::Drain(within) => {
                 let within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
                 json!({ "drain": { "within_ms": within_ms } })
             }
-            Order::Stop => json!({ "stop": true }),
-            Order::Dump => json!({ "dump": true }),
-            Order::Metrics => json!({ "metrics": true }),
-            Order::ReopenLogs => json!({ "reopen_logs": true }),
+            SupervisorCommand::Stop => json!({ "stop": true }),
+            SupervisorCommand::Dump => json!({ "dump": true }),
+            SupervisorCommand::Metrics => json!({ "metrics": true }),
+            SupervisorCommand::ReopenLogs => json!({ "reopen_logs": true }),
         }
     }
 
-    fn from_json(value: &Value) -> Option<Order> {
+    fn from_json(value: &Value) -> Option<SupervisorCommand> {
         let (key, value) = value.as_object()?.iter().next()?;
         Some(match key.as_str() {
-            "drain" => Order::Drain(Duration::from_millis(value["within_ms"].as_u64()?)),
-            "stop" => Order::Stop,
-            "dump" => Order::Dump,
-            "metrics" => Order::Metrics,
-            "reopen_logs" => Order::ReopenLogs,
+            "drain" => {
+                SupervisorCommand::Drain(Duration::from_millis(value["within_ms"].as_u64()?))
+            }
+            "stop" => SupervisorCommand::Stop,
+            "dump" => SupervisorCommand::Dump,
+            "metrics" => SupervisorCommand::Metrics,
+            "reopen_logs" => SupervisorCommand::ReopenLogs,
             _ => return None,
         })
     }
 }
 
 /// One end.
-pub(crate) struct Link {
+pub(crate) struct ControlChannel {
     stream: Stream,
     received: RefCell<BytesMut>,
     /// Held while a frame goes out, so that frames do not mix.
     sending: tokio::sync::Mutex<()>,
 }
 
-impl Link {
-    pub(crate) fn new(stream: Stream) -> Link {
-        Link { stream, received: RefCell::default(), sending: tokio::sync::Mutex::new(()) }
+impl ControlChannel {
+    pub(crate) fn new(stream: Stream) -> ControlChannel {
+        ControlChannel {
+            stream,
+            received: RefCell::default(),
+            sending: tokio::sync::Mutex::new(()),
+        }
     }
 
     /// The worker's end speaks. An error means that nobody listens.
-    pub(crate) async fn say(&self, word: &Word) -> io::Result<()> {
-        self.send(&word.to_json()).await
+    pub(crate) async fn send_message(&self, message: &WorkerMessage) -> io::Result<()> {
+        self.send(&message.to_json()).await
     }
 
     /// The supervisor's end speaks.
-    pub(crate) async fn tell(&self, order: Order) -> io::Result<()> {
-        self.send(&order.to_json()).await
+    pub(crate) async fn send_command(&self, command: SupervisorCommand) -> io::Result<()> {
+        self.send(&command.to_json()).await
     }
 
     /// What the worker says next; `None` at the end. Dropping this loses nothing.
-    pub(crate) async fn hear(&self) -> io::Result<Option<Word>> {
-        self.next(Word::from_json).await
+    pub(crate) async fn next_message(&self) -> io::Result<Option<WorkerMessage>> {
+        self.next(WorkerMessage::from_json).await
     }
 
     /// What the supervisor tells next; `None` at the end. Dropping this loses nothing.
-    pub(crate) async fn told(&self) -> io::Result<Option<Order>> {
-        self.next(Order::from_json).await
+    pub(crate) async fn next_command(&self) -> io::Result<Option<SupervisorCommand>> {
+        self.next(SupervisorCommand::from_json).await
     }
 
     async fn send(&self, value: &Value) -> io::Result<()> {
@@ -193,54 +199,54 @@ fn invalid(why: &'static str) -> io::Error {
 mod tests {
     use super::*;
 
-    fn pair() -> (Link, Stream) {
+    fn pair() -> (ControlChannel, Stream) {
         let (one, other) = Stream::pair().unwrap();
-        (Link::new(one), other)
+        (ControlChannel::new(one), other)
     }
 
     #[test]
     fn what_is_said_is_heard_in_order() {
         net::worker::block_on_local(async {
             let (one, other) = pair();
-            let other = Link::new(other);
+            let other = ControlChannel::new(other);
             let stats = Stats { requests: 7, rss_bytes: 1 << 30, ..Stats::default() };
-            let words = [
-                Word::Ready,
-                Word::Failed("no module named \"app\"".to_owned()),
-                Word::Stats(Box::new(stats)),
-                Word::Stalled("File \"app.py\", line 3\n".to_owned()),
-                Word::Draining(4),
-                Word::CutOff(2),
-                Word::Metrics("# HELP a b\na 1\n".to_owned()),
+            let messages = [
+                WorkerMessage::Ready,
+                WorkerMessage::Failed("no module named \"app\"".to_owned()),
+                WorkerMessage::Stats(Box::new(stats)),
+                WorkerMessage::Stalled("File \"app.py\", line 3\n".to_owned()),
+                WorkerMessage::Draining(4),
+                WorkerMessage::CutOff(2),
+                WorkerMessage::Metrics("# HELP a b\na 1\n".to_owned()),
             ];
-            for word in &words {
-                one.say(word).await.unwrap();
+            for message in &messages {
+                one.send_message(message).await.unwrap();
             }
-            for word in words {
-                assert_eq!(other.hear().await.unwrap(), Some(word));
+            for message in messages {
+                assert_eq!(other.next_message().await.unwrap(), Some(message));
             }
-            let orders = [
-                Order::Drain(Duration::from_millis(1500)),
-                Order::Stop,
-                Order::Dump,
-                Order::Metrics,
-                Order::ReopenLogs,
+            let commands = [
+                SupervisorCommand::Drain(Duration::from_millis(1500)),
+                SupervisorCommand::Stop,
+                SupervisorCommand::Dump,
+                SupervisorCommand::Metrics,
+                SupervisorCommand::ReopenLogs,
             ];
-            for order in orders {
-                other.tell(order).await.unwrap();
+            for command in commands {
+                other.send_command(command).await.unwrap();
             }
-            for order in orders {
-                assert_eq!(one.told().await.unwrap(), Some(order));
+            for command in commands {
+                assert_eq!(one.next_command().await.unwrap(), Some(command));
             }
             drop(other);
-            assert_eq!(one.told().await.unwrap(), None);
+            assert_eq!(one.next_command().await.unwrap(), None);
         });
     }
 
     #[test]
     fn frames_may_come_in_pieces_and_strangers_are_passed_over() {
         net::worker::block_on_local(async {
-            let (link, other) = pair();
+            let (channel, other) = pair();
             let mut bytes = Vec::new();
             for text in ["{\"later\":1}", "{\"ready\":true}"] {
                 bytes.extend((text.len() as u32).to_le_bytes());
@@ -248,10 +254,10 @@ mod tests {
             }
             let (first, rest) = bytes.split_at(20);
             other.try_send_slice(first).unwrap();
-            let half = net::timer::within(Duration::from_millis(20), link.hear()).await;
+            let half = net::timer::within(Duration::from_millis(20), channel.next_message()).await;
             assert!(half.is_none(), "given up in the middle of a frame");
             other.try_send_slice(rest).unwrap();
-            assert_eq!(link.hear().await.unwrap(), Some(Word::Ready));
+            assert_eq!(channel.next_message().await.unwrap(), Some(WorkerMessage::Ready));
         });
     }
 
@@ -259,9 +265,9 @@ mod tests {
     fn nonsense_ends_the_conversation() {
         net::worker::block_on_local(async {
             for bytes in [&[255, 255, 255, 255][..], b"\x02\x00\x00\x00{x"] {
-                let (link, other) = pair();
+                let (channel, other) = pair();
                 other.try_send_slice(bytes).unwrap();
-                assert!(link.hear().await.is_err());
+                assert!(channel.next_message().await.is_err());
             }
         });
     }

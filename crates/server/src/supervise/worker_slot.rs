@@ -14,51 +14,51 @@ use telemetry::log::Level;
 use tokio::sync::{Notify, oneshot};
 
 use super::back_off::BackOff;
-use super::group::Group;
 use super::limits::REPORT_EVERY;
-use super::running::{Phase, Running};
+use super::restart::{RestartDecision, RestartReason, WorkerFacts};
+use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
-use super::verdict::{Facts, Reason, Verdict};
+use super::worker_group::WorkerGroup;
 
 /// The place.
-pub(crate) struct Slot {
+pub(crate) struct WorkerSlot {
     pub(crate) index: usize,
     generation: Cell<u64>,
     /// The process that is at work.
-    pub(crate) current: RefCell<Option<Rc<Running>>>,
+    pub(crate) current: RefCell<Option<Rc<RunningProcess>>>,
     /// One that is being started.
-    pub(crate) coming: RefCell<Option<Rc<Running>>>,
+    pub(crate) coming: RefCell<Option<Rc<RunningProcess>>>,
     /// What the processes before it have counted.
     pub(crate) earlier: RefCell<Stats>,
     pub(crate) last_failure: RefCell<Option<String>>,
     /// The latest start has failed.
     is_failing: Cell<bool>,
-    pub(crate) restarts: RefCell<BTreeMap<Reason, u64>>,
-    wish: RefCell<Option<Wish>>,
+    pub(crate) restarts: RefCell<BTreeMap<RestartReason, u64>>,
+    request: RefCell<Option<ReplaceRequest>>,
     is_leaving: Cell<bool>,
     asked: Notify,
 }
 
 /// Somebody wants a new process here.
-struct Wish {
-    reason: Reason,
+struct ReplaceRequest {
+    reason: RestartReason,
     done: oneshot::Sender<Result<(), String>>,
 }
 
 /// Why a process is not simply left at work.
-enum Over {
+enum ExitReason {
     Ended(String),
-    Kill(Reason),
-    Replace(Reason, Option<oneshot::Sender<Result<(), String>>>),
+    Kill(RestartReason),
+    Replace(RestartReason, Option<oneshot::Sender<Result<(), String>>>),
     /// It drains without having been told.
     Leaves,
     /// The place is given up.
     GivenUp,
 }
 
-impl Slot {
-    pub(crate) fn new(index: usize) -> Rc<Slot> {
-        Rc::new(Slot {
+impl WorkerSlot {
+    pub(crate) fn new(index: usize) -> Rc<WorkerSlot> {
+        Rc::new(WorkerSlot {
             index,
             generation: Cell::new(0),
             current: RefCell::default(),
@@ -67,7 +67,7 @@ impl Slot {
             last_failure: RefCell::default(),
             is_failing: Cell::new(false),
             restarts: RefCell::default(),
-            wish: RefCell::default(),
+            request: RefCell::default(),
             is_leaving: Cell::new(false),
             asked: Notify::new(),
         })
@@ -94,17 +94,17 @@ impl Slot {
     }
 
     /// Wants a new process; says what became of it.
-    pub(crate) async fn replace(&self, reason: Reason) -> Result<(), String> {
-        let (done, outcome) = oneshot::channel();
-        self.wish.replace(Some(Wish { reason, done }));
+    pub(crate) async fn replace(&self, reason: RestartReason) -> Result<(), String> {
+        let (done, result) = oneshot::channel();
+        self.request.replace(Some(ReplaceRequest { reason, done }));
         self.asked.notify_waiters();
-        outcome.await.unwrap_or_else(|_| Err("it was not replaced".to_owned()))
+        result.await.unwrap_or_else(|_| Err("it was not replaced".to_owned()))
     }
 
     /// Gives the place up.
     pub(crate) fn give_up(&self) {
         self.is_leaving.set(true);
-        self.wish.take();
+        self.request.take();
         self.asked.notify_waiters();
     }
 
@@ -122,12 +122,12 @@ impl Slot {
         }
     }
 
-    fn count(&self, reason: Reason) {
+    fn count(&self, reason: RestartReason) {
         *self.restarts.borrow_mut().entry(reason).or_default() += 1;
     }
 
     /// Keeps what a process that has ended has counted.
-    pub(crate) fn remember(&self, running: &Running) {
+    pub(crate) fn remember(&self, running: &RunningProcess) {
         let ended = running.stats.borrow().clone().ended();
         let sum = self.earlier.borrow().then(&ended);
         self.earlier.replace(sum);
@@ -138,7 +138,7 @@ impl Slot {
         let wished = async {
             loop {
                 let asked = self.asked.notified();
-                if self.is_leaving.get() || self.wish.borrow().is_some() {
+                if self.is_leaving.get() || self.request.borrow().is_some() {
                     return;
                 }
                 asked.await;
@@ -148,7 +148,12 @@ impl Slot {
     }
 
     /// Returns when something is to be done about the process.
-    async fn until_over(&self, group: &Group, running: &Running, rest: Duration) -> Over {
+    async fn until_exit(
+        &self,
+        group: &WorkerGroup,
+        running: &RunningProcess,
+        rest: Duration,
+    ) -> ExitReason {
         let policy = group.settings().policy.clone();
         let requests_extra = group.jitter(policy.max_requests_jitter);
         let ended = running.ended();
@@ -157,31 +162,33 @@ impl Slot {
         loop {
             let (asked, changed) = (self.asked.notified(), running.changed.notified());
             if self.is_leaving.get() {
-                return Over::GivenUp;
+                return ExitReason::GivenUp;
             }
-            if let Some(wish) = self.wish.take() {
-                return Over::Replace(wish.reason, Some(wish.done));
+            if let Some(request) = self.request.take() {
+                return ExitReason::Replace(request.reason, Some(request.done));
             }
             if running.phase.get() == Phase::Draining {
-                return Over::Leaves;
+                return ExitReason::Leaves;
             }
-            let verdict = policy.verdict(&Facts {
+            let decision = policy.decide(&WorkerFacts {
                 age: running.age(),
                 silence: running.silence(),
                 stats: &running.stats.borrow(),
                 requests_extra,
             });
-            match verdict {
+            match decision {
                 // Where we have slept as well, it is heard before the next look.
-                Verdict::Kill(Reason::Silent) if !looks_silent => looks_silent = true,
-                Verdict::Kill(reason) => return Over::Kill(reason),
-                Verdict::Replace(reason) if running.age() >= rest => {
-                    return Over::Replace(reason, None);
+                RestartDecision::Kill(RestartReason::Silent) if !looks_silent => {
+                    looks_silent = true
                 }
-                Verdict::Replace(_) | Verdict::Fine => looks_silent = false,
+                RestartDecision::Kill(reason) => return ExitReason::Kill(reason),
+                RestartDecision::Replace(reason) if running.age() >= rest => {
+                    return ExitReason::Replace(reason, None);
+                }
+                RestartDecision::Replace(_) | RestartDecision::Fine => looks_silent = false,
             }
             tokio::select! {
-                how = &mut ended => return Over::Ended(how),
+                how = &mut ended => return ExitReason::Ended(how),
                 () = asked => {}
                 () = changed => {}
                 () = net::timer::sleep(REPORT_EVERY) => {}
@@ -191,20 +198,20 @@ impl Slot {
 }
 
 /// Keeps a place filled until it is given up.
-pub(crate) async fn keep(group: Rc<Group>, slot: Rc<Slot>) {
+pub(crate) async fn keep_filled(group: Rc<WorkerGroup>, slot: Rc<WorkerSlot>) {
     let mut back_off = BackOff::default();
     while !slot.is_given_up() {
-        let wish = slot.wish.take();
-        if wish.is_some() {
+        let request = slot.request.take();
+        if request.is_some() {
             back_off.forget();
         }
-        let begun = begin(&group, &slot).await;
-        let outcome = begun.as_ref().map(drop).map_err(Clone::clone);
-        let pause = match begun {
-            Ok(running) => serve(&group, &slot, running, &mut back_off, wish).await,
+        let started = start_process(&group, &slot).await;
+        let result = started.as_ref().map(drop).map_err(Clone::clone);
+        let pause = match started {
+            Ok(running) => serve(&group, &slot, running, &mut back_off, request).await,
             Err(_) if slot.is_given_up() => break,
             Err(why) => {
-                slot.count(Reason::Start);
+                slot.count(RestartReason::Start);
                 event!(
                     Level::Error,
                     "a worker process could not be started",
@@ -212,9 +219,9 @@ pub(crate) async fn keep(group: Rc<Group>, slot: Rc<Slot>) {
                     worker = slot.index,
                     because = why
                 );
-                if let Some(wish) = wish {
+                if let Some(request) = request {
                     // Who asked may have gone.
-                    let _ = wish.done.send(outcome);
+                    let _ = request.done.send(result);
                 }
                 back_off.after(Duration::ZERO)
             }
@@ -224,18 +231,24 @@ pub(crate) async fn keep(group: Rc<Group>, slot: Rc<Slot>) {
 }
 
 /// Starts a process and waits until it is ready.
-async fn begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String> {
-    let begun = try_to_begin(group, slot).await;
-    slot.is_failing.set(begun.is_err());
-    if let Err(why) = &begun {
+async fn start_process(
+    group: &Rc<WorkerGroup>,
+    slot: &Rc<WorkerSlot>,
+) -> Result<Rc<RunningProcess>, String> {
+    let started = start_and_wait(group, slot).await;
+    slot.is_failing.set(started.is_err());
+    if let Err(why) = &started {
         slot.last_failure.replace(Some(why.clone()));
         group.changed();
         group.first_failed(why);
     }
-    begun
+    started
 }
 
-async fn try_to_begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>, String> {
+async fn start_and_wait(
+    group: &Rc<WorkerGroup>,
+    slot: &Rc<WorkerSlot>,
+) -> Result<Rc<RunningProcess>, String> {
     let running = group.spawn(slot)?;
     slot.coming.replace(Some(running.clone()));
     group.changed();
@@ -271,24 +284,24 @@ async fn try_to_begin(group: &Rc<Group>, slot: &Rc<Slot>) -> Result<Rc<Running>,
 /// Puts a process to work, and the next one in its place, until the place is empty; how long that
 /// is to stay so.
 async fn serve(
-    group: &Rc<Group>,
-    slot: &Rc<Slot>,
-    mut running: Rc<Running>,
+    group: &Rc<WorkerGroup>,
+    slot: &Rc<WorkerSlot>,
+    mut running: Rc<RunningProcess>,
     back_off: &mut BackOff,
-    wish: Option<Wish>,
+    request: Option<ReplaceRequest>,
 ) -> Duration {
     slot.current.replace(Some(running.clone()));
     group.changed();
-    if let Some(wish) = wish {
-        let _ = wish.done.send(Ok(()));
+    if let Some(request) = request {
+        let _ = request.done.send(Ok(()));
     }
     // Before this age nobody but who asks for it replaces a process.
     let mut rest = Duration::ZERO;
     loop {
-        match slot.until_over(group, &running, rest).await {
-            Over::Replace(reason, done) => {
+        match slot.until_exit(group, &running, rest).await {
+            ExitReason::Replace(reason, done) => {
                 let _turn = group.turn().await;
-                match begin(group, slot).await {
+                match start_process(group, slot).await {
                     Ok(next) => {
                         slot.count(reason);
                         slot.current.replace(Some(next.clone()));
@@ -300,7 +313,7 @@ async fn serve(
                         }
                     }
                     Err(why) => {
-                        tell_kept(group, slot, reason, &why);
+                        log_replacement_failed(group, slot, reason, &why);
                         rest = running.age() + back_off.after(Duration::ZERO);
                         if let Some(done) = done {
                             let _ = done.send(Err(why));
@@ -308,7 +321,7 @@ async fn serve(
                     }
                 }
             }
-            Over::Ended(how) => {
+            ExitReason::Ended(how) => {
                 let how = running.failure().unwrap_or(how);
                 event!(
                     Level::Error,
@@ -319,20 +332,20 @@ async fn serve(
                     because = how
                 );
                 slot.last_failure.replace(Some(how));
-                return empty(group, slot, &running, Reason::Exit, back_off);
+                return process_ended(group, slot, &running, RestartReason::Exit, back_off);
             }
-            Over::Kill(reason) => {
-                end(group, slot, &running, reason).await;
-                return empty(group, slot, &running, reason, back_off);
+            ExitReason::Kill(reason) => {
+                kill_unresponsive(group, slot, &running, reason).await;
+                return process_ended(group, slot, &running, reason, back_off);
             }
-            Over::Leaves => {
+            ExitReason::Leaves => {
                 slot.current.take();
-                slot.count(Reason::Exit);
+                slot.count(RestartReason::Exit);
                 group.changed();
                 group.retire(slot, running);
                 return Duration::ZERO;
             }
-            Over::GivenUp => {
+            ExitReason::GivenUp => {
                 slot.current.take();
                 group.changed();
                 group.retire(slot, running);
@@ -342,7 +355,12 @@ async fn serve(
     }
 }
 
-fn tell_kept(group: &Group, slot: &Slot, reason: Reason, why: &str) {
+fn log_replacement_failed(
+    group: &WorkerGroup,
+    slot: &WorkerSlot,
+    reason: RestartReason,
+    why: &str,
+) {
     if slot.is_given_up() {
         return; // nobody wants a replacement: the process ends as well
     }
@@ -357,11 +375,11 @@ fn tell_kept(group: &Group, slot: &Slot, reason: Reason, why: &str) {
 }
 
 /// The process has ended.
-fn empty(
-    group: &Group,
-    slot: &Slot,
-    running: &Running,
-    reason: Reason,
+fn process_ended(
+    group: &WorkerGroup,
+    slot: &WorkerSlot,
+    running: &RunningProcess,
+    reason: RestartReason,
     back_off: &mut BackOff,
 ) -> Duration {
     slot.current.take();
@@ -372,9 +390,14 @@ fn empty(
 }
 
 /// Ends a process that does not answer, and says where it stood.
-async fn end(group: &Group, slot: &Slot, running: &Running, reason: Reason) {
+async fn kill_unresponsive(
+    group: &WorkerGroup,
+    slot: &WorkerSlot,
+    running: &RunningProcess,
+    reason: RestartReason,
+) {
     let stack = match reason {
-        Reason::Stuck => running.stack().await,
+        RestartReason::Stuck => running.stack().await,
         _ => None,
     };
     event!(

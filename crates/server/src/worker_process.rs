@@ -6,10 +6,10 @@
 //! supervisor has died; and that the application is told to stop after its last request. Knows the
 //! application as an [`Application`] and a desk, and no language.
 
-mod announce;
+mod commands;
 mod frames;
 mod http;
-mod orders;
+mod readiness;
 mod watchdog;
 
 use std::rc::Rc;
@@ -21,11 +21,11 @@ use telemetry::event;
 use telemetry::log::{self, Format, Level};
 
 use crate::spec::{Role, WorkerSpec};
-use crate::supervise::{Link, Stats, Word};
+use crate::supervise::{ControlChannel, Stats, WorkerMessage};
 
-use announce::Stand;
-pub use announce::{Announced, Announcer, announcement};
-use orders::{Leave, Orders};
+use commands::{CommandQueue, LeaveMode};
+use readiness::StartupState;
+pub use readiness::{ReadinessReceiver, ReadinessSender, readiness_channel};
 
 /// How long what other threads read and write may take when all else has ended.
 const END_WITHIN: Duration = Duration::from_secs(1);
@@ -69,25 +69,25 @@ pub trait Application: Send + Sync {
 }
 
 /// What the I/O thread has of the application.
-pub struct Hosted {
+pub struct HostedApplication {
     pub application: Arc<dyn Application>,
     /// Where its requests are put.
-    pub desk: Arc<RequestQueue>,
-    /// Its word on whether it is ready: the other end of an [`Announcer`].
-    pub announced: Announced,
+    pub queue: Arc<RequestQueue>,
+    /// Its word on whether it is ready: the other end of an [`ReadinessSender`].
+    pub readiness: ReadinessReceiver,
 }
 
 /// The process, for the tasks of its I/O thread.
 struct Process {
     application: Arc<dyn Application>,
-    link: Link,
-    orders: Orders,
+    channel: ControlChannel,
+    commands: CommandQueue,
     stalls: std::cell::Cell<u64>,
 }
 
 /// Serves the application until the process is told to leave; the exit code. Call it on a thread of
 /// its own. The application has been told to stop when this returns.
-pub fn run_worker(spec: &WorkerSpec, hosted: Hosted) -> u8 {
+pub fn run_worker(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     net::raise_descriptor_limit();
     log::set_level(Level::parse(&spec.log_level).unwrap_or(Level::Info));
     log::set_format(if spec.log_format == "json" { Format::Json } else { Format::Text });
@@ -114,7 +114,7 @@ pub fn run_worker(spec: &WorkerSpec, hosted: Hosted) -> u8 {
     code
 }
 
-async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
+async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     let stream = match net::inherited_stream(spec.control, "control") {
         Ok(stream) => stream,
         Err(error) => {
@@ -122,21 +122,21 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
             return FAILED;
         }
     };
-    let link = Link::new(stream);
+    let channel = ControlChannel::new(stream);
     if let Err(why) = spec.check_version() {
         // It may have died, and then nobody has to know.
-        let _ = link.say(&Word::Failed(why)).await;
+        let _ = channel.send_message(&WorkerMessage::Failed(why)).await;
         return WRONG_VERSION;
     }
     let graceful = Duration::from_millis(spec.graceful_ms);
     let process = Rc::new(Process {
         application: hosted.application,
-        link,
-        orders: Orders::new(graceful, spec.embedded),
+        channel,
+        commands: CommandQueue::new(graceful, spec.embedded),
         stalls: std::cell::Cell::new(0),
     });
     let tasks = [
-        net::task::spawn_local(orders::listen(process.clone())),
+        net::task::spawn_local(commands::listen(process.clone())),
         net::task::spawn_local(watchdog::report(process.clone())),
         net::task::spawn_local(watchdog::watch(
             process.clone(),
@@ -145,7 +145,7 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
             spec.stall_ms,
         )),
     ];
-    let code = live(spec, &process, hosted.desk, hosted.announced).await;
+    let code = live(spec, &process, hosted.queue, hosted.readiness).await;
     tasks.iter().for_each(net::task::JoinHandle::abort);
     code
 }
@@ -154,20 +154,20 @@ async fn host(spec: &WorkerSpec, hosted: Hosted) -> u8 {
 async fn live(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<RequestQueue>,
-    mut announced: Announced,
+    queue: Arc<RequestQueue>,
+    mut readiness: ReadinessReceiver,
 ) -> u8 {
-    let stand = tokio::select! {
-        stand = announced.begun() => stand,
-        _ = process.orders.leave() => return DONE,
+    let state = tokio::select! {
+        state = readiness.started() => state,
+        _ = process.commands.leave() => return DONE,
     };
-    let served = match stand {
-        Stand::Ready => match spec.role {
-            Role::Http => http::serve(spec, process, desk, announced).await,
-            Role::Frames => frames::serve(spec, process, desk, announced).await,
+    let served = match state {
+        StartupState::Ready => match spec.role {
+            Role::Http => http::serve(spec, process, queue, readiness).await,
+            Role::Frames => frames::serve(spec, process, queue, readiness).await,
         },
-        Stand::Failed(why) => Err(why),
-        Stand::Starting | Stand::Ended => {
+        StartupState::Failed(why) => Err(why),
+        StartupState::Starting | StartupState::Ended => {
             Err("the application ended before it was ready".to_owned())
         }
     };
@@ -175,7 +175,7 @@ async fn live(
         Ok(()) => DONE,
         Err(why) => {
             event!(Level::Debug, "a worker gives up", because = why);
-            let _ = process.link.say(&Word::Failed(why)).await;
+            let _ = process.channel.send_message(&WorkerMessage::Failed(why)).await;
             FAILED
         }
     }
@@ -183,12 +183,12 @@ async fn live(
 
 impl Process {
     /// Returns when the process is to leave, or its application has ended by itself.
-    async fn until_leaving(&self, mut announced: Announced) -> Leave {
+    async fn until_leaving(&self, mut readiness: ReadinessReceiver) -> LeaveMode {
         tokio::select! {
-            leave = self.orders.leave() => leave,
-            () = announced.ended() => {
+            leave = self.commands.leave() => leave,
+            () = readiness.ended() => {
                 event!(Level::Error, "the application has ended by itself");
-                Leave::Now
+                LeaveMode::Now
             }
         }
     }

@@ -19,10 +19,10 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::listeners::SocketFile;
 
-use super::group::GroupSettings;
+use super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 use super::limits::ANSWER_WITHIN;
-use super::link::{Link, Order, Word};
 use super::stats::Stats;
+use super::worker_group::GroupSettings;
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,13 +43,13 @@ impl Phase {
 }
 
 /// The process.
-pub(crate) struct Running {
+pub(crate) struct RunningProcess {
     pub(crate) generation: u64,
     /// What it was started with.
     pub(crate) settings: Rc<GroupSettings>,
     pub(crate) started_ms: u64,
     child: Child,
-    link: Rc<Link>,
+    channel: Rc<ControlChannel>,
     /// The file of a socket of its own.
     _file: Option<SocketFile>,
     began_ms: u64,
@@ -74,7 +74,7 @@ fn now_ms() -> u64 {
     net::clock::now().as_ms()
 }
 
-impl Running {
+impl RunningProcess {
     /// Starts a process; `spec` makes what it is told from the number of its control socket.
     pub(crate) fn start(
         settings: Rc<GroupSettings>,
@@ -82,7 +82,7 @@ impl Running {
         descriptors: &[BorrowedFd<'_>],
         file: Option<SocketFile>,
         spec: impl FnOnce(i32) -> String,
-    ) -> std::io::Result<Rc<Running>> {
+    ) -> std::io::Result<Rc<RunningProcess>> {
         let (ours, theirs) = Stream::pair_for_child()?;
         let text = spec(theirs.as_raw_fd());
         let mut launch = settings.launch.clone();
@@ -90,12 +90,12 @@ impl Running {
         let mut inherited = vec![theirs.as_fd()];
         inherited.extend_from_slice(descriptors);
         let child = launch.start(&inherited)?;
-        let running = Rc::new(Running {
+        let running = Rc::new(RunningProcess {
             generation,
             settings,
             started_ms: telemetry::timestamp::now_ms(),
             child,
-            link: Rc::new(Link::new(ours)),
+            channel: Rc::new(ControlChannel::new(ours)),
             _file: file,
             began_ms: now_ms(),
             heard_ms: Cell::new(now_ms()),
@@ -109,7 +109,7 @@ impl Running {
             is_silent: Cell::new(false),
             listening: RefCell::default(),
         });
-        let heard = listen(running.link.clone(), Rc::downgrade(&running));
+        let heard = listen(running.channel.clone(), Rc::downgrade(&running));
         let task = net::task::spawn_local(heard);
         running.listening.replace(Some(task.abort_handle()));
         Ok(running)
@@ -168,7 +168,7 @@ impl Running {
         self.failed.borrow().clone().unwrap_or_default()
     }
 
-    async fn until(&self, holds: impl Fn(&Running) -> bool) {
+    async fn until(&self, holds: impl Fn(&RunningProcess) -> bool) {
         loop {
             let changed = self.changed.notified();
             if holds(self) {
@@ -179,15 +179,15 @@ impl Running {
     }
 
     /// Tells it something. One that does not listen any more is noticed by its end.
-    pub(crate) async fn tell(&self, order: Order) -> bool {
-        self.link.tell(order).await.is_ok()
+    pub(crate) async fn send_command(&self, command: SupervisorCommand) -> bool {
+        self.channel.send_command(command).await.is_ok()
     }
 
     /// What it counted, in the Prometheus text format.
     pub(crate) async fn metrics(&self) -> Option<String> {
         let (sender, answer) = oneshot::channel();
         self.asked.borrow_mut().push_back(sender);
-        self.tell(Order::Metrics).await.then_some(())?;
+        self.send_command(SupervisorCommand::Metrics).await.then_some(())?;
         net::timer::within(ANSWER_WITHIN, answer).await?.ok()
     }
 
@@ -195,7 +195,7 @@ impl Running {
     pub(crate) async fn stack(&self) -> Option<String> {
         let (sender, answer) = oneshot::channel();
         self.stack.replace(Some(sender));
-        self.tell(Order::Dump).await.then_some(())?;
+        self.send_command(SupervisorCommand::Dump).await.then_some(())?;
         net::timer::within(ANSWER_WITHIN, answer).await?.ok()
     }
 
@@ -203,7 +203,7 @@ impl Running {
     pub(crate) async fn leave(&self, within: Duration, extra: Duration) {
         self.phase.set(Phase::Draining);
         self.changed.notify_waiters();
-        if !self.tell(Order::Drain(within)).await {
+        if !self.send_command(SupervisorCommand::Drain(within)).await {
             self.child.terminate();
         }
         if net::timer::within(within + extra, self.ended()).await.is_none() {
@@ -228,29 +228,29 @@ impl Running {
         self.child.kill();
     }
 
-    fn take(&self, word: Word) {
+    fn take(&self, message: WorkerMessage) {
         self.heard_ms.set(now_ms());
-        match word {
-            Word::Ready => {
+        match message {
+            WorkerMessage::Ready => {
                 if self.phase.get() == Phase::Starting {
                     self.phase.set(Phase::Ready);
                 }
             }
-            Word::Failed(why) => {
+            WorkerMessage::Failed(why) => {
                 self.failed.replace(Some(why));
             }
-            Word::Stats(stats) => {
+            WorkerMessage::Stats(stats) => {
                 self.stats.replace(*stats);
             }
-            Word::Stalled(stack) => {
+            WorkerMessage::Stalled(stack) => {
                 if let Some(asked) = self.stack.take() {
                     // Who asked may have given up.
                     let _ = asked.send(stack);
                 }
             }
-            Word::Draining(_) => self.phase.set(Phase::Draining),
-            Word::CutOff(connections) => self.cut_off.set(connections),
-            Word::Metrics(text) => {
+            WorkerMessage::Draining(_) => self.phase.set(Phase::Draining),
+            WorkerMessage::CutOff(connections) => self.cut_off.set(connections),
+            WorkerMessage::Metrics(text) => {
                 let asked = self.asked.borrow_mut().pop_front();
                 if let Some(asked) = asked {
                     let _ = asked.send(text);
@@ -260,7 +260,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         if let Some(listening) = self.listening.take() {
             listening.abort();
@@ -269,12 +269,12 @@ impl Drop for Running {
 }
 
 /// Takes what it says, to the end of the conversation.
-async fn listen(link: Rc<Link>, running: Weak<Running>) {
+async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
     loop {
-        let heard = link.hear().await;
+        let heard = channel.next_message().await;
         let Some(running) = running.upgrade() else { return };
         match heard {
-            Ok(Some(word)) => running.take(word),
+            Ok(Some(message)) => running.take(message),
             Ok(None) => running.is_silent.set(true),
             Err(error) => {
                 event!(Level::Debug, "a worker process talks nonsense", error = error);

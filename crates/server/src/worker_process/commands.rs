@@ -10,31 +10,31 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::Process;
-use crate::supervise::{Order, SHUT_DOWN_WITHIN, Word};
+use crate::supervise::{SHUT_DOWN_WITHIN, SupervisorCommand, WorkerMessage};
 
 /// How to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Leave {
+pub(super) enum LeaveMode {
     /// Finish what is under way within this time.
     Within(Duration),
     Now,
 }
 
 /// The order to leave, once there is one. A stricter one replaces it.
-pub(super) struct Orders {
+pub(super) struct CommandQueue {
     graceful: Duration,
     embedded: bool,
-    leave: Cell<Option<Leave>>,
+    leave: Cell<Option<LeaveMode>>,
     given: Notify,
     /// Makes the text of the metrics, where there are any.
     metrics: Cell<Option<Box<dyn Fn() -> String>>>,
     pub(super) reopen_logs: Notify,
 }
 
-impl Orders {
+impl CommandQueue {
     /// `embedded` leaves signals to the program around us, and expects the end of the socket.
-    pub(super) fn new(graceful: Duration, embedded: bool) -> Orders {
-        Orders {
+    pub(super) fn new(graceful: Duration, embedded: bool) -> CommandQueue {
+        CommandQueue {
             graceful,
             embedded,
             leave: Cell::default(),
@@ -48,15 +48,15 @@ impl Orders {
         self.metrics.set(Some(Box::new(text)));
     }
 
-    fn give(&self, leave: Leave) {
-        if self.leave.get() != Some(Leave::Now) {
+    fn give(&self, leave: LeaveMode) {
+        if self.leave.get() != Some(LeaveMode::Now) {
             self.leave.set(Some(leave));
         }
         self.given.notify_waiters();
     }
 
     /// Returns when the process is to leave.
-    pub(super) async fn leave(&self) -> Leave {
+    pub(super) async fn leave(&self) -> LeaveMode {
         loop {
             let given = self.given.notified();
             if let Some(leave) = self.leave.get() {
@@ -70,7 +70,7 @@ impl Orders {
     pub(super) async fn at_once(&self) {
         loop {
             let given = self.given.notified();
-            if self.leave.get() == Some(Leave::Now) {
+            if self.leave.get() == Some(LeaveMode::Now) {
                 return;
             }
             given.await;
@@ -80,10 +80,10 @@ impl Orders {
 
 /// Takes orders as long as the process lives.
 pub(super) async fn listen(process: Rc<Process>) {
-    let orders = &process.orders;
-    let graceful = Leave::Within(orders.graceful);
+    let commands = &process.commands;
+    let graceful = LeaveMode::Within(commands.graceful);
     let terminated = async {
-        if orders.embedded {
+        if commands.embedded {
             return std::future::pending().await;
         }
         match signal(SignalKind::terminate()) {
@@ -98,23 +98,23 @@ pub(super) async fn listen(process: Rc<Process>) {
     let mut is_terminated = false;
     loop {
         let told = tokio::select! {
-            told = process.link.told() => told,
+            told = process.channel.next_command() => told,
             () = &mut terminated, if !is_terminated => {
                 is_terminated = true;
-                orders.give(graceful);
+                commands.give(graceful);
                 continue;
             }
         };
         match told {
-            Ok(Some(order)) => obey(&process, order).await,
+            Ok(Some(command)) => carry_out(&process, command).await,
             Ok(None) | Err(_) => {
-                if orders.leave.get().is_none() {
-                    if orders.embedded {
-                        return orders.give(graceful);
+                if commands.leave.get().is_none() {
+                    if commands.embedded {
+                        return commands.give(graceful);
                     }
                     event!(Level::Warn, "the supervisor has gone: this worker drains and ends");
-                    end_within(orders.graceful + SHUT_DOWN_WITHIN);
-                    orders.give(graceful);
+                    end_within(commands.graceful + SHUT_DOWN_WITHIN);
+                    commands.give(graceful);
                 }
                 return;
             }
@@ -133,19 +133,21 @@ fn end_within(span: Duration) {
     }
 }
 
-async fn obey(process: &Process, order: Order) {
-    let answer = match order {
-        Order::Drain(within) => return process.orders.give(Leave::Within(within)),
-        Order::Stop => return process.orders.give(Leave::Now),
-        Order::ReopenLogs => return process.orders.reopen_logs.notify_one(),
-        Order::Dump => Word::Stalled(process.application.dump()),
-        Order::Metrics => {
-            let text = process.orders.metrics.take();
+async fn carry_out(process: &Process, command: SupervisorCommand) {
+    let answer = match command {
+        SupervisorCommand::Drain(within) => {
+            return process.commands.give(LeaveMode::Within(within));
+        }
+        SupervisorCommand::Stop => return process.commands.give(LeaveMode::Now),
+        SupervisorCommand::ReopenLogs => return process.commands.reopen_logs.notify_one(),
+        SupervisorCommand::Dump => WorkerMessage::Stalled(process.application.dump()),
+        SupervisorCommand::Metrics => {
+            let text = process.commands.metrics.take();
             let said = text.as_ref().map_or_else(String::new, |text| text());
-            process.orders.metrics.set(text);
-            Word::Metrics(said)
+            process.commands.metrics.set(text);
+            WorkerMessage::Metrics(said)
         }
     };
     // Who asked has gone where this fails, which is noticed at the next look.
-    let _ = process.link.say(&answer).await;
+    let _ = process.channel.send_message(&answer).await;
 }

@@ -7,7 +7,7 @@ use super::stats::Stats;
 
 /// What is known of a worker that is ready.
 #[derive(Clone, Debug)]
-pub(crate) struct Facts<'s> {
+pub(crate) struct WorkerFacts<'s> {
     pub(crate) age: Duration,
     /// Since it was heard last.
     pub(crate) silence: Duration,
@@ -17,17 +17,17 @@ pub(crate) struct Facts<'s> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum RestartDecision {
     Fine,
     /// Another one takes its place, then it drains.
-    Replace(Reason),
+    Replace(RestartReason),
     /// It is killed.
-    Kill(Reason),
+    Kill(RestartReason),
 }
 
 /// Why a process was started in the place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reason {
+pub(crate) enum RestartReason {
     /// It ended by itself.
     Exit,
     /// It could not begin.
@@ -43,53 +43,53 @@ pub(crate) enum Reason {
     Reload,
 }
 
-impl Reason {
-    pub(crate) const ALL: [Reason; 8] = [
-        Reason::Exit,
-        Reason::Start,
-        Reason::Stuck,
-        Reason::Silent,
-        Reason::MaxRequests,
-        Reason::MaxRss,
-        Reason::Lifetime,
-        Reason::Reload,
+impl RestartReason {
+    pub(crate) const ALL: [RestartReason; 8] = [
+        RestartReason::Exit,
+        RestartReason::Start,
+        RestartReason::Stuck,
+        RestartReason::Silent,
+        RestartReason::MaxRequests,
+        RestartReason::MaxRss,
+        RestartReason::Lifetime,
+        RestartReason::Reload,
     ];
 
     pub(crate) const fn slug(self) -> &'static str {
         match self {
-            Reason::Exit => "exit",
-            Reason::Start => "start",
-            Reason::Stuck => "stuck",
-            Reason::Silent => "silent",
-            Reason::MaxRequests => "max_requests",
-            Reason::MaxRss => "max_rss",
-            Reason::Lifetime => "lifetime",
-            Reason::Reload => "reload",
+            RestartReason::Exit => "exit",
+            RestartReason::Start => "start",
+            RestartReason::Stuck => "stuck",
+            RestartReason::Silent => "silent",
+            RestartReason::MaxRequests => "max_requests",
+            RestartReason::MaxRss => "max_rss",
+            RestartReason::Lifetime => "lifetime",
+            RestartReason::Reload => "reload",
         }
     }
 }
 
 impl Policy {
-    pub(crate) fn verdict(&self, facts: &Facts<'_>) -> Verdict {
+    pub(crate) fn decide(&self, facts: &WorkerFacts<'_>) -> RestartDecision {
         let stats = facts.stats;
         if let Some(most) = self.stuck_after {
             if facts.silence >= most {
-                return Verdict::Kill(Reason::Silent);
+                return RestartDecision::Kill(RestartReason::Silent);
             }
             if Duration::from_millis(stats.loop_lag_ms) >= most {
-                return Verdict::Kill(Reason::Stuck);
+                return RestartDecision::Kill(RestartReason::Stuck);
             }
         }
         let over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value >= limit);
         let requests = self.max_requests.map(|most| most.saturating_add(facts.requests_extra));
         if over(requests, stats.requests) {
-            Verdict::Replace(Reason::MaxRequests)
+            RestartDecision::Replace(RestartReason::MaxRequests)
         } else if over(self.max_rss_bytes, stats.rss_bytes) {
-            Verdict::Replace(Reason::MaxRss)
+            RestartDecision::Replace(RestartReason::MaxRss)
         } else if self.lifetime.is_some_and(|most| facts.age >= most) {
-            Verdict::Replace(Reason::Lifetime)
+            RestartDecision::Replace(RestartReason::Lifetime)
         } else {
-            Verdict::Fine
+            RestartDecision::Fine
         }
     }
 }
@@ -98,8 +98,8 @@ impl Policy {
 mod tests {
     use super::*;
 
-    fn verdict(policy: &Policy, stats: &Stats, age_s: u64, silence_s: u64) -> Verdict {
-        policy.verdict(&Facts {
+    fn decision(policy: &Policy, stats: &Stats, age_s: u64, silence_s: u64) -> RestartDecision {
+        policy.decide(&WorkerFacts {
             age: Duration::from_secs(age_s),
             silence: Duration::from_secs(silence_s),
             stats,
@@ -117,15 +117,21 @@ mod tests {
             ..Policy::default()
         };
         let fine = Stats { requests: 104, rss_bytes: 999, ..Stats::default() };
-        assert_eq!(verdict(&policy, &fine, 59, 29), Verdict::Fine);
-        assert_eq!(verdict(&policy, &fine, 59, 30), Verdict::Kill(Reason::Silent));
-        assert_eq!(verdict(&policy, &fine, 60, 0), Verdict::Replace(Reason::Lifetime));
+        assert_eq!(decision(&policy, &fine, 59, 29), RestartDecision::Fine);
+        assert_eq!(decision(&policy, &fine, 59, 30), RestartDecision::Kill(RestartReason::Silent));
+        assert_eq!(
+            decision(&policy, &fine, 60, 0),
+            RestartDecision::Replace(RestartReason::Lifetime)
+        );
         let busy = Stats { requests: 105, ..Stats::default() };
-        assert_eq!(verdict(&policy, &busy, 0, 0), Verdict::Replace(Reason::MaxRequests));
+        assert_eq!(
+            decision(&policy, &busy, 0, 0),
+            RestartDecision::Replace(RestartReason::MaxRequests)
+        );
         let fat = Stats { rss_bytes: 1000, ..Stats::default() };
-        assert_eq!(verdict(&policy, &fat, 0, 0), Verdict::Replace(Reason::MaxRss));
+        assert_eq!(decision(&policy, &fat, 0, 0), RestartDecision::Replace(RestartReason::MaxRss));
         let stuck = Stats { loop_lag_ms: 30_000, requests: 500, ..Stats::default() };
-        assert_eq!(verdict(&policy, &stuck, 0, 0), Verdict::Kill(Reason::Stuck));
+        assert_eq!(decision(&policy, &stuck, 0, 0), RestartDecision::Kill(RestartReason::Stuck));
     }
 
     #[test]
@@ -137,6 +143,6 @@ mod tests {
             loop_lag_ms: u64::MAX,
             ..Stats::default()
         };
-        assert_eq!(verdict(&policy, &stats, 1 << 40, 1 << 40), Verdict::Fine);
+        assert_eq!(decision(&policy, &stats, 1 << 40, 1 << 40), RestartDecision::Fine);
     }
 }

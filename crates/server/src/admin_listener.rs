@@ -16,13 +16,13 @@ use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
 use net::{Bind, Listener, Listening};
 use telemetry::{RouteMetrics, WorkerMetrics};
 
-use crate::accept::{Door, Reserve, Stop, accept};
+use crate::accept::{AcceptContext, ReserveCapacity, StopSignal, accept};
 use crate::api::Api;
+use crate::connection_limiter::ConnectionLimiter;
 use crate::control::Control;
 use crate::instance::head_limits;
 use crate::listeners::SocketFile;
 use crate::options::Bound;
-use crate::seats::Seats;
 
 /// Largest request body: a configuration.
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -35,25 +35,25 @@ const IDLE: Duration = Duration::from_secs(30);
 const HURRY: Duration = Duration::from_secs(1);
 
 /// The open doors of the admin API.
-pub(crate) struct Reception {
+pub(crate) struct AdminListener {
     control: Rc<Control>,
     metrics: Arc<WorkerMetrics>,
-    unix: RefCell<Option<(Open, Option<SocketFile>)>>,
-    tcp: RefCell<Option<(Bind, Open)>>,
+    unix: RefCell<Option<(OpenListener, Option<SocketFile>)>>,
+    tcp: RefCell<Option<(Bind, OpenListener)>>,
 }
 
-struct Open {
+struct OpenListener {
     service: Rc<Service>,
     reserve: Rc<Service>,
-    stop: Rc<Stop>,
+    stop: Rc<StopSignal>,
 }
 
 /// What the Plan says about connections, and about those in the reserve.
-struct Edges([Rc<ListenerSnapshot>; 2]);
+struct ListenerSnapshots([Rc<ListenerSnapshot>; 2]);
 
-impl Open {
-    fn replace_edges(&self, Edges([edge, reserve]): &Edges) {
-        self.service.replace_snapshot(edge.clone());
+impl OpenListener {
+    fn replace_snapshots(&self, ListenerSnapshots([snapshot, reserve]): &ListenerSnapshots) {
+        self.service.replace_snapshot(snapshot.clone());
         self.reserve.replace_snapshot(reserve.clone());
     }
 
@@ -64,9 +64,9 @@ impl Open {
     }
 }
 
-impl Reception {
-    pub(crate) fn new(control: Rc<Control>) -> Reception {
-        Reception {
+impl AdminListener {
+    pub(crate) fn new(control: Rc<Control>) -> AdminListener {
+        AdminListener {
             control,
             // Not one of the workers': what the API itself is asked is not counted with the rest.
             metrics: Arc::new(WorkerMetrics::new()),
@@ -78,32 +78,32 @@ impl Reception {
     /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is
     /// one.
     pub(crate) fn follow(&self, plan: &Plan) -> Result<Option<Bound>, String> {
-        let edges = self.edges(plan);
+        let snapshots = self.snapshots(plan);
         let fresh = self.control.admin_sockets.take();
         if let Some((listening, file)) = fresh.unix {
-            let opened = (self.open(listening, &edges)?.1, file);
+            let opened = (self.open(listening, &snapshots)?.1, file);
             if let Some((old, _)) = self.unix.replace(Some(opened)) {
                 old.close();
             }
         } else if let Some((open, _)) = &*self.unix.borrow() {
-            open.replace_edges(&edges);
+            open.replace_snapshots(&snapshots);
         }
-        self.follow_tcp(&plan.admin, fresh.tcp, &edges)
+        self.follow_tcp(&plan.admin, fresh.tcp, &snapshots)
     }
 
     fn follow_tcp(
         &self,
         admin: &AdminPlan,
         fresh: Option<Listening>,
-        edges: &Edges,
+        snapshots: &ListenerSnapshots,
     ) -> Result<Option<Bound>, String> {
         let mut tcp = self.tcp.borrow_mut();
         let old = match fresh {
-            Some(listening) => tcp.replace(self.open(listening, edges)?),
+            Some(listening) => tcp.replace(self.open(listening, snapshots)?),
             None if admin.bind.is_none() => tcp.take(),
             None => {
                 if let Some((_, open)) = &*tcp {
-                    open.replace_edges(edges);
+                    open.replace_snapshots(snapshots);
                 }
                 None
             }
@@ -111,37 +111,46 @@ impl Reception {
         if let Some((_, old)) = old {
             old.close();
         }
-        let bound =
-            |(local, _): &(Bind, Open)| Bound { name: "admin".to_owned(), address: local.clone() };
+        let bound = |(local, _): &(Bind, OpenListener)| Bound {
+            name: "admin".to_owned(),
+            address: local.clone(),
+        };
         Ok(tcp.as_ref().map(bound))
     }
 
-    fn open(&self, listening: Listening, edges: &Edges) -> Result<(Bind, Open), String> {
+    fn open(
+        &self,
+        listening: Listening,
+        snapshots: &ListenerSnapshots,
+    ) -> Result<(Bind, OpenListener), String> {
         let local = listening.local().clone();
         let socket = listening.into_sockets().pop().ok_or("admin API: no socket")?;
         let listener: Listener =
             socket.adopt().map_err(|error| format!("admin API on {local}: {error}"))?;
-        let Edges([edge, hurried]) = edges;
-        let service = Service::new(edge.clone(), self.metrics.clone());
+        let ListenerSnapshots([snapshot, hurried]) = snapshots;
+        let service = Service::new(snapshot.clone(), self.metrics.clone());
         let reserve = Service::new(hurried.clone(), self.metrics.clone());
-        let stop = Rc::new(Stop::default());
+        let stop = Rc::new(StopSignal::default());
         // It must not starve the workers of descriptors, and they leave it as many as this.
         let (most, hurried) = self.control.descriptors.get().admin;
-        let door = Door {
+        let context = AcceptContext {
             name: Rc::new(RefCell::new(Rc::from("admin"))),
             service: service.clone(),
             // Two of their own: a connection takes one of each.
-            seats: [Seats::new(most), Seats::new(most)],
-            reserve: Some(Reserve { service: reserve.clone(), seats: Seats::new(hurried) }),
-            relief: None,
+            limiters: [ConnectionLimiter::new(most), ConnectionLimiter::new(most)],
+            reserve: Some(ReserveCapacity {
+                service: reserve.clone(),
+                limiter: ConnectionLimiter::new(hurried),
+            }),
+            idle_closer: None,
             stop: stop.clone(),
             balance: None,
         };
-        net::task::spawn_local(accept(listener, door));
-        Ok((local, Open { service, reserve, stop }))
+        net::task::spawn_local(accept(listener, context));
+        Ok((local, OpenListener { service, reserve, stop }))
     }
 
-    fn edges(&self, plan: &Plan) -> Edges {
+    fn snapshots(&self, plan: &Plan) -> ListenerSnapshots {
         let access = Access {
             token: plan.admin.token.clone(),
             metrics_open: plan.admin.metrics == MetricsAccess::Open,
@@ -153,7 +162,9 @@ impl Reception {
         let metrics = Arc::new(RouteMetrics::new());
         let route =
             Rc::new(Route::new("admin", RouteBounds::default(), metrics, Vec::new(), handler));
-        Edges([PATIENCE, HURRY].map(|most| Rc::new(edge(plan, route.clone(), most))))
+        ListenerSnapshots(
+            [PATIENCE, HURRY].map(|most| Rc::new(snapshot(plan, route.clone(), most))),
+        )
     }
 }
 
@@ -162,11 +173,11 @@ fn hurried(patience: Patience, most: Duration) -> Patience {
 }
 
 /// `most` bounds whatever the configuration allows a client to take its time for.
-fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
+fn snapshot(plan: &Plan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
     let timeouts = &plan.timeouts;
     let idle = if most == HURRY { HURRY } else { IDLE };
     ListenerSnapshot {
-        dispatch: Rc::new(Always(route)),
+        dispatch: Rc::new(AdminDispatch(route)),
         head_limits: head_limits(&plan.limits),
         timeouts: ConnectionTimeouts {
             handshake: timeouts.handshake.get().min(most),
@@ -187,9 +198,9 @@ fn edge(plan: &Plan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
 }
 
 /// Sends every request to the API.
-struct Always(Rc<Route>);
+struct AdminDispatch(Rc<Route>);
 
-impl Dispatch for Always {
+impl Dispatch for AdminDispatch {
     fn dispatch(&self, _: &mut Request) -> Result<Rc<Route>, Fault> {
         Ok(self.0.clone())
     }

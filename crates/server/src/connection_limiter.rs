@@ -8,8 +8,8 @@ use std::time::Duration;
 
 /// A number of seats that workers share.
 #[derive(Debug)]
-pub(crate) struct Seats {
-    taken: AtomicUsize,
+pub(crate) struct ConnectionLimiter {
+    open: AtomicUsize,
     limit: AtomicUsize,
     /// The limit is that of descriptors, below that of the configuration.
     is_capped: AtomicBool,
@@ -17,10 +17,10 @@ pub(crate) struct Seats {
     full_ms: AtomicU64,
 }
 
-impl Seats {
-    pub(crate) fn new(limit: usize) -> Arc<Seats> {
-        Arc::new(Seats {
-            taken: AtomicUsize::new(0),
+impl ConnectionLimiter {
+    pub(crate) fn new(limit: usize) -> Arc<ConnectionLimiter> {
+        Arc::new(ConnectionLimiter {
+            open: AtomicUsize::new(0),
             limit: AtomicUsize::new(limit),
             is_capped: AtomicBool::new(false),
             full_ms: AtomicU64::new(0),
@@ -59,32 +59,32 @@ impl Seats {
     }
 
     /// A seat above the limit, for a connection for which another one is being closed.
-    pub(crate) fn take_over_limit(self: &Arc<Self>) -> Seat {
-        self.taken.fetch_add(1, Ordering::Relaxed);
-        Seat { seats: self.clone() }
+    pub(crate) fn acquire_over_limit(self: &Arc<Self>) -> Permit {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        Permit { limiter: self.clone() }
     }
 
-    pub(crate) fn taken(&self) -> usize {
-        self.taken.load(Ordering::Relaxed)
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     /// A seat, unless all are taken.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<Seat> {
-        let before = self.taken.fetch_add(1, Ordering::Relaxed);
-        let seat = Seat { seats: self.clone() };
-        (before < self.limit.load(Ordering::Relaxed)).then_some(seat)
+    pub(crate) fn acquire(self: &Arc<Self>) -> Option<Permit> {
+        let before = self.open.fetch_add(1, Ordering::Relaxed);
+        let permit = Permit { limiter: self.clone() };
+        (before < self.limit.load(Ordering::Relaxed)).then_some(permit)
     }
 }
 
 /// One connection's seat.
 #[derive(Debug)]
-pub(crate) struct Seat {
-    seats: Arc<Seats>,
+pub(crate) struct Permit {
+    limiter: Arc<ConnectionLimiter>,
 }
 
-impl Drop for Seat {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.seats.taken.fetch_sub(1, Ordering::Relaxed);
+        self.limiter.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -93,16 +93,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_run_out_and_come_back() {
-        let seats = Seats::new(1);
-        let first = seats.take();
+    fn permits_run_out_and_come_back() {
+        let limiter = ConnectionLimiter::new(1);
+        let first = limiter.acquire();
         assert!(first.is_some());
-        assert!(seats.take().is_none());
-        assert_eq!(seats.taken(), 1);
+        assert!(limiter.acquire().is_none());
+        assert_eq!(limiter.open(), 1);
         drop(first);
-        assert!(seats.take().is_some());
-        seats.set_limit(0);
-        assert!(seats.take().is_none());
-        assert_eq!(seats.taken(), 0);
+        assert!(limiter.acquire().is_some());
+        limiter.set_limit(0);
+        assert!(limiter.acquire().is_none());
+        assert_eq!(limiter.open(), 0);
     }
 }

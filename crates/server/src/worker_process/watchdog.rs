@@ -7,7 +7,7 @@ use telemetry::log::Level;
 use telemetry::{event, event_limited};
 
 use super::Process;
-use crate::supervise::{REPORT_EVERY, Word};
+use crate::supervise::{REPORT_EVERY, WorkerMessage};
 
 /// Reports every second that the I/O thread lives, and what was counted.
 pub(super) async fn report(process: Rc<Process>) {
@@ -17,7 +17,7 @@ pub(super) async fn report(process: Rc<Process>) {
         stats.loop_lag_ms = application.lag_ms().max(application.oldest_call_ms());
         stats.stalls = process.stalls.get();
         stats.rss_bytes = rss_bytes().unwrap_or(0);
-        if process.link.say(&Word::Stats(Box::new(stats))).await.is_err() {
+        if process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.is_err() {
             return; // nobody listens any more
         }
         net::timer::sleep(REPORT_EVERY).await;
@@ -64,7 +64,7 @@ fn rss_bytes() -> Option<u64> {
 }
 
 /// Says that the process takes nothing new, and what it still has to finish.
-pub(super) async fn tell_draining(process: &Process, open: usize) {
+pub(super) async fn report_draining(process: &Process, open: usize) {
     let stats = process.application.stats();
     event!(
         Level::Debug,
@@ -73,10 +73,10 @@ pub(super) async fn tell_draining(process: &Process, open: usize) {
         requests = stats.in_flight,
         websockets = stats.websockets
     );
-    let _ = process.link.say(&Word::Draining(stats.in_flight)).await;
+    let _ = process.channel.send_message(&WorkerMessage::Draining(stats.in_flight)).await;
 }
 
 /// Says how many connections are cut off because the time to drain is over.
-pub(super) async fn tell_cut_off(process: &Process, connections: usize) {
-    let _ = process.link.say(&Word::CutOff(connections as u64)).await;
+pub(super) async fn report_cut_off(process: &Process, connections: usize) {
+    let _ = process.channel.send_message(&WorkerMessage::CutOff(connections as u64)).await;
 }

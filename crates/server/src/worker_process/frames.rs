@@ -7,41 +7,41 @@ use apps::{DeskPlace, Place, frames};
 use exchange::offload::{Limits, RequestQueue};
 use net::Listener;
 
+use super::commands::LeaveMode;
 use super::http::inherited;
-use super::orders::Leave;
-use super::watchdog::tell_draining;
-use super::{Announced, Process};
+use super::watchdog::report_draining;
+use super::{Process, ReadinessReceiver};
 use crate::spec::WorkerSpec;
-use crate::supervise::Word;
+use crate::supervise::WorkerMessage;
 
 /// Serves until the process is to leave and its exchanges have ended.
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,
-    desk: Arc<RequestQueue>,
-    announced: Announced,
+    queue: Arc<RequestQueue>,
+    readiness: ReadinessReceiver,
 ) -> Result<(), String> {
-    let place = Rc::new(DeskPlace::new(desk));
-    let mut doors = Vec::new();
+    let place = Rc::new(DeskPlace::new(queue));
+    let mut servers = Vec::new();
     for listener in listeners(spec)? {
         let place = place.clone();
-        doors.push(frames::serve(listener, move |one| place.offer(one), Limits::default()));
+        servers.push(frames::serve(listener, move |one| place.offer(one), Limits::default()));
     }
-    let leave = match process.link.say(&Word::Ready).await {
-        Ok(()) => process.until_leaving(announced).await,
-        Err(_) => Leave::Now,
+    let leave = match process.channel.send_message(&WorkerMessage::Ready).await {
+        Ok(()) => process.until_leaving(readiness).await,
+        Err(_) => LeaveMode::Now,
     };
-    tell_draining(process, doors.iter().map(frames::Serving::in_flight).sum()).await;
+    report_draining(process, servers.iter().map(frames::Serving::in_flight).sum()).await;
     process.application.drain();
-    if let Leave::Within(within) = leave {
+    if let LeaveMode::Within(within) = leave {
         let drained = async {
-            for door in &doors {
-                door.drain().await;
+            for server in &servers {
+                server.drain().await;
             }
         };
         tokio::select! {
             _ = net::timer::within(within, drained) => {}
-            () = process.orders.at_once() => {}
+            () = process.commands.at_once() => {}
         }
     }
     Ok(())
