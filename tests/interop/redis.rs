@@ -8,7 +8,6 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 use tempfile::TempDir;
 
 /// A server without persistence of its own accord, at a port that was free a moment ago.
@@ -25,11 +24,7 @@ impl Server {
         command.args(["--save", "", "--appendonly", "no", "--requirepass", "secret"]);
         command.args(["--user", "reader", "on", ">open", "~*", "&*", "+@all"]);
         let process = Process::start(&mut command);
-        let began = Instant::now();
-        while !answers(port) {
-            assert!(began.elapsed() < scenarios::PATIENCE, "redis does not answer");
-            std::thread::yield_now();
-        }
+        scenarios::eventually("redis responds", || answers(port));
         Server { process, port }
     }
 

@@ -21,10 +21,9 @@ mod staling;
 mod surviving;
 mod varying;
 
-use scenarios::{Answer, PATIENCE, Tidegate, Upstream};
+use scenarios::{Answer, Tidegate, Upstream, eventually};
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 /// A server that answers what a closure makes of a head, and remembers the heads.
 struct Origin {
@@ -144,11 +143,9 @@ fn api(server: &Tidegate, line: &str, body: &str) -> (u16, Value) {
 /// Waits until a server that was started on the directory of another one has found so many objects:
 /// it serves while it reads the directory.
 fn found_on_disk(server: &Tidegate, least: u64) {
-    let begun = Instant::now();
-    while api(server, "GET /v1/caches/pages", "").1["disk"]["objects"].as_u64() < Some(least) {
-        assert!(begun.elapsed() < PATIENCE, "fewer than {least} objects were found on disk");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(&format!("{least} objects were found on disk"), || {
+        api(server, "GET /v1/caches/pages", "").1["disk"]["objects"].as_u64() >= Some(least)
+    });
 }
 
 /// Purges through the admin API and says how many responses that were.

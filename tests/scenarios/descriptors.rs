@@ -2,8 +2,7 @@
 //! connections give way to new ones, and nothing spins.
 
 use crate::setup::answering;
-use scenarios::{Connection, Launch, Metrics, Tidegate};
-use std::time::{Duration, Instant};
+use scenarios::{Connection, Launch, Metrics, Tidegate, eventually};
 
 const PING: &str = "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -55,11 +54,7 @@ fn clients_cannot_take_the_descriptors_of_everything_else() {
 
     // Once they have been idle for a while, they make room, and nothing spins.
     let before = cpu_seconds(&server.metrics());
-    let deadline = Instant::now() + scenarios::PATIENCE;
-    while !is_served(&mut Connection::to(address)) {
-        assert!(Instant::now() < deadline, "no idle connection makes room");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    eventually("an idle connection makes room", || is_served(&mut Connection::to(address)));
     server.wait_for_metric("tidegate_connections_closed_total", &[("reason", "descriptors")], 1.0);
     let spent = cpu_seconds(&server.metrics()) - before;
     assert!(spent < 1.0, "{spent} s of processor time");
@@ -67,11 +62,9 @@ fn clients_cannot_take_the_descriptors_of_everything_else() {
 
     // When the crowd has gone, the service is what it was.
     drop(crowd);
-    let deadline = Instant::now() + scenarios::PATIENCE;
-    while server.metrics().sum("tidegate_connections_active", &[]) > 2.0 {
-        assert!(Instant::now() < deadline, "the crowd never ends");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("the connections of the crowd are closed", || {
+        server.metrics().sum("tidegate_connections_active", &[]) <= 2.0
+    });
     let mut late: Vec<_> = (0..20).map(|_| Connection::to(address)).collect();
     late.iter_mut().for_each(serves);
 }

@@ -18,16 +18,15 @@ fn idle_connections_are_closed_and_the_server_ends_well() {
         client.send(PING);
         assert_eq!(client.answer().status, 200);
     }
-    let begin = Instant::now();
     server.signal("TERM");
     for client in &mut clients {
         client.expect_closed();
     }
     let exit = server.wait();
     assert_eq!(exit.code, Some(0), "{}", exit.stderr);
-    // At once, or after the moment in which a request may be on its way: no time-out has passed.
-    assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    // Not cut off by the time-out.
     assert!(exit.stderr.contains("drained"), "{}", exit.stderr);
+    assert!(!exit.stderr.contains("cut off"), "{}", exit.stderr);
 }
 
 #[test]
@@ -139,7 +138,6 @@ fn a_second_interrupt_stops_at_once() {
     server.wait_for_metric("tidegate_exchanges_in_flight", &[], 1.0);
     server.signal("INT");
     server.wait_for_log("draining");
-    client.expect_silence(Duration::from_millis(50));
     server.signal("INT");
     client.read_until_gone();
     let exit = server.wait();
@@ -148,7 +146,7 @@ fn a_second_interrupt_stops_at_once() {
 
 #[test]
 fn it_goes_on_accepting_for_a_while_if_told_to() {
-    let server = Tidegate::start(&answering("timeouts: { drain_delay: 600ms }"));
+    let server = Tidegate::start(&answering("timeouts: { drain_delay: 3s }"));
     let address = server.address("web");
     server.signal("TERM");
     server.wait_for_log("draining");

@@ -2,9 +2,8 @@
 //! `/proc/net/tcp` says of our end of the connection is its timer. (`nodelay` shows nowhere.)
 
 use crate::setup::answering;
-use scenarios::{PATIENCE, Tidegate};
+use scenarios::{Tidegate, eventually_some};
 use std::fs;
-use std::time::{Duration, Instant};
 
 const TICKS_PER_SECOND: u64 = 100;
 
@@ -34,15 +33,10 @@ fn a_silent_client_is_asked_after_the_time_that_is_set() {
         assert_eq!(client.answer().status, 200);
         let ports = (server.address("web").port(), client.local_address().port());
         // Until the client's kernel has confirmed the answer, the timer is that of sending again.
-        let deadline = Instant::now() + PATIENCE;
-        let ticks = loop {
+        let ticks = eventually_some(&format!("{setting}: a timer of kind {kind}"), || {
             let (running, ticks) = timer(ports.0, ports.1);
-            if running == kind {
-                break ticks;
-            }
-            assert!(Instant::now() < deadline, "{setting}: timer {running}");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+            (running == kind).then_some(ticks)
+        });
         let wanted = if kind == 0 { 0..=0 } else { 1..=60 * TICKS_PER_SECOND };
         assert!(wanted.contains(&ticks), "{setting}: {ticks} ticks");
     }

@@ -71,11 +71,7 @@ impl Load {
     /// Waits until that many requests more have been answered.
     pub(crate) fn wait_for(&self, more: usize) {
         let until = self.answered() + more;
-        let deadline = std::time::Instant::now() + scenarios::PATIENCE;
-        while self.answered() < until {
-            assert!(std::time::Instant::now() < deadline, "only {} answers", self.answered());
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        scenarios::eventually(&format!("{until} responses"), || self.answered() >= until);
     }
 
     /// Waits until every client has come to its end.

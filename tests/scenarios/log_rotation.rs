@@ -2,20 +2,11 @@
 //! line is lost on the way.
 
 use crate::setup::answering;
-use scenarios::{PATIENCE, Tidegate};
+use scenarios::{Tidegate, eventually};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 fn lines(path: &Path) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
-}
-
-fn wait_until(what: &str, is: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 #[test]
@@ -30,23 +21,23 @@ fn both_signals_open_the_file_again() {
     for (number, signal) in ["USR1", "HUP"].into_iter().enumerate() {
         let before = lines(&log);
         ask();
-        wait_until("a first line", || lines(&log) == before + 1);
+        eventually("a first line", || lines(&log) == before + 1);
         let moved = server.path(&format!("a.log.{number}"));
         std::fs::rename(&log, &moved).expect("a file");
         // Still the same file, by another name.
         ask();
-        wait_until("a line in the moved file", || lines(&moved) == before + 2);
+        eventually("a line in the moved file", || lines(&moved) == before + 2);
         server.signal(signal);
-        wait_until("a new file", || log.exists());
+        eventually("a new file", || log.exists());
         // Which of the two a line goes to is not said until the first is in the new one.
         let mut asked = before + 2;
         while lines(&log) == 0 {
             ask();
             asked += 1;
-            wait_until("every line in one of the two", || lines(&log) + lines(&moved) == asked);
+            eventually("every line in one of the two", || lines(&log) + lines(&moved) == asked);
         }
         let in_moved = lines(&moved);
         ask();
-        wait_until("another line", || lines(&log) + in_moved == asked + 1);
+        eventually("another line", || lines(&log) + in_moved == asked + 1);
     }
 }

@@ -2,8 +2,7 @@
 //! `key_auth` answers, not where the key is passed on, not in Referer.
 
 use crate::setup::answering;
-use scenarios::{PATIENCE, Tidegate};
-use std::time::{Duration, Instant};
+use scenarios::{Tidegate, eventually_some};
 
 const KEY: &str = "hunter2hunter2";
 
@@ -37,15 +36,10 @@ fn a_key_is_masked_wherever_its_request_ends() {
         }
         assert_eq!(statuses, [200, 200, 429]);
 
-        let deadline = Instant::now() + PATIENCE;
-        let log = loop {
+        let log = eventually_some("three lines in the access log", || {
             let log = std::fs::read_to_string(server.path("a.log")).unwrap_or_default();
-            if log.lines().count() == 3 {
-                break log;
-            }
-            assert!(Instant::now() < deadline, "three lines, not: {log}");
-            std::thread::sleep(Duration::from_millis(5));
-        };
+            (log.lines().count() == 3).then_some(log)
+        });
         assert!(!log.contains(KEY), "{log}");
         assert_eq!(log.matches("n=1&auth=***").count(), 3, "{log}");
         assert_eq!(log.matches("/?%61uth=***").count(), 3, "{log}");

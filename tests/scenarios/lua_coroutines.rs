@@ -1,8 +1,7 @@
 //! Several coroutines of one Lua handler: who may read its body, who writes its answer, and what
 //! becomes of them when the request is over.
 
-use scenarios::{Launch, PATIENCE, Tidegate};
-use std::time::Instant;
+use scenarios::{Launch, Tidegate, eventually};
 
 /// A server whose `/x` is this handler.
 fn handler(script: &str) -> Tidegate {
@@ -16,14 +15,9 @@ routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
 
 /// Waits until `/x?told` says so.
 fn wait_until(server: &Tidegate, told: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let answer = server.exchange("web", "GET /x?told HTTP/1.1\r\nhost: a\r\n\r\n");
-        if answer.text() == told {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{} and not {told}", answer.text());
-    }
+    eventually(&format!("/x?told says {told}"), || {
+        server.exchange("web", "GET /x?told HTTP/1.1\r\nhost: a\r\n\r\n").text() == told
+    });
 }
 
 const TELLING: &str = "local task, shared = require 'tide.task', require 'tide.shared'

@@ -3,13 +3,12 @@
 
 mod chat;
 
-use scenarios::{Exit, Process, command_exists, tidegate_binary};
+use scenarios::{Exit, Process, command_exists, eventually, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
 
 /// The folder of the examples.
 fn folder() -> PathBuf {
@@ -90,12 +89,8 @@ fn start_published(name: &str) -> Example {
     fs::write(&file, moved).expect("a writable folder");
     let process = Process::start(Command::new(tidegate_binary()).arg("run").arg(&file));
     let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let began = Instant::now();
-    // It says nothing once it listens.
-    while TcpStream::connect(address).is_err() {
-        assert!(began.elapsed() < scenarios::PATIENCE, "{name}: {:?}", process.log());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    // It prints nothing once it listens.
+    eventually(&format!("{name} listens"), || TcpStream::connect(address).is_ok());
     Example { process, address }
 }
 

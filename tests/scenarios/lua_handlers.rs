@@ -1,7 +1,7 @@
 //! Lua inside the server: handlers, filters and raw programs, and what they may not do to it.
 
-use scenarios::{Answer, Connection, Launch, PATIENCE, Tidegate};
-use std::time::{Duration, Instant};
+use scenarios::{Answer, Connection, Launch, Tidegate, eventually};
+use std::time::Instant;
 
 const HELLO: &str = "return function(request, response)
   response:json(200, { hello = request.query.name or 'world' })
@@ -80,11 +80,8 @@ fn a_handler_that_waits_holds_nobody_up() {
     );
     let mut first = server.connect("web");
     first.send("GET /x?first HTTP/1.1\r\nhost: a\r\n\r\n");
-    let deadline = Instant::now() + PATIENCE;
-    // Until the first waits there is nobody to wake, which is an error.
-    while get(&server, "/x").status != 200 {
-        assert!(Instant::now() < deadline);
-    }
+    // Until the first waits there is nothing to wake, which is an error.
+    eventually("the first request waits", || get(&server, "/x").status == 200);
     assert_eq!(first.answer().text(), "first");
 }
 
@@ -151,11 +148,7 @@ fn a_client_that_goes_away_ends_its_handler() {
     // In order on one worker: answered after the first has begun.
     assert_eq!(get(&server, "/x?count").text(), "nil");
     drop(client);
-    let deadline = Instant::now() + PATIENCE;
-    while get(&server, "/x?count").text() != "1" {
-        assert!(Instant::now() < deadline, "never closed");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the handler is closed", || get(&server, "/x?count").text() == "1");
 }
 
 #[test]
@@ -229,13 +222,13 @@ fn errors_of_a_handler_are_logged_at_most_ten_times_a_second() {
         server.log().into_iter().filter(of_script).collect::<Vec<_>>()
     };
     // One of the lines says how many were left out since the one before.
-    while !failures().iter().any(|line| line.contains("suppressed=")) {
+    eventually("a line says how many were suppressed", || {
         for _ in 0..20 {
             client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
             assert_eq!(client.answer().status, 500);
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "{} lines", failures().len());
-    }
+        failures().iter().any(|line| line.contains("suppressed="))
+    });
     let seconds = began.elapsed().as_secs() as usize + 2;
     assert!(failures().len() <= 10 * seconds, "{} lines in {seconds} s", failures().len());
 }
@@ -313,11 +306,7 @@ fn a_changed_file_is_used_and_requests_under_way_end_as_they_began() {
     waiting.send("GET /x?wait HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(get(&server, "/x").text(), "1");
     server.write("x.lua", version(2));
-    let deadline = Instant::now() + PATIENCE;
-    while get(&server, "/x").text() != "2" {
-        assert!(Instant::now() < deadline, "{}", server.log().join("\n"));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the new handler serves", || get(&server, "/x").text() == "2");
     assert_eq!(get(&server, "/x?go").text(), "2");
     assert_eq!(waiting.answer().text(), "1");
     // One that is no Lua is refused whole.
@@ -384,15 +373,11 @@ fn a_program_speaks_tcp_on_every_worker_and_over_reloads() {
     client.send("ping\r\nping\r\n");
     client.expect("+ONE\r\n+ONE\r\n");
     server.write("ping.lua", program("TWO"));
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    eventually("the new program serves", || {
         let mut other = server.connect("program-1");
         other.send("ping\r\n");
-        if other.read_until("\r\n") == b"+TWO\r\n" {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{}", server.log().join("\n"));
-    }
+        other.read_until("\r\n") == b"+TWO\r\n"
+    });
     client.send("ping\r\n");
     client.expect("+ONE\r\n");
     client.finish_sending();

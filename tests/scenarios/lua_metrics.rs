@@ -42,12 +42,8 @@ routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
     count(&server, "tea");
     let class = [("route", "(lua listeners)"), ("class", "4xx")];
     server.wait_for_metric("tidegate_requests_total", &class, 1.0);
-    let deadline = std::time::Instant::now() + scenarios::PATIENCE;
     let logged = || std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
-    while !logged().contains("\"/tea\"") {
-        assert!(std::time::Instant::now() < deadline, "{}", logged());
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    scenarios::eventually("the request is in the access log", || logged().contains("\"/tea\""));
 }
 
 #[test]

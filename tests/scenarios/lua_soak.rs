@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SECONDS: u64 = 20;
 const CLIENTS: u64 = 8;
@@ -133,8 +133,7 @@ type Held = (f64, f64, usize);
 /// coroutines of the load may still be on their way.
 fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> Held {
     let mut stream = connect(address);
-    let deadline = Instant::now() + scenarios::PATIENCE;
-    loop {
+    scenarios::eventually_some(&format!("at most {descriptors_max} descriptors are open"), || {
         let answer = ask(&mut stream, "held\n");
         let (open, kib) = answer.trim().split_once(' ').expect("two numbers");
         let proc = format!("/proc/{}", process.id());
@@ -144,12 +143,10 @@ fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> Held 
             let status = fs::read_to_string(format!("{proc}/status")).expect("a Linux machine");
             let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
             let text = line.expect("RssAnon").trim().trim_end_matches(" kB").to_owned();
-            return (text.parse::<f64>().expect("a number") * 1024.0, kib, descriptors);
+            return Some((text.parse::<f64>().expect("a number") * 1024.0, kib, descriptors));
         }
-        let still = format!("{open} connections, {descriptors} descriptors are still open");
-        assert!(Instant::now() < deadline, "{still}, of {descriptors_max}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        None
+    })
 }
 
 #[test]

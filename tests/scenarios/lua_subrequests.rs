@@ -2,8 +2,7 @@
 
 mod page;
 
-use scenarios::{Answer, Launch, PATIENCE, Tidegate, Upstream};
-use std::time::Instant;
+use scenarios::{Answer, Launch, PATIENCE, Tidegate, Upstream, eventually};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-from: u\r\n\r\nok";
 
@@ -158,10 +157,7 @@ fn an_answer_of_another_handler_is_let_go_of_in_the_middle_of_a_turn() {
     let upstream = Upstream::answering(OK);
     let server = server(script, &quoted(&upstream), "");
     assert_eq!(get(&server, "/x").text(), "200");
-    let deadline = Instant::now() + PATIENCE;
-    while get(&server, "/x?over").text() != "1" {
-        assert!(Instant::now() < deadline, "the other handler goes on");
-    }
+    eventually("the other handler is cancelled", || get(&server, "/x?over").text() == "1");
 }
 
 #[test]
@@ -304,10 +300,7 @@ fn requests_under_way_keep_their_routes_over_a_reload() {
     let config = std::fs::read_to_string(server.path("tidegate.yaml")).expect("the configuration");
     let config = config.replace("body: one", "body: two");
     server.write("tidegate.yaml", config);
-    let deadline = Instant::now() + PATIENCE;
-    while get(&server, "/said").text() != "two" {
-        assert!(Instant::now() < deadline, "{}", server.log().join("\n"));
-    }
+    eventually("the new configuration serves", || get(&server, "/said").text() == "two");
     assert_eq!(get(&server, "/x?go").text(), "gone");
     assert_eq!(client.answer().text(), "one");
 }

@@ -1,12 +1,11 @@
 //! How the configuration is read: nothing waits for a slow file, and no change falls between
 //! reading a file and watching it.
 
-use scenarios::{PATIENCE, Tidegate};
+use scenarios::{Tidegate, eventually};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 const MAIN: &str = r#"
 workers: 1
@@ -19,11 +18,9 @@ fn route(body: &str) -> String {
 }
 
 fn wait_for(server: &Tidegate, body: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while server.exchange("web", "GET /a HTTP/1.1\r\nhost: a\r\n\r\n").text() != body {
-        assert!(Instant::now() < deadline, "never {body}:\n{}", server.log().join("\n"));
-        std::thread::yield_now();
-    }
+    eventually(&format!("the response is {body}"), || {
+        server.exchange("web", "GET /a HTTP/1.1\r\nhost: a\r\n\r\n").text() == body
+    });
 }
 
 fn made_pipe(server: &Tidegate, name: &str) -> PathBuf {

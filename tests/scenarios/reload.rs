@@ -2,8 +2,8 @@
 //! what is wrong is refused whole.
 
 use crate::load::{AfterClose, Load, Tally};
-use scenarios::{Connection, PATIENCE, Tidegate, Upstream};
-use std::time::{Duration, Instant};
+use scenarios::{Connection, Tidegate, Upstream, eventually};
+use std::time::Duration;
 
 const TOKEN: &str = "an-admin-token-of-some-length";
 
@@ -47,11 +47,9 @@ fn put(server: &Tidegate, config: &str) -> u16 {
 /// Waits until this version is in use. The workers take it over one after the other, and the reload
 /// is over when it is counted.
 fn wait_for(server: &Tidegate, version: usize) {
-    let deadline = Instant::now() + PATIENCE;
-    while server.exchange("web", get("/version")).text() != version.to_string() {
-        assert!(Instant::now() < deadline, "never {version}:\n{}", server.log().join("\n"));
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually(&format!("version {version} serves"), || {
+        server.exchange("web", get("/version")).text() == version.to_string()
+    });
 }
 
 fn reload(server: &Tidegate, config: &str) {

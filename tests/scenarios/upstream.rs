@@ -10,7 +10,6 @@ mod early;
 mod ejecting;
 mod failing;
 mod flooding;
-mod gate;
 mod interim;
 mod keeping;
 mod lying;
@@ -28,9 +27,8 @@ mod trailing;
 mod tunnelling;
 
 use refusing::Refusing;
-use scenarios::{Answer, Metrics, PATIENCE, Tidegate, Upstream};
+use scenarios::{Answer, Metrics, Tidegate, Upstream, eventually};
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
@@ -70,11 +68,7 @@ fn ask(server: &Tidegate) -> Answer {
 
 /// Waits until the counters are as `are` says.
 fn wait_until(server: &Tidegate, what: &str, are: impl Fn(&Metrics) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !are(&server.metrics()) {
-        assert!(Instant::now() < deadline, "never: {what}\n{}", server.log().join("\n"));
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually(what, || are(&server.metrics()));
 }
 
 /// Every connection of the client is gone by now: nothing may be in flight, and no connection to a
@@ -135,14 +129,9 @@ fn shown(server: &Tidegate) -> Value {
 
 /// Waits until the servers of `u` are in these states, in the order of the configuration.
 fn wait_for_states(server: &Tidegate, states: &[&str]) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
+    eventually(&format!("the servers are {states:?}"), || {
         let upstream = shown(server);
         let servers = upstream["servers"].as_array().expect("servers");
-        if servers.iter().map(|server| &server["state"]).eq(states) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "never {states:?}: {upstream}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        servers.iter().map(|server| &server["state"]).eq(states)
+    });
 }

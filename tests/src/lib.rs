@@ -30,19 +30,19 @@
 mod answer;
 mod binary;
 mod connection;
+mod gate;
 mod metrics;
 mod process;
 mod server;
 mod upstream;
+mod wait;
 
 pub use answer::Answer;
 pub use binary::tidegate_binary;
 pub use connection::Connection;
+pub use gate::{Gate, Opener, gate};
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};
 pub use server::{Launch, Tidegate};
 pub use upstream::Upstream;
-
-/// How long anything may take before a scenario gives up on it. Generous, because a loaded
-/// machine is slow and a scenario that passes never waits for it.
-pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub use wait::{PATIENCE, eventually, eventually_some};

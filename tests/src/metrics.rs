@@ -36,13 +36,6 @@ impl Metrics {
     pub fn has(&self, name: &str) -> bool {
         self.series.iter().any(|series| series.name == name)
     }
-
-    pub(crate) fn describe(&self, name: &str) -> String {
-        let same = self.series.iter().filter(|series| series.name == name);
-        let lines: Vec<_> =
-            same.map(|series| format!("{name} {:?} {}", series.labels, series.value)).collect();
-        if lines.is_empty() { format!("there is no {name}") } else { lines.join("\n") }
-    }
 }
 
 fn parse_series(line: &str) -> Option<Series> {

@@ -133,7 +133,7 @@ impl Process {
     }
 
     fn wait_in_time(&mut self, limit: Duration) -> ExitStatus {
-        // std has no wait with a deadline, so the end is looked for every few milliseconds.
+        // std has no wait with a deadline.
         let deadline = Instant::now() + limit;
         loop {
             if let Some(status) = self.child.try_wait().expect("our own child can be waited for") {
@@ -151,6 +151,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("log of process {}:\n{}", self.id(), self.log().join("\n"));
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -4,13 +4,12 @@
 //! `listening name=NAME address=ADDRESS` on standard error once connections are accepted there,
 //! in the log format it was told to use; and it serves `/metrics` on the admin listener.
 
-use crate::{Answer, Connection, Exit, Metrics, PATIENCE, Process, tidegate_binary};
+use crate::{Answer, Connection, Exit, Metrics, Process, eventually, tidegate_binary};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// What is decided before the server starts: files beside the configuration, arguments.
@@ -138,19 +137,9 @@ impl Tidegate {
     /// Waits until the sum of `name` over all series with these labels is at least `least`.
     /// A counter may move a moment after the bytes that moved it arrived, and tells nobody.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let metrics = self.metrics();
-            if metrics.sum(name, labels) >= least {
-                return;
-            }
-            assert!(
-                Instant::now() < deadline,
-                "{name} {labels:?} never reached {least}:\n{}",
-                metrics.describe(name)
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        eventually(&format!("{name} {labels:?} is at least {least}"), || {
+            self.metrics().sum(name, labels) >= least
+        });
     }
 
     /// The lines of standard error so far.

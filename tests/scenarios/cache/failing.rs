@@ -1,8 +1,7 @@
 //! What an operator is told when something behind a cache fails.
 
 use super::{Origin, answer, config, get};
-use scenarios::{Launch, Tidegate, Upstream};
-use std::time::Instant;
+use scenarios::{Launch, Tidegate, Upstream, eventually};
 
 #[test]
 fn a_disk_that_cannot_be_used_is_shown_by_ctl_caches() {
@@ -17,29 +16,24 @@ fn a_disk_that_cannot_be_used_is_shown_by_ctl_caches() {
     server.wait_for_log("a cache goes on without its disk");
     let socket = server.path("admin.sock");
     let ctl = ["ctl", "--admin", &format!("unix:{}", socket.display()), "caches"];
-    let deadline = Instant::now() + scenarios::PATIENCE;
-    loop {
+    eventually("`ctl caches` reports the failed disk", || {
         let shown = Tidegate::run(&ctl);
         assert_eq!(shown.code, Some(0), "{shown:?}");
         let line = format!("disk of pages failed: {} cannot be opened: ", file.display());
-        if shown.stdout.contains(&line) && shown.stdout.contains(" failed ") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{shown:?}");
-    }
+        shown.stdout.contains(&line) && shown.stdout.contains(" failed ")
+    });
 }
 
 /// The one that fetches and the one that shares its response: both lines name the server.
 #[test]
 fn a_response_that_breaks_off_behind_a_cache_names_its_server() {
-    let origin = Upstream::start(|peer| {
+    let (opener, gate) = scenarios::gate();
+    let origin = Upstream::start(move |peer| {
         peer.read_head();
         peer.send(
             "HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 100\r\n\r\npart",
         );
-        // Both have begun to read.
-        peer.read_exactly(0);
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        gate.wait();
     });
     let address = origin.address();
     let server = Tidegate::start(&format!(
@@ -59,19 +53,15 @@ routes:
         client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
         client.read_until("part");
     }
+    opener.open();
     for client in &mut clients {
         client.read_until_gone();
     }
-    let deadline = Instant::now() + scenarios::PATIENCE;
-    loop {
+    eventually("two responses broke off", || {
         let log = server.log();
         let lines: Vec<_> = log.iter().filter(|line| line.contains("broke off")).collect();
         let named = lines.iter().filter(|line| line.contains(&format!("server={address}"))).count();
         assert_eq!(named, lines.len(), "{lines:?}");
-        if named == 2 {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{log:?}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+        named == 2
+    });
 }

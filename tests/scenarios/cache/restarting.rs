@@ -12,16 +12,11 @@ fn start(origin: &Origin, folder: &TempDir) -> Tidegate {
 
 /// Waits until so many objects are on the disk.
 fn written(server: &Tidegate, count: u64) {
-    let deadline = std::time::Instant::now() + scenarios::PATIENCE;
-    loop {
+    scenarios::eventually(&format!("{count} objects are on the disk"), || {
         let (_, shown) = api(server, "GET /v1/caches/pages", "");
         assert_eq!(shown["disk"]["failed"], serde_json::Value::Null, "{shown}");
-        if shown["disk"]["objects"].as_u64().unwrap_or(0) >= count {
-            return;
-        }
-        assert!(std::time::Instant::now() < deadline, "never {count}: {shown}");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+        shown["disk"]["objects"].as_u64().unwrap_or(0) >= count
+    });
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Servers that answer before they have read the request: the answer reaches the client that is
 //! still sending, and what is left of the body becomes nobody's request.
 
-use super::gate::{Opener, gate};
 use super::{OK, gateway, servers, settle, wait_until};
-use scenarios::{Connection, Tidegate, Upstream};
+use scenarios::{Connection, Opener, Tidegate, Upstream, gate};
 
 /// More than the buffers of the kernel on the way can hold.
 const BODY_BYTES: usize = 32 << 20;

@@ -105,7 +105,7 @@ fn when_all_are_left_alone_the_answer_is_503_at_once() {
 
 #[test]
 fn a_full_server_is_passed_over_and_full_servers_are_503() {
-    let (opener, gate) = super::gate::gate();
+    let (opener, gate) = scenarios::gate();
     let slow = Upstream::start(move |peer| {
         peer.read_head();
         gate.wait();

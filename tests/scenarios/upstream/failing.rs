@@ -5,7 +5,7 @@ use super::{
     GET, Refusing, ask, assert_fault, closed, config, gateway, sent_to, servers, settle,
     settle_without_connections,
 };
-use scenarios::{Launch, Upstream};
+use scenarios::{Launch, Upstream, gate};
 
 #[test]
 fn a_server_that_refuses_is_502() {
@@ -131,12 +131,13 @@ const BROKEN: &[&str] = &[
 fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
     for (answers, resets) in [(CUT, false), (CUT, true), (BROKEN, false)] {
         for cut in answers {
+            let (opener, gate) = gate();
             let upstream = Upstream::start_owned(move |mut peer| {
                 peer.read_head();
                 peer.send(cut);
                 if resets {
                     // Only once the client has the head: a reset may overtake what it follows.
-                    peer.expect_silence(std::time::Duration::from_millis(30));
+                    gate.wait();
                     peer.reset();
                 }
             });
@@ -144,6 +145,7 @@ fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
             let mut client = server.connect("web");
             client.send(GET);
             let head = client.read_head();
+            opener.open();
             assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
             let body = String::from_utf8(client.read_until_gone()).expect("text");
             if head.to_ascii_lowercase().contains("content-length: 10\r\n") {
@@ -161,13 +163,17 @@ fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
 
 #[test]
 fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_was_reset() {
-    let upstream = Upstream::start_owned(|mut peer| {
+    let (second, second_gate) = gate();
+    let (third, third_gate) = gate();
+    let upstream = Upstream::start_owned(move |mut peer| {
         peer.read_head();
         peer.send("HTTP/1.1 200 OK\r\n\r\nall of it");
-        if peer.number() > 0 {
-            peer.expect_silence(std::time::Duration::from_millis(30));
-            peer.reset();
+        match peer.number() {
+            0 => return,
+            1 => second_gate.wait(),
+            _ => third_gate.wait(),
         }
+        peer.reset();
     });
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
@@ -179,6 +185,7 @@ fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_
     // The same client: nothing of the first answer is left in its connection.
     client.send(GET);
     client.read_head();
+    second.open();
     let body = client.read_until_gone();
     assert!(!body.ends_with(b"0\r\n\r\n"), "{body:?}");
 
@@ -186,6 +193,7 @@ fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_
     let mut old = server.connect("web");
     old.send("GET / HTTP/1.0\r\n\r\n");
     old.read_head();
+    third.open();
     old.expect_reset();
     drop((client, old));
     settle(&server);

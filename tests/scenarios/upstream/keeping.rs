@@ -1,8 +1,8 @@
 //! Connections kept between requests: used again, bounded, and never the reason why a request
 //! fails.
 
-use super::gate::gate;
 use super::{GET, OK, ask, assert_fault, gateway, servers, settle, wait_until};
+use scenarios::gate;
 use scenarios::{Connection, Metrics, Tidegate, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,8 +1,8 @@
 //! Across reloads: an exchange ends with the servers it began with, what stays is kept, and what
 //! nobody names any more is let go.
 
-use super::gate::gate;
 use super::{GET, OK, ask, config, gateway, servers, settle, wait_until};
+use scenarios::gate;
 use scenarios::{Tidegate, Upstream};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;

@@ -1,8 +1,8 @@
 //! Back-pressure: whoever is slow slows the other side down, and what is between them stays small
 //! and whole.
 
-use super::gate::gate;
 use super::{gateway, servers, settle, wait_until};
+use scenarios::gate;
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -4,7 +4,6 @@
 use super::{GET, OK, Refusing, ask, assert_fault, gateway, settle};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::net::SocketAddr;
-use std::time::Duration;
 
 /// Tries the servers in the order they stand here: each later one is only used when none before it
 /// is left to try.
@@ -216,7 +215,7 @@ fn a_request_without_a_body_is_not_held_back_by_one_that_failed() {
     let server = in_turn(&[first.address(), good.address()], "");
     let mut client = server.connect("web");
     client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbb");
-    client.expect_silence(Duration::from_millis(50));
+    server.wait_for_metric("tidegate_requests_in_flight", &[], 1.0);
     client.send("bb");
     assert_eq!(client.answer().text(), "4");
     assert_eq!((first.accepted(), good.accepted()), (1, 1));

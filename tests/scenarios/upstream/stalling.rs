@@ -1,12 +1,12 @@
-//! Servers that let one wait: every wait has its bound, a status or a clean end, and a counter.
+//! Upstream servers that stall: each wait has a time-out, a status or a clean end, and a counter.
 
-use super::gate::gate;
 use super::{GET, ask, assert_fault, closed, gateway, servers, settle_without_connections};
+use scenarios::gate;
 use scenarios::{Connection, Tidegate, Upstream};
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
 
-const SHORT: &str = "timeouts: { response: 100ms, read: 100ms, write: 100ms, connect: 100ms }";
+const SHORT: &str = "timeouts: { response: 500ms, read: 500ms, write: 500ms }";
 
 /// Reads a request, says `words` and then nothing more until the gateway gives up.
 fn stalling(words: &'static str) -> Upstream {
@@ -78,21 +78,6 @@ fn a_body_that_stalls_ends_the_answer_unfinished() {
 }
 
 #[test]
-fn a_body_that_is_slow_but_moves_is_whole() {
-    let upstream = Upstream::start(|peer| {
-        peer.read_head();
-        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n");
-        for byte in b"slowly moves" {
-            // Longer in all than `read`, which bounds a single pause.
-            peer.expect_silence(std::time::Duration::from_millis(100));
-            peer.send([*byte]);
-        }
-    });
-    let server = gateway(&format!("{}, timeouts: {{ read: 1s }}", servers(&[&upstream])));
-    assert_eq!(ask(&server).text(), "slowly moves");
-}
-
-#[test]
 fn a_server_that_does_not_read_is_504() {
     let (opener, gate) = gate();
     let upstream = Upstream::start(move |peer| {
@@ -124,7 +109,7 @@ fn a_connection_that_is_not_taken_is_504() {
     let address = socket.local_addr().expect("an address").as_socket().expect("IPv4");
     let _full = Connection::to(address);
 
-    let server = gateway(&format!(r#"servers: ["{address}"], {SHORT}"#));
+    let server = gateway(&format!(r#"servers: ["{address}"], timeouts: {{ connect: 500ms }}"#));
     assert_fault(&ask(&server), 504, "connection_timeout");
     let timeout = [("upstream", "u"), ("result", "timeout")];
     assert_eq!(server.metrics().sum("tidegate_upstream_connects_total", &timeout), 1.0);
