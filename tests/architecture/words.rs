@@ -15,7 +15,6 @@ use std::path::Path;
 const EXEMPT: &[&str] = &[
     ".",
     "crates/admin",
-    "crates/apps",
     "crates/bench",
     "crates/cache",
     "crates/config",

@@ -1,14 +1,14 @@
-//! The process's end of the way from gateways to the application that it runs.
+//! The application process's end of the connections from gateways.
 //!
-//! Accepts connections of frames, makes exchanges of what comes, gives them to whoever answers, and
-//! sends the answers back. Time-outs and limits of clients are the gateway's. Promises that an
-//! exchange whose client, gateway or connection has gone is told so, that what is malformed closes
-//! its connection, and that a drain takes nothing new and loses nothing.
+//! Accepts connections of frames, turns them into exchanges, passes these to the application, and
+//! sends its responses. Time-outs and limits of clients are enforced by the gateway. Promises that
+//! an exchange whose client, gateway or connection is gone is cancelled, that malformed input
+//! closes its connection, and that draining accepts nothing new and loses nothing.
 
 mod connection;
 mod exchange;
 mod feed;
-mod talk;
+mod ws_session;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,58 +22,57 @@ use telemetry::event;
 use telemetry::log::Level;
 use tokio::sync::Notify;
 
-use crate::conduit::Ended;
+use crate::backend::OfferError;
 use crate::limits::FRAMES_REST;
-use crate::place::Refused;
+use crate::mux::CloseCause;
 use connection::Connection;
 
-/// What connections have in common.
+/// State shared by the connections.
 struct Service {
-    sink: Box<dyn Fn(Arrival) -> Result<(), Refused>>,
+    sink: Box<dyn Fn(Arrival) -> Result<(), OfferError>>,
     limits: Limits,
     connections: RefCell<BTreeMap<u64, Rc<Connection>>>,
     opened: Cell<u64>,
-    leaving: Cell<bool>,
+    draining: Cell<bool>,
     emptied: Notify,
 }
 
-/// A process that takes exchanges in frames. Dropped, it takes no new connections; those that are
-/// open go on.
-pub struct Serving {
+/// A server of exchanges in frames. Dropped, it accepts no new connections; open ones continue.
+pub struct FrameServer {
     service: Rc<Service>,
     acceptor: JoinHandle<()>,
 }
 
-/// Serves connections that gateways make to `listener`; exchanges go to `sink`. To be called on a
-/// worker. Of the limits only those of queues count here.
+/// Serves the connections that gateways open to `listener`; exchanges go to `sink`. Must be called
+/// on a worker. Of the limits only those of queues apply in_process.
 pub fn serve(
     listener: Listener,
-    sink: impl Fn(Arrival) -> Result<(), Refused> + 'static,
+    sink: impl Fn(Arrival) -> Result<(), OfferError> + 'static,
     limits: Limits,
-) -> Serving {
+) -> FrameServer {
     let service = Rc::new(Service {
         sink: Box::new(sink),
         limits: Limits { answer: Duration::MAX, pause: Duration::MAX, ..limits },
         connections: RefCell::default(),
         opened: Cell::new(0),
-        leaving: Cell::new(false),
+        draining: Cell::new(false),
         emptied: Notify::new(),
     });
     let acceptor = task::spawn_local(accept(listener, service.clone()));
-    Serving { service, acceptor }
+    FrameServer { service, acceptor }
 }
 
-impl Serving {
-    /// Exchanges under way.
+impl FrameServer {
+    /// Exchanges in flight.
     pub fn in_flight(&self) -> usize {
         self.service.connections.borrow().values().map(|connection| connection.in_flight()).sum()
     }
 
-    /// Takes no new connections, tells the gateways to send nothing new, and waits until all that
-    /// is under way has ended. What the listener has queued is for the next process.
+    /// Accepts no new connections, tells the gateways to send nothing new, and waits until all
+    /// exchanges have ended. Connections in the backlog are left for the next process.
     pub async fn drain(&self) {
         self.acceptor.abort();
-        self.service.leaving.set(true);
+        self.service.draining.set(true);
         let open: Vec<_> = self.service.connections.borrow().values().cloned().collect();
         open.iter().for_each(|connection| connection.leave());
         while !self.service.connections.borrow().is_empty() {
@@ -82,7 +81,7 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for FrameServer {
     fn drop(&mut self) {
         self.acceptor.abort();
     }
@@ -95,7 +94,7 @@ async fn accept(listener: Listener, service: Rc<Service>) {
                 drop(task::spawn_local(serve_one(service.clone(), stream)));
             }
             Err(error) => {
-                event!(Level::Warn, "a gateway could not be accepted", error = error);
+                event!(Level::Warn, "cannot accept a connection of a gateway", error = error);
                 if is_exhausted(&error) {
                     timer::sleep(FRAMES_REST).await;
                 }
@@ -109,14 +108,18 @@ async fn serve_one(service: Rc<Service>, stream: net::Stream) {
     service.opened.set(number + 1);
     let connection = Connection::new(service.clone());
     service.connections.borrow_mut().insert(number, connection.clone());
-    if service.leaving.get() {
+    if service.draining.get() {
         connection.leave();
     }
     match connection.run(stream).await {
-        ended @ Ended::Malformed(_) => {
-            event!(Level::Error, "a gateway does not keep to the frames", why = ended);
+        ended @ CloseCause::Malformed(_) => {
+            event!(
+                Level::Error,
+                "closed a gateway's connection after malformed frames",
+                reason = ended
+            );
         }
-        ended => event!(Level::Debug, "a gateway's connection has ended", why = ended),
+        ended => event!(Level::Debug, "a gateway's connection has ended", reason = ended),
     }
     service.connections.borrow_mut().remove(&number);
     if service.connections.borrow().is_empty() {

@@ -1,7 +1,7 @@
-//! `handler: { app: NAME }`: an exchange leaves for its application.
+//! `handler: { app: NAME }`: hands an exchange to its application.
 //!
-//! Owns how many may be in flight per worker, and nothing of what is behind the place. A request
-//! that asks for WebSocket leaves as a session.
+//! Owns the limit of exchanges in flight per worker; the backend owns everything else. A WebSocket
+//! request is handed over as a session.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -13,55 +13,55 @@ use exchange::{Body, BodyStream, Fault, Frame, Handler, MaybeFuture, Outcome, Re
 
 use wire::Known;
 
-use crate::place::{Place, Refused};
+use crate::backend::{AppBackend, OfferError};
 use crate::websocket::{self, WebSocketSettings};
 
 /// The handler of one worker.
 pub struct AppHandler {
-    place: Rc<dyn Place>,
+    backend: Rc<dyn AppBackend>,
     limits: Limits,
-    /// Most that may be under way from this worker; the next are answered 503.
+    /// Limit of exchanges in flight of this worker; beyond it clients get 503.
     in_flight_max: u32,
     in_flight: Rc<Cell<u32>>,
-    /// Of sessions, where the application knows them.
+    /// For WebSocket sessions, if the application supports them.
     websocket: Option<WebSocketSettings>,
 }
 
 impl AppHandler {
     pub fn new(
-        place: Rc<dyn Place>,
+        backend: Rc<dyn AppBackend>,
         limits: Limits,
         in_flight_max: u32,
         websocket: Option<WebSocketSettings>,
     ) -> AppHandler {
-        AppHandler { place, limits, in_flight_max, in_flight: Rc::default(), websocket }
+        AppHandler { backend, limits, in_flight_max, in_flight: Rc::default(), websocket }
     }
 
-    /// A session leaves; it keeps its seat until it ends.
+    /// Hands over a session, which holds its permit until it ends.
     fn begin(&self, request: &Request, settings: &WebSocketSettings) -> MaybeFuture<'_, Outcome> {
         let (handed, upgrade) = match websocket::begin(request, settings) {
             Ok(parted) => parted,
             Err(fault) => return Err(fault).into(),
         };
-        if let Err(refused) = self.place.offer(Arrival::Session(Box::new(handed))) {
+        if let Err(refused) = self.backend.offer(Arrival::Session(Box::new(handed))) {
             return Err(refused.fault()).into();
         }
-        let seat = Seat::take(&self.in_flight);
+        let permit = InFlightPermit::take(&self.in_flight);
         MaybeFuture::of(async move {
             let mut response = upgrade.await?;
-            response.takeover = response.takeover.map(|takeover| seated(takeover, seat));
+            response.takeover = response.takeover.map(|takeover| hold_permit(takeover, permit));
             Ok(response)
         })
     }
 }
 
-/// What goes on with the connection, in its seat.
-fn seated(takeover: Takeover, seat: Seat) -> Takeover {
+/// A takeover that holds the permit until it ends.
+fn hold_permit(takeover: Takeover, permit: InFlightPermit) -> Takeover {
     Box::new(|duplex| {
         let session = takeover(duplex);
         Box::pin(async move {
             let ending = session.await;
-            drop(seat);
+            drop(permit);
             ending
         })
     })
@@ -74,54 +74,58 @@ impl Handler for AppHandler {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         if self.in_flight.get() >= self.in_flight_max {
-            return Err(Refused::Full.fault()).into();
+            return Err(OfferError::Full.fault()).into();
         }
         if let Some(settings) = &self.websocket
-            && self.place.takes_sessions()
+            && self.backend.takes_sessions()
             && websocket::asks(request)
         {
             return self.begin(request, settings);
         }
         let (handed, local) = leave(request, self.limits);
-        match self.place.offer(Arrival::Exchange(Box::new(handed))) {
-            Ok(()) => MaybeFuture::of(Waiting { local, seat: Some(Seat::take(&self.in_flight)) }),
+        match self.backend.offer(Arrival::Exchange(Box::new(handed))) {
+            Ok(()) => MaybeFuture::of(PendingResponse {
+                local,
+                permit: Some(InFlightPermit::take(&self.in_flight)),
+            }),
             Err(refused) => Err(refused.fault()).into(),
         }
     }
 }
 
-/// One of those in flight.
-struct Seat(Rc<Cell<u32>>);
+/// Counts an exchange in flight until it is dropped.
+struct InFlightPermit(Rc<Cell<u32>>);
 
-impl Seat {
-    fn take(seats: &Rc<Cell<u32>>) -> Seat {
-        seats.set(seats.get() + 1);
-        Seat(seats.clone())
+impl InFlightPermit {
+    fn take(in_flight: &Rc<Cell<u32>>) -> InFlightPermit {
+        in_flight.set(in_flight.get() + 1);
+        InFlightPermit(in_flight.clone())
     }
 }
 
-impl Drop for Seat {
+impl Drop for InFlightPermit {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-/// The outcome to come, in its seat.
-struct Waiting {
+/// The response to come, with its permit.
+struct PendingResponse {
     local: Local,
-    seat: Option<Seat>,
+    permit: Option<InFlightPermit>,
 }
 
-impl Future for Waiting {
+impl Future for PendingResponse {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let mut outcome = ready!(Pin::new(&mut self.local).poll(cx));
-        if let (Ok(response), Some(seat)) = (&mut outcome, self.seat.take()) {
-            // An application's way to end the connection, which uvicorn's and gunicorn's know.
+        if let (Ok(response), Some(permit)) = (&mut outcome, self.permit.take()) {
+            // The application closes the connection with this header, as under uvicorn and
+            // gunicorn.
             response.close = response.headers.lists_token(Known::Connection, "close");
             response.body = match std::mem::take(&mut response.body) {
-                Body::Stream(stream) => Body::stream(Seated { stream, _seat: seat }),
+                Body::Stream(stream) => Body::stream(PermitBody { stream, _permit: permit }),
                 whole => whole,
             };
         }
@@ -129,13 +133,13 @@ impl Future for Waiting {
     }
 }
 
-/// A body that is sent piece by piece keeps its seat until it ends.
-struct Seated {
+/// A streamed body that holds its permit until it ends.
+struct PermitBody {
     stream: Box<dyn BodyStream>,
-    _seat: Seat,
+    _permit: InFlightPermit,
 }
 
-impl BodyStream for Seated {
+impl BodyStream for PermitBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         self.stream.poll_frame(cx)
     }

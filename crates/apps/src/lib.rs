@@ -1,27 +1,28 @@
-//! Applications in other languages, as the server sees them: the handler `app`, and both ends of
-//! the way to a process that runs one.
+//! Applications in other languages: the handler `app`, and both ends of the connection to a process
+//! that runs one.
 //!
-//! Knows no language: what it hands over is an exchange (seam 8) or a session of WebSocket. The
-//! application may run in this process (a [`exchange::offload::RequestQueue`]) or in a process of its own,
-//! reached by frames over a Unix socket.
+//! Independent of the language: what it hands over is an exchange (`exchange::offload`) or a
+//! WebSocket session. The application runs in this process (behind a
+//! [`exchange::offload::RequestQueue`]) or in a process of its own, reached by frames over a Unix
+//! socket.
 
-mod conduit;
+mod app_plan;
+mod backend;
+mod buffered_body;
 pub mod frames;
 mod handler;
-mod here;
+mod in_process;
 mod limits;
-mod place;
-mod plan;
+mod live_workers;
+mod mux;
 mod remote;
 mod settings;
-mod slots;
 pub mod websocket;
-mod whole;
 
+pub use app_plan::{AppPlan, HANDLER};
+pub use backend::{AppBackend, OfferError, QueueBackend};
 pub use handler::AppHandler;
-pub use here::Here;
-pub use place::{DeskPlace, Place, Refused};
-pub use plan::{AppPlan, HANDLER};
+pub use in_process::InProcess;
+pub use live_workers::{LiveWorker, LiveWorkers};
 pub use remote::Remote;
 pub use settings::{AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan};
-pub use slots::{Slot, Slots};

@@ -1,58 +1,58 @@
-//! Every bound of this crate, by name, that is no setting.
+//! The bounds of this crate that are not settings.
 
 use std::time::Duration;
 
-/// How long a client may take to answer our goodbye when the server drains, at most.
+/// Longest wait for a client's close frame when the server drains.
 pub(crate) const WEBSOCKET_DRAIN: Duration = Duration::from_secs(2);
 
-/// Payloads up to this share a chunk with others; larger ones are sent from where they lie.
+/// Payloads up to this size share a chunk with others; larger ones are sent without a copy.
 pub(crate) const WEBSOCKET_COPIED_BYTES: usize = 16 * 1024;
-/// What is sent in one go: a client that takes that much shows that it is alive.
+/// Size of a slice that is sent at once; a client that takes a slice is alive.
 pub(crate) const WEBSOCKET_SLICE_BYTES: usize = 64 * 1024;
-/// Chunks a connection is served before the others of its worker have their turn.
+/// Chunks a connection receives before the other connections of its worker are polled.
 pub(crate) const WEBSOCKET_TURNS: u32 = 32;
 
-/// Messages outside of these go uncompressed: there is nothing to gain, or it takes the worker's
-/// time from others.
+/// Messages outside these sizes are not compressed: it gains nothing or takes too long on the
+/// worker.
 pub(crate) const DEFLATE_BYTES_MIN: usize = 64;
 pub(crate) const DEFLATE_BYTES_MAX: usize = 64 * 1024;
-/// Compression for little time.
+/// A fast compression level.
 pub(crate) const DEFLATE_LEVEL: u32 = 3;
 
-/// Credit that each stream of frames begins with, each way.
+/// Initial credit of each stream of frames, in each direction.
 pub(crate) const FRAMES_WINDOW: u32 = 256 * 1024;
-/// Payloads up to this are copied behind the frames before them; larger ones are sent from where
-/// they lie.
+/// Payloads up to this size are copied into the buffer of frames; larger ones are sent without a
+/// copy.
 pub(crate) const FRAMES_COPIED_BYTES: usize = 4 * 1024;
-/// A stream sends no more than this before the others of its connection have their turn.
+/// Most bytes a stream sends before the other streams of its connection are polled.
 pub(crate) const FRAMES_PIECE_BYTES: usize = 64 * 1024;
-/// With credit for less than this a stream waits for more, unless it has less to send.
+/// A stream with less credit than this waits for more, unless it has less to send.
 pub(crate) const FRAMES_PIECE_BYTES_MIN: usize = 1024;
-/// While more than this waits to be sent, bodies are not asked for more.
+/// Unsent bytes above which bodies are not polled.
 pub(crate) const FRAMES_OUTBOX_BYTES: u64 = 512 * 1024;
-/// Memory for frames that is kept while nothing is to be sent.
+/// Memory for frames that is reused while nothing is to be sent.
 pub(crate) const FRAMES_KEPT_BYTES: usize = 64 * 1024;
-/// A piece of data from this length on stays in the chunk it was received in.
+/// Data of at least this length is not copied out of the received chunk.
 pub(crate) const FRAMES_LENT_BYTES: usize = 16 * 1024;
-/// Reads from one connection before the others of the worker have their turn.
+/// Reads from one connection before the others of the worker are polled.
 pub(crate) const FRAMES_READS: u32 = 16;
-/// How much of a file is read at once.
+/// Bytes of a file that are read at once.
 pub(crate) const FRAMES_FILE_BYTES: u64 = 64 * 1024;
 
-/// Of a body that is to be whole before it leaves, so much is kept in memory.
+/// Part of a buffered body that is held in memory.
 pub(crate) const WHOLE_MEMORY_BYTES: usize = 256 * 1024;
-/// What is longer is written to a file, in pieces of so much.
+/// Size of the writes to the file of a longer body.
 pub(crate) const WHOLE_WRITTEN_BYTES: usize = 256 * 1024;
 
-/// Exchanges of a worker that wait while no process can take them, and for how long.
+/// Exchanges of a worker that are queued while no process can take them, and their time-out.
 pub(crate) const REMOTE_WAITING: usize = 1024;
 pub(crate) const REMOTE_WAIT: Duration = Duration::from_secs(10);
-/// How long a connection may take to be made and greeted.
+/// Time-out of a connection and its greeting.
 pub(crate) const REMOTE_CONNECT: Duration = Duration::from_secs(5);
-/// Pauses between attempts to connect: doubled from the first to the last.
+/// Pauses between attempts to connect: doubled from the minimum to the maximum.
 pub(crate) const REMOTE_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(crate) const REMOTE_PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long accepting rests when there are no descriptors or no memory for another connection.
+/// Pause of accepting when descriptors or memory are exhausted.
 pub(crate) const FRAMES_REST: Duration = Duration::from_millis(50);
 /// The longest message of a session between a gateway and an application.
 pub(crate) const FRAMES_MESSAGE_BYTES: usize = 64 * 1024 * 1024;

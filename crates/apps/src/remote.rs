@@ -1,16 +1,16 @@
-//! The gateway's end of the way to an application in processes of its own.
+//! The gateway's end of the connections to an application in processes of its own.
 //!
-//! Owns, for one worker and one application, a connection of frames to each process that is live
-//! ([`crate::Slots`]). Gives each exchange to the process with the fewest of this worker's under
-//! way. While none can take one, exchanges wait here, bounded in number and time. Promises that a
-//! connection which breaks fails what it carried and nothing else, and that a process which drains
-//! is given nothing new.
+//! Owns, for one worker and one application, a connection of frames to each live process
+//! ([`crate::LiveWorkers`]). Each exchange goes to the process with the fewest exchanges of this
+//! worker in flight. While no process can take one, exchanges are queued in_process, bounded in number
+//! and time. Promises that a broken connection fails only the exchanges it stream_payload, and that a
+//! draining process is given nothing new.
 
-mod carried;
+mod connection;
 mod exchange;
-mod link;
-mod seat;
-mod talk;
+mod process_link;
+mod stream_payload;
+mod ws_session;
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -26,187 +26,197 @@ use net::task::{self, JoinHandle};
 
 use telemetry::{SharedCounter, Telemetry, families};
 
+use crate::backend::{AppBackend, OfferError};
 use crate::limits::{REMOTE_WAIT, REMOTE_WAITING};
-use crate::place::{Place, Refused};
-use crate::slots::{Slot, Slots};
-use link::Link;
-use seat::Seat;
+use crate::live_workers::{LiveWorker, LiveWorkers};
+use connection::RemoteConnection;
+use process_link::ProcessLink;
 
-/// The place of an application that runs elsewhere. It connects when the first exchange comes.
+/// The backend of an application in other processes. Connects at the first exchange.
 pub struct Remote {
-    fleet: Rc<Fleet>,
-    slots: Arc<Slots>,
-    keeper: OnceCell<JoinHandle<()>>,
+    pool: Rc<ProcessPool>,
+    live_workers: Arc<LiveWorkers>,
+    maintainer: OnceCell<JoinHandle<()>>,
 }
 
-/// Connections that ended as they should not have.
+/// Counters of connections that failed.
 #[derive(Clone)]
-struct Broken {
-    /// With exchanges under way.
+struct BrokenCounters {
+    /// With exchanges in flight.
     gone: Arc<SharedCounter>,
     malformed: Arc<SharedCounter>,
 }
 
-impl Broken {
-    fn new(telemetry: &Telemetry, app: &str) -> Broken {
+impl BrokenCounters {
+    fn new(telemetry: &Telemetry, app: &str) -> BrokenCounters {
         let counter = |reason| telemetry.counter(&families::APP_BROKEN, &[app, reason]);
-        Broken { gone: counter("gone"), malformed: counter("malformed") }
+        BrokenCounters { gone: counter("gone"), malformed: counter("malformed") }
     }
 }
 
-/// The processes, as one worker reaches them.
-struct Fleet {
-    seats: RefCell<Vec<Seat>>,
-    waiting: RefCell<VecDeque<Waiting>>,
-    /// Where the next search begins: processes that are equally busy take turns.
+/// The processes of an application, as one worker reaches them.
+struct ProcessPool {
+    processes: RefCell<Vec<ProcessLink>>,
+    waiting: RefCell<VecDeque<QueuedArrival>>,
+    /// Where the next search begins: equally busy processes are used in rotation.
     turn: Cell<usize>,
-    broken: Broken,
-    /// How long an exchange waits for somebody to take it.
-    patience: Duration,
-    /// Up at the end of the oldest one's patience.
+    broken: BrokenCounters,
+    /// Longest time an exchange is queued.
+    queue_timeout: Duration,
+    /// Expires with the oldest queued exchange.
     timer: Timer,
 }
 
-struct Waiting {
+struct QueuedArrival {
     arrival: Arrival,
     until: Moment,
 }
 
 impl Remote {
-    fn new(slots: Arc<Slots>, broken: Broken, patience: Duration) -> Remote {
-        let fleet = Rc::new(Fleet {
-            seats: RefCell::default(),
+    fn new(
+        live_workers: Arc<LiveWorkers>,
+        broken: BrokenCounters,
+        queue_timeout: Duration,
+    ) -> Remote {
+        let pool = Rc::new(ProcessPool {
+            processes: RefCell::default(),
             waiting: RefCell::default(),
             turn: Cell::new(0),
             broken,
-            patience,
+            queue_timeout,
             timer: Timer::new(),
         });
-        Remote { fleet, slots, keeper: OnceCell::new() }
+        Remote { pool, live_workers, maintainer: OnceCell::new() }
     }
 
-    /// That of this worker for an application, which all its routes share.
+    /// The backend of this worker for an application, shared by its routes.
     pub fn of(worker: &WorkerContext, app: &str) -> Rc<Remote> {
         worker.local.get(app.to_owned(), || {
-            let broken = Broken::new(&worker.telemetry, app);
-            Remote::new(Slots::of(&worker.shared, app), broken, REMOTE_WAIT)
+            let broken = BrokenCounters::new(&worker.telemetry, app);
+            Remote::new(LiveWorkers::of(&worker.shared, app), broken, REMOTE_WAIT)
         })
     }
 
     fn begin(&self) -> JoinHandle<()> {
-        self.fleet.reconcile(&self.slots.live());
-        task::spawn_local(keep(self.fleet.clone(), self.slots.clone()))
+        self.pool.reconcile(&self.live_workers.live());
+        task::spawn_local(maintain(self.pool.clone(), self.live_workers.clone()))
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        self.keeper.get().into_iter().for_each(JoinHandle::abort);
-        self.fleet.seats.borrow_mut().clear();
-        self.fleet.waiting.borrow_mut().drain(..).for_each(refuse);
+        self.maintainer.get().into_iter().for_each(JoinHandle::abort);
+        self.pool.processes.borrow_mut().clear();
+        self.pool.waiting.borrow_mut().drain(..).for_each(refuse);
     }
 }
 
-impl Place for Rc<Remote> {
-    fn offer(&self, arrival: Arrival) -> Result<(), Refused> {
-        self.keeper.get_or_init(|| self.begin());
-        let Err(arrival) = self.fleet.send(arrival) else { return Ok(()) };
-        self.fleet.wait(arrival)
+impl AppBackend for Rc<Remote> {
+    fn offer(&self, arrival: Arrival) -> Result<(), OfferError> {
+        self.maintainer.get_or_init(|| self.begin());
+        let Err(arrival) = self.pool.send(arrival) else { return Ok(()) };
+        self.pool.wait(arrival)
     }
 }
 
-/// Brings the seats in line with the live set, and gives up on exchanges that have waited long.
-async fn keep(fleet: Rc<Fleet>, slots: Arc<Slots>) {
-    let mut watch = slots.watch();
+/// Follows the live set, and rejects exchanges that were queued too long.
+async fn maintain(pool: Rc<ProcessPool>, live_workers: Arc<LiveWorkers>) {
+    let mut watch = live_workers.watch();
     loop {
         let live = watch.borrow_and_update().clone();
-        fleet.reconcile(&live);
+        pool.reconcile(&live);
         tokio::select! {
             changed = watch.changed() => if changed.is_err() {
-                // Nobody supervises the processes any more: those that live go on.
-                return fleet.expire().await;
+                // The supervisor is gone: the live processes continue.
+                return pool.expire().await;
             },
-            () = fleet.expire() => {}
+            () = pool.expire() => {}
         }
     }
 }
 
-impl Fleet {
-    fn reconcile(self: &Rc<Self>, live: &[Slot]) {
-        let mut seats = self.seats.borrow_mut();
-        let (kept, gone): (Vec<Seat>, _) =
-            seats.drain(..).partition(|seat| live.contains(seat.slot()));
-        *seats = kept;
-        for slot in live {
-            if seats.iter().any(|seat| seat.slot() == slot) {
+impl ProcessPool {
+    fn reconcile(self: &Rc<Self>, live: &[LiveWorker]) {
+        let mut processes = self.processes.borrow_mut();
+        let (kept, gone): (Vec<ProcessLink>, _) =
+            processes.drain(..).partition(|process| live.contains(process.worker()));
+        *processes = kept;
+        for worker in live {
+            if processes.iter().any(|process| process.worker() == worker) {
                 continue;
             }
-            let fleet = Rc::downgrade(self);
+            let pool = Rc::downgrade(self);
             let opened = move || {
-                if let Some(fleet) = Weak::upgrade(&fleet) {
-                    fleet.give_out();
+                if let Some(pool) = Weak::upgrade(&pool) {
+                    pool.send_queued();
                 }
             };
-            seats.push(Seat::new(slot.clone(), Rc::new(opened), self.broken.clone()));
+            processes.push(ProcessLink::new(worker.clone(), Rc::new(opened), self.broken.clone()));
         }
-        drop(seats);
-        drop::<Vec<Seat>>(gone);
+        drop(processes);
+        drop::<Vec<ProcessLink>>(gone);
     }
 
     fn send(&self, arrival: Arrival) -> Result<(), Arrival> {
         match self.choose() {
-            Some(link) => link.send(arrival),
+            Some(connection) => connection.send(arrival),
             None => Err(arrival),
         }
     }
 
-    /// The open connection with the fewest exchanges under way.
-    fn choose(&self) -> Option<Rc<Link>> {
-        let seats = self.seats.borrow();
-        let first = self.turn.get() % seats.len().max(1);
-        let mut best: Option<(usize, usize, Rc<Link>)> = None;
-        for (index, seat) in seats.iter().enumerate().cycle().skip(first).take(seats.len()) {
-            let Some(link) = seat.link().filter(|link| link.is_open()) else { continue };
-            let busy = link.in_flight();
+    /// Chooses the open connection with the fewest exchanges in flight.
+    fn choose(&self) -> Option<Rc<RemoteConnection>> {
+        let processes = self.processes.borrow();
+        let first = self.turn.get() % processes.len().max(1);
+        let mut best: Option<(usize, usize, Rc<RemoteConnection>)> = None;
+        for (index, process) in
+            processes.iter().enumerate().cycle().skip(first).take(processes.len())
+        {
+            let Some(connection) = process.connection().filter(|connection| connection.is_open())
+            else {
+                continue;
+            };
+            let busy = connection.in_flight();
             if best.as_ref().is_none_or(|(least, ..)| busy < *least) {
-                best = Some((busy, index, link));
+                best = Some((busy, index, connection));
             }
         }
-        let (_, index, link) = best?;
+        let (_, index, connection) = best?;
         self.turn.set(index + 1);
-        Some(link)
+        Some(connection)
     }
 
-    fn wait(&self, arrival: Arrival) -> Result<(), Refused> {
-        if self.seats.borrow().is_empty() {
-            return Err(Refused::Absent);
+    fn wait(&self, arrival: Arrival) -> Result<(), OfferError> {
+        if self.processes.borrow().is_empty() {
+            return Err(OfferError::Absent);
         }
         let mut waiting = self.waiting.borrow_mut();
         if waiting.len() >= REMOTE_WAITING {
-            return Err(Refused::Full);
+            return Err(OfferError::Full);
         }
-        let until = clock::now().after(self.patience);
+        let until = clock::now().after(self.queue_timeout);
         if waiting.is_empty() {
             self.timer.set_at(until);
         }
-        waiting.push_back(Waiting { arrival, until });
+        waiting.push_back(QueuedArrival { arrival, until });
         Ok(())
     }
 
-    /// Gives what waits to whoever can take it now.
-    fn give_out(&self) {
+    /// Sends queued exchanges to processes that can take them.
+    fn send_queued(&self) {
         loop {
-            let Some(Waiting { arrival, until }) = self.waiting.borrow_mut().pop_front() else {
+            let Some(QueuedArrival { arrival, until }) = self.waiting.borrow_mut().pop_front()
+            else {
                 break;
             };
             if let Err(arrival) = self.send(arrival) {
-                self.waiting.borrow_mut().push_front(Waiting { arrival, until });
+                self.waiting.borrow_mut().push_front(QueuedArrival { arrival, until });
                 break;
             }
         }
     }
 
-    /// Refuses what has waited too long, for ever.
+    /// Rejects exchanges that were queued too long; never ends.
     async fn expire(&self) {
         loop {
             std::future::poll_fn(|cx| self.timer.poll(cx)).await;
@@ -227,8 +237,8 @@ impl Fleet {
     }
 }
 
-fn refuse(waiting: Waiting) {
-    let fault = Refused::Absent.fault();
+fn refuse(waiting: QueuedArrival) {
+    let fault = OfferError::Absent.fault();
     match waiting.arrival {
         Arrival::Exchange(handed) => handed.answer.fail(fault),
         Arrival::Session(mut handed) => {

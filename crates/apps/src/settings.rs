@@ -1,7 +1,7 @@
-//! `apps.NAME`: an application, the processes that run it, and their bounds.
+//! `apps.NAME`: an application, its worker processes and their limits.
 //!
-//! Owns the declarations. What a key does is done elsewhere: processes by `server`, Python's part
-//! in the worker process, bounds of one exchange by the handler.
+//! Declares the keys. They are applied elsewhere: processes by `server`, the Python part in the
+//! worker process, limits of one exchange by the handler.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use settings::{Duration, FilePath, Node, Reader, Setting, Size};
 use crate::websocket::WebSocketSettings;
 
 /// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
-/// started, watched and replaced; the gateway itself loads no Python, and what a cache, a file
-/// or a filter answers never reaches them.
+/// started, monitored and replaced; the gateway loads no Python, and responses of a cache, a file
+/// handler or a filter never reach them.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = python, check = check)]
 pub struct AppSettings {
     /// The application: module, colon, attribute.
     #[setting(example = "shop.web:app")]
     pub python: String,
-    /// The attribute is a function that makes the application, without arguments.
+    /// The attribute is a function without arguments that returns the application.
     #[setting(default = false)]
     pub factory: bool,
     /// What the application speaks.
     #[setting(default = "auto")]
     pub interface: Interface,
-    /// How many processes run it, each with an event loop of its own.
+    /// Number of processes, each with an event loop of its own.
     #[setting(default = 1, range = 1..=256, example = 4)]
     pub workers: u32,
-    /// Where it starts and where its modules are found first; the folder of the configuration
-    /// without it.
+    /// The working directory, and the first place where its modules are searched; by default the
+    /// directory of the configuration.
     #[setting(example = "./shop")]
     pub dir: Option<FilePath>,
-    /// The virtual environment that has its packages, and tidegate. Without it `python3` runs
-    /// it, as the `PATH` finds it.
+    /// The virtual environment with its packages and tidegate. Without it, the first `python3` in
+    /// `PATH` runs it.
     #[setting(example = "./shop/.venv")]
     pub venv: Option<FilePath>,
-    /// Added to its environment.
+    /// Additional environment variables.
     #[setting(default = {}, example = { "DJANGO_SETTINGS_MODULE": "a.b" })]
     pub env: BTreeMap<String, String>,
-    /// Below which path it is reached from outside: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
+    /// The external path prefix of the application: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
     #[setting(default = "", example = "/shop")]
     pub root_path: String,
     /// Whether an ASGI application is told of start and end.
@@ -51,16 +51,16 @@ pub struct AppSettings {
     /// `fileConfig`.
     #[setting(example = "logging.json")]
     pub log_config: Option<FilePath>,
-    /// Most threads of WSGI in each process; as many are started as are needed. 0 chooses.
+    /// Maximum number of WSGI threads in each process; they are started as needed. 0 chooses.
     #[setting(default = 0, range = 0..=1024, example = 8)]
     pub threads: u32,
-    /// What it may take before it is refused more, or replaced.
+    /// Limits beyond which requests are rejected or a process is replaced.
     #[setting(default = {})]
     pub limits: AppLimits,
-    /// How long it is waited for.
+    /// Time-outs of the application.
     #[setting(default = {})]
     pub timeouts: AppTimeouts,
-    /// Sessions of WebSocket.
+    /// WebSocket sessions.
     #[setting(default = {})]
     pub websocket: WebSocketSettings,
 }
@@ -68,7 +68,7 @@ pub struct AppSettings {
 /// What an application speaks.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Interface {
-    /// Found out by looking at it.
+    /// Detected by inspection.
     Auto,
     /// ASGI 3: `await app(scope, receive, send)`.
     Asgi,
@@ -79,18 +79,18 @@ pub enum Interface {
 /// Whether an ASGI application is told of start and end.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Lifespan {
-    /// It is, if it listens.
+    /// Lifespan events are sent if the application supports them.
     Auto,
-    /// It is, and must listen.
+    /// Lifespan events are sent, and the application must support them.
     On,
-    /// It is not.
+    /// Lifespan events are not sent.
     Off,
 }
 
-/// An event loop of Python.
+/// The event loop of an ASGI application.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum EventLoop {
-    /// uvloop where it is installed, asyncio's elsewhere.
+    /// uvloop if it is installed, otherwise asyncio.
     Auto,
     /// uvloop, which must be installed.
     Uvloop,
@@ -98,23 +98,23 @@ pub enum EventLoop {
     Asyncio,
 }
 
-/// What an application may take.
+/// Limits of an application.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AppLimits {
-    /// Requests and sessions under way at the same time, from each worker of the server; past
-    /// it clients get 503 with `Retry-After`.
+    /// Requests and sessions in flight at the same time, from each worker of the server; beyond it
+    /// clients get 503 with `Retry-After`.
     #[setting(default = 10000, range = 1..=1000000)]
     pub in_flight: u32,
-    /// Memory of the store that its processes share (`tidegate.cache`).
+    /// Memory of the store shared by its processes (`tidegate.cache`).
     #[setting(default = "64MiB", range = "1MiB"..="64GiB")]
     pub store: Size,
-    /// A process is replaced after so many requests.
+    /// A process is replaced after this many requests.
     #[setting(range = 1..=1000000000, example = 100000)]
     pub max_requests: Option<u64>,
-    /// Up to so many more, so that not all are replaced at once.
+    /// Random addition to `max_requests`, so that processes are not replaced at the same time.
     #[setting(default = 0, range = 0..=1000000000)]
     pub max_requests_jitter: u64,
-    /// A process that takes more memory is replaced.
+    /// A process that uses more memory is replaced.
     #[setting(range = "16MiB"..="1TiB", example = "512MiB")]
     pub max_rss: Option<Size>,
     /// A process is replaced after this time.
@@ -122,32 +122,32 @@ pub struct AppLimits {
     pub lifetime: Option<Duration>,
 }
 
-/// How long an application is waited for.
+/// Time-outs of an application.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AppTimeouts {
-    /// For a process to be ready: import and start.
+    /// Until a process is ready: import and startup.
     #[setting(default = "60s", range = "1s"..="1h")]
     pub start: Duration,
-    /// For the head of an answer, from the request's last byte; then the client gets 504.
+    /// For the response head, from the request's last byte; then the client gets 504.
     #[setting(default = "60s", range = "1s"..="24h")]
     pub answer: Duration,
-    /// The longest pause in the body of an answer.
+    /// For the next part of a response body.
     #[setting(default = "60s", range = "1s"..="24h")]
     pub pause: Duration,
-    /// For a process whose loop, or whose oldest request of WSGI, stands still; then it is
-    /// killed, with its stack in the log. 0s is for ever.
+    /// For a blocked event loop, or for the oldest WSGI request; then the process is killed, with
+    /// its stack in the log. 0s disables it.
     #[setting(default = "30s", range = "0s"..="24h")]
     pub stuck: Duration,
-    /// A loop that stands still for so long is logged with its stack; 0s logs nothing.
+    /// An event loop that is blocked for this long is logged with its stack; 0s disables it.
     #[setting(default = "100ms", range = "0s"..="1m")]
     pub stall: Duration,
-    /// For what is under way when a process leaves.
+    /// For requests in flight when a process drains.
     #[setting(default = "30s", range = "0s"..="1h")]
     pub graceful: Duration,
 }
 
 impl AppSettings {
-    /// Bounds of one exchange.
+    /// The limits of one exchange.
     pub fn exchange_limits(&self) -> exchange::offload::Limits {
         exchange::offload::Limits {
             answer: self.timeouts.answer.get(),
@@ -165,7 +165,7 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
     };
     if parts.len() != 2 || !parts.iter().all(is_name) {
         reader
-            .error(span("python"), "this names no application")
+            .error(span("python"), "this does not name an application")
             .help("write module, colon, attribute: \"shop.web:app\"");
     }
     if !settings.root_path.is_empty()
@@ -177,8 +177,8 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
     }
     let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     if let Some(name) = settings.env.keys().find(odd) {
-        let said = format!("{name:?} cannot be the name of an environment variable");
-        reader.error(span("env"), said);
+        let message = format!("{name:?} cannot be the name of an environment variable");
+        reader.error(span("env"), message);
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_declarations_hold() {
+    fn the_declarations_are_valid() {
         verify::<AppSettings>().unwrap();
         verify::<AppLimits>().unwrap();
         verify::<AppTimeouts>().unwrap();
@@ -203,11 +203,11 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_said() {
-        for (written, said) in [
-            (node!("app"), "this names no application"),
-            (node!("app:"), "this names no application"),
-            (node!("a:b:c"), "this names no application"),
+    fn invalid_settings_are_reported() {
+        for (written, expected) in [
+            (node!("app"), "this does not name an application"),
+            (node!("app:"), "this does not name an application"),
+            (node!("a:b:c"), "this does not name an application"),
             (node!({ "python": "a:b", "root_path": "shop" }), "root_path begins with a slash"),
             (node!({ "python": "a:b", "root_path": "/shop/" }), "root_path begins with a slash"),
             (node!({ "python": "a:b", "env": { "A=B": "c" } }), "cannot be the name of an"),
@@ -215,7 +215,7 @@ mod tests {
             (node!({ "python": "a:b", "timeout": {} }), "did you mean \"timeouts\"?"),
         ] {
             let out = read::<AppSettings>(&written).unwrap_err();
-            assert!(out.contains(said), "{out}");
+            assert!(out.contains(expected), "{out}");
         }
     }
 }

@@ -1,16 +1,16 @@
-//! WebSocket (RFC 6455) for applications: the server's side of a connection, whose messages go to
-//! a session that has left the worker ([`exchange::offload::session`]).
+//! WebSocket (RFC 6455) for applications: the server's side of a connection, whose messages go to a
+//! session on another thread or process ([`exchange::offload::session`]).
 //!
 //! Owns the handshake, frames, pings, the closing handshake and compression (RFC 7692). Promises
-//! that the application sees whole messages of bounded size and nothing of the protocol; that a
-//! client which is not read from is held back, and one that does not read holds the application
-//! back; that a client which breaks the protocol is told why; and that a connection ends in bounded
-//! time once either side has said goodbye, has gone silent, or the server drains.
+//! that the application sees complete messages of bounded size and nothing of the protocol; that
+//! back-pressure works in both directions; that a client that violates the protocol gets the
+//! reason; and that a connection ends in bounded time once either side has closed it or is silent,
+//! or the server drains.
 
 mod deflate;
+mod driver;
 mod handshake;
 mod outbox;
-mod pump;
 mod settings;
 
 use std::pin::Pin;
@@ -22,13 +22,13 @@ use exchange::{Fault, Outcome, Request};
 use handshake::Handshake;
 pub use settings::WebSocketSettings;
 
-/// Whether a request asks for WebSocket, however well.
+/// True if a request asks for WebSocket, even if its handshake is invalid.
 pub fn asks(request: &Request) -> bool {
     request.upgrade && handshake::asks(request)
 }
 
-/// Parts a request that [`asks`]; a fault says what is wrong with it. The session is to be offered
-/// to the application, and the [`Upgrade`] becomes the outcome.
+/// Splits a request that [`asks`] for WebSocket into the session for the application and the
+/// [`Upgrade`] that becomes the response; a fault says why the handshake is invalid.
 pub fn begin(
     request: &Request,
     settings: &WebSocketSettings,
@@ -39,8 +39,8 @@ pub fn begin(
     Ok((handed, Upgrade { local, rest: Some((handshake, settings)) }))
 }
 
-/// The outcome to come: 101 with what goes on with the connection, or the application's denial.
-/// Dropping it tells the application that the client has gone.
+/// The response to come: 101 with the takeover of the connection, or the application's denial.
+/// Dropping it tells the application that the client is gone.
 pub struct Upgrade {
     local: LocalSession,
     rest: Option<(Handshake, WebSocketSettings)>,
@@ -57,7 +57,7 @@ impl Future for Upgrade {
         };
         let Some((handshake, settings)) = self.rest.take() else { return Poll::Pending };
         let answer = handshake.answer(accepted).map(|mut response| {
-            response.takeover = Some(pump::takeover(open, settings, handshake.deflate));
+            response.takeover = Some(driver::takeover(open, settings, handshake.deflate));
             response
         });
         Poll::Ready(answer)

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::apps::{AppSettings, Slot, Slots};
+use ::apps::{AppSettings, LiveWorker, LiveWorkers};
 use exchange::Shared;
 use settings::Size;
 use store::{Database, StoreMetrics, StoreServer};
@@ -132,7 +132,7 @@ impl Apps {
         log_options: &LogOptions,
     ) -> Result<App, String> {
         let sockets = self.sockets()?;
-        let live = Slots::of(&self.shared, name);
+        let live = LiveWorkers::of(&self.shared, name);
         let store = self.store(name, &sockets, settings.limits.store)?;
         let path = Some(store.path().to_owned());
         let own = sockets.clone();
@@ -244,11 +244,11 @@ fn update_app(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, log_opt
 }
 
 /// The processes that take exchanges, or soon will.
-fn live_slots(group: &WorkerGroup, folder: &Path) -> Vec<Slot> {
+fn live_slots(group: &WorkerGroup, folder: &Path) -> Vec<LiveWorker> {
     let live = group.slots().into_iter().filter_map(|slot| {
         let generation = slot.expected()?;
         let path = WorkerSockets::path(folder, slot.index, generation);
-        Some(Slot { slot: u32::try_from(slot.index).ok()?, generation, path })
+        Some(LiveWorker { slot: u32::try_from(slot.index).ok()?, generation, path })
     });
     live.collect()
 }

@@ -1,4 +1,4 @@
-//! One connection from a gateway's worker, at the process's end.
+//! One connection from a gateway's worker, in the application process.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,132 +12,132 @@ use wire::frames::{self, Data, Frame, Kind, Malformed};
 
 use super::Service;
 use super::exchange::Exchange;
-use super::feed::Asides;
-use super::talk::{Talk, Talked};
-use crate::conduit::{self, Conduit, End, Ended, PROGRAM, Step, write_fault};
+use super::feed::ExtraFrames;
+use super::ws_session::{SessionStep, WsSession};
 use crate::limits::FRAMES_WINDOW;
+use crate::mux::{self, CloseCause, Endpoint, Mux, PROGRAM, StreamStep, write_fault};
 
-pub(super) struct Connection(RefCell<State>);
+pub(super) struct Connection(RefCell<FrameConnectionState>);
 
-struct State {
-    conduit: Conduit<Carried>,
+struct FrameConnectionState {
+    mux: Mux<StreamPayload>,
     service: Rc<Service>,
-    asides: Asides,
-    /// The credit that the gateway gives each stream; none before its greeting.
+    extra: ExtraFrames,
+    /// The initial credit that the gateway gives each stream; none before its greeting.
     window: Option<u32>,
-    /// We have said that we take nothing new...
-    leaving: bool,
-    /// ... and the gateway that it sends nothing new.
+    /// This process has sent GOAWAY...
+    draining: bool,
+    /// ... and so has the gateway.
     released: bool,
-    /// The connection's task.
+    /// Wakes the connection's task.
     waker: Option<Waker>,
 }
 
-/// What a stream carries. An exchange is the usual: to put it elsewhere would cost more than the
-/// room that a session leaves.
+/// The payload of a stream. Exchanges are the usual case: boxing them would cost more than the
+/// space that a session leaves unused.
 #[allow(clippy::large_enum_variant)]
-enum Carried {
+enum StreamPayload {
     Exchange(Exchange),
-    Talk(Talk),
+    WsSession(WsSession),
 }
 
-impl Carried {
+impl StreamPayload {
     fn exchange(&mut self) -> Result<&mut Exchange, Malformed> {
         match self {
-            Carried::Exchange(exchange) => Ok(exchange),
-            Carried::Talk(_) => Err(Malformed::Stream),
+            StreamPayload::Exchange(exchange) => Ok(exchange),
+            StreamPayload::WsSession(_) => Err(Malformed::Stream),
         }
     }
 
-    fn talk(&mut self) -> Result<&mut Talk, Malformed> {
+    fn ws_session(&mut self) -> Result<&mut WsSession, Malformed> {
         match self {
-            Carried::Talk(talk) => Ok(talk),
-            Carried::Exchange(_) => Err(Malformed::Stream),
+            StreamPayload::WsSession(ws_session) => Ok(ws_session),
+            StreamPayload::Exchange(_) => Err(Malformed::Stream),
         }
     }
 
-    fn granted(&mut self, credit: u32) -> Result<Step, Malformed> {
+    fn granted(&mut self, credit: u32) -> Result<StreamStep, Malformed> {
         match self {
-            Carried::Exchange(exchange) => exchange.granted(credit),
-            Carried::Talk(talk) => talk.granted(credit),
+            StreamPayload::Exchange(exchange) => exchange.granted(credit),
+            StreamPayload::WsSession(ws_session) => ws_session.granted(credit),
         }
     }
 }
 
 impl Connection {
     pub(super) fn new(service: Rc<Service>) -> Rc<Connection> {
-        let mut conduit = Conduit::new();
-        frames::hello(conduit.outbox.frames(), FRAMES_WINDOW, PROGRAM);
-        Rc::new(Connection(RefCell::new(State {
-            conduit,
+        let mut mux = Mux::new();
+        frames::hello(mux.outbox.frames(), FRAMES_WINDOW, PROGRAM);
+        Rc::new(Connection(RefCell::new(FrameConnectionState {
+            mux,
             service,
-            asides: Asides::default(),
+            extra: ExtraFrames::default(),
             window: None,
-            leaving: false,
+            draining: false,
             released: false,
             waker: None,
         })))
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.0.borrow().conduit.streams.len()
+        self.0.borrow().mux.streams.len()
     }
 
-    /// Tells the gateway to send nothing new; the connection ends when that has been heard and
-    /// nothing is under way.
+    /// Tells the gateway to send nothing new; the connection ends when it has confirmed and nothing
+    /// is in flight.
     pub(super) fn leave(&self) {
         let mut state = self.0.borrow_mut();
-        if std::mem::replace(&mut state.leaving, true) {
+        if std::mem::replace(&mut state.draining, true) {
             return;
         }
-        frames::bare(state.conduit.outbox.frames(), Kind::GoAway, 0);
-        state.end_talks();
+        frames::bare(state.mux.outbox.frames(), Kind::GoAway, 0);
+        state.end_sessions();
         if let Some(waker) = &state.waker {
             waker.wake_by_ref();
         }
     }
 
-    /// Drives the connection to its end; whoever answers learns that nobody waits any more.
-    pub(super) async fn run(&self, stream: Stream) -> Ended {
+    /// Drives the connection until it ends, then cancels its exchanges.
+    pub(super) async fn run(&self, stream: Stream) -> CloseCause {
         let ended = poll_fn(|cx| {
             let state = &mut *self.0.borrow_mut();
             if !state.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
                 state.waker = Some(cx.waker().clone());
             }
-            conduit::poll(&stream, state, cx)
+            mux::poll(&stream, state, cx)
         });
         let ended = ended.await;
-        let streams = self.0.borrow_mut().conduit.streams.drain();
+        let streams = self.0.borrow_mut().mux.streams.drain();
         drop(streams);
         ended
     }
 }
 
-impl State {
+impl FrameConnectionState {
     fn begin(&mut self, number: u32, head: &[u8], body: &[u8], end: bool) -> Result<(), Malformed> {
         let (window, head) = self.head(head)?;
         let limits = self.service.limits;
         let (handed, exchange) =
-            Exchange::begin(number, head, body, end, window, limits, &self.asides);
+            Exchange::begin(number, head, body, end, window, limits, &self.extra);
         let arrival = Arrival::Exchange(Box::new(handed));
-        self.open(number, Carried::Exchange(exchange), arrival)
+        self.open(number, StreamPayload::Exchange(exchange), arrival)
     }
 
-    fn begin_talk(&mut self, number: u32, head: &[u8]) -> Result<(), Malformed> {
+    fn begin_session(&mut self, number: u32, head: &[u8]) -> Result<(), Malformed> {
         let (window, head) = self.head(head)?;
-        let (handed, mut talk) = Talk::begin(head, window, self.service.limits);
-        if self.leaving {
-            talk.leave();
+        let (handed, mut ws_session) = WsSession::begin(head, window, self.service.limits);
+        if self.draining {
+            ws_session.leave();
         }
-        self.open(number, Carried::Talk(talk), Arrival::Session(Box::new(handed)))
+        self.open(number, StreamPayload::WsSession(ws_session), Arrival::Session(Box::new(handed)))
     }
 
-    /// Exchanges are finished; sessions might last for ever.
-    fn end_talks(&mut self) {
-        for number in self.conduit.streams.numbers() {
-            if let Some((Carried::Talk(talk), _)) = self.conduit.streams.get(number) {
-                talk.leave();
-                conduit::step(self, number);
+    /// Exchanges are finished; sessions could last for ever.
+    fn end_sessions(&mut self) {
+        for number in self.mux.streams.numbers() {
+            if let Some((StreamPayload::WsSession(ws_session), _)) = self.mux.streams.get(number) {
+                ws_session.leave();
+                mux::step(self, number);
             }
         }
     }
@@ -147,42 +147,47 @@ impl State {
         Ok((window, Head::decode(head).map_err(|_| Malformed::Payload)?))
     }
 
-    fn open(&mut self, number: u32, carried: Carried, arrival: Arrival) -> Result<(), Malformed> {
-        self.conduit.streams.open(number, carried)?;
+    fn open(
+        &mut self,
+        number: u32,
+        stream_payload: StreamPayload,
+        arrival: Arrival,
+    ) -> Result<(), Malformed> {
+        self.mux.streams.open(number, stream_payload)?;
         if let Err(refused) = (self.service.sink)(arrival) {
-            write_fault(self.conduit.outbox.frames(), number, &refused.fault());
+            write_fault(self.mux.outbox.frames(), number, &refused.fault());
             self.close(number);
             return Ok(());
         }
-        conduit::step(self, number);
+        mux::step(self, number);
         Ok(())
     }
 
     fn close(&mut self, number: u32) {
-        drop(self.conduit.streams.close(number));
-        // What its end has left there is for nobody; every step empties it for the others.
-        self.asides.borrow_mut().clear();
+        drop(self.mux.streams.close(number));
+        // Frames queued by the end of this stream are obsolete; those of others were already moved.
+        self.extra.borrow_mut().clear();
     }
 
-    /// Has a stream act on a frame. One that is over hears of nothing.
+    /// Passes a frame to its stream; frames for a stream that has ended are ignored.
     fn with(
         &mut self,
         number: u32,
-        act: impl FnOnce(&mut Carried) -> Result<Step, Malformed>,
+        act: impl FnOnce(&mut StreamPayload) -> Result<StreamStep, Malformed>,
     ) -> Result<(), Malformed> {
-        let Some((carried, _)) = self.conduit.streams.get(number) else { return Ok(()) };
-        if act(carried)? == Step::Again {
-            conduit::step(self, number);
+        let Some((stream_payload, _)) = self.mux.streams.get(number) else { return Ok(()) };
+        if act(stream_payload)? == StreamStep::Again {
+            mux::step(self, number);
         }
         Ok(())
     }
 }
 
-impl End for State {
-    type Stream = Carried;
+impl Endpoint for FrameConnectionState {
+    type Stream = StreamPayload;
 
-    fn conduit(&mut self) -> &mut Conduit<Carried> {
-        &mut self.conduit
+    fn mux(&mut self) -> &mut Mux<StreamPayload> {
+        &mut self.mux
     }
 
     fn frame(&mut self, frame: Frame<'_>, chunk: Option<&Bytes>) -> Result<(), Malformed> {
@@ -195,36 +200,41 @@ impl End for State {
                 return self.begin(stream, head, body, end);
             }
             Frame::Data(Data { stream, bytes, cost, end }) => {
-                return self.with(stream, |carried| {
-                    carried.exchange()?.data(conduit::kept(bytes, chunk), cost, end)
+                return self.with(stream, |stream_payload| {
+                    stream_payload.exchange()?.data(mux::kept(bytes, chunk), cost, end)
                 });
             }
             Frame::Plain { kind: Kind::Trailers, stream, payload } => {
-                return self.with(stream, |carried| carried.exchange()?.trailers(payload));
+                return self
+                    .with(stream, |stream_payload| stream_payload.exchange()?.trailers(payload));
             }
             Frame::Plain { kind: Kind::Fault, stream, payload } => {
-                return self.with(stream, |carried| carried.exchange()?.body_failed(payload));
+                return self.with(stream, |stream_payload| {
+                    stream_payload.exchange()?.body_failed(payload)
+                });
             }
             Frame::Plain { kind: Kind::Session, stream, payload } => {
-                return self.begin_talk(stream, payload);
+                return self.begin_session(stream, payload);
             }
             Frame::Window { stream, credit } => {
-                return self.with(stream, |carried| carried.granted(credit));
+                return self.with(stream, |stream_payload| stream_payload.granted(credit));
             }
             Frame::Message { stream, binary, end, bytes } => {
-                return self.with(stream, |carried| carried.talk()?.message(binary, end, bytes));
+                return self.with(stream, |stream_payload| {
+                    stream_payload.ws_session()?.message(binary, end, bytes)
+                });
             }
             Frame::Close { stream, code, reason } => {
-                self.with(stream, |carried| {
-                    carried.talk()?.closed(code, reason);
-                    Ok(Step::Waits)
+                self.with(stream, |stream_payload| {
+                    stream_payload.ws_session()?.closed(code, reason);
+                    Ok(StreamStep::Pending)
                 })?;
                 self.close(stream);
             }
             Frame::Cancel { stream } => self.close(stream),
             Frame::GoAway => self.released = true,
             Frame::Ping(number) => {
-                frames::ping(self.conduit.outbox.frames(), Kind::Pong, number);
+                frames::ping(self.mux.outbox.frames(), Kind::Pong, number);
             }
             Frame::Pong(_) => {}
             _ => return Err(Malformed::Kind),
@@ -232,30 +242,30 @@ impl End for State {
         Ok(())
     }
 
-    fn step(&mut self, number: u32) -> Step {
-        let Conduit { streams, outbox, .. } = &mut self.conduit;
-        let Some((carried, waker)) = streams.get(number) else { return Step::Over };
-        let step = match carried {
-            Carried::Exchange(exchange) => exchange.step(number, outbox, waker),
-            Carried::Talk(talk) => match talk.step(number, outbox, waker) {
-                Talked::Goes(step) => step,
-                Talked::Denied(outcome) => {
-                    // From here on it is answered like any request.
-                    let credit = talk.credit();
-                    let mut exchange = Exchange::answered(credit, &self.asides);
+    fn step(&mut self, number: u32) -> StreamStep {
+        let Mux { streams, outbox, .. } = &mut self.mux;
+        let Some((stream_payload, waker)) = streams.get(number) else { return StreamStep::Done };
+        let step = match stream_payload {
+            StreamPayload::Exchange(exchange) => exchange.step(number, outbox, waker),
+            StreamPayload::WsSession(ws_session) => match ws_session.step(number, outbox, waker) {
+                SessionStep::Continues(step) => step,
+                SessionStep::Denied(outcome) => {
+                    // From in_process on it is an ordinary response.
+                    let credit = ws_session.credit();
+                    let mut exchange = Exchange::answered(credit, &self.extra);
                     let step = exchange.answer_with(outcome, number, outbox, waker);
-                    *carried = Carried::Exchange(exchange);
+                    *stream_payload = StreamPayload::Exchange(exchange);
                     step
                 }
             },
         };
-        if step == Step::Over {
+        if step == StreamStep::Done {
             self.close(number);
         }
         step
     }
 
     fn is_done(&mut self) -> bool {
-        self.leaving && self.released && self.conduit.streams.is_empty()
+        self.draining && self.released && self.mux.streams.is_empty()
     }
 }

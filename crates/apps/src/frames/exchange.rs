@@ -1,4 +1,5 @@
-//! One exchange at the process's end: its request has come in frames, its answer goes out.
+//! One exchange in the application process: its request arrives in frames, its response leaves in
+//! frames.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -10,17 +11,18 @@ use exchange::{Body, Fault, Headers, Inform, Outcome, Response};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
-use super::feed::{Asides, Feed};
-use crate::conduit::{
-    Outbox, Pump, Pumped, Step, read_fault, read_trailers, write_answer, write_fault,
+use super::feed::{BodyFeed, ExtraFrames};
+use crate::mux::{
+    BodySender, Outbox, SendProgress, StreamStep, read_fault, read_trailers, write_fault,
+    write_response_head,
 };
 
 pub(super) struct Exchange {
     phase: Phase,
-    pump: Pump,
-    /// Where the rest of the request's body goes.
-    feed: Option<Feed>,
-    asides: Asides,
+    sender: BodySender,
+    /// Receives the rest of the request's body.
+    feed: Option<BodyFeed>,
+    extra: ExtraFrames,
 }
 
 enum Phase {
@@ -28,18 +30,19 @@ enum Phase {
     Streamed(Body),
 }
 
-/// Interim responses go out as frames.
+/// Sends interim responses as frames.
 struct Interim {
     number: u32,
-    asides: Asides,
+    extra: ExtraFrames,
 }
 
 impl Inform for Interim {
     fn inform(&self, status: u16, headers: &Headers) {
-        let mut asides = self.asides.borrow_mut();
-        // One that has no room in a frame is not sent: nobody needs it (RFC 9110 15.2).
-        let _ = frames::plain(&mut asides, Kind::Inform, self.number, |out| {
-            write_answer(out, status, None, None, headers);
+        let mut extra = self.extra.borrow_mut();
+        // One that does not fit in a frame is not sent: interim responses are optional (RFC 9110
+        // 15.2).
+        let _ = frames::plain(&mut extra, Kind::Inform, self.number, |out| {
+            write_response_head(out, status, None, None, headers);
         });
     }
 }
@@ -52,39 +55,39 @@ impl Exchange {
         end: bool,
         window: u32,
         limits: Limits,
-        asides: &Asides,
+        extra: &ExtraFrames,
     ) -> (OffloadedRequest, Exchange) {
         let (body, feed) = if end {
             (Body::from(Bytes::copy_from_slice(body)), None)
         } else {
             let expects = head.headers.lists_token(Known::Expect, "100-continue");
-            let (feed, reading) = Feed::new(number, head.body_length, expects, asides);
+            let (feed, reading) = BodyFeed::new(number, head.body_length, expects, extra);
             (Body::stream(reading), Some(feed))
         };
-        let interim = Rc::new(Interim { number, asides: asides.clone() });
+        let interim = Rc::new(Interim { number, extra: extra.clone() });
         let (handed, local) = begin(head, body, Some(interim), limits);
-        let (phase, pump) = (Phase::Waited(local), Pump::new(window));
-        (handed, Exchange { phase, pump, feed, asides: asides.clone() })
+        let (phase, sender) = (Phase::Waited(local), BodySender::new(window));
+        (handed, Exchange { phase, sender, feed, extra: extra.clone() })
     }
 
-    /// Passes on what has come, and sends what there is of the answer.
-    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> Step {
+    /// Sends what is available of the response.
+    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> StreamStep {
         let cx = &mut Context::from_waker(waker);
         let step = self.advance(number, outbox, cx);
-        outbox.frames().append(&mut self.asides.borrow_mut());
+        outbox.frames().append(&mut self.extra.borrow_mut());
         step
     }
 
-    fn advance(&mut self, number: u32, outbox: &mut Outbox, cx: &mut Context<'_>) -> Step {
+    fn advance(&mut self, number: u32, outbox: &mut Outbox, cx: &mut Context<'_>) -> StreamStep {
         if let Phase::Waited(local) = &mut self.phase {
-            let Poll::Ready(outcome) = Pin::new(local).poll(cx) else { return Step::Waits };
+            let Poll::Ready(outcome) = Pin::new(local).poll(cx) else { return StreamStep::Pending };
             return self.decided(outcome, number, outbox, cx);
         }
-        let Phase::Streamed(body) = &mut self.phase else { return Step::Waits };
-        match self.pump.run(number, outbox, cx, |cx| body.poll_frame(cx)) {
-            Pumped::Waits => Step::Waits,
-            Pumped::Turn | Pumped::Stalled => Step::Again,
-            Pumped::Ended => Step::Over,
+        let Phase::Streamed(body) = &mut self.phase else { return StreamStep::Pending };
+        match self.sender.run(number, outbox, cx, |cx| body.poll_frame(cx)) {
+            SendProgress::Pending => StreamStep::Pending,
+            SendProgress::Turn | SendProgress::Stalled => StreamStep::Again,
+            SendProgress::CloseCause => StreamStep::Done,
         }
     }
 
@@ -94,38 +97,39 @@ impl Exchange {
         number: u32,
         outbox: &mut Outbox,
         cx: &mut Context<'_>,
-    ) -> Step {
-        // Interim responses go before the answer.
-        outbox.frames().append(&mut self.asides.borrow_mut());
+    ) -> StreamStep {
+        // Interim responses precede the response.
+        outbox.frames().append(&mut self.extra.borrow_mut());
         let written = outcome.and_then(|response| self.answer(number, response, outbox));
         match written {
-            Ok(true) => Step::Over,
+            Ok(true) => StreamStep::Done,
             Ok(false) => self.advance(number, outbox, cx),
             Err(fault) => {
                 write_fault(outbox.frames(), number, &fault);
-                Step::Over
+                StreamStep::Done
             }
         }
     }
 
-    /// What was to be a session is answered as a request.
-    pub(super) fn answered(credit: u32, asides: &Asides) -> Exchange {
+    /// An exchange for a denied session.
+    pub(super) fn answered(credit: u32, extra: &ExtraFrames) -> Exchange {
         let phase = Phase::Streamed(Body::Empty);
-        Exchange { phase, pump: Pump::new(credit), feed: None, asides: asides.clone() }
+        Exchange { phase, sender: BodySender::new(credit), feed: None, extra: extra.clone() }
     }
 
-    /// Sends the answer of what had no request of its own.
+    /// Sends the response of a denied session.
     pub(super) fn answer_with(
         &mut self,
         outcome: Outcome,
         number: u32,
         outbox: &mut Outbox,
         waker: &Waker,
-    ) -> Step {
+    ) -> StreamStep {
         self.decided(outcome, number, outbox, &mut Context::from_waker(waker))
     }
 
-    /// Sends the head of the answer, with the body if that is there and short: then that is all.
+    /// Sends the response head, with the body if it is complete and short; returns true if that is
+    /// all.
     fn answer(
         &mut self,
         number: u32,
@@ -140,15 +144,16 @@ impl Exchange {
             longer => Err(longer),
         };
         let whole = inline.as_ref().map_or(0, Bytes::len);
-        let write =
-            |out: &mut Vec<u8>| write_answer(out, status, reason.as_deref(), length, &headers);
+        let write = |out: &mut Vec<u8>| {
+            write_response_head(out, status, reason.as_deref(), length, &headers)
+        };
         let end = inline.is_ok();
         frames::headed(outbox.frames(), Kind::Response, number, end, whole, write)
-            .map_err(|_| Fault::internal("the head of the answer has no room"))?;
+            .map_err(|_| Fault::internal("the response head does not fit in a frame"))?;
         match inline {
             Ok(bytes) => outbox.payload(bytes),
             Err(Body::Bytes(bytes)) => {
-                self.pump.whole(bytes);
+                self.sender.set_whole(bytes);
                 self.phase = Phase::Streamed(Body::Empty);
             }
             Err(body) => self.phase = Phase::Streamed(body),
@@ -156,28 +161,33 @@ impl Exchange {
         Ok(end)
     }
 
-    pub(super) fn granted(&mut self, credit: u32) -> Result<Step, Malformed> {
-        self.pump.grant(credit)?;
-        Ok(Step::Again)
+    pub(super) fn granted(&mut self, credit: u32) -> Result<StreamStep, Malformed> {
+        self.sender.grant(credit)?;
+        Ok(StreamStep::Again)
     }
 
-    /// A piece of the request's body.
-    pub(super) fn data(&mut self, bytes: Bytes, cost: u32, end: bool) -> Result<Step, Malformed> {
+    /// Receives a piece of the request's body.
+    pub(super) fn data(
+        &mut self,
+        bytes: Bytes,
+        cost: u32,
+        end: bool,
+    ) -> Result<StreamStep, Malformed> {
         self.feed()?.data(bytes, cost, end)?;
-        Ok(Step::Again)
+        Ok(StreamStep::Again)
     }
 
-    pub(super) fn trailers(&mut self, payload: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn trailers(&mut self, payload: &[u8]) -> Result<StreamStep, Malformed> {
         self.feed()?.trailers(read_trailers(payload)?)?;
-        Ok(Step::Again)
+        Ok(StreamStep::Again)
     }
 
-    pub(super) fn body_failed(&mut self, payload: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn body_failed(&mut self, payload: &[u8]) -> Result<StreamStep, Malformed> {
         self.feed()?.fail(read_fault(payload)?)?;
-        Ok(Step::Again)
+        Ok(StreamStep::Again)
     }
 
-    fn feed(&mut self) -> Result<&Feed, Malformed> {
+    fn feed(&mut self) -> Result<&BodyFeed, Malformed> {
         self.feed.as_ref().ok_or(Malformed::Stream)
     }
 }

@@ -1,7 +1,7 @@
-//! The body of a request as it comes in frames.
+//! The body of a request that arrives in frames.
 //!
-//! What is not passed on has cost its sender credit, and that is renewed only as it is passed on:
-//! that is the back-pressure. It needs no waker: whoever puts something in polls it afterwards.
+//! Received data costs the sender credit, which is returned when the data is passed on: that is the
+//! back-pressure. No waker is needed: the code that adds a frame polls the reader afterwards.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,70 +12,71 @@ use bytes::Bytes;
 use exchange::{BodyStream, Fault, Frame, Headers};
 use wire::frames::{self, Kind, Malformed};
 
-use crate::conduit::Credit;
 use crate::limits::FRAMES_WINDOW;
+use crate::mux::ReceiveWindow;
 
-/// Frames that are to be sent although nobody sends at the moment.
-pub(super) type Asides = Rc<RefCell<Vec<u8>>>;
+/// Frames created while the connection is not sending; sent with the next step.
+pub(super) type ExtraFrames = Rc<RefCell<Vec<u8>>>;
 
-/// The end that is filled.
-pub(super) struct Feed(Rc<RefCell<Lane>>);
+/// The writing end.
+pub(super) struct BodyFeed(Rc<RefCell<BodyQueue>>);
 
-/// The end that is read.
-struct Reading(Rc<RefCell<Lane>>);
+/// The reading end.
+struct BodyReader(Rc<RefCell<BodyQueue>>);
 
-struct Lane {
+struct BodyQueue {
     number: u32,
     frames: VecDeque<(Frame, u32)>,
     end: Option<Result<(), Fault>>,
-    credit: Credit,
-    /// What is still to come, where the head has said so.
+    credit: ReceiveWindow,
+    /// Remaining length, if the request head declares it.
     left: Option<u64>,
-    /// Nobody reads it any more.
+    /// The reader was dropped.
     stopped: bool,
-    asides: Asides,
+    extra: ExtraFrames,
 }
 
-impl Feed {
-    /// Both ends. Where the client waits to be asked for the body, the sender has no credit before.
+impl BodyFeed {
+    /// Creates both ends. For `Expect: 100-continue` the sender has no credit until the body is
+    /// read.
     pub(super) fn new(
         number: u32,
         left: Option<u64>,
         expects: bool,
-        asides: &Asides,
-    ) -> (Feed, impl BodyStream + 'static) {
+        extra: &ExtraFrames,
+    ) -> (BodyFeed, impl BodyStream + 'static) {
         let credit = match expects {
-            true => Credit::withheld(FRAMES_WINDOW),
-            false => Credit::new(FRAMES_WINDOW),
+            true => ReceiveWindow::withheld(FRAMES_WINDOW),
+            false => ReceiveWindow::new(FRAMES_WINDOW),
         };
-        let lane = Rc::new(RefCell::new(Lane {
+        let queue = Rc::new(RefCell::new(BodyQueue {
             number,
             frames: VecDeque::new(),
             end: None,
             credit,
             left,
             stopped: false,
-            asides: asides.clone(),
+            extra: extra.clone(),
         }));
-        (Feed(lane.clone()), Reading(lane))
+        (BodyFeed(queue.clone()), BodyReader(queue))
     }
 
     pub(super) fn data(&self, bytes: Bytes, cost: u32, end: bool) -> Result<(), Malformed> {
-        let mut lane = self.open()?;
-        lane.credit.spend(cost)?;
-        if !bytes.is_empty() && !lane.stopped {
-            lane.frames.push_back((Frame::Data(bytes), cost));
+        let mut queue = self.open()?;
+        queue.credit.spend(cost)?;
+        if !bytes.is_empty() && !queue.stopped {
+            queue.frames.push_back((Frame::Data(bytes), cost));
         }
         if end {
-            lane.end = Some(Ok(()));
+            queue.end = Some(Ok(()));
         }
         Ok(())
     }
 
     pub(super) fn trailers(&self, fields: Headers) -> Result<(), Malformed> {
-        let mut lane = self.open()?;
-        lane.frames.push_back((Frame::Trailers(fields), 0));
-        lane.end = Some(Ok(()));
+        let mut queue = self.open()?;
+        queue.frames.push_back((Frame::Trailers(fields), 0));
+        queue.end = Some(Ok(()));
         Ok(())
     }
 
@@ -84,27 +85,27 @@ impl Feed {
         Ok(())
     }
 
-    /// Nothing may come behind the end.
-    fn open(&self) -> Result<std::cell::RefMut<'_, Lane>, Malformed> {
-        let lane = self.0.borrow_mut();
-        if lane.end.is_some() { Err(Malformed::Stream) } else { Ok(lane) }
+    /// Fails if the body has already ended.
+    fn open(&self) -> Result<std::cell::RefMut<'_, BodyQueue>, Malformed> {
+        let queue = self.0.borrow_mut();
+        if queue.end.is_some() { Err(Malformed::Stream) } else { Ok(queue) }
     }
 }
 
-impl BodyStream for Reading {
+impl BodyStream for BodyReader {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        let lane = &mut *self.0.borrow_mut();
-        let next = lane.frames.pop_front();
+        let queue = &mut *self.0.borrow_mut();
+        let next = queue.frames.pop_front();
         if let Some((_, cost)) = &next {
-            lane.credit.passed_on(*cost);
+            queue.credit.passed_on(*cost);
         }
-        if lane.end.is_none() && lane.credit.is_due() {
-            lane.credit.renew(lane.number, &mut lane.asides.borrow_mut());
+        if queue.end.is_none() && queue.credit.is_due() {
+            queue.credit.renew(queue.number, &mut queue.extra.borrow_mut());
         }
-        match (next, &lane.end) {
+        match (next, &queue.end) {
             (Some((frame, _)), _) => {
                 if let Frame::Data(bytes) = &frame {
-                    lane.left = lane.left.map(|left| left.saturating_sub(bytes.len() as u64));
+                    queue.left = queue.left.map(|left| left.saturating_sub(bytes.len() as u64));
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -112,7 +113,7 @@ impl BodyStream for Reading {
             (None, Some(Ok(()))) => Poll::Ready(None),
             (None, Some(Err(fault))) => {
                 let fault = fault.clone();
-                lane.end = Some(Ok(()));
+                queue.end = Some(Ok(()));
                 Poll::Ready(Some(Err(fault)))
             }
         }
@@ -123,13 +124,13 @@ impl BodyStream for Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for BodyReader {
     fn drop(&mut self) {
-        let lane = &mut *self.0.borrow_mut();
-        lane.stopped = true;
-        lane.frames.clear();
-        if lane.end.is_none() {
-            frames::bare(&mut lane.asides.borrow_mut(), Kind::Stop, lane.number);
+        let queue = &mut *self.0.borrow_mut();
+        queue.stopped = true;
+        queue.frames.clear();
+        if queue.end.is_none() {
+            frames::bare(&mut queue.extra.borrow_mut(), Kind::Stop, queue.number);
         }
     }
 }

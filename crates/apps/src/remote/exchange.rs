@@ -1,4 +1,4 @@
-//! One exchange at the gateway's end: its request goes out as frames, its answer comes in.
+//! One exchange at the gateway's end: its request leaves in frames, its response arrives in frames.
 
 use std::task::{Context, Poll, Waker};
 
@@ -8,29 +8,30 @@ use exchange::{BodyStream, Fault, Frame, Side};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
-use crate::conduit::{
-    Credit, Outbox, Pump, Pumped, Step, read_answer, read_fault, read_interim, read_trailers,
-};
 use crate::limits::FRAMES_WINDOW;
+use crate::mux::{
+    BodySender, Outbox, ReceiveWindow, SendProgress, StreamStep, read_fault, read_interim,
+    read_response_head, read_trailers,
+};
 
 pub(super) struct Exchange {
-    /// The request's body, while there is more of it to send.
+    /// The request's body, until it is sent.
     body: Option<Incoming>,
-    pump: Pump,
-    answer: Answer,
-    credit: Credit,
+    sender: BodySender,
+    answer: ResponseState,
+    credit: ReceiveWindow,
 }
 
-enum Answer {
-    Waited(Answering),
+enum ResponseState {
+    Awaited(Answering),
     Streamed(Sending),
-    /// It is whole.
-    Given,
+    /// The response is complete.
+    Complete,
 }
 
 impl Exchange {
-    /// Sends the head, with the body if that is there and short. `None` where it was answered
-    /// instead.
+    /// Sends the head, with the body if it is complete and short. `None` if it was answered with an
+    /// error instead.
     pub(super) fn begin(
         handed: OffloadedRequest,
         number: u32,
@@ -39,172 +40,188 @@ impl Exchange {
         outbox: &mut Outbox,
     ) -> Option<Exchange> {
         let OffloadedRequest { head, body, answer } = handed;
-        // Asking for the body is what tells a client to send it (RFC 9110 10.1.1): the application
-        // asks by its first credit.
+        // Polling the body makes the client send it (RFC 9110 10.1.1): in_process the application's first
+        // credit does.
         let expects = head.headers.lists_token(Known::Expect, "100-continue");
-        let mut pump = Pump::new(if expects { 0 } else { window });
+        let mut sender = BodySender::new(if expects { 0 } else { window });
         let mut cx = Context::from_waker(waker);
         let first = match head.body_length {
-            Some(0) => First { whole: true, ..First::default() },
-            _ if expects => First { rest: Some(body), ..First::default() },
-            _ => First::of(body, &mut cx),
+            Some(0) => InitialBody { complete: true, ..InitialBody::default() },
+            _ if expects => InitialBody { rest: Some(body), ..InitialBody::default() },
+            _ => InitialBody::of(body, &mut cx),
         };
-        let inline = if first.whole { first.bytes.len() } else { 0 };
+        let inline = if first.complete { first.bytes.len() } else { 0 };
         let write = |out: &mut Vec<u8>| head.encode(out);
         let written =
-            frames::headed(outbox.frames(), Kind::Request, number, first.whole, inline, write);
+            frames::headed(outbox.frames(), Kind::Request, number, first.complete, inline, write);
         if written.is_err() {
-            let detail = "the head of the request has no room in a frame";
+            let detail = "the request head does not fit in a frame";
             answer.fail(Fault::new(Side::Client, 431, "head_too_large", detail));
             return None;
         }
-        if first.whole {
+        if first.complete {
             outbox.payload(first.bytes);
         } else {
-            pump.begin(first.bytes, first.next);
+            sender.begin(first.bytes, first.next);
         }
-        let credit = Credit::new(FRAMES_WINDOW);
-        Some(Exchange { body: first.rest, pump, answer: Answer::Waited(answer), credit })
+        let credit = ReceiveWindow::new(FRAMES_WINDOW);
+        Some(Exchange { body: first.rest, sender, answer: ResponseState::Awaited(answer), credit })
     }
 
-    /// What was to be a session is answered as a request.
+    /// An exchange for a denied session.
     pub(super) fn denied(answering: Answering) -> Exchange {
-        let answer = Answer::Waited(answering);
-        Exchange { body: None, pump: Pump::new(0), answer, credit: Credit::new(FRAMES_WINDOW) }
+        let answer = ResponseState::Awaited(answering);
+        Exchange {
+            body: None,
+            sender: BodySender::new(0),
+            answer,
+            credit: ReceiveWindow::new(FRAMES_WINDOW),
+        }
     }
 
-    /// Sends more of the body, renews credit, and sees whether the client is still there.
-    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> Step {
+    /// Sends more of the body, renews credit, and checks that the client is still connected.
+    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> StreamStep {
         let cx = &mut Context::from_waker(waker);
         let unwanted = match &mut self.answer {
-            Answer::Waited(answering) => answering.poll_unwanted(cx).is_ready(),
-            Answer::Streamed(sending) => {
+            ResponseState::Awaited(answering) => answering.poll_unwanted(cx).is_ready(),
+            ResponseState::Streamed(sending) => {
                 if self.credit.is_due() && matches!(sending.poll_ready(cx), Poll::Ready(Ok(()))) {
                     self.credit.renew(number, outbox.frames());
                 }
                 sending.poll_unwanted(cx).is_ready()
             }
-            Answer::Given => return Step::Over,
+            ResponseState::Complete => return StreamStep::Done,
         };
         if unwanted {
             frames::bare(outbox.frames(), Kind::Cancel, number);
-            return Step::Over;
+            return StreamStep::Done;
         }
-        let Some(body) = &mut self.body else { return Step::Waits };
-        match self.pump.run(number, outbox, cx, |cx| body.poll_frame(cx)) {
-            Pumped::Waits => Step::Waits,
-            Pumped::Turn | Pumped::Stalled => Step::Again,
-            Pumped::Ended => {
+        let Some(body) = &mut self.body else { return StreamStep::Pending };
+        match self.sender.run(number, outbox, cx, |cx| body.poll_frame(cx)) {
+            SendProgress::Pending => StreamStep::Pending,
+            SendProgress::Turn | SendProgress::Stalled => StreamStep::Again,
+            SendProgress::CloseCause => {
                 self.body = None;
-                Step::Waits
+                StreamStep::Pending
             }
         }
     }
 
     pub(super) fn granted(&mut self, credit: u32) -> Result<(), Malformed> {
-        self.pump.grant(credit)
+        self.sender.grant(credit)
     }
 
-    /// The application wants no more of the body.
+    /// The application does not read more of the body.
     pub(super) fn stopped(&mut self) {
         self.body = None;
     }
 
     pub(super) fn informed(&mut self, payload: &[u8]) -> Result<(), Malformed> {
         let (status, headers) = read_interim(payload)?;
-        if let Answer::Waited(answering) = &self.answer {
+        if let ResponseState::Awaited(answering) = &self.answer {
             answering.inform(status, headers);
         }
         Ok(())
     }
 
-    /// The head of the answer, with its body where `end` says that this is all.
+    /// Receives the response head, with its body if `end` is set.
     pub(super) fn answered(
         &mut self,
         head: &[u8],
         body: &[u8],
         end: bool,
-    ) -> Result<Step, Malformed> {
-        let head = read_answer(head)?;
-        let Answer::Waited(mut answering) = std::mem::replace(&mut self.answer, Answer::Given)
+    ) -> Result<StreamStep, Malformed> {
+        let head = read_response_head(head)?;
+        let ResponseState::Awaited(mut answering) =
+            std::mem::replace(&mut self.answer, ResponseState::Complete)
         else {
             return Err(Malformed::Stream);
         };
         answering.set_reason(head.reason);
         if end {
             answering.whole(head.status, head.headers, Bytes::copy_from_slice(body));
-            return Ok(Step::Over);
+            return Ok(StreamStep::Done);
         }
-        self.answer = Answer::Streamed(answering.stream(head.status, head.headers, head.length));
-        Ok(Step::Again)
+        self.answer =
+            ResponseState::Streamed(answering.stream(head.status, head.headers, head.length));
+        Ok(StreamStep::Again)
     }
 
-    /// A piece of the answer's body.
-    pub(super) fn data(&mut self, bytes: Bytes, cost: u32, end: bool) -> Result<Step, Malformed> {
+    /// Receives a piece of the response body.
+    pub(super) fn data(
+        &mut self,
+        bytes: Bytes,
+        cost: u32,
+        end: bool,
+    ) -> Result<StreamStep, Malformed> {
         self.credit.spend(cost)?;
         self.credit.passed_on(cost);
-        let Answer::Streamed(sending) = &mut self.answer else { return Err(Malformed::Stream) };
+        let ResponseState::Streamed(sending) = &mut self.answer else {
+            return Err(Malformed::Stream);
+        };
         if !bytes.is_empty() {
             sending.push(Frame::Data(bytes));
         }
         if end {
             self.finish(None);
-            return Ok(Step::Over);
+            return Ok(StreamStep::Done);
         }
-        Ok(if self.credit.is_due() { Step::Again } else { Step::Waits })
+        Ok(if self.credit.is_due() { StreamStep::Again } else { StreamStep::Pending })
     }
 
-    pub(super) fn ended_by_trailers(&mut self, payload: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn ended_by_trailers(&mut self, payload: &[u8]) -> Result<StreamStep, Malformed> {
         let fields = read_trailers(payload)?;
-        if !matches!(self.answer, Answer::Streamed(_)) {
+        if !matches!(self.answer, ResponseState::Streamed(_)) {
             return Err(Malformed::Stream);
         }
         self.finish(Some(fields));
-        Ok(Step::Over)
+        Ok(StreamStep::Done)
     }
 
     fn finish(&mut self, trailers: Option<exchange::Headers>) {
-        if let Answer::Streamed(sending) = std::mem::replace(&mut self.answer, Answer::Given) {
+        if let ResponseState::Streamed(sending) =
+            std::mem::replace(&mut self.answer, ResponseState::Complete)
+        {
             sending.finish(trailers);
         }
     }
 
-    pub(super) fn failed(&mut self, payload: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn failed(&mut self, payload: &[u8]) -> Result<StreamStep, Malformed> {
         self.fail(read_fault(payload)?);
-        Ok(Step::Over)
+        Ok(StreamStep::Done)
     }
 
-    /// Whoever waits is told this.
+    /// Fails the exchange.
     pub(super) fn fail(&mut self, fault: Fault) {
-        match std::mem::replace(&mut self.answer, Answer::Given) {
-            Answer::Waited(answering) => answering.fail(fault),
-            Answer::Streamed(sending) => sending.fail(fault),
-            Answer::Given => {}
+        match std::mem::replace(&mut self.answer, ResponseState::Complete) {
+            ResponseState::Awaited(answering) => answering.fail(fault),
+            ResponseState::Streamed(sending) => sending.fail(fault),
+            ResponseState::Complete => {}
         }
     }
 }
 
-/// What is there of a body when its request is sent.
+/// The part of a body that is available when its request is sent.
 #[derive(Default)]
-struct First {
+struct InitialBody {
     bytes: Bytes,
-    /// That is all of it.
-    whole: bool,
-    /// What has been taken behind the bytes.
+    /// The body is complete.
+    complete: bool,
+    /// The frame after the bytes, if it was already polled.
     next: Option<Result<Frame, Fault>>,
     rest: Option<Incoming>,
 }
 
-impl First {
-    fn of(mut body: Incoming, cx: &mut Context<'_>) -> First {
-        let mut first = First::default();
+impl InitialBody {
+    fn of(mut body: Incoming, cx: &mut Context<'_>) -> InitialBody {
+        let mut first = InitialBody::default();
         loop {
             match body.poll_frame(cx) {
                 Poll::Ready(Some(Ok(Frame::Data(bytes)))) if first.bytes.is_empty() => {
                     first.bytes = bytes;
                 }
                 Poll::Ready(None) => {
-                    first.whole = first.bytes.len() <= INLINE_BYTES_MAX;
+                    first.complete = first.bytes.len() <= INLINE_BYTES_MAX;
                     break;
                 }
                 Poll::Ready(next) => {
@@ -214,7 +231,7 @@ impl First {
                 Poll::Pending => break,
             }
         }
-        if !first.whole {
+        if !first.complete {
             first.rest = Some(body);
         }
         first

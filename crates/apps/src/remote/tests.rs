@@ -1,5 +1,5 @@
-//! Both ends against each other: a gateway on this thread, processes on threads with loops of their
-//! own, and an application that answers with plain blocking code.
+//! Tests both ends together: a gateway on this thread, processes on threads with loops of their
+//! own, and an application of blocking code.
 
 mod broken;
 mod long;
@@ -17,10 +17,10 @@ use net::worker::block_on_local;
 use telemetry::Telemetry;
 use wire::Method;
 
-use super::{Broken, Remote};
-use crate::conduit::STREAMS_MAX;
-use crate::place::{Place, Refused};
-use crate::slots::{Slot, Slots};
+use super::{BrokenCounters, Remote};
+use crate::backend::{AppBackend, OfferError};
+use crate::live_workers::{LiveWorker, LiveWorkers};
+use crate::mux::STREAMS_MAX;
 use process::Process;
 
 const LIMITS: Limits = Limits {
@@ -38,19 +38,19 @@ fn request(path: &str, body: Body) -> Request {
     request
 }
 
-fn slots(processes: &[&Process]) -> Arc<Slots> {
-    let slots = Slots::of(&::exchange::Shared::default(), "app");
+fn slots(processes: &[&Process]) -> Arc<LiveWorkers> {
+    let slots = LiveWorkers::of(&::exchange::Shared::default(), "app");
     slots.set(processes.iter().map(|process| process.slot()).collect());
     slots
 }
 
-fn remote(slots: Arc<Slots>) -> Rc<Remote> {
-    // A machine that is busy with other tests is not an application that does not come.
-    let patience = Duration::from_secs(60);
-    Rc::new(Remote::new(slots, Broken::new(&Telemetry::new(), "app"), patience))
+fn remote(slots: Arc<LiveWorkers>) -> Rc<Remote> {
+    // Long enough for a busy machine.
+    let queue_timeout = Duration::from_secs(60);
+    Rc::new(Remote::new(slots, BrokenCounters::new(&Telemetry::new(), "app"), queue_timeout))
 }
 
-fn offer(remote: &Rc<Remote>, mut request: Request) -> Result<Local, Refused> {
+fn offer(remote: &Rc<Remote>, mut request: Request) -> Result<Local, OfferError> {
     let (handed, local) = leave(&mut request, LIMITS);
     remote.offer(Arrival::Exchange(Box::new(handed))).map(|()| local)
 }
@@ -65,7 +65,7 @@ async fn text(response: Result<Response, Fault>) -> String {
 }
 
 #[test]
-fn requests_and_answers_go_there_and_back() {
+fn requests_and_responses_pass() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
@@ -77,14 +77,14 @@ fn requests_and_answers_go_there_and_back() {
         assert_eq!((answered.status, answered.body.length()), (200, None));
         assert_eq!(answered.headers.get("x-host"), Some(&b"example.com"[..]));
         assert_eq!(text(Ok(answered)).await, "hello");
-        // The answer does not wait for the body, nor the body for the answer.
+        // The response does not wait for the body, nor the body for the response.
         let answered = ask(&remote, "/ignore", Body::from("y".repeat(1 << 20))).await;
         assert_eq!(answered.unwrap().status, 202);
     });
 }
 
 #[test]
-fn a_fault_is_told_as_it_is() {
+fn a_fault_is_passed_on_unchanged() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
@@ -96,13 +96,13 @@ fn a_fault_is_told_as_it_is() {
         let mut answered = ask(&remote, "/break", "").await.unwrap();
         let fault = answered.body.collect(100).await.unwrap_err();
         assert_eq!((fault.status, fault.slug), (500, "handover_dropped"));
-        // The connection has borne it.
+        // The connection still works.
         assert_eq!(text(ask(&remote, "/echo", "still").await).await, "still");
     });
 }
 
 #[test]
-fn interim_answers_and_trailers_pass() {
+fn interim_responses_and_trailers_pass() {
     struct Told(std::cell::RefCell<Vec<(u16, usize)>>);
     impl Inform for Told {
         fn inform(&self, status: u16, headers: &Headers) {
@@ -129,7 +129,7 @@ fn interim_answers_and_trailers_pass() {
 }
 
 #[test]
-fn a_client_that_waits_for_100_is_asked_only_when_the_application_reads() {
+fn a_client_gets_100_only_when_the_application_reads() {
     use std::cell::Cell;
     use std::rc::Rc;
     use std::task::{Context, Poll};
@@ -167,11 +167,11 @@ fn two_hundred_at_a_time_are_not_mixed_up() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
-        // They are answered together, the last one first.
+        // They are answered together, in reverse order.
         let asked: Vec<_> = (0..MANY)
             .map(|number| {
                 let body = Body::from(format!("{number} {}", "x".repeat(number * 100)));
-                offer(&remote, request("/gather/200", body)).unwrap()
+                offer(&remote, request("/buffer/200", body)).unwrap()
             })
             .collect();
         for (number, local) in asked.into_iter().enumerate() {
@@ -182,12 +182,12 @@ fn two_hundred_at_a_time_are_not_mixed_up() {
 }
 
 #[test]
-fn nobody_waits_longer_than_may_be() {
+fn queued_exchanges_time_out() {
     block_on_local(async {
         let path = std::path::PathBuf::from("/nonexistent/app.sock");
         let live = slots(&[]);
-        live.set(vec![Slot { slot: 0, generation: 1, path }]);
-        let broken = Broken::new(&Telemetry::new(), "app");
+        live.set(vec![LiveWorker { slot: 0, generation: 1, path }]);
+        let broken = BrokenCounters::new(&Telemetry::new(), "app");
         let remote = Rc::new(Remote::new(live, broken, Duration::from_millis(20)));
         for _ in 0..2 {
             let fault = ask(&remote, "/echo", "").await.err().unwrap();
@@ -197,14 +197,14 @@ fn nobody_waits_longer_than_may_be() {
 }
 
 #[test]
-fn more_than_a_connection_carries_wait_their_turn() {
+fn exchanges_above_the_stream_limit_are_queued() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
-        // So that it is connected: what waits for that is bounded.
+        // Connects first: the queue before that is bounded.
         assert_eq!(text(ask(&remote, "/echo", "a").await).await, "a");
         let asked: Vec<_> = (0..STREAMS_MAX + 500)
-            .map(|_| offer(&remote, request("/gather/1", Body::Empty)).unwrap())
+            .map(|_| offer(&remote, request("/buffer/1", Body::Empty)).unwrap())
             .collect();
         for local in asked {
             assert_eq!(local.await.unwrap().status, 200);
@@ -217,13 +217,13 @@ fn the_least_busy_process_is_chosen() {
     let (one, other) = (Process::start(), Process::start());
     block_on_local(async {
         let remote = remote(slots(&[&one, &other]));
-        // Both are connected when both have answered.
+        // Both are connected once both have answered.
         while one.seen() == 0 || other.seen() == 0 {
             assert_eq!(text(ask(&remote, "/echo", "a").await).await, "a");
         }
         let (before, held) = (one.seen() + other.seen(), one.seen());
         let waits: Vec<_> =
-            (0..6).map(|_| offer(&remote, request("/gather/3", Body::Empty)).unwrap()).collect();
+            (0..6).map(|_| offer(&remote, request("/buffer/3", Body::Empty)).unwrap()).collect();
         for local in waits {
             assert_eq!(local.await.unwrap().status, 200);
         }
@@ -232,15 +232,15 @@ fn the_least_busy_process_is_chosen() {
 }
 
 #[test]
-fn nobody_there_is_503_and_nobody_yet_is_waited_for() {
+fn no_process_is_503_and_a_starting_one_is_awaited() {
     let process = Process::start();
     block_on_local(async {
         let empty = slots(&[]);
         let remote = remote(empty.clone());
-        assert!(matches!(offer(&remote, request("/echo", "".into())), Err(Refused::Absent)));
+        assert!(matches!(offer(&remote, request("/echo", "".into())), Err(OfferError::Absent)));
         // It is not connected yet.
         empty.set(vec![process.slot()]);
-        while remote.fleet.seats.borrow().is_empty() {
+        while remote.pool.processes.borrow().is_empty() {
             net::task::spawn_local(async {}).await.unwrap();
         }
         assert_eq!(text(ask(&remote, "/echo", "waited").await).await, "waited");

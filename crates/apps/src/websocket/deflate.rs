@@ -1,5 +1,5 @@
-//! Compression of messages (RFC 7692), with one compressor per worker: no context is taken over, so
-//! connections take turns with it.
+//! Compression of messages (RFC 7692), with one compressor per worker: without context takeover,
+//! connections can share it.
 
 use std::cell::RefCell;
 
@@ -8,16 +8,16 @@ use wire::websocket::{Inflate, PerMessageDeflate, Violation};
 
 use crate::limits::{DEFLATE_BYTES_MAX, DEFLATE_BYTES_MIN, DEFLATE_LEVEL};
 
-/// The window of a client that sets no bound.
+/// The window if the client sets no limit.
 const WINDOW_BITS: u8 = 15;
 
 thread_local! {
-    /// By the bits of their windows: mostly there is one.
+    /// By window bits; usually there is one.
     static DEFLATERS: RefCell<Vec<(u8, Deflater)>> = const { RefCell::new(Vec::new()) };
     static INFLATER: RefCell<Option<Inflater>> = const { RefCell::new(None) };
 }
 
-/// Undoes the client's compression.
+/// Decompresses the client's messages.
 pub(super) struct Inflating;
 
 impl Inflate for Inflating {
@@ -34,7 +34,7 @@ impl Inflate for Inflating {
     }
 }
 
-/// The compressed form of a message, where it is worth it.
+/// Compresses a message if that makes it smaller.
 pub(super) fn deflated(message: &[u8], agreed: PerMessageDeflate) -> Option<Vec<u8>> {
     if !(DEFLATE_BYTES_MIN..=DEFLATE_BYTES_MAX).contains(&message.len()) {
         return None;

@@ -5,10 +5,10 @@ use exchange::{Fault, Request, Response, Side};
 use wire::websocket::{PerMessageDeflate, accept_key};
 use wire::{Known, Method, token};
 
-/// The one version there is.
+/// The only version.
 const VERSION: &str = "13";
 
-/// Fields of a 101 that are ours: the application's own are left out.
+/// Headers of a 101 that the server sets; the application's own are dropped.
 const OURS: [Known; 7] = [
     Known::Connection,
     Known::Upgrade,
@@ -23,7 +23,7 @@ pub(super) fn asks(request: &Request) -> bool {
     request.method == Method::Get && request.headers.lists_token(Known::Upgrade, "websocket")
 }
 
-/// What the answer needs to know of the request.
+/// The parts of the request that the response needs.
 pub(super) struct Handshake {
     accept: String,
     /// The subprotocols that the client offers, as one list.
@@ -52,7 +52,7 @@ impl Handshake {
         Ok(Handshake { accept, offered, deflate })
     }
 
-    /// The 101, or the application's fault.
+    /// The 101, or a fault of the application.
     pub(super) fn answer(&self, accepted: Accepted) -> Result<Response, Fault> {
         let mut response = Response::new(101);
         let headers = &mut response.headers;

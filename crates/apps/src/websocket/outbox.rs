@@ -1,7 +1,7 @@
-//! What is to be sent to the client, as chunks of bytes.
+//! The output to the client, as chunks of bytes.
 //!
-//! Small frames share a chunk, so that many messages leave with one system call; a large payload is
-//! sent from where it lies, in slices, so that a slow client shows its progress.
+//! Small frames share a chunk, so that many messages are sent with one system call; a large payload
+//! is sent without a copy, in slices, so that the progress of a slow client is visible.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ pub(super) const NO_CODE: u16 = 1005;
 
 pub(super) struct Outbox {
     deflate: Option<PerMessageDeflate>,
-    /// Frames that are still gathered.
+    /// The chunk of small frames.
     gathered: Vec<u8>,
     chunks: VecDeque<Bytes>,
 }
@@ -33,7 +33,7 @@ impl Outbox {
         self.gathered.is_empty() && self.chunks.is_empty()
     }
 
-    /// Whether enough has gathered to be sent first.
+    /// True if there is enough output to be sent first.
     pub(super) fn is_full(&self) -> bool {
         self.gathered.len() >= WEBSOCKET_SLICE_BYTES || !self.chunks.is_empty()
     }
@@ -63,7 +63,7 @@ impl Outbox {
         self.copied(FrameHead::new(opcode, payload.len()), payload);
     }
 
-    /// A goodbye; a code that nobody may send becomes 1011, and a reason that is too long is cut.
+    /// Appends a close frame; a code that must not be sent becomes 1011, and a long reason is cut.
     pub(super) fn close(&mut self, closed: &Closed) {
         if closed.code == NO_CODE {
             return self.control(Opcode::Close, b"");

@@ -1,45 +1,43 @@
-//! `apps.NAME.websocket`: bounds of sessions, and what is spoken.
+//! `apps.NAME.websocket`: limits of WebSocket sessions.
 
 use exchange::offload::Limits;
 use settings::{Duration, Setting, Size};
 
-/// Sessions of WebSocket.
+/// WebSocket sessions.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default)]
 pub struct WebSocketSettings {
-    /// The largest message a client may send, after decompression; past it the session is
-    /// closed with 1009.
+    /// The largest message a client may send, after decompression; beyond it the session is closed
+    /// with 1009.
     #[setting(default = "16MiB", range = "1KiB"..="1GiB")]
     pub message_size: Size,
-    /// How many messages may wait between a client and the application, each way. A client
-    /// whose messages wait is read no further; an application that sends to a slow client waits
-    /// in `send`.
+    /// Number of messages queued between a client and the application, in each direction. When the
+    /// queue is full, the client is not read from, and an application that sends waits in `send`.
     #[setting(default = 32, range = 1..=65536)]
     pub queue: u32,
-    /// How many bytes may wait; the message that goes beyond is the last one taken.
+    /// Bytes queued; the message that exceeds the limit is the last one taken.
     #[setting(default = "256KiB", range = "1KiB"..="1GiB")]
     pub queue_size: Size,
-    /// A client that was silent for so long is sent a ping. 0s for none.
+    /// A client that is silent for this long gets a ping. 0s disables it.
     #[setting(default = "20s", range = "0s"..="1d")]
     pub ping_every: Duration,
-    /// A client that stays silent for so long after a ping, or takes none of what is sent to
-    /// it, is gone.
+    /// A client that stays silent for this long after a ping, or accepts no data, is disconnected.
     #[setting(default = "20s", range = "1ms"..="1d")]
     pub ping_timeout: Duration,
-    /// How long the application may take to accept or deny; then the client gets 504.
+    /// Time-out for the application to accept or deny; then the client gets 504.
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub accept_timeout: Duration,
-    /// How long a client may take to answer a goodbye.
+    /// Time-out for the client's close frame.
     #[setting(default = "10s", range = "1ms"..="1h")]
     pub close_timeout: Duration,
-    /// Whether messages may be compressed (permessage-deflate, RFC 7692), where the client
-    /// offers it. No context is taken over from one message to the next.
+    /// Compresses messages (permessage-deflate, RFC 7692) if the client offers it. No context is
+    /// taken over from one message to the next.
     #[setting(default = false)]
     pub compression: bool,
 }
 
 impl WebSocketSettings {
-    /// Bounds of what lies between the connection and the application.
+    /// The limits of the queues between the connection and the application.
     pub(super) fn limits(&self) -> Limits {
         Limits {
             chunks: self.queue as usize,
@@ -53,7 +51,7 @@ impl WebSocketSettings {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_declarations_hold() {
+    fn the_declarations_are_valid() {
         settings::verify::<super::WebSocketSettings>().unwrap();
     }
 }

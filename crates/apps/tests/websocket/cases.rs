@@ -1,4 +1,4 @@
-//! What the test suite of Autobahn asks of an echo server, as tables.
+//! The cases of the Autobahn test suite for an echo server, as tables.
 
 use apps::websocket::WebSocketSettings;
 use net::worker::block_on_local;
@@ -7,10 +7,10 @@ use wire::websocket::{Message, Opcode};
 use crate::client::{Client, frame, goodbye, text};
 use crate::server::echoing;
 
-/// What comes of these bytes, sent in pieces of so many bytes.
+/// The replies to these bytes, sent in pieces of this size.
 async fn answers(client: &mut Client, bytes: &[u8], piece: usize) -> Vec<Message> {
     for piece in bytes.chunks(piece) {
-        // It may be closed before all is sent.
+        // The server may close before all is sent.
         if !client.try_send(piece).await {
             break;
         }
@@ -18,7 +18,7 @@ async fn answers(client: &mut Client, bytes: &[u8], piece: usize) -> Vec<Message
     client.rest().await
 }
 
-/// Each row in a connection of its own, in one piece and byte by byte.
+/// Each row on a connection of its own, in one piece and byte by byte.
 fn all(rows: Vec<(&str, Vec<u8>, Vec<Message>)>) {
     block_on_local(async {
         let address = echoing(WebSocketSettings::default());
@@ -40,7 +40,7 @@ fn closed(code: u16, reason: &str) -> Message {
     Message::Close(Some(code), reason.into())
 }
 
-/// The code of the goodbye that a broken conversation ends with; nothing comes before it.
+/// The close code after a protocol violation; no message precedes it.
 fn broken(rows: Vec<(&str, Vec<u8>)>, code: u16) {
     block_on_local(async {
         let address = echoing(WebSocketSettings::default());
@@ -52,7 +52,7 @@ fn broken(rows: Vec<(&str, Vec<u8>)>, code: u16) {
                     panic!("{name}: {answered:?}");
                 };
                 assert_eq!(*said, code, "{name}");
-                assert!(!reason.is_empty(), "{name}: the reason is said");
+                assert!(!reason.is_empty(), "{name}: a reason is given");
             }
         }
     });
@@ -113,7 +113,7 @@ fn pings_and_pieces() {
         ),
         ("ping among pieces", pieces(&ping(b"between")), vec![pong(b"between"), closed(1000, "")]),
     ]);
-    // The thread's answer and the goodbye do not race where the client waits for the former.
+    // The echo and the close do not race if the client waits for the echo.
     block_on_local(async {
         let mut client = Client::connect(echoing(WebSocketSettings::default())).await;
         let bytes = pieces(b"");
@@ -123,7 +123,7 @@ fn pings_and_pieces() {
 }
 
 #[test]
-fn what_breaks_the_protocol_is_1002() {
+fn a_protocol_violation_is_1002() {
     let raw = |first: u8| [&[first, 0x80][..], &[0; 4]].concat();
     let mut rows = Vec::new();
     for bits in 1..8_u8 {
@@ -151,13 +151,13 @@ fn what_breaks_the_protocol_is_1002() {
         ("half a code", frame(Opcode::Close, true, &[3])),
     ]);
     for code in [0, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535] {
-        rows.push(("a code nobody may send", goodbye(code, "")));
+        rows.push(("a code that must not be sent", goodbye(code, "")));
     }
     broken(rows, 1002);
 }
 
 #[test]
-fn text_that_is_no_utf_8_is_1007() {
+fn invalid_utf_8_is_1007() {
     let bad: [&[u8]; 9] = [
         b"\xff",
         b"\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5\xed\xa0\x80edited",
@@ -179,7 +179,7 @@ fn text_that_is_no_utf_8_is_1007() {
 }
 
 #[test]
-fn a_goodbye_is_answered_with_its_code() {
+fn a_close_is_answered_with_its_code() {
     let mut rows = vec![
         ("no code", frame(Opcode::Close, true, b""), vec![Message::Close(None, Vec::new())]),
         ("a reason", goodbye(1000, &"*".repeat(123)), vec![closed(1000, "")]),

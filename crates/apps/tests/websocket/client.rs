@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants.
+//! A client that sends exactly what a test wants.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,17 +28,17 @@ pub(crate) fn text(text: &str) -> Vec<u8> {
     frame(Opcode::Text, true, text.as_bytes())
 }
 
-/// A goodbye with a code and a reason.
+/// A close frame with a code and a reason.
 pub(crate) fn goodbye(code: u16, reason: &str) -> Vec<u8> {
     let mut payload = Vec::from(code.to_be_bytes());
     payload.extend_from_slice(reason.as_bytes());
     frame(Opcode::Close, true, &payload)
 }
 
-/// The request for an upgrade, with more fields.
+/// The upgrade request, with additional headers.
 pub(crate) fn request(more: &str) -> String {
     format!(
-        "GET /talk HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
+        "GET /ws_session HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
          Upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
     )
@@ -51,7 +51,7 @@ impl Client {
         Client { stream, received: Bytes::new(), decoder }
     }
 
-    /// Asks for a session that is accepted.
+    /// Opens a session that is accepted.
     pub(crate) async fn connect(address: SocketAddr) -> Client {
         let mut client = Client::dial(address).await;
         client.send(request("")).await;
@@ -64,14 +64,14 @@ impl Client {
         assert!(self.try_send(bytes).await, "the connection is gone");
     }
 
-    /// Whether it could be sent.
+    /// Returns false if the connection is closed.
     pub(crate) async fn try_send(&self, bytes: impl AsRef<[u8]>) -> bool {
         let mut outgoing = Outgoing::default();
         outgoing.push(Bytes::copy_from_slice(bytes.as_ref()));
         self.stream.send_all(&mut outgoing).await.is_ok()
     }
 
-    /// Whether more bytes came.
+    /// Reads more bytes; false at the end.
     async fn more(&mut self) -> bool {
         let received = net::timer::within(PATIENCE, self.stream.receive()).await;
         let chunk = received.expect("something within ten seconds").unwrap_or_default();
@@ -80,7 +80,7 @@ impl Client {
         came
     }
 
-    /// A response head, and the blank line behind it.
+    /// Reads a response head with the blank line after it.
     pub(crate) async fn head(&mut self) -> String {
         loop {
             let end = self.received.windows(4).position(|window| window == b"\r\n\r\n");
@@ -108,12 +108,12 @@ impl Client {
         }
     }
 
-    /// From now on what the server compresses is understood.
+    /// Enables decompression.
     pub(crate) fn inflating(&mut self, inflate: Box<dyn Inflate>) {
         self.decoder = Decoder::new(false, MESSAGE_BYTES_MAX).inflating(inflate);
     }
 
-    /// What comes up to an end, as it comes.
+    /// Reads raw bytes up to a suffix.
     pub(crate) async fn raw_until(&mut self, end: &[u8]) -> Bytes {
         while !self.received.ends_with(end) {
             assert!(self.more().await, "closed after {:?}", self.received);
@@ -121,7 +121,7 @@ impl Client {
         std::mem::take(&mut self.received)
     }
 
-    /// What comes up to a goodbye, which is answered by the end of our stream, and then the end.
+    /// Reads messages up to a close frame, ends the sending side, and reads to the end.
     pub(crate) async fn rest(&mut self) -> Vec<Message> {
         let mut messages = Vec::new();
         while let Some(message) = self.message().await {
@@ -133,7 +133,7 @@ impl Client {
         messages
     }
 
-    /// Says that nothing more will be sent.
+    /// Ends the sending side.
     pub(crate) fn finish(&self) {
         self.stream.finish();
     }

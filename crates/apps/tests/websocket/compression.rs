@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692), where it is enabled.
+//! permessage-deflate (RFC 7692), if it is enabled.
 
 use apps::websocket::WebSocketSettings;
 use coding::{Deflater, Inflater};
@@ -32,7 +32,7 @@ async fn connect(settings: WebSocketSettings, offer: &str) -> (Client, String) {
     (client, head)
 }
 
-/// A message that is compressed.
+/// A compressed message.
 fn compressed(payload: &[u8], opcode: Opcode) -> Vec<u8> {
     let mut coded = Vec::new();
     Deflater::new(6, 15).message(payload, &mut coded).unwrap();
@@ -46,7 +46,7 @@ fn compressed(payload: &[u8], opcode: Opcode) -> Vec<u8> {
 }
 
 #[test]
-fn it_is_agreed_to_only_where_it_is_enabled_and_offered() {
+fn compression_is_negotiated_only_if_enabled_and_offered() {
     block_on_local(async {
         let (_, head) = connect(compressing(), OFFER).await;
         let agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
@@ -59,7 +59,7 @@ fn it_is_agreed_to_only_where_it_is_enabled_and_offered() {
 }
 
 #[test]
-fn messages_are_compressed_where_it_is_worth_it() {
+fn messages_are_compressed_if_that_makes_them_smaller() {
     block_on_local(async {
         let (mut client, _) = connect(compressing(), OFFER).await;
         let long = "again and ".repeat(200);
@@ -76,7 +76,7 @@ fn messages_are_compressed_where_it_is_worth_it() {
 }
 
 #[test]
-fn a_bomb_is_1009_and_what_is_no_deflate_1007() {
+fn a_decompression_bomb_is_1009_and_invalid_deflate_is_1007() {
     block_on_local(async {
         for (bytes, code) in [
             (compressed(&vec![0; 8 << 20], Opcode::Binary), 1009),

@@ -1,4 +1,4 @@
-//! How sessions end, as either side sees it.
+//! The end of sessions, on both sides.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::server::{echo, next, start};
 
 const WITHIN: Duration = Duration::from_secs(10);
 
-/// A server that sends everything back, and how its sessions ended.
+/// An echo server, and the ends of its sessions.
 fn watched(settings: WebSocketSettings) -> (std::net::SocketAddr, UnboundedReceiver<Closed>) {
     let (ended, ends) = unbounded_channel();
     let (address, _) = start(settings, move |handed| ended.send(echo(handed)).unwrap());
     (address, ends)
 }
 
-/// How the next session ended.
+/// The end of the next session.
 async fn end(ends: &mut UnboundedReceiver<Closed>) -> Closed {
     net::timer::within(WITHIN, ends.recv()).await.expect("an end within ten seconds").unwrap()
 }
 
 #[test]
-fn the_application_hears_how_the_client_ended_it() {
+fn the_application_gets_the_clients_close() {
     block_on_local(async {
         let (address, mut ends) = watched(WebSocketSettings::default());
         for (bytes, code, reason) in [
@@ -41,7 +41,7 @@ fn the_application_hears_how_the_client_ended_it() {
             client.rest().await;
             assert_eq!(end(&mut ends).await, Closed::new(code, reason));
         }
-        // Without a word.
+        // Without a close frame.
         let client = Client::connect(address).await;
         client.send(text("x")).await;
         drop(client);
@@ -50,7 +50,7 @@ fn the_application_hears_how_the_client_ended_it() {
 }
 
 #[test]
-fn a_message_that_is_too_large_is_1009() {
+fn an_oversized_message_is_1009() {
     let settings =
         WebSocketSettings { message_size: Size::from_bytes(1000), ..WebSocketSettings::default() };
     block_on_local(async {
@@ -63,7 +63,7 @@ fn a_message_that_is_too_large_is_1009() {
         let rest = client.rest().await;
         assert!(matches!(rest[..], [Message::Close(Some(1009), _)]), "{rest:?}");
         assert_eq!(end(&mut ends).await.code, 1009);
-        // One that is still being sent does not keep the client from hearing it.
+        // A frame that is still being sent does not hide the close from the client.
         let mut client = Client::connect(address).await;
         client.try_send(frame(Opcode::Binary, true, &vec![1; 8 << 20])).await;
         let rest = client.rest().await;
@@ -72,7 +72,7 @@ fn a_message_that_is_too_large_is_1009() {
 }
 
 #[test]
-fn the_application_says_goodbye() {
+fn the_application_closes() {
     let leaves = |mut handed: HandedSession| {
         let session = &mut handed.session;
         session.accept(Accepted::default()).unwrap();
@@ -98,7 +98,7 @@ fn the_application_says_goodbye() {
             let last = Message::Text(b"last".to_vec());
             assert_eq!(client.message().await, Some(last), "{asked}");
             assert_eq!(client.message().await, Some(said), "{asked}");
-            // The client may still speak before it answers.
+            // The client may still send before it answers.
             client.send(text("ignored")).await;
             client.send(goodbye(1000, "")).await;
             assert_eq!(client.message().await, None);
@@ -107,7 +107,7 @@ fn the_application_says_goodbye() {
 }
 
 #[test]
-fn a_client_that_does_not_answer_a_goodbye_is_left() {
+fn a_client_that_does_not_answer_a_close_is_disconnected() {
     let settings = WebSocketSettings {
         close_timeout: settings::Duration::from_millis(20),
         ..WebSocketSettings::default()
@@ -124,7 +124,7 @@ fn a_client_that_does_not_answer_a_goodbye_is_left() {
 }
 
 #[test]
-fn a_client_that_answers_pings_lives() {
+fn a_client_that_answers_pings_stays() {
     let ping_every = settings::Duration::from_millis(8);
     let settings = WebSocketSettings { ping_every, ..WebSocketSettings::default() };
     block_on_local(async {
@@ -140,7 +140,7 @@ fn a_client_that_answers_pings_lives() {
 }
 
 #[test]
-fn a_silent_client_is_asked_and_then_left() {
+fn a_silent_client_gets_a_ping_and_is_disconnected() {
     let ping_every = settings::Duration::from_millis(8);
     let ping_timeout = settings::Duration::from_millis(8);
     let settings = WebSocketSettings { ping_every, ping_timeout, ..WebSocketSettings::default() };
@@ -154,7 +154,7 @@ fn a_silent_client_is_asked_and_then_left() {
 }
 
 #[test]
-fn a_server_that_drains_says_so() {
+fn a_draining_server_closes_with_1012() {
     block_on_local(async {
         let (ended, mut ends) = unbounded_channel();
         let (address, service) = start(WebSocketSettings::default(), move |handed| {
@@ -172,7 +172,7 @@ fn a_server_that_drains_says_so() {
 }
 
 #[test]
-fn a_client_that_goes_before_the_decision_is_heard_of() {
+fn a_client_that_leaves_before_the_decision_is_reported() {
     let (ended, mut ends) = unbounded_channel();
     block_on_local(async {
         let (address, _) = start(WebSocketSettings::default(), move |mut handed| {

@@ -1,4 +1,4 @@
-//! The opening handshake: what is accepted, refused and denied.
+//! The opening handshake: accepted, rejected and denied.
 
 use apps::websocket::WebSocketSettings;
 use exchange::Headers;
@@ -9,14 +9,14 @@ use net::worker::block_on_local;
 use crate::client::{Client, request};
 use crate::server::{echoing, next, start};
 
-/// The answer's head to a request.
+/// Sends a request and reads the response head.
 async fn head(client: &mut Client, request: String) -> String {
     client.send(request).await;
     client.head().await
 }
 
 #[test]
-fn the_answer_has_what_the_application_chose_and_nothing_it_may_not() {
+fn the_response_has_the_applications_choices_and_no_reserved_headers() {
     let accept = |mut handed: HandedSession| {
         let mut headers = Headers::new();
         headers.append("X-Own", "1");
@@ -44,7 +44,7 @@ fn the_answer_has_what_the_application_chose_and_nothing_it_may_not() {
         }
         assert!(!answer.contains("forged") && !answer.contains("content-length"), "{answer}");
 
-        // One that was not offered: the client would have to fail the connection.
+        // A subprotocol that was not offered: the client would have to fail the connection.
         let mut client = Client::dial(address).await;
         let answer = head(&mut client, request("Sec-WebSocket-Protocol: chat.v1\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
@@ -52,7 +52,7 @@ fn the_answer_has_what_the_application_chose_and_nothing_it_may_not() {
 }
 
 #[test]
-fn what_is_wrong_with_a_request_is_said() {
+fn an_invalid_handshake_gets_a_reason() {
     block_on_local(async {
         let address = echoing(WebSocketSettings::default());
         let good = request("");
@@ -62,7 +62,7 @@ fn what_is_wrong_with_a_request_is_said() {
             (good.replace("dGhlIHNhbXBsZSBub25jZQ==", "dGhlIHNhbXBsZQ=="), "400"),
             (good.replace("dGhlIHNhbXBsZSBub25jZQ==", "not base 64"), "400"),
             (good.replace("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", ""), "400"),
-            // These ask for no session.
+            // These do not request a session.
             (good.replace("Upgrade: WebSocket", "Upgrade: else"), "200"),
             (good.replace("keep-alive, Upgrade", "keep-alive"), "200"),
             (good.replace("GET", "POST"), "200"),
@@ -79,7 +79,7 @@ fn what_is_wrong_with_a_request_is_said() {
 }
 
 #[test]
-fn what_is_denied_is_answered_and_the_connection_goes_on() {
+fn a_denied_session_is_answered_and_the_connection_is_reused() {
     let deny = |mut handed: HandedSession| match handed.head.headers.get_str("x-how") {
         Some("whole") => {
             handed.session.deny().unwrap().whole(401, Headers::new(), "whole");

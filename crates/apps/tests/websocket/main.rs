@@ -1,6 +1,6 @@
-//! Sessions of WebSocket over real sockets, answered by threads of their own.
+//! WebSocket sessions over real sockets, answered by threads.
 
-// Clippy knows test functions as such, and not their helpers.
+// Clippy exempts test functions, but not their helpers.
 #![allow(clippy::unwrap_used)]
 
 mod cases;

@@ -1,4 +1,4 @@
-//! Whoever does not read is not sent without end.
+//! Back-pressure in both directions.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const MANY: usize = 400;
 const LARGE: usize = 64 * 1024;
 
 #[test]
-fn a_client_whose_messages_nobody_takes_is_held_back() {
+fn a_client_is_held_back_if_the_application_does_not_read() {
     let (go, may) = channel::<()>();
     let may = std::sync::Mutex::new(may);
     let (counted, counts) = sync_channel(1);
@@ -45,9 +45,9 @@ fn a_client_whose_messages_nobody_takes_is_held_back() {
             client.send(crate::client::goodbye(1000, "")).await;
         };
         let mut sends = std::pin::pin!(sends);
-        // Far less than all of it fits into what lies between; then the client has to wait.
+        // Far less than all of it fits into the buffers between; then the client must wait.
         let held = net::timer::within(std::time::Duration::from_millis(500), &mut sends).await;
-        assert!(held.is_none(), "26 MB were taken although nobody takes any");
+        assert!(held.is_none(), "26 MB were taken although the application reads none");
         go.send(()).unwrap();
         sends.await;
         let count = tokio::task::spawn_blocking(move || counts.recv().unwrap()).await.unwrap();
@@ -56,7 +56,7 @@ fn a_client_whose_messages_nobody_takes_is_held_back() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_application_back() {
+fn the_application_is_held_back_if_the_client_does_not_read() {
     let (told, mut tells) = unbounded_channel();
     block_on_local(async {
         let (address, _) = start(WebSocketSettings::default(), move |mut handed| {
@@ -77,7 +77,7 @@ fn a_client_that_does_not_read_holds_the_application_back() {
             next(session);
         });
         let mut client = Client::connect(address).await;
-        // It need not be at once: the kernel takes a good deal. But not all of it.
+        // Not necessarily at once: the kernel buffers a lot. But not all of it.
         assert!(tells.recv().await.is_some(), "the application never had to wait");
         for _ in 0..MANY {
             assert!(client.message().await == Some(Message::Binary(vec![7; LARGE])));

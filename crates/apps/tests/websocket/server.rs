@@ -1,4 +1,4 @@
-//! A server on this loop whose sessions are answered by a thread each.
+//! A server on this loop; each session is answered by a thread.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ impl Dispatch for One {
     }
 }
 
-/// Serves on this loop; it ends with the test.
+/// Serves on this loop until the test ends.
 pub(crate) fn start(
     settings: WebSocketSettings,
     serve: impl Fn(HandedSession) + Send + Sync + 'static,
@@ -105,12 +105,12 @@ fn edge(route: Route) -> ListenerSnapshot {
     }
 }
 
-/// The next message of a session, or its end.
+/// Reads the next message of a session, or its end.
 pub(crate) fn next(session: &mut Session) -> Received {
     wait(poll_fn(|cx| session.poll_receive(cx)))
 }
 
-/// Accepts, sends everything back, and returns how it ended.
+/// Accepts, echoes messages, and returns how the session ended.
 pub(crate) fn echo(mut handed: HandedSession) -> Closed {
     let session = &mut handed.session;
     // The client may have gone.
@@ -126,7 +126,7 @@ pub(crate) fn echo(mut handed: HandedSession) -> Closed {
     }
 }
 
-/// A server that sends everything back.
+/// An echo server.
 pub(crate) fn echoing(settings: WebSocketSettings) -> SocketAddr {
     start(settings, |handed| drop(echo(handed))).0
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use apps::{DeskPlace, Place, frames};
+use apps::{AppBackend, QueueBackend, frames};
 use exchange::offload::{Limits, RequestQueue};
 use net::Listener;
 
@@ -21,17 +21,17 @@ pub(super) async fn serve(
     queue: Arc<RequestQueue>,
     readiness: ReadinessReceiver,
 ) -> Result<(), String> {
-    let place = Rc::new(DeskPlace::new(queue));
+    let backend = Rc::new(QueueBackend::new(queue));
     let mut servers = Vec::new();
     for listener in listeners(spec)? {
-        let place = place.clone();
-        servers.push(frames::serve(listener, move |one| place.offer(one), Limits::default()));
+        let backend = backend.clone();
+        servers.push(frames::serve(listener, move |one| backend.offer(one), Limits::default()));
     }
     let leave = match process.channel.send_message(&WorkerMessage::Ready).await {
         Ok(()) => process.until_leaving(readiness).await,
         Err(_) => LeaveMode::Now,
     };
-    report_draining(process, servers.iter().map(frames::Serving::in_flight).sum()).await;
+    report_draining(process, servers.iter().map(frames::FrameServer::in_flight).sum()).await;
     process.application.drain();
     if let LeaveMode::Within(within) = leave {
         let drained = async {

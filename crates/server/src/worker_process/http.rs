@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::ServerState;
-use apps::Here;
+use apps::InProcess;
 use config::TextSource;
 use exchange::Shared;
 use exchange::offload::RequestQueue;
@@ -40,8 +40,8 @@ pub(super) async fn serve(
     let events = Events::start(&telemetry).map_err(|error| format!("the log: {error}"))?;
     let shared = Arc::new(Shared::default());
     // Held as long as the process serves: the shared state keeps it only for its holders.
-    let here = Here::of(&shared, &spec.app);
-    here.set(queue);
+    let in_process = InProcess::of(&shared, &spec.app);
+    in_process.set(queue);
     let balance = match spec.counts {
         None => None,
         Some(number) => {
@@ -84,7 +84,7 @@ pub(super) async fn serve(
     }
     control.worker_threads.end().await;
     events.flush();
-    drop(here);
+    drop(in_process);
     Ok(())
 }
 

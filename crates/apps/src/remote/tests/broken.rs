@@ -1,11 +1,11 @@
-//! Clients and processes that go, and peers that do not keep to the frames.
+//! Clients and processes that disappear, and peers that send malformed frames.
 
 use net::task::spawn_local;
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
 use wire::frames::{self, Decoder, Frame, Kind};
 
 use super::*;
-use crate::conduit::PROGRAM;
+use crate::mux::PROGRAM;
 
 #[test]
 fn the_application_learns_that_the_client_has_gone() {
@@ -24,7 +24,7 @@ fn the_application_learns_that_the_client_has_gone() {
 }
 
 #[test]
-fn a_process_that_dies_fails_what_it_had_and_the_next_takes_over() {
+fn a_dead_process_fails_its_exchanges_and_the_next_takes_over() {
     let mut process = Process::start();
     let next = Process::start();
     block_on_local(async {
@@ -39,8 +39,8 @@ fn a_process_that_dies_fails_what_it_had_and_the_next_takes_over() {
         assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
         let fault = streaming.body.collect(u64::MAX).await.unwrap_err();
         assert_eq!(fault.slug, "connection_terminated");
-        assert_eq!(remote.fleet.broken.gone.get(), 1);
-        // What comes now waits for the next one.
+        assert_eq!(remote.pool.broken.gone.get(), 1);
+        // New exchanges wait for the next process.
         let waiting = offer(&remote, request("/echo", "two".into())).unwrap();
         live.set(vec![next.slot()]);
         assert_eq!(text(waiting.await).await, "two");
@@ -48,7 +48,7 @@ fn a_process_that_dies_fails_what_it_had_and_the_next_takes_over() {
 }
 
 #[test]
-fn a_process_that_drains_finishes_what_it_has_and_gets_nothing_new() {
+fn a_draining_process_finishes_its_exchanges_and_gets_no_new_ones() {
     let process = Process::start();
     let next = Process::start();
     block_on_local(async {
@@ -56,8 +56,8 @@ fn a_process_that_drains_finishes_what_it_has_and_gets_nothing_new() {
         let remote = super::remote(live.clone());
         let mut streaming = ask(&remote, "/endless", Body::Empty).await.unwrap();
         process.begin_to_drain();
-        // It is known when the connection is not open any more.
-        while remote.fleet.choose().is_some() {
+        // The drain is known once the connection is not open any more.
+        while remote.pool.choose().is_some() {
             net::timer::sleep(Duration::from_millis(1)).await;
         }
         let waiting = offer(&remote, request("/echo", "new".into())).unwrap();
@@ -78,14 +78,14 @@ fn a_process_that_drains_finishes_what_it_has_and_gets_nothing_new() {
     });
 }
 
-/// A process that does as the test says.
-struct Stranger {
+/// A process scripted by the test.
+struct ScriptedProcess {
     listening: net::Listener,
-    slot: Slot,
+    slot: LiveWorker,
 }
 
-impl Stranger {
-    fn new() -> Stranger {
+impl ScriptedProcess {
+    fn new() -> ScriptedProcess {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("tidegate-stranger-{}-{number}", std::process::id());
@@ -93,7 +93,7 @@ impl Stranger {
         let listening =
             Listening::bind(&Bind::Unix(path.clone()), 1, &ListenOptions::default()).unwrap();
         let listening = listening.into_sockets().remove(0).adopt().unwrap();
-        Stranger { listening, slot: Slot { slot: 0, generation: 1, path } }
+        ScriptedProcess { listening, slot: LiveWorker { slot: 0, generation: 1, path } }
     }
 
     async fn accept(&self) -> Stream {
@@ -101,7 +101,7 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for ScriptedProcess {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.slot.path);
     }
@@ -134,11 +134,11 @@ fn hello(program: &str) -> Vec<u8> {
 #[test]
 fn a_process_of_another_version_is_given_nothing() {
     block_on_local(async {
-        let stranger = Stranger::new();
+        let stranger = ScriptedProcess::new();
         let live = slots(&[]);
         live.set(vec![stranger.slot.clone()]);
         let remote = super::remote(live);
-        let malformed = remote.fleet.broken.malformed.clone();
+        let malformed = remote.pool.broken.malformed.clone();
         let waiting = spawn_local(async move { ask(&remote, "/echo", "x").await.err() });
         let stream = stranger.accept().await;
         send(&stream, hello("0.0.0-other")).await;
@@ -147,7 +147,7 @@ fn a_process_of_another_version_is_given_nothing() {
         let mut decoder = Decoder::new();
         assert!(matches!(decoder.next(&mut input), Ok(Some(Frame::Hello { .. }))));
         assert!(input.is_empty(), "only the greeting has come");
-        // It tries again, and this one is of its own version.
+        // The gateway reconnects, and this process has its version.
         let stream = stranger.accept().await;
         send(&stream, hello(PROGRAM)).await;
         let mut decoder = Decoder::new();
@@ -174,7 +174,7 @@ fn a_process_of_another_version_is_given_nothing() {
 }
 
 #[test]
-fn a_gateway_that_breaks_the_frames_is_closed_and_its_exchanges_are_told() {
+fn a_gateway_with_malformed_frames_is_closed_and_its_exchanges_are_cancelled() {
     let process = Process::start();
     block_on_local(async {
         let connect = || async { Stream::connect_unix(&process.slot().path).await.unwrap() };

@@ -1,4 +1,4 @@
-//! Long bodies: what is on the way is bounded both ways.
+//! Long bodies: the bytes in flight are bounded in both directions.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,10 +12,10 @@ use net::FileRange;
 use super::*;
 
 const TEN_MB: usize = 10_000_000;
-/// Both windows, both queues of a hand-over, and pieces between them.
-const ON_THE_WAY_MAX: usize = 6 * 256 * 1024;
+/// Both windows, both queues of the hand-over, and pieces between them.
+const IN_FLIGHT_MAX: usize = 6 * 256 * 1024;
 
-/// Pieces of a body, counted as they are asked for.
+/// Pieces of a body, counted as they are polled.
 struct Source {
     left: usize,
     piece: usize,
@@ -44,11 +44,11 @@ fn source(piece: usize) -> (Body, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn ten_megabytes_go_both_ways_at_once_with_little_on_the_way() {
+fn ten_megabytes_pass_both_ways_with_bounded_memory() {
     let process = Process::start();
     block_on_local(async {
         let remote = super::remote(slots(&[&process]));
-        // Up and down again: what is read here is what has gone all the way.
+        // An echo: what is read here has gone both ways.
         for piece in [100, 20_000, 700_000] {
             let (body, given) = source(piece);
             let mut answered = ask(&remote, "/stream", body).await.unwrap().body;
@@ -60,7 +60,7 @@ fn ten_megabytes_go_both_ways_at_once_with_little_on_the_way() {
                 taken += data.len();
             }
             assert_eq!(taken, TEN_MB);
-            assert!(most <= 2 * ON_THE_WAY_MAX + 2 * piece, "{most} bytes were on the way");
+            assert!(most <= 2 * IN_FLIGHT_MAX + 2 * piece, "{most} bytes were in flight");
         }
     });
 }
@@ -78,7 +78,7 @@ fn ten_megabytes_at_once_arrive_whole() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_holds_up_its_own_answer_and_nobody_elses() {
+fn a_client_that_does_not_read_delays_only_its_own_response() {
     let process = Process::start();
     block_on_local(async {
         let remote = super::remote(slots(&[&process]));
@@ -100,7 +100,7 @@ fn a_client_that_reads_nothing_holds_up_its_own_answer_and_nobody_elses() {
 }
 
 #[test]
-fn a_file_goes_as_it_is_and_one_that_ends_early_fails_alone() {
+fn a_file_is_sent_and_a_truncated_one_fails_alone() {
     let process = Process::start();
     let name = format!("tidegate-frames-file-{}", std::process::id());
     let path = std::env::temp_dir().join(name);

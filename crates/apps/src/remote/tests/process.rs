@@ -1,4 +1,4 @@
-//! A process that is a thread: it accepts frames and has an application answer.
+//! A process simulated by a thread that accepts frames and has an application.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use ::exchange::{Fault, Frame, Headers, Side};
 use net::{Bind, ListenOptions, Listening};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::sessions::talk;
+use super::sessions::ws_session;
 use super::*;
 use crate::frames::serve;
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-enum Order {
+enum TestCommand {
     Drain,
     Die,
 }
@@ -26,7 +26,7 @@ enum Order {
 pub(super) struct Process {
     path: PathBuf,
     number: u64,
-    orders: UnboundedSender<Order>,
+    commands: UnboundedSender<TestCommand>,
     loops: Option<JoinHandle<()>>,
     seen: Arc<AtomicUsize>,
     said: RefCell<UnboundedReceiver<&'static str>>,
@@ -43,61 +43,61 @@ impl Process {
         let (queue, exchanges) = mpsc::channel::<OffloadedRequest>();
         std::thread::spawn(move || Application { says, gathered: Vec::new() }.answer(exchanges));
         let seen = Arc::new(AtomicUsize::new(0));
-        let (orders, mut ordered) = unbounded_channel();
+        let (commands, mut ordered) = unbounded_channel();
         let (counted, socket) = (seen.clone(), listening.unwrap().into_sockets().remove(0));
         let main = move || async move {
             let sink = move |arrival| {
                 counted.fetch_add(1, Ordering::SeqCst);
                 match arrival {
-                    Arrival::Exchange(handed) => queue.send(*handed).map_err(|_| Refused::Full),
+                    Arrival::Exchange(handed) => queue.send(*handed).map_err(|_| OfferError::Full),
                     Arrival::Session(handed) => {
                         let says = talk_says.clone();
-                        std::thread::spawn(move || talk(*handed, &says));
+                        std::thread::spawn(move || ws_session(*handed, &says));
                         Ok(())
                     }
                 }
             };
             let serving = serve(socket.adopt().unwrap(), sink, LIMITS);
             match ordered.recv().await {
-                Some(Order::Drain) => serving.drain().await,
-                Some(Order::Die) | None => {}
+                Some(TestCommand::Drain) => serving.drain().await,
+                Some(TestCommand::Die) | None => {}
             }
         };
         let loops = net::worker::spawn(format!("process-{number}"), None, main).unwrap();
-        Process { path, number, orders, loops: Some(loops), seen, said: RefCell::new(said) }
+        Process { path, number, commands, loops: Some(loops), seen, said: RefCell::new(said) }
     }
 
-    pub(super) fn slot(&self) -> Slot {
-        Slot { slot: self.number as u32, generation: 1, path: self.path.clone() }
+    pub(super) fn slot(&self) -> LiveWorker {
+        LiveWorker { slot: self.number as u32, generation: 1, path: self.path.clone() }
     }
 
-    /// How many exchanges have come.
+    /// Number of received exchanges.
     pub(super) fn seen(&self) -> usize {
         self.seen.load(Ordering::SeqCst)
     }
 
-    /// What the application says next.
+    /// The next event of the application.
     pub(super) async fn said(&self) -> &'static str {
         let next = std::future::poll_fn(|cx| self.said.borrow_mut().poll_recv(cx));
         net::timer::within(Duration::from_secs(30), next).await.flatten().unwrap()
     }
 
-    /// All connections break.
+    /// Closes all connections.
     pub(super) fn die(&mut self) {
-        let _ = self.orders.send(Order::Die);
+        let _ = self.commands.send(TestCommand::Die);
         self.join();
     }
 
     pub(super) fn begin_to_drain(&self) {
-        let _ = self.orders.send(Order::Drain);
+        let _ = self.commands.send(TestCommand::Drain);
     }
 
-    /// Whether it has ended by itself.
+    /// True if it has ended by itself.
     pub(super) fn has_ended(&self) -> bool {
         self.loops.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the end of it.
+    /// Pending for the end of it.
     fn join(&mut self) {
         if let Some(thread) = self.loops.take() {
             thread.join().unwrap();
@@ -121,18 +121,18 @@ impl Application {
     fn answer(mut self, exchanges: Receiver<OffloadedRequest>) {
         for handed in exchanges {
             let path = handed.head.target.path().to_owned();
-            if let Some(many) = path.strip_prefix("/gather/") {
-                self.gather(handed, many.parse().unwrap());
+            if let Some(many) = path.strip_prefix("/buffer/") {
+                self.buffer(handed, many.parse().unwrap());
             } else {
                 let says = self.says.clone();
-                // So that one which waits keeps nobody from being answered.
+                // A waiting one must not delay the others.
                 std::thread::spawn(move || one(&path, handed, &says));
             }
         }
     }
 
-    /// Answers so many together, the last one first.
-    fn gather(&mut self, mut handed: OffloadedRequest, many: usize) {
+    /// Answers this many together, in reverse order.
+    fn buffer(&mut self, mut handed: OffloadedRequest, many: usize) {
         let body = read(&mut handed);
         self.gathered.push((handed, body));
         if self.gathered.len() == many {
@@ -144,13 +144,13 @@ impl Application {
 }
 
 fn read(handed: &mut OffloadedRequest) -> Vec<u8> {
-    let mut whole = Vec::new();
+    let mut body = Vec::new();
     while let Some(Ok(frame)) = wait(handed.body.frame()) {
         if let Frame::Data(data) = frame {
-            whole.extend_from_slice(&data);
+            body.extend_from_slice(&data);
         }
     }
-    whole
+    body
 }
 
 fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static str>) {

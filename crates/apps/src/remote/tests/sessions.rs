@@ -1,4 +1,4 @@
-//! Sessions of WebSocket over frames.
+//! WebSocket sessions over frames.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::*;
 
 /// The application's side.
-pub(super) fn talk(handed: HandedSession, says: &UnboundedSender<&'static str>) {
+pub(super) fn ws_session(handed: HandedSession, says: &UnboundedSender<&'static str>) {
     let HandedSession { head, mut session } = handed;
     let mut headers = Headers::new();
     headers.append("x-host", head.headers.get("host").unwrap());
@@ -21,7 +21,7 @@ pub(super) fn talk(handed: HandedSession, says: &UnboundedSender<&'static str>) 
         "/refuse" => return,
         "/deny" => {
             let answering = session.deny().unwrap();
-            return answering.whole(401, headers, "who are you?");
+            return answering.whole(401, headers, "unknown user");
         }
         "/deny-long" => {
             let mut sending = session.deny().unwrap().stream(403, headers, None);
@@ -102,7 +102,7 @@ fn messages_come_back_and_a_close_arrives() {
 }
 
 #[test]
-fn a_flood_goes_both_ways_with_little_on_the_way() {
+fn a_flood_passes_both_ways_with_bounded_memory() {
     const MANY: usize = 3_000;
     let process = Process::start();
     block_on_local(async {
@@ -128,13 +128,13 @@ fn a_flood_goes_both_ways_with_little_on_the_way() {
             }
         })
         .await;
-        // Four queues of 256 KiB, two windows, and what is in sockets and pieces.
-        assert!(most < 1_500, "{most} messages were on the way");
+        // Four queues of 256 KiB, two windows, and the socket buffers.
+        assert!(most < 1_500, "{most} messages were in flight");
     });
 }
 
 #[test]
-fn what_is_denied_is_answered_and_what_is_dropped_refused() {
+fn a_denied_session_is_answered_and_a_dropped_one_rejected() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
@@ -151,7 +151,7 @@ fn what_is_denied_is_answered_and_what_is_dropped_refused() {
 }
 
 #[test]
-fn a_goodbye_of_the_application_arrives_behind_its_messages() {
+fn a_close_of_the_application_follows_its_messages() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
@@ -164,7 +164,7 @@ fn a_goodbye_of_the_application_arrives_behind_its_messages() {
 }
 
 #[test]
-fn a_process_that_drains_ends_its_sessions() {
+fn a_draining_process_ends_its_sessions() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
@@ -181,7 +181,7 @@ fn a_process_that_drains_ends_its_sessions() {
 }
 
 #[test]
-fn whoever_goes_is_missed_on_the_other_side() {
+fn each_end_learns_that_the_other_is_gone() {
     let mut process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));

@@ -1,8 +1,8 @@
-//! The sending side of one stream: a body becomes DATA, as far as there is credit.
+//! The sending side of one stream: turns a body into DATA frames within the credit.
 //!
-//! Asks the body for no more while there is no credit or the outbox is full: that is the
-//! back-pressure. Files are read in pieces, off the loop where they are not in memory, so that one
-//! that has become shorter ends its own stream and not the connection.
+//! The body is not polled without credit or while the outbox is full: that is the back-pressure.
+//! Files are read in pieces, on a thread pool if they are not in the page cache, so that a file
+//! that was truncated ends its own stream and not the connection.
 
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
@@ -18,32 +18,39 @@ use super::messages;
 use super::outbox::Outbox;
 use crate::limits::{FRAMES_FILE_BYTES, FRAMES_PIECE_BYTES, FRAMES_PIECE_BYTES_MIN};
 
-pub(crate) struct Pump {
+pub(crate) struct BodySender {
     credit: u32,
     pending: Bytes,
-    /// Nothing comes behind what is pending.
+    /// `pending` is the end of the body.
     last: bool,
-    /// What comes behind it, where it was taken before.
+    /// The frame after it, if it was already polled.
     next: Option<Result<Frame, Fault>>,
     file: Option<FileRange>,
     reading: Option<Blocking<std::io::Result<Bytes>>>,
 }
 
-/// How far it went.
+/// The progress of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Pumped {
-    /// The stream is woken when there is more, or gets credit.
-    Waits,
-    /// The others of the connection come first; then it goes on.
+pub(crate) enum SendProgress {
+    /// The stream is woken when there is more data or credit.
+    Pending,
+    /// The other streams of the connection run first.
     Turn,
     /// The outbox is full.
     Stalled,
-    Ended,
+    CloseCause,
 }
 
-impl Pump {
-    pub(crate) fn new(credit: u32) -> Pump {
-        Pump { credit, pending: Bytes::new(), last: false, next: None, file: None, reading: None }
+impl BodySender {
+    pub(crate) fn new(credit: u32) -> BodySender {
+        BodySender {
+            credit,
+            pending: Bytes::new(),
+            last: false,
+            next: None,
+            file: None,
+            reading: None,
+        }
     }
 
     pub(crate) fn grant(&mut self, credit: u32) -> Result<(), Malformed> {
@@ -51,44 +58,44 @@ impl Pump {
         if self.credit > WINDOW_MAX { Err(Malformed::Credit) } else { Ok(()) }
     }
 
-    /// This is the whole body.
-    pub(crate) fn whole(&mut self, bytes: Bytes) {
+    /// Sends a complete body.
+    pub(crate) fn set_whole(&mut self, bytes: Bytes) {
         (self.pending, self.last) = (bytes, true);
     }
 
-    /// This was taken of the body before.
+    /// Sets what was already polled of the body.
     pub(crate) fn begin(&mut self, bytes: Bytes, next: Option<Result<Frame, Fault>>) {
         (self.pending, self.next) = (bytes, next);
     }
 
-    /// Sends what it can of the body that `poll` asks.
+    /// Sends what it can of the body that `poll` reads.
     pub(crate) fn run(
         &mut self,
         stream: u32,
         outbox: &mut Outbox,
         cx: &mut Context<'_>,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>>,
-    ) -> Pumped {
+    ) -> SendProgress {
         let mut sent = 0;
         loop {
             while !self.pending.is_empty() {
                 if outbox.is_full() {
-                    return Pumped::Stalled;
+                    return SendProgress::Stalled;
                 }
                 if sent >= FRAMES_PIECE_BYTES {
-                    return Pumped::Turn;
+                    return SendProgress::Turn;
                 }
                 match self.piece(stream, outbox) {
-                    0 => return Pumped::Waits,
+                    0 => return SendProgress::Pending,
                     piece => sent += piece,
                 }
                 if self.last && self.pending.is_empty() {
-                    return Pumped::Ended;
+                    return SendProgress::CloseCause;
                 }
             }
             if self.credit <= FRAME_COST {
-                // Asked now, the body would only wait here.
-                return Pumped::Waits;
+                // Data polled now would only wait in_process.
+                return SendProgress::Pending;
             }
             let next = match self.poll_file(cx) {
                 Poll::Ready(None) => match self.next.take() {
@@ -97,10 +104,10 @@ impl Pump {
                 },
                 Poll::Ready(Some(Ok(bytes))) => Poll::Ready(Some(Ok(Frame::Data(bytes)))),
                 Poll::Ready(Some(Err(fault))) => Poll::Ready(Some(Err(fault))),
-                Poll::Pending => return Pumped::Waits,
+                Poll::Pending => return SendProgress::Pending,
             };
             match next {
-                Poll::Pending => return Pumped::Waits,
+                Poll::Pending => return SendProgress::Pending,
                 Poll::Ready(Some(Ok(Frame::Data(bytes)))) => self.pending = bytes,
                 Poll::Ready(Some(Ok(Frame::File(range)))) => self.file = Some(range),
                 Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => {
@@ -108,21 +115,21 @@ impl Pump {
                     if frames::plain(outbox.frames(), Kind::Trailers, stream, write).is_err() {
                         frames::data_head(outbox.frames(), stream, 0, true);
                     }
-                    return Pumped::Ended;
+                    return SendProgress::CloseCause;
                 }
                 Poll::Ready(Some(Err(fault))) => {
                     messages::write_fault(outbox.frames(), stream, &fault);
-                    return Pumped::Ended;
+                    return SendProgress::CloseCause;
                 }
                 Poll::Ready(None) => {
                     frames::data_head(outbox.frames(), stream, 0, true);
-                    return Pumped::Ended;
+                    return SendProgress::CloseCause;
                 }
             }
         }
     }
 
-    /// Sends a piece of what is pending, if there is credit for one; its length.
+    /// Sends a piece of the pending data within the credit; returns its length.
     fn piece(&mut self, stream: u32, outbox: &mut Outbox) -> usize {
         let credit = self.credit.saturating_sub(FRAME_COST) as usize;
         if credit < self.pending.len().min(FRAMES_PIECE_BYTES_MIN) {
@@ -137,7 +144,7 @@ impl Pump {
         length
     }
 
-    /// The next piece of the file that is being sent.
+    /// Reads the next piece of the file that is being sent.
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
         let Some(range) = &mut self.file else { return Poll::Ready(None) };
         let length = range.length.min(FRAMES_FILE_BYTES);
@@ -171,41 +178,41 @@ fn read_file(range: &FileRange, length: u64) -> std::io::Result<Bytes> {
     Ok(room.into())
 }
 
-/// The receiving side of one stream: how much the other end may still send.
-pub(crate) struct Credit {
+/// The receiving side of one stream: the credit that the sender has.
+pub(crate) struct ReceiveWindow {
     window: u32,
     left: u32,
-    /// What has been taken on and is not granted anew.
+    /// Consumed and not yet granted again.
     taken: u32,
 }
 
-impl Credit {
-    pub(crate) fn new(window: u32) -> Credit {
-        Credit { window, left: window, taken: 0 }
+impl ReceiveWindow {
+    pub(crate) fn new(window: u32) -> ReceiveWindow {
+        ReceiveWindow { window, left: window, taken: 0 }
     }
 
-    /// As if all had been taken and nothing renewed: the sender waits until it is.
-    pub(crate) fn withheld(window: u32) -> Credit {
-        Credit { window, left: 0, taken: window }
+    /// A window whose credit is withheld until it is renewed.
+    pub(crate) fn withheld(window: u32) -> ReceiveWindow {
+        ReceiveWindow { window, left: 0, taken: window }
     }
 
-    /// Something came that cost this much.
+    /// Counts received data against the credit.
     pub(crate) fn spend(&mut self, cost: u32) -> Result<(), Malformed> {
         self.left = self.left.checked_sub(cost).ok_or(Malformed::Credit)?;
         Ok(())
     }
 
-    /// What cost this much has been passed on.
+    /// Counts data as consumed.
     pub(crate) fn passed_on(&mut self, cost: u32) {
         self.taken += cost;
     }
 
-    /// Whether so much has been passed on that it is worth a frame to grant it anew.
+    /// True if enough was consumed to be worth a WINDOW frame.
     pub(crate) fn is_due(&self) -> bool {
         self.taken >= self.window / 2
     }
 
-    /// Grants it.
+    /// Grants the consumed credit again.
     pub(crate) fn renew(&mut self, stream: u32, out: &mut Vec<u8>) {
         self.left += self.taken;
         frames::window(out, stream, self.taken);

@@ -1,4 +1,4 @@
-//! The kind `app` of the configuration's handlers, and what workers build from it.
+//! The handler kind `app` of the configuration, and what workers build from it.
 
 use std::any::Any;
 use std::rc::Rc;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 
+use crate::backend::{AppBackend, QueueBackend};
 use crate::handler::AppHandler;
-use crate::here::Here;
-use crate::place::{DeskPlace, Place};
+use crate::in_process::InProcess;
 use crate::remote::Remote;
 use crate::settings::{AppSettings, Interface};
 
@@ -25,25 +25,25 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     Some(Arc::new(AppPlan { app, settings: None }))
 }
 
-/// One route's way to an application.
+/// The handler of one route, as configured.
 pub struct AppPlan {
     app: Spanned<String>,
-    /// Those of the application, once `config` has found them.
+    /// The settings of the application, once `config` has resolved them.
     settings: Option<Arc<AppSettings>>,
 }
 
 impl AppPlan {
-    /// This plan of the configuration, if it is one of ours.
+    /// Returns this handler plan if it is of kind `app`.
     pub fn of(plan: &dyn HandlerPlan) -> Option<&AppPlan> {
         plan.as_any()?.downcast_ref()
     }
 
-    /// The application it names, with the place where it does.
+    /// The application it names, with its position in the configuration.
     pub fn app(&self) -> &Spanned<String> {
         &self.app
     }
 
-    /// The same with the settings of its application.
+    /// Returns the plan with the settings of its application.
     pub fn with(&self, settings: Arc<AppSettings>) -> AppPlan {
         AppPlan { app: self.app.clone(), settings: Some(settings) }
     }
@@ -55,16 +55,16 @@ impl HandlerPlan for AppPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
-        let place: Rc<dyn Place> = match Here::of(&worker.shared, &self.app).desk() {
-            Some(desk) => Rc::new(DeskPlace::new(desk)),
+        let backend: Rc<dyn AppBackend> = match InProcess::of(&worker.shared, &self.app).queue() {
+            Some(queue) => Rc::new(QueueBackend::new(queue)),
             None => Rc::new(Remote::of(worker, &self.app)),
         };
         let limits = self.settings.as_deref().map(AppSettings::exchange_limits);
         let in_flight = self.settings.as_ref().map_or(u32::MAX, |app| app.limits.in_flight);
-        // WSGI knows no sessions: a request for one is a request.
+        // WSGI has no WebSocket: such a request is an ordinary request.
         let talks = self.settings.as_ref().filter(|app| app.interface != Interface::Wsgi);
         let websocket = talks.map(|app| app.websocket.clone());
-        Rc::new(AppHandler::new(place, limits.unwrap_or_default(), in_flight, websocket))
+        Rc::new(AppHandler::new(backend, limits.unwrap_or_default(), in_flight, websocket))
     }
 
     fn describe(&self) -> String {

@@ -1,4 +1,4 @@
-//! One session of WebSocket at the gateway's end.
+//! One WebSocket session at the gateway's end.
 
 use std::task::{Context, Poll, Waker};
 
@@ -8,54 +8,54 @@ use exchange::offload::{Answering, Head};
 use exchange::{Fault, Side};
 use wire::frames::{self, Kind, Malformed};
 
-use crate::conduit::{Hearing, Outbox, Pumped, Saying, Step, closed};
 use crate::limits::FRAMES_WINDOW;
+use crate::mux::{Inbound, Outbound, Outbox, SendProgress, StreamStep, closed};
 
-pub(super) struct Talk {
+pub(super) struct WsSession {
     session: Session,
-    saying: Saying,
-    hearing: Hearing,
+    outbound: Outbound,
+    inbound: Inbound,
 }
 
-impl Talk {
-    /// Sends the head. `None` where the session was denied instead.
+impl WsSession {
+    /// Sends the request head. `None` if the session was denied instead.
     pub(super) fn begin(
         handed: HandedSession,
         number: u32,
         window: u32,
         outbox: &mut Outbox,
-    ) -> Option<Talk> {
+    ) -> Option<WsSession> {
         let HandedSession { head, mut session } = handed;
         let write = |out: &mut Vec<u8>| Head::encode(&head, out);
         if frames::plain(outbox.frames(), Kind::Session, number, write).is_err() {
-            let detail = "the head of the request has no room in a frame";
+            let detail = "the request head does not fit in a frame";
             if let Some(answering) = session.deny() {
                 answering.fail(Fault::new(Side::Client, 431, "head_too_large", detail));
             }
             return None;
         }
-        let (saying, hearing) = (Saying::new(window), Hearing::new(FRAMES_WINDOW));
-        Some(Talk { session, saying, hearing })
+        let (outbound, inbound) = (Outbound::new(window), Inbound::new(FRAMES_WINDOW));
+        Some(WsSession { session, outbound, inbound })
     }
 
-    /// Passes on what the client says, and its end.
-    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> Step {
+    /// Sends the client's messages and its close.
+    pub(super) fn step(&mut self, number: u32, outbox: &mut Outbox, waker: &Waker) -> StreamStep {
         let cx = &Context::from_waker(waker);
         let session = &mut self.session;
-        self.hearing
+        self.inbound
             .renew(number, outbox, cx, |cx| matches!(session.poll_ready(cx), Poll::Ready(Ok(()))));
-        match self.saying.run(number, outbox, || session.poll_receive(cx)) {
-            Pumped::Waits => Step::Waits,
-            Pumped::Turn | Pumped::Stalled => Step::Again,
-            Pumped::Ended => Step::Over,
+        match self.outbound.run(number, outbox, || session.poll_receive(cx)) {
+            SendProgress::Pending => StreamStep::Pending,
+            SendProgress::Turn | SendProgress::Stalled => StreamStep::Again,
+            SendProgress::CloseCause => StreamStep::Done,
         }
     }
 
     pub(super) fn granted(&mut self, credit: u32) -> Result<(), Malformed> {
-        self.saying.grant(credit)
+        self.outbound.grant(credit)
     }
 
-    pub(super) fn accepted(&mut self, payload: &[u8]) -> Result<Step, Malformed> {
+    pub(super) fn accepted(&mut self, payload: &[u8]) -> Result<StreamStep, Malformed> {
         let mut from = Reader::new(payload);
         let subprotocol = from.optional_text().map_err(|_| Malformed::Payload)?.map(Box::from);
         let headers = from.fields().map_err(|_| Malformed::Payload)?;
@@ -63,9 +63,9 @@ impl Talk {
         if !self.session.is_undecided() {
             return Err(Malformed::Stream);
         }
-        // If the client has gone, its end is on the way to the application.
+        // If the client has gone, its end is already queued for the application.
         let _ = self.session.accept(Accepted { subprotocol, headers });
-        Ok(Step::Again)
+        Ok(StreamStep::Again)
     }
 
     pub(super) fn message(
@@ -73,29 +73,29 @@ impl Talk {
         binary: bool,
         end: bool,
         bytes: &[u8],
-    ) -> Result<Step, Malformed> {
+    ) -> Result<StreamStep, Malformed> {
         if self.session.is_undecided() {
             return Err(Malformed::Stream);
         }
-        if let Some(message) = self.hearing.piece(binary, end, bytes)? {
-            // The same.
+        if let Some(message) = self.inbound.piece(binary, end, bytes)? {
+            // As above.
             let _ = self.session.send(message);
         }
-        Ok(if self.hearing.is_due() { Step::Again } else { Step::Waits })
+        Ok(if self.inbound.is_due() { StreamStep::Again } else { StreamStep::Pending })
     }
 
-    /// The application says goodbye.
-    pub(super) fn closed(&mut self, code: u16, reason: &[u8]) -> Step {
+    /// The application closes the session.
+    pub(super) fn closed(&mut self, code: u16, reason: &[u8]) -> StreamStep {
         let _ = self.session.close(closed(code, reason));
-        Step::Over
+        StreamStep::Done
     }
 
-    /// What denies it.
+    /// The handle that denies it, if it is undecided.
     pub(super) fn deny(&mut self) -> Option<Answering> {
         self.session.deny()
     }
 
-    /// The connection has broken; an open session is closed as it is dropped.
+    /// Fails an undecided session; an open one is closed when it is dropped.
     pub(super) fn fail(&mut self, fault: Fault) {
         if let Some(answering) = self.session.deny() {
             answering.fail(fault);

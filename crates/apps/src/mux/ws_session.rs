@@ -1,7 +1,7 @@
-//! Messages of a session as frames: out as far as there is credit, in to be put together.
+//! The messages of a WebSocket session as frames, within the credit.
 //!
-//! A message of any length goes in pieces, and what has come of one that is not whole counts as
-//! taken: else a long one would wait for ever for the credit that it holds itself.
+//! Long messages are sent in pieces, and received pieces count as consumed: otherwise a long
+//! message would wait for the credit that it holds itself.
 
 use std::task::{Context, Poll};
 
@@ -9,23 +9,23 @@ use bytes::Bytes;
 use exchange::offload::session::{Closed, Message, Received};
 use wire::frames::{self, FRAME_COST, Malformed, WINDOW_MAX};
 
+use super::body_sender::{ReceiveWindow, SendProgress};
 use super::outbox::Outbox;
-use super::pump::{Credit, Pumped};
 use crate::limits::{FRAMES_MESSAGE_BYTES, FRAMES_PIECE_BYTES, FRAMES_PIECE_BYTES_MIN};
 
 /// The close code of a message that is too long (RFC 6455 7.4.1).
 const TOO_BIG: u16 = 1009;
 
-/// What is said.
-pub(crate) struct Saying {
+/// The sending side of a session.
+pub(crate) struct Outbound {
     credit: u32,
     /// The rest of a message, and whether it is binary.
     pending: Option<(Bytes, bool)>,
 }
 
-impl Saying {
-    pub(crate) fn new(credit: u32) -> Saying {
-        Saying { credit, pending: None }
+impl Outbound {
+    pub(crate) fn new(credit: u32) -> Outbound {
+        Outbound { credit, pending: None }
     }
 
     pub(crate) fn grant(&mut self, credit: u32) -> Result<(), Malformed> {
@@ -37,25 +37,25 @@ impl Saying {
         self.credit
     }
 
-    /// Sends what it can of what `poll` says, up to the goodbye.
+    /// Sends the messages that `poll` returns, up to the close frame.
     pub(crate) fn run(
         &mut self,
         number: u32,
         outbox: &mut Outbox,
         mut poll: impl FnMut() -> Poll<Received>,
-    ) -> Pumped {
+    ) -> SendProgress {
         let mut sent = 0;
         loop {
             while let Some((rest, binary)) = &mut self.pending {
                 if outbox.is_full() {
-                    return Pumped::Stalled;
+                    return SendProgress::Stalled;
                 }
                 if sent >= FRAMES_PIECE_BYTES {
-                    return Pumped::Turn;
+                    return SendProgress::Turn;
                 }
                 let credit = self.credit.saturating_sub(FRAME_COST) as usize;
                 if self.credit < FRAME_COST || credit < rest.len().min(FRAMES_PIECE_BYTES_MIN) {
-                    return Pumped::Waits;
+                    return SendProgress::Pending;
                 }
                 let piece = rest.split_to(rest.len().min(FRAMES_PIECE_BYTES).min(credit));
                 let (length, end) = (piece.len(), rest.is_empty());
@@ -68,12 +68,12 @@ impl Saying {
                 }
             }
             match poll() {
-                Poll::Pending => return Pumped::Waits,
+                Poll::Pending => return SendProgress::Pending,
                 Poll::Ready(Received::Message(message)) => {
                     if message.data().len() > FRAMES_MESSAGE_BYTES {
                         let goodbye = Closed::new(TOO_BIG, "the message is too long");
                         close(outbox, number, &goodbye);
-                        return Pumped::Ended;
+                        return SendProgress::CloseCause;
                     }
                     self.pending = Some(match message {
                         Message::Text(data) => (data, false),
@@ -82,7 +82,7 @@ impl Saying {
                 }
                 Poll::Ready(Received::Closed(goodbye)) => {
                     close(outbox, number, &goodbye);
-                    return Pumped::Ended;
+                    return SendProgress::CloseCause;
                 }
             }
         }
@@ -93,25 +93,25 @@ pub(crate) fn close(outbox: &mut Outbox, number: u32, goodbye: &Closed) {
     frames::close(outbox.frames(), number, goodbye.code, &goodbye.reason);
 }
 
-/// A frame of a message costs something even where it is empty: there may be many of them.
+/// An empty message frame has a cost as well: there may be many of them.
 fn cost(length: usize) -> u32 {
     // No payload is longer than `frames::DATA_BYTES_MAX`.
     FRAME_COST + length as u32
 }
 
-/// What is heard.
-pub(crate) struct Hearing {
-    credit: Credit,
-    /// The beginning of a message that is not whole, and whether it is binary.
+/// The receiving side of a session.
+pub(crate) struct Inbound {
+    credit: ReceiveWindow,
+    /// The received pieces of an incomplete message, and whether it is binary.
     begun: Option<(Vec<u8>, bool)>,
 }
 
-impl Hearing {
-    pub(crate) fn new(window: u32) -> Hearing {
-        Hearing { credit: Credit::new(window), begun: None }
+impl Inbound {
+    pub(crate) fn new(window: u32) -> Inbound {
+        Inbound { credit: ReceiveWindow::new(window), begun: None }
     }
 
-    /// A frame; the message that is whole by it.
+    /// Receives a frame; returns the message it completes.
     pub(crate) fn piece(
         &mut self,
         binary: bool,
@@ -142,7 +142,7 @@ impl Hearing {
         }
     }
 
-    /// Renews credit if it is time and `room` says that there is some.
+    /// Renews credit if it is due and `room` is true.
     pub(crate) fn renew(
         &mut self,
         number: u32,
@@ -160,7 +160,7 @@ impl Hearing {
     }
 }
 
-/// The end of a session as it came.
+/// Decodes the close of a session.
 pub(crate) fn closed(code: u16, reason: &[u8]) -> Closed {
     Closed::new(code, String::from_utf8_lossy(reason))
 }
@@ -173,9 +173,9 @@ mod tests {
 
     use super::*;
 
-    /// What arrives of messages that are sent with so much credit and never more than that.
+    /// The received messages when they are sent with a limited credit.
     async fn through(window: u32, messages: Vec<Message>) -> Vec<Message> {
-        let (mut saying, mut hearing) = (Saying::new(window), Hearing::new(window));
+        let (mut outbound, mut inbound) = (Outbound::new(window), Inbound::new(window));
         let mut left: VecDeque<_> = messages.into();
         let mut decoder = Decoder::new();
         let mut arrived = Vec::new();
@@ -184,7 +184,7 @@ mod tests {
         assert!(matches!(decoder.next(&mut &greeting[..]), Ok(Some(_))));
         loop {
             let mut outbox = Outbox::default();
-            let pumped = saying.run(1, &mut outbox, || {
+            let pumped = outbound.run(1, &mut outbox, || {
                 let next = left.pop_front().map(Received::Message);
                 Poll::Ready(next.unwrap_or(Received::Closed(Closed::new(1000, "bye"))))
             });
@@ -193,11 +193,11 @@ mod tests {
             while let Some(frame) = decoder.next(&mut input).unwrap() {
                 match frame {
                     Frame::Message { binary, end, bytes, .. } => {
-                        arrived.extend(hearing.piece(binary, end, bytes).unwrap());
+                        arrived.extend(inbound.piece(binary, end, bytes).unwrap());
                     }
                     Frame::Close { code, reason, .. } => {
                         assert_eq!(closed(code, reason), Closed::new(1000, "bye"));
-                        assert_eq!(pumped, Pumped::Ended);
+                        assert_eq!(pumped, SendProgress::CloseCause);
                         return arrived;
                     }
                     other => panic!("{other:?}"),
@@ -205,17 +205,17 @@ mod tests {
             }
             let mut granted = Outbox::default();
             let cx = Context::from_waker(std::task::Waker::noop());
-            hearing.renew(1, &mut granted, &cx, |_| true);
+            inbound.renew(1, &mut granted, &cx, |_| true);
             let bytes = granted.take_all().await;
             let mut input = &bytes[..];
             if let Some(Frame::Window { credit, .. }) = decoder.next(&mut input).unwrap() {
-                saying.grant(credit).unwrap();
+                outbound.grant(credit).unwrap();
             }
         }
     }
 
     #[test]
-    fn messages_arrive_whole_whatever_their_length_and_the_credit() {
+    fn messages_arrive_complete_whatever_their_length_and_the_credit() {
         let text = |length: usize| Message::Text("ä".repeat(length).into());
         let binary = |length: usize| Message::Binary(vec![0xFF; length].into());
         let messages =
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_malformed() {
-        let mut hearing = Hearing::new(1_000_000);
-        assert_eq!(hearing.piece(false, true, &[0xFF]), Err(Malformed::Payload));
-        assert_eq!(hearing.piece(true, false, b"a"), Ok(None));
-        assert_eq!(hearing.piece(false, true, b"b"), Err(Malformed::Payload));
-        let mut hearing = Hearing::new(1_000);
-        assert_eq!(hearing.piece(true, true, &[0; 900]), Err(Malformed::Credit));
+    fn invalid_messages_are_malformed() {
+        let mut inbound = Inbound::new(1_000_000);
+        assert_eq!(inbound.piece(false, true, &[0xFF]), Err(Malformed::Payload));
+        assert_eq!(inbound.piece(true, false, b"a"), Ok(None));
+        assert_eq!(inbound.piece(false, true, b"b"), Err(Malformed::Payload));
+        let mut inbound = Inbound::new(1_000);
+        assert_eq!(inbound.piece(true, true, &[0; 900]), Err(Malformed::Credit));
     }
 }

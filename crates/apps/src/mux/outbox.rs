@@ -1,5 +1,5 @@
-//! What a connection is about to send: frames gathered in one buffer, long payloads behind them
-//! where they lie. It leaves in one call, most often straight from the buffer.
+//! The unsent output of a connection: frames gathered in one buffer, long payloads referenced. It
+//! is sent with one system call, usually straight from the buffer.
 
 use std::io;
 
@@ -11,17 +11,17 @@ use crate::limits::{FRAMES_COPIED_BYTES, FRAMES_KEPT_BYTES, FRAMES_OUTBOX_BYTES}
 #[derive(Default)]
 pub(crate) struct Outbox {
     frames: Vec<u8>,
-    /// What goes before them.
+    /// Sent before `frames`.
     queue: Outgoing,
 }
 
 impl Outbox {
-    /// Where frames are appended.
+    /// The buffer to which frames are appended.
     pub(crate) fn frames(&mut self) -> &mut Vec<u8> {
         &mut self.frames
     }
 
-    /// Appends the payload of the frame whose head was appended last.
+    /// Appends the payload of the frame whose header was appended last.
     pub(crate) fn payload(&mut self, bytes: Bytes) {
         if bytes.len() <= FRAMES_COPIED_BYTES {
             self.frames.extend_from_slice(&bytes);
@@ -31,13 +31,13 @@ impl Outbox {
         }
     }
 
-    /// Whether nothing more should be made until some of it has left. What cannot wait goes in
-    /// nevertheless.
+    /// True if streams should produce nothing more until some output is sent. Control frames are
+    /// appended nevertheless.
     pub(crate) fn is_full(&self) -> bool {
         self.frames.len() as u64 + self.queue.length() >= FRAMES_OUTBOX_BYTES
     }
 
-    /// All of it, for tests of what writes here.
+    /// All of it, for tests of its users.
     #[cfg(test)]
     pub(super) async fn take_all(mut self) -> Vec<u8> {
         let (one, other) = Stream::pair().unwrap();
@@ -56,7 +56,7 @@ impl Outbox {
         }
     }
 
-    /// Sends what the socket takes; whether that was all.
+    /// Sends what the socket takes; returns true if that was all.
     pub(crate) fn send(&mut self, stream: &Stream) -> io::Result<bool> {
         if self.queue.is_empty() && !self.send_frames(stream)? {
             return Ok(false);
@@ -72,7 +72,7 @@ impl Outbox {
         Ok(true)
     }
 
-    /// Sends straight from the buffer; what is left of it waits in the queue.
+    /// Sends straight from the buffer; the rest is moved to the queue.
     fn send_frames(&mut self, stream: &Stream) -> io::Result<bool> {
         let mut sent = 0;
         while sent < self.frames.len() {
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_leaves_in_order_however_little_the_socket_takes() {
+    fn output_is_sent_in_order_in_small_writes() {
         net::worker::block_on_local(async {
             let (one, other) = Stream::pair().unwrap();
             let mut outbox = Outbox::default();

@@ -1,9 +1,7 @@
-//! Bodies as a whole, for applications on threads: a thread that waited for a slow client could do
-//! nothing else.
+//! Buffers request bodies for applications on threads, so that no thread waits for a slow client.
 //!
-//! Owns where a body lies meanwhile: in memory, and beyond a bound in a file that has no name.
-//! Promises to hold no more of it in memory than that, however long it is; how long it may be is
-//! for whoever receives it to bound.
+//! A body is held in memory, and beyond a bound in an anonymous file. Promises to hold no more than
+//! that in memory, however long the body is; its receiver limits its length.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -16,24 +14,24 @@ use net::{FileRange, blocking};
 
 use crate::limits::{WHOLE_MEMORY_BYTES, WHOLE_WRITTEN_BYTES};
 
-/// Waits until all of the body is here.
-pub(crate) async fn gather(body: &mut Incoming) -> Result<(), Fault> {
-    if let Some(frame) = whole(body).await? {
+/// Pending until the body is complete.
+pub(crate) async fn buffer(body: &mut Incoming) -> Result<(), Fault> {
+    if let Some(frame) = collect(body).await? {
         body.put_back(frame);
     }
     Ok(())
 }
 
-/// All that a stream gives as one piece; none where it gives nothing. Trailers are dropped: who
-/// wants the body as a whole has no place for them.
-async fn whole(stream: &mut dyn BodyStream) -> Result<Option<Frame>, Fault> {
+/// Collects a stream into one frame; none if it is empty. Trailers are dropped: the receiver of a
+/// buffered body cannot take them.
+async fn collect(stream: &mut dyn BodyStream) -> Result<Option<Frame>, Fault> {
     let mut memory = Vec::new();
     let mut spool: Option<Spool> = None;
     while let Some(frame) = poll_fn(|cx| stream.poll_frame(cx)).await {
         let data = match frame? {
             Frame::Data(data) => data,
             Frame::Trailers(_) => continue,
-            // It was gathered before.
+            // It is already buffered.
             file @ Frame::File(_) if memory.is_empty() && spool.is_none() => return Ok(Some(file)),
             Frame::File(_) => return Err(Fault::internal("a part of a body is in a file")),
         };
@@ -58,7 +56,7 @@ async fn whole(stream: &mut dyn BodyStream) -> Result<Option<Frame>, Fault> {
     Ok(Some(Frame::File(FileRange { file, offset: 0, length })))
 }
 
-/// The file.
+/// The file of a long body.
 struct Spool {
     file: Arc<File>,
     length: u64,
@@ -71,7 +69,7 @@ impl Spool {
         Ok(Spool { file: Arc::new(file), length: 0 })
     }
 
-    /// Adds bytes; gives itself and their memory back.
+    /// Appends bytes; returns itself and their buffer.
     async fn write(mut self, mut bytes: Vec<u8>) -> Result<(Spool, Vec<u8>), Fault> {
         let written = blocking(move || {
             self.file.write_all_at(&bytes, self.length)?;
@@ -84,7 +82,7 @@ impl Spool {
 }
 
 fn failed(error: std::io::Error) -> Fault {
-    Fault::internal(format!("a body cannot be kept in a file: {error}"))
+    Fault::internal(format!("a request body cannot be written to a temporary file: {error}"))
 }
 
 #[cfg(test)]
@@ -96,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    async fn gathered(count: usize, length: usize) -> Option<Frame> {
+    async fn collected(count: usize, length: usize) -> Option<Frame> {
         let (mut writer, pieces) = exchange::shared_body(u64::MAX, None);
         for number in 0..count {
             let piece = vec![b'a' + (number % 26) as u8; length];
@@ -104,23 +102,23 @@ mod tests {
         }
         writer.finish(None);
         let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };
-        whole(&mut *stream).await.unwrap()
+        collect(&mut *stream).await.unwrap()
     }
 
     #[test]
-    fn what_is_short_is_kept_in_memory() {
+    fn a_short_body_is_in_memory() {
         net::worker::block_on_local(async {
-            let short = gathered(3, 100).await;
+            let short = collected(3, 100).await;
             assert!(matches!(short, Some(Frame::Data(data)) if data.len() == 300));
-            assert!(gathered(0, 0).await.is_none());
+            assert!(collected(0, 0).await.is_none());
         });
     }
 
     #[test]
-    fn what_is_long_lies_in_a_file_in_its_order() {
+    fn a_long_body_is_in_a_file_in_order() {
         net::worker::block_on_local(async {
             let (count, length) = (50, WHOLE_MEMORY_BYTES / 10);
-            let Some(Frame::File(range)) = gathered(count, length).await else {
+            let Some(Frame::File(range)) = collected(count, length).await else {
                 panic!("a file was expected");
             };
             assert_eq!(range.length, (count * length) as u64);
@@ -134,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_fails_is_none() {
+    fn a_failed_body_is_an_error() {
         net::worker::block_on_local(async {
             let (mut writer, pieces) = exchange::shared_body(1 << 20, None);
             assert!(writer.push(Bytes::from_static(b"half")).is_ok());
             drop(writer);
             let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };
-            assert!(whole(&mut *stream).await.is_err());
+            assert!(collect(&mut *stream).await.is_err());
         });
     }
 }

@@ -1,18 +1,18 @@
-//! What the two ends tell each other of an answer: its head, an interim one, a fault.
+//! Encodes response heads, interim responses and faults.
 
 use exchange::offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
 use exchange::{Fault, Headers, Retry, Side};
 use wire::frames::{self, Malformed};
 
-/// The head of an answer; no length where only the end will tell.
-pub(crate) struct Answer {
+/// A response head; without a length if only the end of the body tells it.
+pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) reason: Option<Box<[u8]>>,
     pub(crate) length: Option<u64>,
     pub(crate) headers: Headers,
 }
 
-pub(crate) fn write_answer(
+pub(crate) fn write_response_head(
     out: &mut Vec<u8>,
     status: u16,
     reason: Option<&[u8]>,
@@ -28,7 +28,7 @@ pub(crate) fn write_answer(
     put_fields(out, headers);
 }
 
-pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer, Malformed> {
+pub(crate) fn read_response_head(bytes: &[u8]) -> Result<ResponseHead, Malformed> {
     let read = || {
         let mut from = Reader::new(bytes);
         let status = from.u16()?;
@@ -36,17 +36,17 @@ pub(crate) fn read_answer(bytes: &[u8]) -> Result<Answer, Malformed> {
         let length = if from.flag()? { Some(from.u64()?) } else { None };
         let headers = from.fields()?;
         from.end()?;
-        Ok(Answer { status, reason, length, headers })
+        Ok(ResponseHead { status, reason, length, headers })
     };
     read().map_err(|Unreadable| Malformed::Payload)
 }
 
-/// Status and fields.
+/// Decodes the status and headers of an interim response.
 pub(crate) fn read_interim(bytes: &[u8]) -> Result<(u16, Headers), Malformed> {
-    read_answer(bytes).map(|answer| (answer.status, answer.headers))
+    read_response_head(bytes).map(|answer| (answer.status, answer.headers))
 }
 
-/// The fields of trailers.
+/// Decodes trailers.
 pub(crate) fn read_trailers(bytes: &[u8]) -> Result<Headers, Malformed> {
     let mut from = Reader::new(bytes);
     let fields = from.fields();
@@ -54,8 +54,7 @@ pub(crate) fn read_trailers(bytes: &[u8]) -> Result<Headers, Malformed> {
     whole.map_err(|Unreadable| Malformed::Payload)
 }
 
-/// Words that counters and logs know: a word of the other process that is none of these becomes
-/// the last one.
+/// Slugs that counters and logs know; an unknown slug of the other process becomes the last one.
 const SLUGS: [&str; 15] = [
     "client_gone",
     "body_too_large",
@@ -89,7 +88,7 @@ pub(crate) fn write_fault(out: &mut Vec<u8>, stream: u32, fault: &Fault) {
     payload.extend_from_slice(&[side, retry, u8::from(fault.close)]);
     payload.extend_from_slice(&fault.status.to_le_bytes());
     put_bytes(&mut payload, fault.slug.as_bytes());
-    // The rest of a frame is far longer than this.
+    // The rest of a frame has enough room for the other fields.
     let end = fault.detail.floor_char_boundary(frames::FAULT_BYTES_MAX / 4);
     put_bytes(&mut payload, &fault.detail.as_bytes()[..end]);
     put_optional(&mut payload, fault.allow.as_deref().map(str::as_bytes));
@@ -125,8 +124,8 @@ pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
         };
         let close = from.flag()?;
         let status = from.u16()?;
-        let word = from.text()?;
-        let slug = SLUGS.iter().find(|slug| **slug == word).unwrap_or(&SLUGS[SLUGS.len() - 1]);
+        let name = from.text()?;
+        let slug = SLUGS.iter().find(|slug| **slug == name).unwrap_or(&SLUGS[SLUGS.len() - 1]);
         let detail = from.text()?.to_owned();
         let allow = from.optional_text()?.map(Box::from);
         let retry_after_s = (from.flag()?, from.u32()?);
@@ -146,7 +145,7 @@ mod tests {
 
     use super::*;
 
-    fn there_and_back(fault: &Fault) -> Fault {
+    fn round_trip(fault: &Fault) -> Fault {
         let mut out = Vec::new();
         write_fault(&mut out, 1, fault);
         let payload = &out[FRAME_HEAD_BYTES..];
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_comes_back_and_an_unknown_word_is_a_failure() {
+    fn a_fault_survives_a_round_trip_and_an_unknown_slug_is_app_failed() {
         let fault = Fault {
             retry: Retry::Unsent,
             allow: Some("GET".into()),
@@ -164,27 +163,27 @@ mod tests {
             next_hop: Some("app".into()),
             ..Fault::body_too_large().with_field("x-why", "because")
         };
-        assert_eq!(format!("{:?}", there_and_back(&fault)), format!("{fault:?}"));
-        let strange = there_and_back(&Fault::new(Side::Us, 500, "strange", "detail"));
+        assert_eq!(format!("{:?}", round_trip(&fault)), format!("{fault:?}"));
+        let strange = round_trip(&Fault::new(Side::Us, 500, "strange", "detail"));
         assert_eq!((strange.slug, &*strange.detail), ("app_failed", "detail"));
-        let long = there_and_back(&Fault::internal("ä".repeat(frames::FAULT_BYTES_MAX)));
+        let long = round_trip(&Fault::internal("ä".repeat(frames::FAULT_BYTES_MAX)));
         assert_eq!(long.detail.len(), frames::FAULT_BYTES_MAX / 4);
         let wide = Fault::not_found().with_field("x", "v".repeat(frames::FAULT_BYTES_MAX));
-        assert!(there_and_back(&wide).fields.is_none());
+        assert!(round_trip(&wide).fields.is_none());
     }
 
     #[test]
-    fn the_head_of_an_answer_comes_back() {
+    fn a_response_head_survives_a_round_trip() {
         let mut headers = Headers::new();
         headers.append("set-cookie", "a=1");
         for length in [None, Some(0), Some(u64::MAX)] {
             let mut out = Vec::new();
-            write_answer(&mut out, 201, Some(b"Made"), length, &headers);
-            let answer = read_answer(&out).unwrap();
+            write_response_head(&mut out, 201, Some(b"Made"), length, &headers);
+            let answer = read_response_head(&out).unwrap();
             assert_eq!(answer.reason.as_deref(), Some(&b"Made"[..]));
             assert_eq!((answer.status, answer.length, answer.headers.len()), (201, length, 1));
             out.push(0);
-            assert!(read_answer(&out).is_err());
+            assert!(read_response_head(&out).is_err());
         }
     }
 }

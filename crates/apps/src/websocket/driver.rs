@@ -1,13 +1,13 @@
-//! One connection after its 101: frames to and from the client, messages to and from the session.
+//! A WebSocket connection after its 101: frames to and from the client, messages to and from the
+//! session.
 //!
 //! ```text
-//!  talking ── client says goodbye, we answer ─────────────────────────▶ clean: we close
-//!     │  └── we say goodbye (application, drain) ── client answers ──────▲
-//!     └── client breaks the protocol, we say why ──▶ broken: read away until it closes
+//!  open ── client closes, server replies ────────────────────────────────▶ closed: server closes
+//!   │  └── server closes (application, drain) ── client replies ──────────▲
+//!   └── client violates the protocol, server closes ──▶ violated: discard input until EOF
 //! ```
 //!
-//! Every wait has a time-out: for a sign of life, for the client to take what we send, and for its
-//! answer to a goodbye.
+//! Every wait has a time-out: for input, for the client to take output, and for its close frame.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -17,51 +17,51 @@ use bytes::{Buf, Bytes};
 use exchange::offload::session::{Closed, Message, OpenSession, Received};
 use exchange::{Duplex, Ending, Takeover};
 use net::Timer;
-use wire::websocket::{Decoder, Message as Heard, Opcode, PerMessageDeflate, Violation};
+use wire::websocket::{Decoder, Message as ClientMessage, Opcode, PerMessageDeflate, Violation};
 
 use super::WebSocketSettings;
 use super::deflate::Inflating;
 use super::outbox::{NO_CODE, Outbox};
 use crate::limits::{WEBSOCKET_DRAIN, WEBSOCKET_TURNS};
 
-/// How far the conversation has come.
+/// The state of the closing handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Talking,
-    /// The client has said goodbye.
-    Clean,
-    /// The client has broken the protocol.
-    Broken,
+    Open,
+    /// The client has sent a close frame.
+    CloseReceived,
+    /// The client has violated the protocol.
+    Violated,
 }
 
-struct Pump {
+struct WebSocketDriver {
     duplex: Box<dyn Duplex>,
     session: OpenSession,
     settings: WebSocketSettings,
     decoder: Decoder,
-    /// Received and not yet decoded.
+    /// Received, not yet decoded.
     input: Bytes,
     outbox: Outbox,
-    /// What the connection has not taken yet, and whether it is at it.
+    /// The chunk being sent, and whether the socket is blocked on it.
     chunk: Bytes,
     sending: bool,
-    /// The payload of the last ping, if its pong has to wait.
+    /// The payload of the last ping, if its pong is deferred.
     pong: Option<Vec<u8>>,
     stage: Stage,
-    /// We have said goodbye: nothing more is sent.
-    goodbye: bool,
+    /// A close frame was sent: nothing follows it.
+    close_sent: bool,
     finished: bool,
-    /// The application takes no messages at the moment, so that nothing is read.
+    /// The application's queue is full, so nothing is read.
     stalled: bool,
-    /// A ping is out.
-    asked: bool,
-    /// When the client should give a sign of life.
-    life: Timer,
-    /// How long the client may take over what we sent.
-    patience: Timer,
+    /// A ping was sent.
+    ping_sent: bool,
+    /// Expires when the client was silent for too long.
+    idle: Timer,
+    /// Expires when the client takes too long to accept output or to close.
+    deadline: Timer,
 }
 
-/// What goes on with the connection.
+/// The task that drives the connection after the 101.
 pub(super) fn takeover(
     session: OpenSession,
     settings: WebSocketSettings,
@@ -69,25 +69,25 @@ pub(super) fn takeover(
 ) -> Takeover {
     Box::new(move |duplex| {
         Box::pin(async move {
-            let mut pump = Pump::new(duplex, session, settings, deflate);
-            poll_fn(|cx| pump.poll(cx)).await
+            let mut driver = WebSocketDriver::new(duplex, session, settings, deflate);
+            poll_fn(|cx| driver.poll(cx)).await
         })
     })
 }
 
-impl Pump {
+impl WebSocketDriver {
     fn new(
         duplex: Box<dyn Duplex>,
         session: OpenSession,
         settings: WebSocketSettings,
         deflate: Option<PerMessageDeflate>,
-    ) -> Pump {
+    ) -> WebSocketDriver {
         let decoder = Decoder::new(true, settings.message_size.bytes_usize());
         let decoder = match deflate {
             Some(_) => decoder.inflating(Box::new(Inflating)),
             None => decoder,
         };
-        let pump = Pump {
+        let driver = WebSocketDriver {
             duplex,
             session,
             settings,
@@ -97,59 +97,59 @@ impl Pump {
             chunk: Bytes::new(),
             sending: false,
             pong: None,
-            stage: Stage::Talking,
-            goodbye: false,
+            stage: Stage::Open,
+            close_sent: false,
             finished: false,
             stalled: false,
-            asked: false,
-            life: Timer::new(),
-            patience: Timer::new(),
+            ping_sent: false,
+            idle: Timer::new(),
+            deadline: Timer::new(),
         };
-        pump.expect_life();
-        pump
+        driver.restart_idle_timer();
+        driver
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        self.heed_drain(cx);
+        self.check_draining(cx);
         for _ in 0..WEBSOCKET_TURNS {
             if let Err(ending) = self.send(cx) {
                 return Poll::Ready(ending);
             }
-            if self.stage == Stage::Clean && self.finished {
+            if self.stage == Stage::CloseReceived && self.finished {
                 return Poll::Ready(Ending::Finished);
             }
             match self.receive(cx) {
                 Ok(true) => {}
-                // What came is to be answered.
-                Ok(false) if self.has_to_answer() => {}
+                // Input was received that needs a reply.
+                Ok(false) if self.has_output() => {}
                 Ok(false) => return self.poll_time(cx),
                 Err(ending) => return Poll::Ready(ending),
             }
         }
-        // The other connections of the worker have their turn first.
+        // The other connections of the worker are polled first.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    // To the client.
+    // Output.
 
-    /// Sends what there is, as far as the connection takes it.
+    /// Sends output as far as the socket takes it.
     fn send(&mut self, cx: &mut Context<'_>) -> Result<(), Ending> {
         loop {
             if !self.sending {
-                self.gather(cx);
+                self.buffer(cx);
                 match self.outbox.next() {
                     Some(chunk) => self.chunk = chunk,
                     None => break,
                 }
             }
             match self.duplex.poll_send(cx, &mut self.chunk) {
-                Poll::Ready(Ok(())) if self.sending => self.taken(),
+                Poll::Ready(Ok(())) if self.sending => self.chunk_sent(),
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Err(Ending::ClientGone),
                 Poll::Pending => {
-                    if !std::mem::replace(&mut self.sending, true) && !self.goodbye {
-                        self.patience.set(self.settings.ping_timeout.get());
+                    if !std::mem::replace(&mut self.sending, true) && !self.close_sent {
+                        self.deadline.set(self.settings.ping_timeout.get());
                     }
                     return Ok(());
                 }
@@ -162,83 +162,83 @@ impl Pump {
         Ok(())
     }
 
-    /// Both have said what there was to say.
+    /// Both sides have sent what they had to.
     fn is_over(&self) -> bool {
-        self.goodbye && self.stage != Stage::Talking
+        self.close_sent && self.stage != Stage::Open
     }
 
-    /// Whether what came is still to be answered, and can be.
-    fn has_to_answer(&self) -> bool {
+    /// True if output is pending and can be sent.
+    fn has_output(&self) -> bool {
         !self.sending && (!self.outbox.is_empty() || self.is_over() && !self.finished)
     }
 
-    /// The client has taken what it had to be waited for.
-    fn taken(&mut self) {
+    /// The client has accepted the blocked chunk.
+    fn chunk_sent(&mut self) {
         self.sending = false;
-        if !self.goodbye {
-            self.patience.clear();
+        if !self.close_sent {
+            self.deadline.clear();
         }
     }
 
-    /// Turns what the application says into frames, up to a chunk.
-    fn gather(&mut self, cx: &mut Context<'_>) {
-        while !self.goodbye && !self.outbox.is_full() {
+    /// Encodes the application's messages, up to a chunk.
+    fn buffer(&mut self, cx: &mut Context<'_>) {
+        while !self.close_sent && !self.outbox.is_full() {
             if let Some(payload) = self.pong.take() {
                 self.outbox.control(Opcode::Pong, &payload);
             }
             match self.session.poll_said(cx) {
                 Poll::Ready(Received::Message(message)) => self.outbox.message(message),
-                Poll::Ready(Received::Closed(closed)) => self.say_goodbye(&closed),
+                Poll::Ready(Received::Closed(closed)) => self.close(&closed),
                 Poll::Pending => break,
             }
         }
     }
 
-    fn say_goodbye(&mut self, closed: &Closed) {
-        if !std::mem::replace(&mut self.goodbye, true) {
+    fn close(&mut self, closed: &Closed) {
+        if !std::mem::replace(&mut self.close_sent, true) {
             self.outbox.close(closed);
-            self.patience.set(self.settings.close_timeout.get());
+            self.deadline.set(self.settings.close_timeout.get());
         }
     }
 
-    fn heed_drain(&mut self, cx: &mut Context<'_>) {
-        if self.goodbye || self.duplex.poll_draining(cx).is_pending() {
+    fn check_draining(&mut self, cx: &mut Context<'_>) {
+        if self.close_sent || self.duplex.poll_draining(cx).is_pending() {
             return;
         }
-        self.gather(cx);
+        self.buffer(cx);
         let closed = Closed::new(Closed::RESTART, "the server restarts");
         self.session.end(closed.clone());
-        self.say_goodbye(&closed);
-        self.patience.set(WEBSOCKET_DRAIN.min(self.settings.close_timeout.get()));
+        self.close(&closed);
+        self.deadline.set(WEBSOCKET_DRAIN.min(self.settings.close_timeout.get()));
     }
 
-    // From the client.
+    // Input.
 
-    /// Takes what the client sent; whether there may be more.
+    /// Receives input; returns true if there may be more.
     fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, Ending> {
-        if self.stage == Stage::Talking && !self.decode(cx) {
+        if self.stage == Stage::Open && !self.decode(cx) {
             return Ok(false);
         }
         match self.duplex.poll_receive(cx) {
             Poll::Pending => return Ok(false),
             Poll::Ready(Ok(chunk)) if !chunk.is_empty() => self.input = chunk,
-            Poll::Ready(_) if self.stage == Stage::Talking => return Err(Ending::ClientGone),
+            Poll::Ready(_) if self.stage == Stage::Open => return Err(Ending::ClientGone),
             Poll::Ready(_) => return Err(Ending::Finished),
         }
-        if self.stage != Stage::Talking {
+        if self.stage != Stage::Open {
             self.input.clear();
         }
-        self.asked = false;
-        self.expect_life();
+        self.ping_sent = false;
+        self.restart_idle_timer();
         Ok(true)
     }
 
-    /// Passes on the messages of what was received; whether the application takes more.
+    /// Passes received messages to the application; returns true if it takes more.
     fn decode(&mut self, cx: &mut Context<'_>) -> bool {
         while !self.input.is_empty() {
             if self.session.poll_room(cx).is_pending() {
                 if !std::mem::replace(&mut self.stalled, true) {
-                    // It may lie here for long: it must not pin a block of the worker.
+                    // It may be held in_process for long and must not pin a buffer of the worker.
                     self.input = net::detach(&self.input).freeze();
                 }
                 return false;
@@ -249,69 +249,71 @@ impl Pump {
             let read = self.input.len() - rest.len();
             self.input.advance(read);
             match next {
-                Ok(Some(message)) => self.hear(message),
+                Ok(Some(message)) => self.message_received(message),
                 Ok(None) => {}
                 Err(violation) => self.violated(violation),
             }
-            if self.stage != Stage::Talking {
+            if self.stage != Stage::Open {
                 self.input.clear();
             }
         }
         true
     }
 
-    fn hear(&mut self, message: Heard) {
+    fn message_received(&mut self, message: ClientMessage) {
         match message {
-            Heard::Text(data) => self.session.give(Message::Text(data.into())),
-            Heard::Binary(data) => self.session.give(Message::Binary(data.into())),
-            // RFC 6455 5.5.3: if many come at once the last may be answered alone.
-            Heard::Ping(payload) if self.outbox.is_full() => self.pong = Some(payload),
-            Heard::Ping(payload) if !self.goodbye => self.outbox.control(Opcode::Pong, &payload),
-            Heard::Ping(_) | Heard::Pong(_) => {}
-            Heard::Close(code, reason) => {
-                self.stage = Stage::Clean;
+            ClientMessage::Text(data) => self.session.give(Message::Text(data.into())),
+            ClientMessage::Binary(data) => self.session.give(Message::Binary(data.into())),
+            // RFC 6455 5.5.3: of several pings only the last needs a pong.
+            ClientMessage::Ping(payload) if self.outbox.is_full() => self.pong = Some(payload),
+            ClientMessage::Ping(payload) if !self.close_sent => {
+                self.outbox.control(Opcode::Pong, &payload)
+            }
+            ClientMessage::Ping(_) | ClientMessage::Pong(_) => {}
+            ClientMessage::Close(code, reason) => {
+                self.stage = Stage::CloseReceived;
                 let reason = String::from_utf8(reason).unwrap_or_default();
                 self.session.end(Closed::new(code.unwrap_or(NO_CODE), reason));
-                // RFC 6455 5.5.1: the answer is the same code.
-                self.say_goodbye(&Closed::new(code.unwrap_or(NO_CODE), ""));
+                // RFC 6455 5.5.1: the reply has the same code.
+                self.close(&Closed::new(code.unwrap_or(NO_CODE), ""));
             }
         }
     }
 
     fn violated(&mut self, violation: Violation) {
-        self.stage = Stage::Broken;
+        self.stage = Stage::Violated;
         let closed = Closed::new(violation.code, violation.text);
         self.session.end(closed.clone());
-        self.say_goodbye(&closed);
+        self.close(&closed);
     }
 
     // Time.
 
-    /// From now on the client may be silent for a while.
-    fn expect_life(&self) {
+    /// Restarts the time-out of a silent client.
+    fn restart_idle_timer(&self) {
         match self.settings.ping_every.get() {
-            Duration::ZERO => self.life.clear(),
-            span => self.life.set(span),
+            Duration::ZERO => self.idle.clear(),
+            span => self.idle.set(span),
         }
     }
 
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<Ending> {
-        if self.patience.poll(cx).is_ready() {
+        if self.deadline.poll(cx).is_ready() {
             return Poll::Ready(Ending::Idle);
         }
-        while !self.goodbye && self.life.poll(cx).is_ready() {
-            // A client that we do not listen to, or that is still taking a message, cannot answer.
+        while !self.close_sent && self.idle.poll(cx).is_ready() {
+            // A client that is not read from, or that still receives a message, cannot reply.
             let excused = self.stalled || self.sending;
-            if self.asked && !excused {
+            if self.ping_sent && !excused {
                 self.session.end(Closed::new(Closed::ABNORMAL, "no answer to a ping"));
                 return Poll::Ready(Ending::Idle);
             }
-            if !self.asked {
-                self.asked = true;
+            if !self.ping_sent {
+                self.ping_sent = true;
                 self.outbox.control(Opcode::Ping, b"");
                 cx.waker().wake_by_ref();
             }
-            self.life.set(self.settings.ping_timeout.get());
+            self.idle.set(self.settings.ping_timeout.get());
         }
         Poll::Pending
     }
