@@ -1,8 +1,12 @@
-//! Times as logs write them: RFC 3339 in UTC, and the form of the common log format.
+//! Timestamps of logs: RFC 3339 in UTC, and the common log format.
 //!
 //! Takes Unix milliseconds; reads no clock except in `now_ms`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 
 /// Milliseconds since 1970, by the system's clock.
 pub fn now_ms() -> u64 {
@@ -10,76 +14,53 @@ pub fn now_ms() -> u64 {
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }
 
-struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
+/// The date and time in UTC; those of the last timestamp after the year 9999.
+fn utc(unix_ms: u64) -> DateTime {
+    let unix_ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    Offset::UTC.to_datetime(Timestamp::from_millisecond(unix_ms).unwrap_or(Timestamp::MAX))
 }
 
-/// The proleptic Gregorian date of a day number, counted in eras of 400 years that begin in March.
-fn civil(unix_s: u64) -> Civil {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let shifted = days + 719_468; // days from 0000-03-01 to 1970-01-01
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    Civil {
-        year: era * 400 + year_of_era + u64::from(month <= 2),
-        month,
-        day: day_of_year - (153 * march_month + 2) / 5 + 1,
-        hour: second / 3_600,
-        minute: second / 60 % 60,
-        second: second % 60,
+fn digits(out: &mut Vec<u8>, value: i16, width: u32) {
+    for power in (0..width).rev() {
+        out.push(b'0' + (value / 10_i16.pow(power) % 10) as u8);
     }
 }
 
-fn digits(out: &mut Vec<u8>, value: u64, width: u32) {
-    for place in (0..width).rev() {
-        out.push(b'0' + (value / 10_u64.pow(place) % 10) as u8);
-    }
+fn clock(out: &mut Vec<u8>, time: DateTime) {
+    digits(out, time.hour().into(), 2);
+    out.push(b':');
+    digits(out, time.minute().into(), 2);
+    out.push(b':');
+    digits(out, time.second().into(), 2);
 }
 
-fn clock(out: &mut Vec<u8>, t: &Civil) {
-    digits(out, t.hour, 2);
-    out.push(b':');
-    digits(out, t.minute, 2);
-    out.push(b':');
-    digits(out, t.second, 2);
-}
-
-/// `2026-11-20T10:21:00.123Z` (RFC 3339).
+/// Appends `2026-11-20T10:21:00.123Z` (RFC 3339).
 pub fn rfc3339(unix_ms: u64, out: &mut Vec<u8>) {
-    let t = civil(unix_ms / 1_000);
-    digits(out, t.year, 4);
+    let time = utc(unix_ms);
+    digits(out, time.year(), 4);
     out.push(b'-');
-    digits(out, t.month, 2);
+    digits(out, time.month().into(), 2);
     out.push(b'-');
-    digits(out, t.day, 2);
+    digits(out, time.day().into(), 2);
     out.push(b'T');
-    clock(out, &t);
+    clock(out, time);
     out.push(b'.');
-    digits(out, unix_ms % 1_000, 3);
+    digits(out, time.millisecond(), 3);
     out.push(b'Z');
 }
 
-/// `20/Nov/2026:10:21:00 +0000`, as the common and combined log formats have it, without brackets.
+/// Appends `20/Nov/2026:10:21:00 +0000`, as in the common and combined log formats, without brackets.
 pub fn common_log(unix_ms: u64, out: &mut Vec<u8>) {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
-    let t = civil(unix_ms / 1_000);
-    digits(out, t.day, 2);
+    let time = utc(unix_ms);
+    digits(out, time.day().into(), 2);
     out.push(b'/');
-    let start = (t.month as usize - 1) * 3;
+    let start = (time.month() as usize - 1) * 3;
     out.extend_from_slice(&MONTHS[start..start + 3]);
     out.push(b'/');
-    digits(out, t.year, 4);
+    digits(out, time.year(), 4);
     out.push(b':');
-    clock(out, &t);
+    clock(out, time);
     out.extend_from_slice(b" +0000");
 }
 

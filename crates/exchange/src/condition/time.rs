@@ -1,31 +1,53 @@
-//! Times of the week and ranges of dates.
+//! Times of the week and ranges of dates, in a time zone or at an offset from UTC.
 //!
-//! Owns their syntax and the arithmetic of the calendar they need (proleptic Gregorian, no leap
-//! seconds, as Unix time has it). Never reads a clock.
+//! Owns their syntax; the calendar and the time zones are jiff's. Never reads a clock.
 
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::{self, TimeZone};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 const DAY_SECS: i64 = 86_400;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// Windows of time on a clock.
+/// Windows of time on the clock of a zone.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Times {
     windows: Vec<Window>,
-    offset: Offset,
+    clock: Clock,
+}
+
+/// Relates UTC to local time.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Clock {
+    Offset(Offset),
+    Zone(Zone),
+}
+
+impl Clock {
+    /// Seconds that the clock is ahead of UTC.
+    fn ahead_secs(&self, utc: i64) -> i64 {
+        match self {
+            Clock::Offset(offset) => i64::from(offset.minutes) * 60,
+            Clock::Zone(Zone(zone)) => {
+                let now = Timestamp::from_second(utc).unwrap_or(Timestamp::MAX);
+                i64::from(zone.to_offset(now).seconds())
+            }
+        }
+    }
 }
 
 impl Times {
-    pub(super) fn new(windows: Vec<Window>, offset: Offset) -> Times {
-        Times { windows, offset }
+    pub(super) fn new(windows: Vec<Window>, clock: Clock) -> Times {
+        Times { windows, clock }
     }
 
     pub(super) fn contain(&self, unix_secs: u64) -> bool {
         let utc = i64::try_from(unix_secs).unwrap_or(i64::MAX / 2);
-        let local = utc + i64::from(self.offset.minutes) * 60;
+        let local = utc + self.clock.ahead_secs(utc);
         self.windows.iter().any(|window| window.contains(local))
     }
 }
@@ -155,36 +177,18 @@ fn moment(text: &str) -> Result<(i64, i64), String> {
     let mut parts = date.splitn(3, '-');
     let mut part = |digits| parts.next().and_then(|part| number(part, digits)).ok_or_else(bad);
     let (year, month, day) = (part(4)?, part(2)?, part(2)?);
-    if !(1970..).contains(&year) || !(1..=12).contains(&month) {
-        return Err(bad());
-    }
-    if !(1..=month_days(year, month)).contains(&day) {
-        return Err(bad());
-    }
-    let midnight = days_since_1970(year, month, day) * DAY_SECS;
+    let midnight = midnight(year, month, day).ok_or_else(bad)?;
     match time {
         None => Ok((midnight, DAY_SECS)),
         Some(time) => Ok((midnight + i64::from(minute(time)?) * 60, 0)),
     }
 }
 
-fn month_days(year: i64, month: i64) -> i64 {
-    let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    match month {
-        2 if leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Years counted from March, so that a leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let leap_days = year / 4 - year / 100 + year / 400;
-    let before_month = (153 * month + 2) / 5;
-    // 719 468 days lie between 0000-03-01 and 1970-01-01.
-    year * 365 + leap_days + before_month + day - 1 - 719_468
+/// Seconds from 1970 to the begin of a day from then on; `None` if there is no such day.
+fn midnight(year: i64, month: i64, day: i64) -> Option<i64> {
+    let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
+    let begin = tz::Offset::UTC.to_timestamp(date.ok()?.at(0, 0, 0, 0)).ok()?.as_second();
+    (begin >= 0).then_some(begin)
 }
 
 impl Setting for Window {
@@ -198,7 +202,7 @@ impl Setting for Window {
 }
 
 /// How far a clock is ahead of UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offset {
     minutes: i32,
 }
@@ -237,20 +241,52 @@ impl Setting for Offset {
     }
 }
 
+/// A time zone of the IANA database, with its daylight saving time.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Zone(TimeZone);
+
+impl FromStr for Zone {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        TimeZone::get(text).map(Zone).map_err(|_| "is not a time zone of the IANA database".into())
+    }
+}
+
+impl Setting for Zone {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("time zone")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        reader.parse(node, "a time zone such as Europe/Berlin")
+    }
+}
+
 impl fmt::Display for Times {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let windows: Vec<&str> = self.windows.iter().map(|window| window.text.as_str()).collect();
-        write!(f, "[{}] at {}", windows.join(", "), self.offset)
+        let windows = windows.join(", ");
+        match &self.clock {
+            Clock::Offset(offset) => write!(f, "[{windows}] at {offset}"),
+            Clock::Zone(Zone(zone)) => {
+                write!(f, "[{windows}] in {}", zone.iana_name().unwrap_or("UTC"))
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Offset, Times, Window, days_since_1970};
+    use super::{Clock, Offset, Times, Window, midnight};
 
     fn holds(window: &str, offset: &str, secs: u64) -> bool {
         let window: Window = window.parse().unwrap();
-        Times::new(vec![window], offset.parse().unwrap()).contain(secs)
+        let clock = match offset.parse() {
+            Ok(offset) => Clock::Offset(offset),
+            Err(_) => Clock::Zone(offset.parse().unwrap()),
+        };
+        Times::new(vec![window], clock).contain(secs)
     }
 
     /// 2026-11-20 was a Friday; this is its midnight.
@@ -262,8 +298,8 @@ mod tests {
 
     #[test]
     fn the_week() {
-        assert_eq!(days_since_1970(2026, 11, 20) * 86_400, FRIDAY as i64);
-        assert_eq!(days_since_1970(2000, 3, 1) - days_since_1970(2000, 2, 28), 2);
+        assert_eq!(midnight(2026, 11, 20), Some(FRIDAY as i64));
+        assert_eq!(midnight(1969, 12, 31), None);
         for (window, secs, inside) in [
             ("Mon-Fri 08:00-18:00", at(0, 8, 0), true),
             ("Mon-Fri 08:00-18:00", at(0, 17, 59), true),
@@ -298,6 +334,10 @@ mod tests {
             ("..2026-11-20", "+00:00", 0, true),
             ("08:00-09:00", "+02:00", at(0, 6, 30), true),
             ("Thu", "-05:00", at(0, 4, 59), true),
+            ("08:00-09:00", "Europe/Berlin", at(0, 7, 30), true),
+            ("08:00-09:00", "Europe/Berlin", at(0, 6, 30), false),
+            ("08:00-09:00", "Europe/Berlin", at(180, 6, 30), true), // daylight saving
+            ("08:00-09:00", "Europe/Berlin", at(180, 7, 30), false),
         ] {
             assert_eq!(holds(window, offset, secs), inside, "{window} {offset} {secs}");
         }

@@ -5,7 +5,7 @@
 
 use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting};
 
-use super::time::{Offset, Times, Window};
+use super::time::{Clock, Offset, Times, Window, Zone};
 use super::{Check, Condition, Place, Test, combined};
 use crate::{HeaderName, PathGlob, Scheme};
 
@@ -77,9 +77,13 @@ pub(crate) struct TimesWritten {
     /// `2026-12-24..2026-12-26` (both days), `2026-12-01T08:00..`, `..2026-12-31`.
     #[setting(example = "Mon-Fri 08:00-18:00")]
     pub(crate) r#in: OneOrMany<Window>,
-    /// How far the clock that is meant is ahead of UTC. There is no summer time.
+    /// The offset of local time from UTC, without daylight saving time.
     #[setting(default = "+00:00", example = "+01:00")]
     pub(crate) offset: Offset,
+    /// The time zone of local time, by its IANA name, with daylight saving time; instead of
+    /// `offset`.
+    #[setting(example = "Europe/Berlin")]
+    pub(crate) zone: Option<Zone>,
 }
 
 /// The scheme of a request.
@@ -169,7 +173,15 @@ impl Written {
             Written { scheme: Some(SchemeWord::Https), .. } => Check::Scheme(Scheme::Https),
             Written { time, .. } => {
                 let time = time?;
-                Check::Time(Times::new(time.r#in.0, time.offset))
+                let clock = match time.zone {
+                    Some(_) if time.offset != Offset::default() => {
+                        reader.error(node.span, "`zone` and `offset` exclude each other");
+                        return None;
+                    }
+                    Some(zone) => Clock::Zone(zone),
+                    None => Clock::Offset(time.offset),
+                };
+                Check::Time(Times::new(time.r#in.0, clock))
             }
         })
     }
