@@ -283,7 +283,7 @@ fn paced() -> io::Result<()> {
 }
 
 fn answer_paced(mut stream: TcpStream, number: u64) -> io::Result<()> {
-    let mut random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut rng = fastrand::Rng::with_seed(number);
     let mut buffer = [0; 4096];
     loop {
         let count = stream.read(&mut buffer)?;
@@ -297,10 +297,7 @@ fn answer_paced(mut stream: TcpStream, number: u64) -> io::Result<()> {
             stream.write_all(&b"*0\r\n".repeat(settings))?;
             continue;
         }
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        let delay_us = if random.is_multiple_of(50) { 40_000 } else { 2_000 + random % 10_000 };
+        let delay_us = if rng.u8(..50) == 0 { 40_000 } else { rng.u64(2_000..12_000) };
         std::thread::sleep(Duration::from_micros(delay_us));
         let answer = if request.starts_with(b"G") { PONG } else { b"+PONG\r\n" };
         stream.write_all(answer)?;

@@ -6,7 +6,7 @@
 //! Referer is logged at all.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct AccessLog {
     format: AccessFormat,
     /// Out of 2³² exchanges, how many are logged; failures (5xx) always are.
     share: u64,
-    dice: Cell<u64>,
+    rng: RefCell<fastrand::Rng>,
     masks: Masks,
 }
 
@@ -49,21 +49,16 @@ impl AccessLog {
         secrets: impl IntoIterator<Item = String>,
     ) -> AccessLog {
         let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
+        let rng = RefCell::new(fastrand::Rng::new());
         let masks = Masks(secrets.into_iter().collect());
-        AccessLog { ring, format, share, dice: Cell::new(0x9E37_79B9_7F4A_7C15), masks }
+        AccessLog { ring, format, share, rng, masks }
     }
 
     fn is_drawn(&self, status: u16) -> bool {
         if self.share >= 1 << 32 || status >= 500 {
             return true;
         }
-        // xorshift64: fair enough to sample with, and one worker's own.
-        let mut dice = self.dice.get();
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        self.dice.set(dice);
-        (dice >> 32) < self.share
+        u64::from(self.rng.borrow_mut().u32(..)) < self.share
     }
 
     /// Logs an exchange.

@@ -8,15 +8,15 @@ use std::rc::Rc;
 
 use exchange::{Request, variables};
 
-use crate::dice::Dice;
 use crate::ring;
 use crate::settings::Balance;
 use crate::view::{Peer, View};
+use crate::worker_rng::WorkerRng;
 
 /// One choice to be made.
 pub(crate) struct Choice<'a> {
     pub(crate) view: &'a View,
-    pub(crate) dice: &'a Dice,
+    pub(crate) rng: &'a WorkerRng,
     /// Servers this request has been sent to before.
     pub(crate) tried: &'a [Rc<Peer>],
     pub(crate) now_us: u64,
@@ -63,16 +63,16 @@ impl<'a> Choice<'a> {
             return true;
         }
         let warmth = self.view.peers[at].warmth(slow_start_ms, self.now_us / 1000);
-        warmth >= 1.0 || self.dice.share() < warmth
+        warmth >= 1.0 || self.rng.fraction() < warmth
     }
 
     /// A server by weight, open or not.
     fn draw(&self) -> usize {
         let view = self.view;
         let place = match view.weight_sums.last() {
-            None => self.dice.below(view.usable.len()),
+            None => self.rng.below(view.usable.len()),
             Some(sum) => {
-                let ticket = self.dice.below(usize::try_from(*sum).unwrap_or(usize::MAX)) as u64;
+                let ticket = self.rng.below(usize::try_from(*sum).unwrap_or(usize::MAX)) as u64;
                 view.weight_sums.partition_point(|sum| *sum <= ticket)
             }
         };
@@ -82,7 +82,7 @@ impl<'a> Choice<'a> {
     /// An open server, whatever its weight, if the draws found none.
     fn any_open(&self) -> Option<usize> {
         let usable = &self.view.usable;
-        let from = self.dice.below(usable.len());
+        let from = self.rng.below(usable.len());
         let (before, after) = usable.split_at(from);
         after.iter().chain(before).copied().find(|&at| self.is_open(at))
     }
@@ -148,7 +148,7 @@ impl<'a> Choice<'a> {
     fn least_requests(&self) -> Option<&'a Rc<Peer>> {
         let usable = &self.view.usable;
         // Equals are met in turn, not always the first.
-        let (before, after) = usable.split_at(self.dice.below(usable.len()));
+        let (before, after) = usable.split_at(self.rng.below(usable.len()));
         let mut best: Option<(f64, &Rc<Peer>)> = None;
         for &at in after.iter().chain(before) {
             if !self.is_open(at) {

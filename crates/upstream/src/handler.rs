@@ -115,7 +115,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
     let mut failed: Option<Outcome> = None;
     loop {
         let now_us = clock::now_us();
-        let choice = Choice { view: &view, dice: &local.dice, tried: &tried, now_us };
+        let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
         let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
         let Some(peer) = on_trial.or_else(|| choice.pick(request)) else {
             return failed.unwrap_or_else(|| Err(nobody(local, &view)));

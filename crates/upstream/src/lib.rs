@@ -10,7 +10,6 @@ mod balance;
 mod budget;
 mod cluster;
 pub mod control;
-mod dice;
 mod handler;
 mod limits;
 mod local;
@@ -22,6 +21,7 @@ mod settings;
 mod status;
 mod upstreams;
 mod view;
+mod worker_rng;
 
 #[cfg(test)]
 mod tests;

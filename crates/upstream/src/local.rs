@@ -10,8 +10,8 @@ use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMe
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
-use crate::dice::Dice;
 use crate::view::View;
+use crate::worker_rng::WorkerRng;
 
 /// What the handlers of one upstream share on one worker.
 pub(crate) struct LocalCluster {
@@ -19,7 +19,7 @@ pub(crate) struct LocalCluster {
     context: WorkerContext,
     view: RefCell<Rc<View>>,
     pub(crate) budget: Budget,
-    pub(crate) dice: Dice,
+    pub(crate) rng: WorkerRng,
     pub(crate) retries: Arc<CachePadded<Counter>>,
     pub(crate) retries_denied: Arc<CachePadded<Counter>>,
     pub(crate) duration: Arc<Histogram>,
@@ -41,7 +41,7 @@ impl LocalCluster {
         LocalCluster {
             view: RefCell::new(Rc::new(View::new(context, &cluster, None, clock::now().as_ms()))),
             budget: Budget::new(),
-            dice: Dice::new(worker as u64),
+            rng: WorkerRng::new(worker as u64),
             retries: counter(&families::UPSTREAM_RETRIES),
             retries_denied: counter(&families::UPSTREAM_RETRIES_DENIED),
             duration: telemetry.worker_histogram(

@@ -120,7 +120,7 @@ pub struct Pool {
     worker: usize,
     workers: usize,
     metrics: Metrics,
-    dice: Cell<u64>,
+    rng: RefCell<fastrand::Rng>,
 }
 
 /// The key of a pool in a worker's state, and of its parking places in the process's.
@@ -152,7 +152,7 @@ impl Pool {
                 worker: context.index.min(context.workers.saturating_sub(1)),
                 workers: context.workers.max(1),
                 metrics: Metrics::of(context, upstream),
-                dice: Cell::new(context.index as u64 ^ 0x9e37_79b9_7f4a_7c15),
+                rng: RefCell::new(fastrand::Rng::with_seed(context.index as u64)),
             }
         });
         if made {
@@ -375,13 +375,8 @@ impl Pool {
     fn jittered(&self, span: Duration) -> Duration {
         // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
-        // Xorshift (Marsaglia 2003): enough to spread deadlines.
-        let mut dice = self.dice.get();
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        self.dice.set(dice);
-        Duration::from_millis(span_ms - span_ms * (dice & 255) / 2048)
+        let jitter = u64::from(self.rng.borrow_mut().u8(..));
+        Duration::from_millis(span_ms - span_ms * jitter / 2048)
     }
 }
 

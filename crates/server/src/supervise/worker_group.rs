@@ -91,7 +91,6 @@ pub(crate) struct WorkerGroup {
     on_change: Box<dyn Fn(&WorkerGroup)>,
     /// Nobody is told of changes any more: another group may have the name.
     is_over: Cell<bool>,
-    dice: Cell<u64>,
 }
 
 impl WorkerGroup {
@@ -121,7 +120,6 @@ impl WorkerGroup {
             first: watch::Sender::new(FirstStart::Coming),
             on_change: Box::new(on_change),
             is_over: Cell::new(false),
-            dice: Cell::new(u64::from(std::process::id()) << 32 | 0x9e37_79b9),
         });
         group.set_workers(workers);
         group
@@ -233,17 +231,6 @@ impl WorkerGroup {
 
     pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
-    }
-
-    /// A number from 0 up to this one, another each time.
-    pub(super) fn jitter(&self, most: u64) -> u64 {
-        // Marsaglia's xorshift: it only has to differ between processes.
-        let mut dice = self.dice.get();
-        dice ^= dice << 13;
-        dice ^= dice >> 7;
-        dice ^= dice << 17;
-        self.dice.set(dice);
-        dice % most.saturating_add(1)
     }
 
     /// Replaces every process, one after the other; stops at the first that cannot be.

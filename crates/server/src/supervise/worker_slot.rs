@@ -155,7 +155,7 @@ impl WorkerSlot {
         rest: Duration,
     ) -> ExitReason {
         let policy = group.settings().policy.clone();
-        let requests_extra = group.jitter(policy.max_requests_jitter);
+        let requests_extra = fastrand::u64(..=policy.max_requests_jitter);
         let ended = running.ended();
         tokio::pin!(ended);
         let mut looks_silent = false;

@@ -1,4 +1,4 @@
-//! Who gets how much. No request is sent: the choice alone is made, with known dice.
+//! Who gets how much. No request is sent: the choice alone is made, with a known seed.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use net::worker::block_on_local;
 
 use super::*;
 use crate::balance::Choice;
-use crate::dice::Dice;
 use crate::local::LocalCluster;
 use crate::view::Peer;
+use crate::worker_rng::WorkerRng;
 
 const PICKS: usize = 10_000;
 
@@ -16,7 +16,7 @@ const PICKS: usize = 10_000;
 pub(super) struct Table {
     _gateway: Gateway,
     pub(super) local: Rc<LocalCluster>,
-    dice: Dice,
+    rng: WorkerRng,
 }
 
 impl Table {
@@ -35,7 +35,7 @@ impl Table {
         let gateway = Gateway::new(Node::made(Value::Map(entries)));
         let cluster = gateway.upstreams.get("test").unwrap();
         let local = LocalCluster::of(&gateway.context, &cluster);
-        Table { _gateway: gateway, local, dice: Dice::new(7) }
+        Table { _gateway: gateway, local, rng: WorkerRng::new(7) }
     }
 
     pub(super) fn pick(
@@ -45,7 +45,7 @@ impl Table {
         now_us: u64,
     ) -> Option<Rc<Peer>> {
         let view = self.local.view(now_us / 1000);
-        let choice = Choice { view: &view, dice: &self.dice, tried, now_us };
+        let choice = Choice { view: &view, rng: &self.rng, tried, now_us };
         choice.pick(request).cloned()
     }
 
