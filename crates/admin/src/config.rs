@@ -192,7 +192,7 @@ pub(crate) async fn body_text(request: &mut Request, limit: u64) -> Result<Strin
     let bytes = request.collect_body(limit).await.map_err(|fault| {
         let detail = match fault.status {
             413 => format!("the body is above the limit of {limit} bytes"),
-            _ => format!("the body could not be read: {}", fault.slug),
+            _ => format!("the body could not be read: {}", fault.slug()),
         };
         Problem::new(fault.status, detail)
     })?;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::offload::{Arrival, OffloadedRequest, RequestQueue};
-use exchange::{Fault, Side};
+use exchange::{Fault, FaultKind};
 
 use crate::buffered_body::buffer;
 
@@ -35,11 +35,13 @@ pub enum OfferError {
 impl OfferError {
     /// The fault for the client, which may retry.
     pub fn fault(self) -> Fault {
-        let (slug, detail) = match self {
-            OfferError::Full => ("app_full", "the request queue of the application is full"),
-            OfferError::Absent => ("app_absent", "no process of the application is ready"),
+        let (kind, detail) = match self {
+            OfferError::Full => {
+                (FaultKind::AppFull, "the request queue of the application is full")
+            }
+            OfferError::Absent => (FaultKind::AppAbsent, "no process of the application is ready"),
         };
-        let fault = Fault::new(Side::Us, 503, slug, detail);
+        let fault = Fault::new(kind, detail);
         Fault { retry_after_s: Some(RETRY_AFTER_S), ..fault }
     }
 }

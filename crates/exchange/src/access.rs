@@ -89,7 +89,7 @@ impl AccessLog {
                 object.text("client_ip", facts.peer_ip().to_string().as_bytes());
                 object.text("listener", facts.listener.as_bytes());
                 object.number("status", u64::from(fault.status));
-                object.text("fault", fault.slug.as_bytes());
+                object.text("fault", fault.slug().as_bytes());
                 object.text("detail", fault.detail.as_bytes());
                 object.end();
             }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::serve::Patience;
-use crate::{Fault, Request, Response};
+use crate::{Fault, FaultKind, Request, Response};
 
 /// A future of this worker.
 pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -318,7 +318,7 @@ impl Next {
     pub fn run_within(self, span: Duration, request: &mut Request) -> LocalFuture<'_, Outcome> {
         Box::pin(async move {
             net::timer::within(span, self.run(request)).await.unwrap_or_else(|| {
-                Err(Fault::new(crate::Side::Us, 504, "deadline", "the exchange took too long"))
+                Err(Fault::new(FaultKind::Deadline, "the exchange took too long"))
             })
         })
     }

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use telemetry::{CloseReason, LimitHit};
 use wire::Reject;
 
 use crate::Headers;
@@ -31,15 +32,157 @@ pub enum Retry {
 /// The status in logs of a request that got no response, as nginx has it; it is never sent.
 const UNANSWERED: u16 = 444;
 
+macro_rules! fault_kinds {
+    ($($variant:ident = $slug:literal $side:ident $status:literal $retry:ident $close:ident;)*) => {
+        /// What failed. One row per kind says what follows from it: the word for logs, counters and
+        /// scripts, whose fault it is, the status, whether the request may be sent again, and why
+        /// the client's connection ends if it does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum FaultKind {
+            /// The bytes are not a request.
+            Rejected(Reject),
+            $(#[doc = concat!("`", $slug, "`: ", stringify!($status))] $variant,)*
+        }
+
+        impl FaultKind {
+            /// Every kind but [`FaultKind::Rejected`].
+            const ALL: &[FaultKind] = &[$(FaultKind::$variant,)*];
+
+            const fn row(self) -> (&'static str, Side, u16, Retry, CloseReason) {
+                match self {
+                    FaultKind::Rejected(_) => {
+                        ("malformed", Side::Client, 400, Retry::Never, CloseReason::Malformed)
+                    }
+                    $(FaultKind::$variant => {
+                        ($slug, Side::$side, $status, Retry::$retry, CloseReason::$close)
+                    })*
+                }
+            }
+        }
+    };
+}
+
+fault_kinds! {
+    // The client, or what it asks for.
+    NotFound = "not_found" Client 404 Never Malformed;
+    MethodNotAllowed = "method_not_allowed" Client 405 Never Malformed;
+    Unauthorized = "unauthorized" Client 401 Never Malformed;
+    Forbidden = "forbidden" Client 403 Never Malformed;
+    RateLimited = "rate_limited" Client 429 Never Malformed;
+    PreconditionFailed = "precondition_failed" Client 412 Never Malformed;
+    RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never Malformed;
+    InvalidTarget = "invalid_target" Client 400 Never Malformed;
+    EncodedSlash = "encoded_slash" Client 400 Never Malformed;
+    TooManyFields = "too_many_fields" Client 431 Never HeadersTooLarge;
+    HeadTooLarge = "head_too_large" Client 431 Never Malformed;
+    HeadTimeout = "head_timeout" Client 408 Never HeadTimeout;
+    BodyTimeout = "body_timeout" Client 408 Never BodyTimeout;
+    BodyTooLarge = "body_too_large" Client 413 Never BodyTooLarge;
+    SlowClient = "slow_client" Client 408 Never SlowClient;
+    UnknownHost = "unknown_host" Client 421 Never UnknownHost;
+    ClientGone = "client_gone" Client 400 Never ClientGone;
+    OnlyIfCached = "only_if_cached" Client 504 Never Malformed;
+    PurgeNotAllowed = "purge_not_allowed" Client 403 Never Malformed;
+    WebSocketKey = "websocket_key" Client 400 Never Malformed;
+    WebSocketVersion = "websocket_version" Client 426 Never Malformed;
+    WebSocketUnknown = "websocket_unknown" Client 426 Never Malformed;
+    WebSocketRefused = "websocket_refused" Client 403 Never Malformed;
+    // The upstream: error types of RFC 9209 2.3.
+    DnsError = "dns_error" Upstream 503 Unsent InternalError;
+    DestinationUnavailable = "destination_unavailable" Upstream 503 Unsent InternalError;
+    DestinationUnroutable = "destination_ip_unroutable" Upstream 502 Unsent InternalError;
+    ConnectionLimit = "connection_limit_reached" Upstream 503 Unsent InternalError;
+    ConnectionRefused = "connection_refused" Upstream 502 Unsent InternalError;
+    ConnectionTimeout = "connection_timeout" Upstream 504 Unsent InternalError;
+    ConnectionTerminated = "connection_terminated" Upstream 502 IfIdempotent InternalError;
+    ConnectionReadTimeout = "connection_read_timeout" Upstream 504 IfIdempotent InternalError;
+    ConnectionWriteTimeout = "connection_write_timeout" Upstream 504 IfIdempotent InternalError;
+    ResponseTimeout = "http_response_timeout" Upstream 504 IfIdempotent InternalError;
+    ResponseIncomplete = "http_response_incomplete" Upstream 502 IfIdempotent InternalError;
+    ResponseHeadersSize = "http_response_header_section_size" Upstream 502 Never InternalError;
+    ResponseTrailersSize = "http_response_trailer_section_size" Upstream 502 Never InternalError;
+    ResponseTransferCoding = "http_response_transfer_coding" Upstream 502 Never InternalError;
+    ResponseContentCoding = "http_response_content_coding" Upstream 502 Never InternalError;
+    ResponseStatus = "http_response_status" Upstream 502 Never InternalError;
+    ProtocolError = "http_protocol_error" Upstream 502 Never InternalError;
+    // This server and its applications.
+    Internal = "internal_error" Us 500 Never InternalError;
+    Deadline = "deadline" Us 504 Never InternalError;
+    LoopDetected = "loop_detected" Us 508 Never InternalError;
+    NoRoutes = "no_routes" Us 503 Never InternalError;
+    Unavailable = "unavailable" Us 503 Never InternalError;
+    SharedBodyFull = "growing_full" Us 500 Never InternalError;
+    SharedBodyLate = "growing_late" Us 500 Never InternalError;
+    SharedBodyDropped = "growing_dropped" Us 500 Never InternalError;
+    DecodingFull = "cache_decoding_full" Us 503 Never InternalError;
+    OffloadDropped = "handover_dropped" Us 500 Never InternalError;
+    OffloadFull = "handover_full" Us 503 Never InternalError;
+    OffloadClosed = "handover_closed" Us 500 Never InternalError;
+    OffloadTimeout = "handover_timeout" Us 504 Never InternalError;
+    AppFull = "app_full" Us 503 Never InternalError;
+    AppAbsent = "app_absent" Us 503 Never InternalError;
+    AppFailed = "app_failed" Us 500 Never InternalError;
+    WebSocketSubprotocol = "websocket_subprotocol" Us 500 Never InternalError;
+}
+
+impl FaultKind {
+    /// The kind that this word names: what another process of ours reports.
+    pub fn from_slug(slug: &str) -> Option<FaultKind> {
+        FaultKind::ALL.iter().copied().find(|kind| kind.slug() == slug)
+    }
+
+    /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter
+    /// of Proxy-Status (RFC 9209 2.3).
+    pub fn slug(self) -> &'static str {
+        match self {
+            FaultKind::Rejected(reject) => reject.slug(),
+            kind => kind.row().0,
+        }
+    }
+
+    /// Whose fault it is.
+    pub fn side(self) -> Side {
+        self.row().1
+    }
+
+    /// Why the client's connection ends, where it does.
+    pub fn close_reason(self) -> CloseReason {
+        match self {
+            FaultKind::Rejected(reject) => match reject {
+                Reject::RequestLineTooLong => CloseReason::RequestLineTooLong,
+                Reject::HeadersTooLarge
+                | Reject::FieldNameTooLong
+                | Reject::TooManyFields
+                | Reject::TrailersTooLarge => CloseReason::HeadersTooLarge,
+                Reject::BodyTooLarge => CloseReason::BodyTooLarge,
+                _ => CloseReason::Malformed,
+            },
+            kind => kind.row().4,
+        }
+    }
+
+    /// The limit that the client has run into, where it is not counted where it is found.
+    pub(crate) fn limit(self) -> Option<LimitHit> {
+        match self {
+            FaultKind::Rejected(Reject::RequestLineTooLong) => Some(LimitHit::RequestLine),
+            FaultKind::Rejected(Reject::HeadersTooLarge | Reject::FieldNameTooLong) => {
+                Some(LimitHit::Headers)
+            }
+            FaultKind::Rejected(Reject::TooManyFields) | FaultKind::TooManyFields => {
+                Some(LimitHit::HeaderCount)
+            }
+            FaultKind::Rejected(Reject::TrailersTooLarge) => Some(LimitHit::Trailers),
+            _ => None,
+        }
+    }
+}
+
 /// One failure.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    pub side: Side,
+    pub kind: FaultKind,
     /// The status it becomes.
     pub status: u16,
-    /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter
-    /// of Proxy-Status (RFC 9209 2.3).
-    pub slug: &'static str,
     pub retry: Retry,
     /// For the log only.
     pub detail: Cow<'static, str>,
@@ -59,17 +202,13 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub fn new(
-        side: Side,
-        status: u16,
-        slug: &'static str,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Fault {
+    /// A fault with the status and the retry of its kind.
+    pub fn new(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
+        let (_, _, status, retry, _) = kind.row();
         Fault {
-            side,
+            kind,
             status,
-            slug,
-            retry: Retry::Never,
+            retry,
             detail: detail.into(),
             close: false,
             allow: None,
@@ -80,44 +219,50 @@ impl Fault {
         }
     }
 
-    pub fn client(status: u16, slug: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(Side::Client, status, slug, detail)
+    /// The word for its kind: see [`FaultKind::slug`].
+    pub fn slug(&self) -> &'static str {
+        self.kind.slug()
     }
 
-    /// `slug` is an error type of RFC 9209.
-    pub fn upstream(
-        status: u16,
-        slug: &'static str,
-        retry: Retry,
-        detail: impl Into<Cow<'static, str>>,
-    ) -> Fault {
-        Fault { retry, ..Fault::new(Side::Upstream, status, slug, detail) }
+    /// Whose fault it is.
+    pub fn side(&self) -> Side {
+        self.kind.side()
+    }
+
+    /// The same fault with another status than its kind's.
+    pub fn with_status(self, status: u16) -> Fault {
+        Fault { status, ..self }
+    }
+
+    /// The same fault, which allows other requests to be sent again than its kind does.
+    pub fn with_retry(self, retry: Retry) -> Fault {
+        Fault { retry, ..self }
     }
 
     pub fn internal(detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::new(Side::Us, 500, "internal_error", detail)
+        Fault::new(FaultKind::Internal, detail)
     }
 
     pub fn not_found() -> Fault {
-        Fault::client(404, "not_found", "")
+        Fault::new(FaultKind::NotFound, "")
     }
 
     pub fn method_not_allowed(allow: impl Into<Box<str>>) -> Fault {
-        Fault { allow: Some(allow.into()), ..Fault::client(405, "method_not_allowed", "") }
+        Fault { allow: Some(allow.into()), ..Fault::new(FaultKind::MethodNotAllowed, "") }
     }
 
     pub fn body_too_large() -> Fault {
-        Fault { close: true, ..Fault::client(413, "body_too_large", "") }
+        Fault { close: true, ..Fault::new(FaultKind::BodyTooLarge, "") }
     }
 
     /// The client went away or broke off: there is nobody to answer.
     pub fn client_gone(detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault { close: true, ..Fault::client(400, "client_gone", detail) }
+        Fault { close: true, ..Fault::new(FaultKind::ClientGone, detail) }
     }
 
     /// The request gets no response: its connection is closed. Logged with nginx's status 444.
-    pub fn unanswered(slug: &'static str, detail: impl Into<Cow<'static, str>>) -> Fault {
-        Fault::client(UNANSWERED, slug, detail).closing()
+    pub fn unanswered(kind: FaultKind, detail: impl Into<Cow<'static, str>>) -> Fault {
+        Fault::new(kind, detail).with_status(UNANSWERED).closing()
     }
 
     pub(crate) fn is_unanswered(&self) -> bool {
@@ -126,7 +271,9 @@ impl Fault {
 
     /// The bytes that should have been a request are none.
     pub fn rejected(reject: Reject) -> Fault {
-        Fault { close: true, ..Fault::client(reject.status(), reject.slug(), reject.text()) }
+        Fault::new(FaultKind::Rejected(reject), reject.text())
+            .with_status(reject.status())
+            .closing()
     }
 
     /// The same fault with one more field for its response.
@@ -147,7 +294,7 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.status, self.slug)?;
+        write!(f, "{} {}", self.status, self.slug())?;
         if !self.detail.is_empty() {
             write!(f, ": {}", self.detail)?;
         }

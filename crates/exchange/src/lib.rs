@@ -47,7 +47,7 @@ pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
-pub use fault::{Fault, Retry, Side};
+pub use fault::{Fault, FaultKind, Retry, Side};
 pub use filter_scratch::FilterScratch;
 pub use handlers::HANDLERS;
 pub use header_name::HeaderName;

@@ -31,7 +31,7 @@ pub use offload_handler::OffloadHandler;
 pub use other::{Answering, Gone, Incoming, OffloadedRequest, Sending, wait};
 pub use request_queue::{Event, RequestQueue};
 
-use crate::{Body, Fault, Inform, Request, Side};
+use crate::{Body, Fault, FaultKind, Inform, Request};
 use link::Link;
 use session::HandedSession;
 
@@ -92,17 +92,14 @@ pub fn begin(
     (OffloadedRequest::new(head, link), local)
 }
 
-/// The slug of [`dropped`].
-const DROPPED: &str = "handover_dropped";
-
 /// The other side went away without an answer, or in the middle of one.
 fn dropped() -> Fault {
-    Fault::new(Side::Us, 500, DROPPED, "the other side dropped the exchange")
+    Fault::new(FaultKind::OffloadDropped, "the other side dropped the exchange")
 }
 
 /// The other side took too long.
 fn late(what: &'static str) -> Fault {
-    Fault::new(Side::Us, 504, "handover_timeout", what)
+    Fault::new(FaultKind::OffloadTimeout, what)
 }
 
 #[cfg(test)]

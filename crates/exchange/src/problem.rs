@@ -70,9 +70,9 @@ pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> R
     for field in fault.fields.iter().flat_map(|more| more.iter()) {
         fields.append(field.name, field.value);
     }
-    if fault.side == Side::Upstream {
+    if fault.side() == Side::Upstream {
         // RFC 9209 2: who says so, and which of the registered errors it was.
-        let mut item = Item::new(Bare::token("tidegate")).with("error", Bare::token(fault.slug));
+        let mut item = Item::new(Bare::token("tidegate")).with("error", Bare::token(fault.slug()));
         if let Some(next_hop) = &fault.next_hop {
             item = item.with("next-hop", Bare::string(&**next_hop));
         }
@@ -133,7 +133,7 @@ fn preferred_form(headers: &Headers) -> Form {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Retry;
+    use crate::FaultKind;
 
     fn rendered(fault: &Fault, accept: &str) -> Response {
         let mut headers = Headers::new();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn an_upstream_fault_says_so_and_keeps_its_detail() {
-        let fault = Fault::upstream(502, "connection_refused", Retry::Unsent, "10.0.0.1 secret");
+        let fault = Fault::new(FaultKind::ConnectionRefused, "10.0.0.1 secret");
         let response = rendered(&fault, "*/*");
         let status = response.headers.get_str(Known::ProxyStatus).unwrap();
         assert_eq!(status, "tidegate;error=connection_refused");
@@ -187,7 +187,7 @@ mod tests {
         let pages = ErrorPages::new(BTreeMap::from([(502, page)]));
         let response = render(&Fault::internal(""), None, &pages);
         assert_eq!(response.status, 500);
-        let fault = Fault::upstream(502, "connection_refused", Retry::Unsent, "");
+        let fault = Fault::new(FaultKind::ConnectionRefused, "");
         assert_eq!(content_type(&render(&fault, None, &pages)), "text/html");
     }
 }

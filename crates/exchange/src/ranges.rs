@@ -10,7 +10,7 @@ use wire::Known;
 use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
 
 use crate::content::Pieces;
-use crate::{Body, Content, Fault, Headers, Outcome, Response};
+use crate::{Body, Content, Fault, FaultKind, Headers, Outcome, Response};
 
 /// What a Range asks of `content`, whose 200 has these `fields`: 206, 416, or 200 if it asks for
 /// nothing that can be read.
@@ -26,7 +26,7 @@ pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> Outcome {
         Ranges::Multi(ranges) => (206, multipart(content, &mut fields, &ranges)),
         Ranges::Unsatisfiable => {
             write_unsatisfied(content.len(), &mut content_range);
-            let fault = Fault::client(416, "range_not_satisfiable", "");
+            let fault = Fault::new(FaultKind::RangeNotSatisfiable, "");
             return Err(fault.with_field(Known::ContentRange, content_range));
         }
     };

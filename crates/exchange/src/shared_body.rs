@@ -18,7 +18,7 @@ use bytes::Bytes;
 use net::FileRange;
 
 use crate::body::kept;
-use crate::{Body, BodyStream, Fault, Frame, Headers, Side};
+use crate::{Body, BodyStream, Fault, FaultKind, Frame, Headers};
 use readers::Readers;
 
 mod readers;
@@ -245,7 +245,10 @@ impl SharedBodyWriter {
                 }
             };
             if added.is_err() {
-                break Err(fault("growing_full", "the body is longer than may be kept"));
+                break Err(Fault::new(
+                    FaultKind::SharedBodyFull,
+                    "the body is longer than may be kept",
+                ));
             }
         };
         match outcome.clone() {
@@ -258,12 +261,11 @@ impl SharedBodyWriter {
 
 impl Drop for SharedBodyWriter {
     fn drop(&mut self) {
-        self.shared.end(Err(fault("growing_dropped", "nobody adds to the growing body any more")));
+        self.shared.end(Err(Fault::new(
+            FaultKind::SharedBodyDropped,
+            "nobody adds to the growing body any more",
+        )));
     }
-}
-
-fn fault(slug: &'static str, detail: &'static str) -> Fault {
-    Fault::new(Side::Us, 500, slug, detail)
 }
 
 impl SharedBody {
@@ -326,7 +328,10 @@ impl SharedBodyReader {
         let grown = self.shared.read();
         let Some(kept) = self.at.checked_sub(grown.gone) else {
             self.ended = true;
-            return Some(Some(Err(fault("growing_late", "its beginning is not kept any more"))));
+            return Some(Some(Err(Fault::new(
+                FaultKind::SharedBodyLate,
+                "its beginning is not kept any more",
+            ))));
         };
         if let Some(piece) = grown.pieces.get(kept) {
             let (piece, is_window) = (piece.clone(), grown.is_window);

@@ -12,7 +12,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use crate::problem::{self, ErrorPages};
-use crate::{Dispatch, Fault, Handler, Outcome, Request, Side};
+use crate::{Dispatch, Fault, FaultKind, Handler, Outcome, Request};
 
 /// How many requests may stand between a client's and one that comes of it.
 pub const SUBREQUEST_DEPTH: u8 = 10;
@@ -53,12 +53,12 @@ impl Subrequests {
     pub async fn route(&self, mut request: Request) -> Outcome {
         if request.depth > SUBREQUEST_DEPTH {
             let why = format!("more than {SUBREQUEST_DEPTH} requests led to one another");
-            return Err(Fault::new(Side::Us, 508, "loop_detected", why));
+            return Err(Fault::new(FaultKind::LoopDetected, why));
         }
         let routes = self.routes.get();
         let Some((routes, dispatch)) = routes.and_then(|r| Some((r, r.dispatch.upgrade()?))) else {
             let why = "the configuration that had the routes is gone";
-            return Err(Fault::new(Side::Us, 503, "no_routes", why));
+            return Err(Fault::new(FaultKind::NoRoutes, why));
         };
         let outcome = match dispatch.dispatch(&mut request) {
             Ok(route) => {

@@ -3,7 +3,9 @@
 //! Waits for nothing, and for a plain GET of a small file copies nothing but the list of fields.
 
 use coding::Coding;
-use exchange::{Fault, Headers, Outcome, Request, Response, asked_range, preconditions, ranged};
+use exchange::{
+    Fault, FaultKind, Headers, Outcome, Request, Response, asked_range, preconditions, ranged,
+};
 use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
 use wire::{Known, Method, negotiate};
 
@@ -26,7 +28,7 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
         Verdict::Proceed => {}
         Verdict::NotModified => return Ok(not_modified(variant)),
         Verdict::PreconditionFailed => {
-            return Err(Fault::client(412, "precondition_failed", ""));
+            return Err(Fault::new(FaultKind::PreconditionFailed, ""));
         }
     }
     if request.method == Method::Head {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{Fault, Handler, MaybeFuture, Outcome, Request, Response, WorkerContext};
+use exchange::{Fault, FaultKind, Handler, MaybeFuture, Outcome, Request, Response, WorkerContext};
 use net::clock::Moment;
 use net::files::OpenError;
 use wire::{Known, Method};
@@ -157,8 +157,8 @@ fn with_slash(request: &Request) -> Response {
 fn fault(refusal: OpenError) -> Fault {
     match refusal {
         OpenError::Missing => Fault::not_found(),
-        OpenError::Denied => Fault::client(403, "forbidden", "the file may not be read"),
-        OpenError::Special => Fault::client(404, "not_found", "neither a file nor a folder"),
+        OpenError::Denied => Fault::new(FaultKind::Forbidden, "the file may not be read"),
+        OpenError::Special => Fault::new(FaultKind::NotFound, "neither a file nor a folder"),
         OpenError::Failed(error) => Fault::internal(format!("a file cannot be opened: {error}")),
     }
 }

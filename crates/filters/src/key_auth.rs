@@ -12,8 +12,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Stage, Step,
-    WorkerContext,
+    Fault, FaultKind, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Stage,
+    Step, WorkerContext,
 };
 use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
 use sha2::block_api::compress256;
@@ -329,7 +329,7 @@ impl Life {
         for place in &self.places {
             place.hide(request);
         }
-        let fault = Fault::client(401, "unauthorized", why);
+        let fault = Fault::new(FaultKind::Unauthorized, why);
         Step::Fail(fault.with_field(Known::WwwAuthenticate, &self.challenge))
     }
 }

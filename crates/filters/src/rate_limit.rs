@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use exchange::{
-    BegunField, Fault, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits, KeyedMetrics,
-    MaybeFuture, Request, Response, Stage, Step, WorkerContext, variables,
+    BegunField, Fault, FaultKind, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits,
+    KeyedMetrics, MaybeFuture, Request, Response, Stage, Step, WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};
@@ -193,7 +193,7 @@ impl Filter for Life {
             Verdict::Refused { quota, wait_s } => {
                 self.worker.hit(LimitHit::Rate);
                 self.refused.inc();
-                let mut fault = Fault::client(self.status, "rate_limited", "");
+                let mut fault = Fault::new(FaultKind::RateLimited, "").with_status(self.status);
                 fault.retry_after_s = Some(wait_s);
                 self.tell(quota, fault.fields.get_or_insert_default());
                 Step::Fail(fault).into()

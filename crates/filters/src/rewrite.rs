@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step, WorkerContext,
-    variables,
+    Fault, FaultKind, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step,
+    WorkerContext, variables,
 };
 use settings::{Node, Part, Reader, Regex, Setting, Template};
 use wire::target::{PathFault, encode_path, normal_form, normalize};
@@ -133,7 +133,7 @@ impl Filter for Life {
             Ok(()) => Step::Continue.into(),
             Err(why) => {
                 let detail = format!("the result of a rewrite is no path: {why}");
-                Step::Fail(Fault::client(400, "invalid_target", detail)).into()
+                Step::Fail(Fault::new(FaultKind::InvalidTarget, detail)).into()
             }
         }
     }

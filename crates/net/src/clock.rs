@@ -44,8 +44,6 @@ impl Moment {
 struct Reading {
     ms: Cell<u64>,
     us: Cell<u64>,
-    /// Start of the current lap.
-    lap_us: Cell<u64>,
     wall_secs: Cell<u64>,
     /// Reads until the next refresh; zero before the first reading.
     reads_left: Cell<u8>,
@@ -65,7 +63,6 @@ thread_local! {
         Reading {
             ms: Cell::new(0),
             us: Cell::new(0),
-            lap_us: Cell::new(0),
             wall_secs: Cell::new(0),
             reads_left: Cell::new(0),
             end_reads_left: Cell::new(0),
@@ -104,7 +101,6 @@ impl Reading {
     fn refresh_time(&self) {
         let us = precise_us();
         self.us.set(us);
-        self.lap_us.set(us);
         self.ms.set(us / 1000);
         // A thread without a worker loop (a test) has no one to refresh it, so each reading is used
         // once.
@@ -150,14 +146,6 @@ pub fn precise_us() -> u64 {
         return us;
     }
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Returns [`precise_us`] and the time since the last lap or the last refresh, whichever is later:
-/// an upper bound on the duration of the step that has just ended.
-#[inline]
-pub fn lap_us() -> (u64, u64) {
-    let now = precise_us();
-    READING.with(|reading| (now, now.saturating_sub(reading.lap_us.replace(now))))
 }
 
 /// Returns [`precise_us`], at most one turn or sixteen reads old: the end time of a step that is

@@ -28,7 +28,7 @@ mod tests;
 use executor::LocalExecutor;
 use join::Joined;
 
-pub use deferred::{DeferredSender, charge_deferral, defer, may_defer, send_deferred};
+pub use deferred::{DeferredSender, defer, may_defer, send_deferred};
 pub use join::{AbortHandle, JoinError, JoinHandle};
 
 /// Long steps a task may make in one poll; the same as tokio's budget.

@@ -4,7 +4,7 @@
 //! path.
 
 use config::{EncodedSlashes, Plan};
-use exchange::{Fault, Request, Target};
+use exchange::{Fault, FaultKind, Request, Target};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
@@ -26,7 +26,7 @@ pub(crate) fn apply_rule_of(plan: &Plan, request: &mut Request) -> Result<(), Fa
             listener = request.facts.listener,
             path = String::from_utf8_lossy(request.target.received_path()),
             status = fault.status,
-            fault = fault.slug,
+            fault = fault.slug(),
             why = fault.detail
         );
     })
@@ -34,15 +34,15 @@ pub(crate) fn apply_rule_of(plan: &Plan, request: &mut Request) -> Result<(), Fa
 
 /// Applies the rule to a target.
 pub(crate) fn apply(rule: EncodedSlashes, target: &mut Target) -> Result<(), Fault> {
-    let refused = |slug, why: &'static str| Err(Fault::client(400, slug, why));
+    let refused = |kind, why: &'static str| Err(Fault::new(kind, why));
     match rule {
         EncodedSlashes::Keep => Ok(()),
         EncodedSlashes::Decode => match target.decode_slashes() {
             Ok(()) => Ok(()),
-            Err(fault) => refused("invalid_target", fault.as_str()),
+            Err(fault) => refused(FaultKind::InvalidTarget, fault.as_str()),
         },
         EncodedSlashes::Refuse => refused(
-            "encoded_slash",
+            FaultKind::EncodedSlash,
             "the listener refuses %2F; to accept it, set encoded_slashes: keep or decode",
         ),
     }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use config::UnknownHost;
-use exchange::{Dispatch, Fault, Request, Response, Route};
+use exchange::{Dispatch, Fault, FaultKind, Request, Response, Route};
 
 use crate::instance::Instance;
 
@@ -38,7 +38,7 @@ fn unknown(rule: UnknownHost) -> Fault {
     let detail = "no route names the host of the request";
     match rule {
         UnknownHost::NotFound => Fault::not_found(),
-        UnknownHost::Misdirected => Fault::client(421, "unknown_host", detail),
-        UnknownHost::Close => Fault::unanswered("unknown_host", detail),
+        UnknownHost::Misdirected => Fault::new(FaultKind::UnknownHost, detail),
+        UnknownHost::Close => Fault::unanswered(FaultKind::UnknownHost, detail),
     }
 }

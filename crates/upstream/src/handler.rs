@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use exchange::client::{Call, exchange};
 use exchange::{
-    Fault, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response, Retry, Side,
-    WorkerContext,
+    Fault, FaultKind, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response,
+    Retry, Side, WorkerContext,
 };
 use net::clock;
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
@@ -173,7 +173,7 @@ async fn attempt(
 
 /// The server closed a kept connection at the moment it was used.
 fn died_in_pool(fault: &Fault, request: &Request) -> bool {
-    fault.slug == "connection_terminated" && allows(fault.retry, request)
+    fault.kind == FaultKind::ConnectionTerminated && allows(fault.retry, request)
 }
 
 fn allows(retry: Retry, request: &Request) -> bool {
@@ -186,7 +186,7 @@ fn allows(retry: Retry, request: &Request) -> bool {
 
 fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcome) -> bool {
     let safe = match outcome {
-        Err(fault) => fault.side == Side::Upstream && allows(fault.retry, request),
+        Err(fault) => fault.side() == Side::Upstream && allows(fault.retry, request),
         Ok(response) => {
             request.method.is_idempotent()
                 && view.settings.retries.statuses.contains(&response.status)
@@ -220,12 +220,12 @@ fn settle(
             }
         }
         // The client's body failed, or we did: that says nothing of the server.
-        Err(fault) if fault.side != Side::Upstream => {}
+        Err(fault) if fault.side() != Side::Upstream => {}
         Err(fault) => {
             peer.stats.measure_failure(latency_us, now_us);
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
-            local.hit(fault.slug);
+            local.hit(fault.slug());
             // The name of the configuration: which address failed is for the log, not for clients.
             fault.next_hop = Some(Box::from(&*local.cluster.name));
         }
@@ -234,13 +234,13 @@ fn settle(
 
 /// No server can be picked.
 fn nobody(local: &LocalCluster, view: &View) -> Fault {
-    let (slug, detail) = if view.peers.is_empty() {
-        ("dns_error", "no server of the upstream has an address")
+    let (kind, detail) = if view.peers.is_empty() {
+        (FaultKind::DnsError, "no server of the upstream has an address")
     } else if view.usable.is_empty() {
-        ("destination_unavailable", "no server of the upstream is healthy")
+        (FaultKind::DestinationUnavailable, "no server of the upstream is healthy")
     } else {
-        ("connection_limit_reached", "every server of the upstream is at its max_connections")
+        (FaultKind::ConnectionLimit, "every server of the upstream is at its max_connections")
     };
-    local.hit(slug);
-    Fault::upstream(503, slug, Retry::Unsent, detail)
+    local.hit(kind.slug());
+    Fault::new(kind, detail)
 }

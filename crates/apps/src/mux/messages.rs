@@ -1,7 +1,7 @@
 //! Encodes response heads, interim responses and faults.
 
 use exchange::offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
-use exchange::{Fault, Headers, Retry, Side};
+use exchange::{Fault, FaultKind, Headers, Retry};
 use wire::frames::{self, Malformed};
 
 /// A response head; without a length if only the end of the body tells it.
@@ -54,40 +54,16 @@ pub(crate) fn read_trailers(bytes: &[u8]) -> Result<Headers, Malformed> {
     whole.map_err(|Unreadable| Malformed::Payload)
 }
 
-/// Slugs that counters and logs know; an unknown slug of the other process becomes the last one.
-const SLUGS: [&str; 15] = [
-    "client_gone",
-    "body_too_large",
-    "body_timeout",
-    "handover_dropped",
-    "handover_full",
-    "handover_closed",
-    "handover_timeout",
-    "head_too_large",
-    "app_full",
-    "app_absent",
-    "deadline",
-    "websocket_refused",
-    "websocket_subprotocol",
-    "internal_error",
-    "app_failed",
-];
-
 pub(crate) fn write_fault(out: &mut Vec<u8>, stream: u32, fault: &Fault) {
     let mut payload = Vec::with_capacity(64 + fault.detail.len());
-    let side = match fault.side {
-        Side::Client => 0,
-        Side::Upstream => 1,
-        Side::Us => 2,
-    };
     let retry = match fault.retry {
         Retry::Never => 0,
         Retry::Unsent => 1,
         Retry::IfIdempotent => 2,
     };
-    payload.extend_from_slice(&[side, retry, u8::from(fault.close)]);
+    payload.extend_from_slice(&[retry, u8::from(fault.close)]);
     payload.extend_from_slice(&fault.status.to_le_bytes());
-    put_bytes(&mut payload, fault.slug.as_bytes());
+    put_bytes(&mut payload, fault.slug().as_bytes());
     // The rest of a frame has enough room for the other fields.
     let end = fault.detail.floor_char_boundary(frames::FAULT_BYTES_MAX / 4);
     put_bytes(&mut payload, &fault.detail.as_bytes()[..end]);
@@ -110,12 +86,6 @@ pub(crate) fn write_fault(out: &mut Vec<u8>, stream: u32, fault: &Fault) {
 pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
     let read = || {
         let mut from = Reader::new(bytes);
-        let side = match from.u8()? {
-            0 => Side::Client,
-            1 => Side::Upstream,
-            2 => Side::Us,
-            _ => return Err(Unreadable),
-        };
         let retry = match from.u8()? {
             0 => Retry::Never,
             1 => Retry::Unsent,
@@ -125,7 +95,7 @@ pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
         let close = from.flag()?;
         let status = from.u16()?;
         let name = from.text()?;
-        let slug = SLUGS.iter().find(|slug| **slug == name).unwrap_or(&SLUGS[SLUGS.len() - 1]);
+        let kind = FaultKind::from_slug(name).unwrap_or(FaultKind::AppFailed);
         let detail = from.text()?.to_owned();
         let allow = from.optional_text()?.map(Box::from);
         let retry_after_s = (from.flag()?, from.u32()?);
@@ -133,7 +103,7 @@ pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
         let next_hop = from.optional_text()?.map(Box::from);
         let fields = if from.flag()? { Some(Box::new(from.fields()?)) } else { None };
         from.end()?;
-        let fault = Fault { retry, close, allow, ..Fault::new(side, status, slug, detail) };
+        let fault = Fault { retry, close, allow, ..Fault::new(kind, detail).with_status(status) };
         Ok(Fault { retry_after_s, next_hop, fields, ..fault })
     };
     read().map_err(|Unreadable| Malformed::Payload)
@@ -164,8 +134,8 @@ mod tests {
             ..Fault::body_too_large().with_field("x-why", "because")
         };
         assert_eq!(format!("{:?}", round_trip(&fault)), format!("{fault:?}"));
-        let strange = round_trip(&Fault::new(Side::Us, 500, "strange", "detail"));
-        assert_eq!((strange.slug, &*strange.detail), ("app_failed", "detail"));
+        let strange = round_trip(&Fault::new(FaultKind::Rejected(wire::Reject::BareLf), "detail"));
+        assert_eq!((strange.slug(), &*strange.detail), ("app_failed", "detail"));
         let long = round_trip(&Fault::internal("ä".repeat(frames::FAULT_BYTES_MAX)));
         assert_eq!(long.detail.len(), frames::FAULT_BYTES_MAX / 4);
         let wide = Fault::not_found().with_field("x", "v".repeat(frames::FAULT_BYTES_MAX));

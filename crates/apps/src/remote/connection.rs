@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::Arrival;
-use exchange::{Fault, Retry};
+use exchange::{Fault, FaultKind};
 use net::Stream;
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 
@@ -134,7 +134,7 @@ fn broken(ended: &CloseCause) -> Fault {
             "the process of the application has gone"
         }
     };
-    Fault::upstream(502, "connection_terminated", Retry::IfIdempotent, detail)
+    Fault::new(FaultKind::ConnectionTerminated, detail)
 }
 
 impl RemoteConnectionState {

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::{Answering, Incoming, OffloadedRequest, Sending};
-use exchange::{BodyStream, Fault, Frame, Side};
+use exchange::{BodyStream, Fault, FaultKind, Frame};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
@@ -56,7 +56,7 @@ impl Exchange {
             frames::headed(outbox.frames(), Kind::Request, number, first.complete, inline, write);
         if written.is_err() {
             let detail = "the request head does not fit in a frame";
-            answer.fail(Fault::new(Side::Client, 431, "head_too_large", detail));
+            answer.fail(Fault::new(FaultKind::HeadTooLarge, detail));
             return None;
         }
         if first.complete {

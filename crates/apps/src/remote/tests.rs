@@ -89,13 +89,13 @@ fn a_fault_is_passed_on_unchanged() {
     block_on_local(async {
         let remote = remote(slots(&[&process]));
         let fault = ask(&remote, "/fail", "").await.err().unwrap();
-        assert_eq!((fault.status, fault.slug, &*fault.detail), (503, "app_full", "on purpose"));
+        assert_eq!((fault.status, fault.slug(), &*fault.detail), (503, "app_full", "on purpose"));
         assert_eq!(fault.retry_after_s, Some(3));
         let fault = ask(&remote, "/drop", "").await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (500, "handover_dropped"));
+        assert_eq!((fault.status, fault.slug()), (500, "handover_dropped"));
         let mut answered = ask(&remote, "/break", "").await.unwrap();
         let fault = answered.body.collect(100).await.unwrap_err();
-        assert_eq!((fault.status, fault.slug), (500, "handover_dropped"));
+        assert_eq!((fault.status, fault.slug()), (500, "handover_dropped"));
         // The connection still works.
         assert_eq!(text(ask(&remote, "/echo", "still").await).await, "still");
     });
@@ -191,7 +191,7 @@ fn queued_exchanges_time_out() {
         let remote = Rc::new(Remote::new(live, broken, Duration::from_millis(20)));
         for _ in 0..2 {
             let fault = ask(&remote, "/echo", "").await.err().unwrap();
-            assert_eq!((fault.status, fault.slug), (503, "app_absent"));
+            assert_eq!((fault.status, fault.slug()), (503, "app_absent"));
         }
     });
 }

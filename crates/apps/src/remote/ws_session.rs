@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use exchange::offload::encoding::Reader;
 use exchange::offload::session::{Accepted, HandedSession, Session};
 use exchange::offload::{Answering, Head};
-use exchange::{Fault, Side};
+use exchange::{Fault, FaultKind};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;
@@ -30,7 +30,7 @@ impl WsSession {
         if frames::plain(outbox.frames(), Kind::Session, number, write).is_err() {
             let detail = "the request head does not fit in a frame";
             if let Some(answering) = session.deny() {
-                answering.fail(Fault::new(Side::Client, 431, "head_too_large", detail));
+                answering.fail(Fault::new(FaultKind::HeadTooLarge, detail));
             }
             return None;
         }

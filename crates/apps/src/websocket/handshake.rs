@@ -1,7 +1,7 @@
 //! The opening handshake (RFC 6455 4.2).
 
 use exchange::offload::session::Accepted;
-use exchange::{Fault, Request, Response, Side};
+use exchange::{Fault, FaultKind, Request, Response};
 use wire::websocket::{PerMessageDeflate, accept_key};
 use wire::{Known, Method, token};
 
@@ -36,13 +36,13 @@ impl Handshake {
         let headers = &request.headers;
         if headers.get(Known::SecWebSocketVersion) != Some(VERSION.as_bytes()) {
             // RFC 6455 4.4 and RFC 9110 15.5.22.
-            return Err(Fault::client(426, "websocket_version", "a version other than 13")
+            return Err(Fault::new(FaultKind::WebSocketVersion, "a version other than 13")
                 .with_field(Known::SecWebSocketVersion, VERSION)
                 .with_field(Known::Upgrade, "websocket"));
         }
         let key = headers.get(Known::SecWebSocketKey).unwrap_or_default();
         let accept = accept_key(key).ok_or_else(|| {
-            Fault::client(400, "websocket_key", "the key is not 16 bytes in Base64")
+            Fault::new(FaultKind::WebSocketKey, "the key is not 16 bytes in Base64")
         })?;
         let list = |name: Known| headers.joined(name).unwrap_or_default();
         let deflate = compression
@@ -65,7 +65,7 @@ impl Handshake {
             // A client must fail a connection that it did not offer (RFC 6455 4.1).
             if !token::list(&self.offered).any(|offer| offer == chosen.as_bytes()) {
                 let detail = "the application chose a subprotocol that the client does not offer";
-                return Err(Fault::new(Side::Us, 500, "websocket_subprotocol", detail));
+                return Err(Fault::new(FaultKind::WebSocketSubprotocol, detail));
             }
             headers.append(Known::SecWebSocketProtocol, chosen);
         }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use exchange::{Body, Fault, Frame, Retry, SharedBodyWriter};
+use exchange::{Body, Fault, FaultKind, Frame, SharedBodyWriter};
 use net::clock::{self, Moment};
 
 use super::StreamingResponse;
@@ -141,7 +141,7 @@ async fn next(body: &mut Body, outlive: Duration) -> NextFrame {
 
 fn cut_off() -> Fault {
     let detail = "the content is not as long as was announced";
-    Fault::upstream(502, "http_response_incomplete", Retry::IfIdempotent, detail)
+    Fault::new(FaultKind::ResponseIncomplete, detail)
 }
 
 /// Since when, and since how much of it, nobody has run_while_wanted it.

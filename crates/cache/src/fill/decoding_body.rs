@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use coding::{Coding, Decode, DecodeError, Decoder, Step};
-use exchange::{Body, BodyStream, Fault, Frame, Side};
+use exchange::{Body, BodyStream, Fault, FaultKind, Frame};
 use net::{Blocking, FileRange};
 
 use super::budget::BudgetShare;
@@ -22,7 +22,6 @@ use crate::limits::{DECODED_AHEAD_BYTES, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
 const ON_WORKER_BYTES: usize = 256 * 1024;
 const RETRY_AFTER_S: u32 = 1;
 /// The slug of the fault of a body that finds no room.
-pub(crate) const DECODING_FULL: &str = "cache_decoding_full";
 
 pub(super) struct DecodingBody {
     source: Body,
@@ -222,17 +221,12 @@ pub(crate) fn read(range: &FileRange) -> io::Result<Bytes> {
 }
 
 fn damaged(error: impl std::fmt::Display) -> Fault {
-    Fault::upstream(
-        502,
-        "http_response_content_coding",
-        exchange::Retry::Never,
-        format!("a body cannot be decoded: {error}"),
-    )
+    Fault::new(FaultKind::ResponseContentCoding, format!("a body cannot be decoded: {error}"))
 }
 
 fn no_room() -> Fault {
     let detail = "no memory is left for decoding, within what the cache's fetches may take";
-    Fault { retry_after_s: Some(RETRY_AFTER_S), ..Fault::new(Side::Us, 503, DECODING_FULL, detail) }
+    Fault { retry_after_s: Some(RETRY_AFTER_S), ..Fault::new(FaultKind::DecodingFull, detail) }
 }
 
 impl BodyStream for DecodingBody {

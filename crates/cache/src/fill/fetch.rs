@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use exchange::{
-    Fault, Headers, Inform, Next, Notes, Outcome, Request, Response, Retry, SharedBodyReader, Side,
-    shared_body,
+    Fault, FaultKind, Headers, Inform, Next, Notes, Outcome, Request, Response, SharedBodyReader,
+    Side, shared_body,
 };
 use net::clock::wall_secs;
 use tokio::sync::oneshot;
@@ -105,8 +105,8 @@ impl Fetch {
                 Some(ValidationResponse::OtherRepresentation) if validators.take().is_some() => {}
                 Some(ValidationResponse::ServerError) if self.has_stale_fallback() => {
                     let said = format!("the origin answered {}", response.status);
-                    let slug = "http_response_status";
-                    let fault = Fault::upstream(response.status, slug, Retry::Never, said);
+                    let fault =
+                        Fault::new(FaultKind::ResponseStatus, said).with_status(response.status);
                     return self.failed(fault, notes);
                 }
                 _ => return self.received(response, times, notes).await,
@@ -159,7 +159,7 @@ impl Fetch {
     /// All who waited get the fault of this very fetch, or what is stored.
     fn failed(mut self, fault: Fault, notes: Notes) {
         // What was refused to this client may be allowed to another.
-        if fault.side == Side::Client {
+        if fault.side() == Side::Client {
             self.leader.publish_last(FetchResult::Unshared);
             return self.report(FetchOutcome::Failed(fault), notes);
         }

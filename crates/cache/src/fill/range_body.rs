@@ -3,7 +3,8 @@
 use std::task::{Context, Poll, ready};
 
 use exchange::{
-    Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, asked_range, preconditions,
+    Body, BodyStream, Fault, FaultKind, Frame, Headers, Outcome, Request, Response, asked_range,
+    preconditions,
 };
 use wire::Known;
 use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
@@ -64,7 +65,7 @@ fn range_response(asked: &[u8], length: u64, mut whole: Response) -> Outcome {
         }
         Ranges::Unsatisfiable => {
             write_unsatisfied(length, &mut text);
-            let fault = Fault::client(416, "range_not_satisfiable", "");
+            let fault = Fault::new(FaultKind::RangeNotSatisfiable, "");
             Err(fault.with_field(Known::ContentRange, &text))
         }
     }

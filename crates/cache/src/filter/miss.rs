@@ -7,14 +7,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{BackgroundPermit, Fault, Headers, Inform, Next, Notes, Outcome, Request, Side};
+use exchange::{
+    BackgroundPermit, Fault, FaultKind, Headers, Inform, Next, Notes, Outcome, Request, Side,
+};
 use net::clock::{self, Moment, wall_secs};
 use tokio::sync::oneshot;
 use wire::{Known, Method};
 
-use crate::fill::{
-    DECODING_FULL, Fetch, FetchOutcome, InterimForwarder, StreamingResponse, accepts, append,
-};
+use crate::fill::{Fetch, FetchOutcome, InterimForwarder, StreamingResponse, accepts, append};
 use crate::limits::JOIN_ATTEMPTS_MAX;
 use crate::rules::{
     CacheOutcome, Forward, RequestDirectives, Reuse, Status, UncachedReason, reuse,
@@ -160,7 +160,7 @@ impl<'a> MissHandler<'a> {
                 if object.state.is_damaged() {
                     return MissDecision::Fetch(Forward::UriMiss, None);
                 }
-                if outcome.as_ref().is_err_and(|fault| fault.slug == DECODING_FULL) {
+                if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::DecodingFull) {
                     return MissDecision::Undecodable(UncachedReason::DecodingFull);
                 }
                 match refresh {
@@ -352,7 +352,7 @@ impl<'a> MissHandler<'a> {
     ) -> Outcome {
         let filter = self.filter.clone();
         let may = |stale: &&Arc<Object>| {
-            let stored = stale.response().filter(|_| fault.side != Side::Client);
+            let stored = stale.response().filter(|_| fault.side() != Side::Client);
             stored
                 .is_some_and(|s| reuse::may_serve_on_error(&s.meta, &self.directives, wall_secs()))
         };
@@ -440,7 +440,7 @@ impl<'a> MissHandler<'a> {
 
 /// The fault for `only-if-cached` without a usable stored response (RFC 9111 5.2.1.7).
 fn not_cached() -> Fault {
-    Fault::new(Side::Client, 504, "only_if_cached", "no stored response can be used")
+    Fault::new(FaultKind::OnlyIfCached, "no stored response can be used")
 }
 
 fn forwarded(why: Forward) -> Status<'static> {

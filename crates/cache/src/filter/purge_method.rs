@@ -1,6 +1,6 @@
 //! The method PURGE, as caches have had it for long: it removes all that is stored under its URL.
 
-use exchange::{Fault, Outcome, Request, Response};
+use exchange::{Fault, FaultKind, Outcome, Request, Response};
 use settings::any_contains;
 
 use crate::store::Purge;
@@ -15,7 +15,7 @@ impl CacheFilter {
             return Err(Fault::method_not_allowed("GET, HEAD"));
         }
         if !any_contains(&self.config().purge, request.client_ip) {
-            return Err(Fault::client(403, "purge_not_allowed", ""));
+            return Err(Fault::new(FaultKind::PurgeNotAllowed, ""));
         }
         let origin = [request.scheme.as_str().as_bytes(), b"://", request.authority()].concat();
         let url = self.rules().normalised_url(&[&*origin, request.target.raw()].concat());

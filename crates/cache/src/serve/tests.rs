@@ -63,7 +63,7 @@ impl Bench {
 
     /// Status, one field and content of a hit.
     fn hit(&self, request: &mut Request) -> exchange::Response {
-        self.ask(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug))
+        self.ask(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug()))
     }
 }
 

@@ -76,7 +76,7 @@ fn a_fault_is_shared_by_those_who_waited_for_it_and_forgotten() {
         origin.asked().await.answer(fault(502));
         for client in clients {
             let fault = done(client).await.err().unwrap();
-            assert_eq!((fault.status, fault.slug), (502, "connection_refused"));
+            assert_eq!((fault.status, fault.slug()), (502, "connection_refused"));
         }
         assert!(origin.is_idle());
         let client = get(&route, "/").await;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::{Cache, Caches};
 use exchange::{
-    Body, Fault, Handler, Headers, Local, MaybeFuture, Notes, Outcome, Request, Response, Route,
-    RouteBounds, Shared, SharedBody, Target, WorkerContext,
+    Body, Fault, FaultKind, Handler, Headers, Local, MaybeFuture, Notes, Outcome, Request,
+    Response, Route, RouteBounds, Shared, SharedBody, Target, WorkerContext,
 };
 use settings::{Node, Reader, Report, node};
 use telemetry::Telemetry;
@@ -207,13 +207,15 @@ pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> A
 }
 
 pub(crate) fn fault(status: u16) -> Answer {
-    let fault = Fault::upstream(status, "connection_refused", exchange::Retry::Never, "on purpose");
+    let fault = Fault::new(FaultKind::ConnectionRefused, "on purpose")
+        .with_status(status)
+        .with_retry(exchange::Retry::Never);
     Answer { status, headers: Headers::new(), body: Content::Fault(fault) }
 }
 
 /// What a filter behind the cache says to one client.
 pub(crate) fn refusal(status: u16) -> Answer {
-    let body = Content::Fault(Fault::client(status, "refused", ""));
+    let body = Content::Fault(Fault::new(FaultKind::Forbidden, "").with_status(status));
     Answer { status, headers: Headers::new(), body }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use exchange::offload::{Gone, Incoming, OffloadedRequest, wait};
-use exchange::{Fault, Frame, Headers};
+use exchange::{Fault, FaultKind, Frame, Headers};
 
 /// Starts the thread; it ends when the last sender of its queue is dropped.
 pub(crate) fn start(waiting_max: usize) -> io::Result<SyncSender<OffloadedRequest>> {
@@ -49,7 +49,7 @@ fn count(handed: OffloadedRequest) -> Result<(), Gone> {
     let query = handed.head.target.query().unwrap_or_default();
     let named = query.strip_prefix(b"to=").and_then(|digits| std::str::from_utf8(digits).ok());
     let Some(to) = named.and_then(|digits| digits.parse::<u64>().ok()) else {
-        handed.answer.fail(Fault::client(400, "no_number", "to= has to be a number"));
+        handed.answer.fail(Fault::new(FaultKind::InvalidTarget, "to= has to be a number"));
         return Ok(());
     };
     let mut sending = handed.answer.stream(200, plain_text(), None);

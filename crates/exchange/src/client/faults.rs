@@ -5,7 +5,7 @@ use std::io;
 
 use wire::Reject;
 
-use crate::{Fault, Retry};
+use crate::{Fault, FaultKind, Retry};
 
 /// What an exchange waited for when its time ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,35 +23,36 @@ pub(super) enum Wait {
 
 /// Connecting failed; nothing was sent.
 pub(super) fn connect(error: &io::Error) -> Fault {
-    let (status, slug) = match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => (502, "connection_refused"),
-        io::ErrorKind::TimedOut => (504, "connection_timeout"),
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => FaultKind::ConnectionRefused,
+        io::ErrorKind::TimedOut => FaultKind::ConnectionTimeout,
         io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
-            (502, "connection_terminated")
+            FaultKind::ConnectionTerminated
         }
         io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
-        | io::ErrorKind::AddrNotAvailable => (502, "destination_ip_unroutable"),
+        | io::ErrorKind::AddrNotAvailable => FaultKind::DestinationUnroutable,
         // Out of descriptors, a Unix socket without permission, a full backlog.
-        _ => (503, "destination_unavailable"),
+        _ => FaultKind::DestinationUnavailable,
     };
-    Fault::upstream(status, slug, Retry::Unsent, format!("cannot connect: {error}"))
+    Fault::new(kind, format!("cannot connect: {error}")).with_retry(Retry::Unsent)
 }
 
 pub(super) fn connect_timeout() -> Fault {
-    Fault::upstream(504, "connection_timeout", Retry::Unsent, "no connection within `connect`")
+    Fault::new(FaultKind::ConnectionTimeout, "no connection within `connect`")
 }
 
 /// What arrived on a fresh connection before anything was sent; `None` if nothing did. An answer to
 /// no request would be taken for the answer to the first one.
 pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
     match has_bytes {
-        Ok(true) => Some(Fault::upstream(
-            502,
-            "http_protocol_error",
-            Retry::Unsent,
-            "the server sent bytes before it was sent a request",
-        )),
+        Ok(true) => Some(
+            Fault::new(
+                FaultKind::ProtocolError,
+                "the server sent bytes before it was sent a request",
+            )
+            .with_retry(Retry::Unsent),
+        ),
         Ok(false) => Some(no_answer(None, false)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Err(error) => Some(no_answer(Some(&error), false)),
@@ -60,14 +61,18 @@ pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
 
 /// The time for `wait` is up.
 pub(super) fn timeout(wait: Wait) -> Fault {
-    let (slug, detail) = match wait {
-        Wait::Write => ("connection_write_timeout", "the request was not taken within `write`"),
-        Wait::Read => ("connection_read_timeout", "the answer paused for longer than `read`"),
+    let (kind, detail) = match wait {
+        Wait::Write => {
+            (FaultKind::ConnectionWriteTimeout, "the request was not taken within `write`")
+        }
+        Wait::Read => {
+            (FaultKind::ConnectionReadTimeout, "the answer paused for longer than `read`")
+        }
         Wait::Response | Wait::Client | Wait::Nothing => {
-            ("http_response_timeout", "no head of an answer within `response`")
+            (FaultKind::ResponseTimeout, "no head of an answer within `response`")
         }
     };
-    Fault::upstream(504, slug, Retry::IfIdempotent, detail)
+    Fault::new(kind, detail)
 }
 
 /// The connection ended or failed before the first byte of an answer. `sent` tells whether any byte
@@ -78,7 +83,7 @@ pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
         Some(error) => format!("the connection failed before an answer: {error}").into(),
         None => "the connection was closed before an answer".into(),
     };
-    Fault::upstream(502, "connection_terminated", retry, detail)
+    Fault::new(FaultKind::ConnectionTerminated, detail).with_retry(retry)
 }
 
 /// The connection ended or failed within an answer.
@@ -87,32 +92,32 @@ pub(super) fn cut_short(error: Option<&io::Error>, within: &str) -> Fault {
         Some(error) => format!("the connection failed within the {within}: {error}"),
         None => format!("the connection was closed within the {within}"),
     };
-    Fault::upstream(502, "http_response_incomplete", Retry::IfIdempotent, detail)
+    Fault::new(FaultKind::ResponseIncomplete, detail)
 }
 
 /// The head of the answer is not HTTP, or too large.
 pub(super) fn bad_head(reject: Reject) -> Fault {
-    let slug = match reject {
+    let kind = match reject {
         Reject::HeadersTooLarge | Reject::TooManyFields | Reject::FieldNameTooLong => {
-            "http_response_header_section_size"
+            FaultKind::ResponseHeadersSize
         }
         Reject::UnknownTransferCoding
         | Reject::UnsupportedTransferCoding
-        | Reject::RepeatedTransferCoding => "http_response_transfer_coding",
-        _ => "http_protocol_error",
+        | Reject::RepeatedTransferCoding => FaultKind::ResponseTransferCoding,
+        _ => FaultKind::ProtocolError,
     };
-    Fault::upstream(502, slug, Retry::Never, reject.text())
+    Fault::new(kind, reject.text())
 }
 
 /// The chunked coding of the answer's body is broken.
 pub(super) fn bad_body(reject: Reject) -> Fault {
-    let slug = match reject {
-        Reject::TrailersTooLarge => "http_response_trailer_section_size",
-        _ => "http_response_transfer_coding",
+    let kind = match reject {
+        Reject::TrailersTooLarge => FaultKind::ResponseTrailersSize,
+        _ => FaultKind::ResponseTransferCoding,
     };
-    Fault::upstream(502, slug, Retry::Never, reject.text())
+    Fault::new(kind, reject.text())
 }
 
 pub(super) fn protocol(detail: &'static str) -> Fault {
-    Fault::upstream(502, "http_protocol_error", Retry::Never, detail)
+    Fault::new(FaultKind::ProtocolError, detail)
 }

@@ -20,7 +20,7 @@ use super::idle_sweeper::Keeper;
 use super::limits::PARK_AFTER;
 use super::parking::{ParkedConnection, Parking};
 use super::slow::{HeldConnection, SlowClients};
-use crate::{Fault, WorkerContext};
+use crate::{Fault, FaultKind, WorkerContext};
 
 /// What may be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl Metrics {
     fn connected(&self, outcome: Result<(), &Fault>) {
         let result = match outcome {
             Ok(()) => 0,
-            Err(fault) if fault.slug == "connection_refused" => 1,
-            Err(fault) if fault.slug == "connection_timeout" => 2,
+            Err(fault) if fault.kind == FaultKind::ConnectionRefused => 1,
+            Err(fault) if fault.kind == FaultKind::ConnectionTimeout => 2,
             Err(_) => 3,
         };
         self.connects[result].inc();

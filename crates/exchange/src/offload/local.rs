@@ -9,9 +9,9 @@ use std::time::Duration;
 use net::Timer;
 
 use super::link::{Answer, Content, Link, Room};
-use super::{DROPPED, Limits, dropped, late};
+use super::{Limits, dropped, late};
 use crate::body::kept;
-use crate::{Body, BodyStream, Fault, Frame, Inform, Outcome, Response};
+use crate::{Body, BodyStream, Fault, FaultKind, Frame, Inform, Outcome, Response};
 
 /// The outcome to come. Dropping it tells the other side that nobody waits any more.
 pub struct Local {
@@ -132,12 +132,16 @@ impl Sides {
     }
 
     fn is_client_gone(&self) -> bool {
-        self.fault.as_ref().is_some_and(|fault| fault.slug == "client_gone")
+        self.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ClientGone)
     }
 
     /// If the body failed, the other side could not but give up: that is the fault to tell.
     fn cause(&mut self, fault: Fault) -> Fault {
-        if fault.slug == DROPPED { self.fault.take().unwrap_or(fault) } else { fault }
+        if fault.kind == FaultKind::OffloadDropped {
+            self.fault.take().unwrap_or(fault)
+        } else {
+            fault
+        }
     }
 
     /// Ready when the other side has let us wait for `span`; it is not to blame for the client.

@@ -6,7 +6,7 @@
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use super::{Limits, OffloadedRequest, leave};
-use crate::{Fault, Handler, MaybeFuture, Outcome, Request, Side};
+use crate::{Fault, FaultKind, Handler, MaybeFuture, Outcome, Request};
 
 /// Seconds after which a client may ask again when the queue was full.
 const RETRY_AFTER_S: u32 = 1;
@@ -42,10 +42,10 @@ fn refusal(refused: &TrySendError<OffloadedRequest>) -> Fault {
     match refused {
         TrySendError::Full(_) => Fault {
             retry_after_s: Some(RETRY_AFTER_S),
-            ..Fault::new(Side::Us, 503, "handover_full", "too many requests wait for their thread")
+            ..Fault::new(FaultKind::OffloadFull, "too many requests wait for their thread")
         },
         TrySendError::Disconnected(_) => {
-            Fault::new(Side::Us, 500, "handover_closed", "the thread that answers has ended")
+            Fault::new(FaultKind::OffloadClosed, "the thread that answers has ended")
         }
     }
 }

@@ -19,7 +19,7 @@ pub use local::{Decision, LocalSession, OpenSession};
 
 use super::link::Link;
 use super::{Answering, Gone, Head, Limits};
-use crate::{Fault, Headers, Request};
+use crate::{Fault, FaultKind, Headers, Request};
 use line::Line;
 
 /// Parts a request that asks for WebSocket. `limits.chunks` counts messages; `limits.answer` is how
@@ -154,7 +154,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if let Some(answering) = self.answering.take() {
-            answering.fail(Fault::client(403, "websocket_refused", "the session was not accepted"));
+            answering.fail(Fault::new(FaultKind::WebSocketRefused, "the session was not accepted"));
         }
         self.line.leave_other();
     }

@@ -225,7 +225,7 @@ fn the_other_side_learns_that_the_client_has_gone() {
         let OffloadedRequest { mut body, mut answer, .. } = handed;
         ready.send(()).unwrap();
         // One after the other: the first wait is ended by the client's going.
-        told.send(wait(body.frame()).unwrap().unwrap_err().slug).unwrap();
+        told.send(wait(body.frame()).unwrap().unwrap_err().slug()).unwrap();
         wait(body.unwanted());
         wait(answer.unwanted());
         assert!(answer.is_unwanted());
@@ -263,7 +263,7 @@ impl BodyStream for Never {
 fn what_the_other_side_drops_is_its_fault() {
     let dropped = |serve: fn(OffloadedRequest)| {
         let fault = answered(request(Body::Empty), serve).err().unwrap();
-        (fault.status, fault.slug)
+        (fault.status, fault.slug())
     };
     assert_eq!(dropped(drop), (500, "handover_dropped"));
     let panics = |handed: OffloadedRequest| {
@@ -310,7 +310,7 @@ fn an_answer_and_its_pauses_are_bounded() {
         let mut request = request(Body::Empty);
         let (handed, local) = leave(&mut request, limits);
         let fault = local.await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (504, "handover_timeout"));
+        assert_eq!((fault.status, fault.slug()), (504, "handover_timeout"));
         assert!(handed.answer.is_unwanted());
 
         let (handed, local) = leave(&mut request, limits);
@@ -319,7 +319,7 @@ fn an_answer_and_its_pauses_are_bounded() {
         let mut body = local.await.unwrap().body;
         assert_eq!(body.length(), Some(8));
         assert!(matches!(body.frame().await, Some(Ok(Frame::Data(_)))));
-        assert_eq!(body.frame().await.unwrap().unwrap_err().slug, "handover_timeout");
+        assert_eq!(body.frame().await.unwrap().unwrap_err().slug(), "handover_timeout");
     });
 }
 
@@ -410,13 +410,13 @@ fn a_full_queue_is_503_and_a_closed_one_500() {
         let (mut first, mut second) = (request(Body::Empty), request(Body::from("second")));
         let waiting = handler.handle(&mut first);
         let fault = handler.handle(&mut second).resolve().await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (503, "handover_full"));
+        assert_eq!((fault.status, fault.slug()), (503, "handover_full"));
         assert_eq!(fault.retry_after_s, Some(1));
         exchanges.recv().unwrap().answer.whole(200, Headers::new(), "");
         assert_eq!(waiting.resolve().await.unwrap().status, 200);
         drop(exchanges);
         let fault = handler.handle(&mut second).resolve().await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (500, "handover_closed"));
+        assert_eq!((fault.status, fault.slug()), (500, "handover_closed"));
     });
 }
 

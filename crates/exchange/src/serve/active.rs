@@ -4,7 +4,7 @@
 //! the connection is idle again. Within it a request that is answered by what is in memory
 //! allocates no future: its steps run through without being suspended.
 
-use telemetry::{CloseReason, LimitHit};
+use telemetry::CloseReason;
 use wire::Version;
 
 use super::build_request;
@@ -15,7 +15,7 @@ use super::head::Persistence;
 use super::listener_snapshot::ListenerSnapshot;
 use super::read::{self, HeadError};
 use super::respond;
-use crate::{Fault, Request, Side, problem};
+use crate::{Fault, Request, problem};
 
 /// Requests of one connection that are answered before the worker's other tasks run: a client may
 /// send faster than it can be served.
@@ -71,7 +71,9 @@ pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
             Err(HeadError::Rejected(fault)) => Box::pin(reject(connection, &snapshot, fault)).await,
             Err(HeadError::Ended(reason)) => return NextStep::Close(reason),
         };
-        if !matches!(step, NextStep::Continue) || (io.drained.get() && io.out.borrow().is_empty()) {
+        let is_idle =
+            || io.drained.get() && io.input.borrow().is_empty() && io.out.borrow().is_empty();
+        if !matches!(step, NextStep::Continue) || is_idle() {
             return step;
         }
     }
@@ -116,24 +118,8 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
 
 /// Which close a fault of the client leads to, with its limit counted.
 pub(super) fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) -> CloseReason {
-    let (reason, limit) = match fault.slug {
-        "request_line_too_long" => (CloseReason::RequestLineTooLong, Some(LimitHit::RequestLine)),
-        "headers_too_large" | "field_name_too_long" => {
-            (CloseReason::HeadersTooLarge, Some(LimitHit::Headers))
-        }
-        "too_many_fields" => (CloseReason::HeadersTooLarge, Some(LimitHit::HeaderCount)),
-        "trailers_too_large" => (CloseReason::HeadersTooLarge, Some(LimitHit::Trailers)),
-        "head_timeout" => (CloseReason::HeadTimeout, None),
-        "body_timeout" => (CloseReason::BodyTimeout, None),
-        "body_too_large" => (CloseReason::BodyTooLarge, None),
-        "slow_client" => (CloseReason::SlowClient, None),
-        "unknown_host" => (CloseReason::UnknownHost, None),
-        "client_gone" => (CloseReason::ClientGone, None),
-        _ if fault.side == Side::Client => (CloseReason::Malformed, None),
-        _ => (CloseReason::InternalError, None),
-    };
-    if let Some(limit) = limit {
+    if let Some(limit) = fault.kind.limit() {
         metrics.hit(limit);
     }
-    reason
+    fault.kind.close_reason()
 }

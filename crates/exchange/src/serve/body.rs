@@ -15,7 +15,7 @@ use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::allowance::{Allowance, Patience};
 use super::connection_io::ConnectionIo;
-use crate::{BodyStream, Fault, Frame, Headers};
+use crate::{BodyStream, Fault, FaultKind, Frame, Headers};
 
 /// What is left of a request's body.
 #[derive(Debug, Default)]
@@ -106,7 +106,7 @@ impl RequestBody {
         let again = self.allowance.wait();
         if self.allowance.noted().is_some_and(|rate| self.io.must_give_way(rate)) {
             let detail = "too many slow clients hold connections of the server";
-            return self.fail(Fault::client(408, "slow_client", detail));
+            return self.fail(Fault::new(FaultKind::SlowClient, detail));
         }
         let too_late = self.ends <= clock::now();
         if too_late || self.allowance.is_over() {
@@ -115,7 +115,7 @@ impl RequestBody {
                 false => (LimitHit::SlowBody, "the request body arrived too slowly"),
             };
             self.io.metrics.hit(limit);
-            return self.fail(Fault::client(408, "body_timeout", detail));
+            return self.fail(Fault::new(FaultKind::BodyTimeout, detail));
         }
         self.io.read_timer.set_at(again.min(self.ends));
         // Never ready: both are later than now. It registers the task.

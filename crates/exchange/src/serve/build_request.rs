@@ -12,7 +12,7 @@ use super::body::{BodyBounds, Decoder, RequestBody};
 use super::connection_io::ConnectionIo;
 use super::listener_snapshot::{ListenerSnapshot, TrustedProxies};
 use crate::facts::{ConnectionFacts, Scheme};
-use crate::{Body, Fault, Headers, Request, Target};
+use crate::{Body, Fault, FaultKind, Headers, Request, Target};
 
 /// Fields that Connection may name: each is looked for among all that there are.
 const NAMED_MAX: usize = 64;
@@ -27,7 +27,7 @@ pub(super) fn request(
 ) -> Result<Box<Request>, Fault> {
     let mut request = Request::blank();
     target(headers.text(), &head, &mut request.target)
-        .map_err(|fault| Fault::client(400, "invalid_target", fault.as_str()).closing())?;
+        .map_err(|fault| Fault::new(FaultKind::InvalidTarget, fault.as_str()).closing())?;
     let authority = match head.form {
         TargetForm::Absolute => head.authority.map(|span| span.of(headers.text()).to_vec()),
         _ => None,
@@ -88,7 +88,7 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     }
     if listed().filter(|option| !is_option(option)).nth(NAMED_MAX).is_some() {
         let detail = "Connection names too many fields";
-        return Err(Fault::client(431, "too_many_fields", detail).closing());
+        return Err(Fault::new(FaultKind::TooManyFields, detail).closing());
     }
     let (options, named): (Vec<_>, Vec<_>) =
         listed().map(<[u8]>::to_vec).partition(|option| is_option(option));

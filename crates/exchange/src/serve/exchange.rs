@@ -259,7 +259,7 @@ impl<'c> Exchange<'c> {
     #[cold]
     fn failed(&mut self, fault: &Fault) -> (Response, Option<CloseReason>, bool) {
         let request = &mut self.request;
-        request.notes.fault = Some(fault.slug);
+        request.notes.fault = Some(fault.slug());
         fault_log::answered(request, fault);
         let snapshot = &self.snapshot;
         let response = problem::respond(fault, request, &snapshot.pages, &*snapshot.dispatch);
@@ -297,7 +297,7 @@ impl<'c> Exchange<'c> {
     /// Logs, and decides what is next; `None` if the rest of a body has to be read away first.
     fn conclude(&mut self, queued: &QueuedResponse, sent: Result<(), Broken>) -> Option<NextStep> {
         if let Err(Broken::Body { fault, .. }) = &sent {
-            self.request.notes.fault = Some(fault.slug);
+            self.request.notes.fault = Some(fault.slug());
             fault_log::broke_off(&self.request, fault);
         }
         self.log(queued.status, queued.body_bytes);

@@ -14,7 +14,7 @@ const LINES_PER_SECOND: u32 = 10;
 
 /// A fault became the answer to a request.
 pub(super) fn answered(request: &Request, fault: &Fault) {
-    match fault.side {
+    match fault.side() {
         Side::Client => {}
         Side::Upstream => event_limited!(
             LINES_PER_SECOND,
@@ -24,7 +24,7 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
             server = server_of(request),
             path = path_of(request),
             status = fault.status,
-            fault = fault.slug,
+            fault = fault.slug(),
             why = fault.detail
         ),
         Side::Us => event_limited!(
@@ -34,7 +34,7 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
             route = route_of(request),
             path = path_of(request),
             status = fault.status,
-            fault = fault.slug,
+            fault = fault.slug(),
             why = fault.detail
         ),
     }
@@ -42,7 +42,7 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
 
 /// An answer broke off whose head the client has.
 pub(super) fn broke_off(request: &Request, fault: &Fault) {
-    let level = match fault.side {
+    let level = match fault.side() {
         Side::Client => return,
         Side::Upstream => Level::Warn,
         Side::Us => Level::Error,
@@ -54,7 +54,7 @@ pub(super) fn broke_off(request: &Request, fault: &Fault) {
         route = route_of(request),
         server = fault.server.as_deref().unwrap_or(server_of(request)),
         path = path_of(request),
-        fault = fault.slug,
+        fault = fault.slug(),
         why = fault.detail
     );
 }
@@ -68,7 +68,7 @@ pub(super) fn refused(facts: &ConnectionFacts, fault: &Fault) {
         client = facts.peer_ip(),
         listener = facts.listener,
         status = fault.status,
-        fault = fault.slug,
+        fault = fault.slug(),
         why = fault.detail
     );
 }

@@ -12,7 +12,7 @@ use wire::h1::{HeadLimits, RequestHead, parse_request};
 use super::connection_io::ConnectionIo;
 use super::listener_snapshot::ListenerSnapshot;
 use super::respond;
-use crate::{Fault, Headers};
+use crate::{Fault, FaultKind, Headers};
 
 /// Why no request head is to be expected.
 pub(super) enum HeadError {
@@ -102,7 +102,7 @@ pub(super) async fn rest_of_head(
         let chunk = match received {
             None => {
                 io.metrics.hit(LimitHit::SlowHead);
-                let fault = Fault::client(408, "head_timeout", "the head was not whole in time");
+                let fault = Fault::new(FaultKind::HeadTimeout, "the head was not whole in time");
                 return Err(HeadError::Rejected(fault.closing()));
             }
             Some(Err(_)) => return Err(HeadError::Ended(CloseReason::ClientReset)),

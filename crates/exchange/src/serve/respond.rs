@@ -72,7 +72,7 @@ impl Broken {
             Broken::WriteTimeout => CloseReason::WriteTimeout,
             Broken::SlowClient => CloseReason::SlowClient,
             Broken::ClientGone => CloseReason::ClientGone,
-            Broken::Body { fault, .. } => match fault.side {
+            Broken::Body { fault, .. } => match fault.side() {
                 Side::Upstream => CloseReason::UpstreamAborted,
                 Side::Client => CloseReason::ClientGone,
                 Side::Us => CloseReason::ResponseAborted,

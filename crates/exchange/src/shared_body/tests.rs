@@ -114,9 +114,9 @@ fn a_failure_comes_after_what_there_is() {
             };
             let mut body = shared.body();
             assert!(matches!(body.frame().await, Some(Ok(Frame::Data(data))) if data == "some"));
-            assert_eq!(body.frame().await.unwrap().unwrap_err().slug, slug);
+            assert_eq!(body.frame().await.unwrap().unwrap_err().slug(), slug);
             assert!(body.frame().await.is_none());
-            assert_eq!(shared.ended().unwrap().unwrap_err().slug, slug);
+            assert_eq!(shared.ended().unwrap().unwrap_err().slug(), slug);
         }
     });
 }
@@ -131,12 +131,12 @@ fn filling_stops_when_nobody_is_left_and_when_the_bound_is_reached() {
         assert!(!writer.is_abandoned());
         drop(reader);
         let stopped = writer.fill(&mut Body::from("text")).await.unwrap_err();
-        assert_eq!(stopped.slug, "client_gone");
+        assert_eq!(stopped.slug(), "client_gone");
 
         let (writer, handle) = shared_body(1000, None);
         let stopped = writer.fill(&mut Body::from(Bytes::from(vec![0; 2000]))).await.unwrap_err();
-        assert_eq!(stopped.slug, "growing_full");
-        assert_eq!(text(handle.body()).await.unwrap_err().slug, "growing_full");
+        assert_eq!(stopped.slug(), "growing_full");
+        assert_eq!(text(handle.body()).await.unwrap_err().slug(), "growing_full");
     });
 }
 
@@ -192,7 +192,7 @@ fn what_is_too_long_to_be_kept_goes_on_at_the_pace_of_the_slowest() {
         }
         assert!(shared.whole().is_none());
         let late = text(shared.body()).await.unwrap_err();
-        assert_eq!(late.slug, "growing_late");
+        assert_eq!(late.slug(), "growing_late");
     });
 }
 
@@ -208,6 +208,6 @@ fn a_window_that_the_last_reader_leaves_is_told_so() {
         tokio::task::yield_now().await;
         drop(reader);
         assert!(!writing.await.unwrap());
-        assert_eq!(shared.ended().unwrap().unwrap_err().slug, "growing_dropped");
+        assert_eq!(shared.ended().unwrap().unwrap_err().slug(), "growing_dropped");
     });
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use exchange::{Fault, Filter, MaybeFuture, Request, Response, Step};
+use exchange::{Fault, FaultKind, Filter, MaybeFuture, Request, Response, Step};
 use net::worker::block_on_local;
 
 use crate::client::{Answers, Client, filter, serve};
@@ -40,7 +40,7 @@ impl Filter for Noting {
             self.pause().await;
             self.note("request");
             match request.target.path() {
-                "/refused" => Step::Fail(Fault::client(403, "refused", "")),
+                "/refused" => Step::Fail(Fault::new(FaultKind::Forbidden, "")),
                 "/answered" => Step::Respond(Response::text(200, "from the filter")),
                 _ => Step::Continue,
             }

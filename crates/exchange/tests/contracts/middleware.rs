@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use exchange::{
-    Body, Fault, Filter, Handler, MaybeFuture, Middleware, Next, Outcome, Request, Response, Retry,
-    Step,
+    Body, Fault, FaultKind, Filter, Handler, MaybeFuture, Middleware, Next, Outcome, Request,
+    Response, Step,
 };
 use net::worker::block_on_local;
 
@@ -45,7 +45,7 @@ fn the_rest_of_the_way_may_run_again_with_the_same_body() {
         let handler = Collecting(move |body: Bytes| {
             counted.set(counted.get() + 1);
             if counted.get() < 3 {
-                return Err(Fault::upstream(502, "connection_refused", Retry::Unsent, ""));
+                return Err(Fault::new(FaultKind::ConnectionRefused, ""));
             }
             Ok(Response::text(200, Body::from(body)))
         });
@@ -139,7 +139,9 @@ impl Middleware for Knows {
     fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
         match request.target.path() {
             "/known" => Ok(Response::text(200, "known")).into(),
-            "/refused" => Err(Fault::client(403, "refused", "").with_field("x-by", "knows")).into(),
+            "/refused" => {
+                Err(Fault::new(FaultKind::Forbidden, "").with_field("x-by", "knows")).into()
+            }
             path => {
                 assert_eq!(path, "/other");
                 MaybeFuture::Future(next.run(request))

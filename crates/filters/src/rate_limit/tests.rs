@@ -131,7 +131,7 @@ fn what_is_too_much_is_refused_and_told() {
     passed(limit.on_request(&mut request)).unwrap();
     let fault = passed(limit.on_request(&mut request)).unwrap_err();
     let response = rendered(&fault);
-    assert_eq!((response.status, fault.slug), (429, "rate_limited"));
+    assert_eq!((response.status, fault.slug()), (429, "rate_limited"));
     assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=0;t=3600", "1800"]);
 }
 

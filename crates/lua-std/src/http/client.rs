@@ -14,7 +14,7 @@ use std::time::Duration;
 use exchange::client::{
     Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, exchange,
 };
-use exchange::{Body, Fault, Local, Request, Response, Retry, Shared, WorkerContext};
+use exchange::{Body, Fault, FaultKind, Local, Request, Response, Retry, Shared, WorkerContext};
 use net::Resolver;
 use telemetry::Telemetry;
 
@@ -113,7 +113,7 @@ impl Client {
 /// Whether the connection may have been closed in the moment the request was sent, and sending it
 /// again does no harm (RFC 9110 9.2.2).
 fn may_repeat(fault: &Fault, request: &Request) -> bool {
-    fault.slug == "connection_terminated"
+    fault.kind == FaultKind::ConnectionTerminated
         && match fault.retry {
             Retry::Unsent => true,
             Retry::IfIdempotent => request.method.is_idempotent(),

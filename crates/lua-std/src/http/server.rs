@@ -16,8 +16,8 @@ use exchange::serve::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, refuse, serve,
 };
 use exchange::{
-    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, Handler, MaybeFuture, Outcome, Protocol,
-    Request, Route, RouteBounds, Side,
+    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, FaultKind, Handler, MaybeFuture, Outcome,
+    Protocol, Request, Route, RouteBounds,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
@@ -41,7 +41,7 @@ struct Program {
 
 impl Program {
     fn start(&self, inbound: &Rc<Inbound>) -> std::result::Result<(), Fault> {
-        let over = || Fault::new(Side::Us, 503, "unavailable", "the program has ended");
+        let over = || Fault::new(FaultKind::Unavailable, "the program has ended");
         let vm = self.vm.upgrade().ok_or_else(over)?;
         let of = inbound.clone();
         let ended = move |_: &Lua, end: End| match end {

@@ -4,9 +4,8 @@
 //! are sent together with those of other tasks. A loaded worker then runs its own code for many
 //! requests in a row and the kernel's send path for all of them afterwards, and both stay in the
 //! cache (docs/design/deferred-sends.md). Owns those bytes and their senders. They are sent in
-//! order: at the end of the turn, after [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes, after
-//! [`SPENT_MAX_US`] of reported run time, and before a task runs that deferred nothing in its last
-//! poll. So they wait only for tasks that defer too.
+//! order: at the end of the turn, after [`PIECES_MAX`] pieces or [`BYTES_MAX`] bytes, and before a
+//! task runs that deferred nothing in its last poll. So they wait only for tasks that defer too.
 
 use std::rc::Rc;
 
@@ -18,8 +17,6 @@ use super::{FOREIGN, STEPS};
 
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: usize = 32 * 1024;
-/// Run time that deferring tasks may report before everything is sent.
-pub(super) const SPENT_MAX_US: u64 = 200;
 
 /// Sends bytes that were deferred.
 pub trait DeferredSender {
@@ -91,14 +88,6 @@ pub fn may_defer() -> bool {
 pub fn defer(sender: Rc<dyn DeferredSender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
     debug_assert!(may_defer(), "only a task of the worker may defer");
     LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
-}
-
-/// Reports the run time of a step, which bounds how long deferred bytes wait.
-#[inline]
-pub fn charge_deferral(spent_us: u64) {
-    if may_defer() && spent_us > 0 {
-        LocalExecutor::current(|executor| executor.charge_deferral(spent_us));
-    }
 }
 
 /// Sends what was deferred; call it before a step that may take long.

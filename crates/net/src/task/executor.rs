@@ -18,7 +18,7 @@ use bytes::BytesMut;
 use slab::Slab;
 use tokio::task::coop;
 
-use super::deferred::{Deferred, DeferredSender, SPENT_MAX_US};
+use super::deferred::{Deferred, DeferredSender};
 use super::join::{AbortHandle, drop_payload};
 use super::key::{Key, TASKS_MAX};
 use super::remote_wake::{Received, RemoteQueue};
@@ -68,8 +68,6 @@ pub(crate) struct LocalExecutor {
     is_deferred: Cell<bool>,
     /// True if the running task has deferred anything.
     defers: Cell<bool>,
-    /// Driver time that tasks have reported since the first deferred byte.
-    spent_us: Cell<u64>,
     /// Wakes the tokio task that runs this executor.
     owner: RefCell<Option<Waker>>,
     /// True if the owner is running, or was woken and will run: then it need not be woken.
@@ -111,7 +109,6 @@ impl LocalExecutor {
             deferred: RefCell::default(),
             is_deferred: Cell::new(false),
             defers: Cell::new(false),
-            spent_us: Cell::new(0),
             owner: RefCell::default(),
             awake: Cell::new(true), // tokio polls a new task
             budget_exhausted: Cell::new(false),
@@ -298,17 +295,6 @@ impl LocalExecutor {
     }
 
     #[inline]
-    pub(super) fn charge_deferral(&self, spent_us: u64) {
-        if self.is_deferred.get() {
-            let spent = self.spent_us.get() + spent_us;
-            self.spent_us.set(spent);
-            if spent > SPENT_MAX_US {
-                self.send_all_deferred();
-            }
-        }
-    }
-
-    #[inline]
     pub(super) fn send_deferred(&self) {
         if self.is_deferred.get() {
             self.send_all_deferred();
@@ -318,7 +304,6 @@ impl LocalExecutor {
     #[inline(never)]
     fn send_all_deferred(&self) {
         self.is_deferred.set(false);
-        self.spent_us.set(0);
         let mut deferred = self.deferred.take();
         deferred.send(|task| self.wake(task));
         // Reuses the buffer.
@@ -326,8 +311,6 @@ impl LocalExecutor {
         if newer.is_empty() {
             *newer = deferred;
         }
-        // The time of sending counts for no task.
-        clock::lap_us();
     }
 
     /// Drops every task; later spawns are rejected.

@@ -480,7 +480,7 @@ fn deferred_bytes_are_sent_in_order_after_the_ready_tasks() {
 }
 
 #[test]
-fn deferred_pieces_bytes_and_time_are_bounded() {
+fn deferred_pieces_and_bytes_are_bounded() {
     block_on_local(async {
         let sent = Rc::new(RefCell::new(Vec::new()));
         let seen = sent.clone();
@@ -498,12 +498,6 @@ fn deferred_pieces_bytes_and_time_are_bounded() {
             defer(sink.clone(), 1, |room| room.extend_from_slice(b"y"));
             send_deferred();
             assert_eq!(seen.take(), ["y"]);
-            for spent_us in [100, 50, 50, 50] {
-                assert_eq!(seen.borrow().len(), 0);
-                defer(sink.clone(), 1, |room| room.extend_from_slice(b"z"));
-                charge_deferral(spent_us);
-            }
-            assert_eq!(seen.take().len(), 4);
         });
         assert_eq!(task.await, Ok(()));
         assert!(!may_defer(), "the main future is not a task of the worker");

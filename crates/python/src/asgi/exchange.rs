@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::{Answering, Gone, Head, Incoming, OffloadedRequest, Sending};
-use exchange::{BodyStream, Fault, Frame, Side};
+use exchange::{BodyStream, Fault, FaultKind, Frame, Side};
 use pyo3::prelude::*;
 
 use super::awaitable::{nothing, ready};
@@ -22,7 +22,6 @@ use super::waits::Waits;
 use crate::gil::GilCell;
 
 /// What a failed application is called in logs and metrics.
-pub(super) const FAILED: &str = "app_failed";
 
 #[pyclass(frozen, freelist = 256, module = "tidegate._tidegate")]
 pub(super) struct Exchange {
@@ -165,7 +164,7 @@ impl Exchange {
             _ => "the application ended without completing its response",
         };
         let failure = self.failure().filter(|_| failed);
-        let fault = || failure.unwrap_or_else(|| Fault::new(Side::Us, 500, FAILED, detail));
+        let fault = || failure.unwrap_or_else(|| Fault::new(FaultKind::AppFailed, detail));
         match answer {
             Answer::Done => {}
             Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault()),

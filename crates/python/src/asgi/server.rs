@@ -178,7 +178,7 @@ impl Server {
             Level::Info,
             "the body of a request failed while the application received it",
             status = fault.status,
-            fault = fault.slug,
+            fault = fault.slug(),
             reason = fault.detail,
             raised = error
         );

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::session::{Accepted, Closed, Message};
-use exchange::{Fault, Headers};
+use exchange::{Fault, FaultKind, Headers};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -128,7 +128,7 @@ impl WebSocket {
                 drop(state);
                 self.decided(false);
                 // The ASGI text: a close before accept is answered 403.
-                let fault = Fault::client(403, "websocket_refused", "denied by the application");
+                let fault = Fault::new(FaultKind::WebSocketRefused, "denied by the application");
                 denied.ok_or_else(gone)?.fail(fault);
                 Ok(())
             }

@@ -11,14 +11,14 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use exchange::offload::session::{Closed, Message, Received, Session};
-use exchange::{Fault, Headers, Side};
+use exchange::{Fault, FaultKind, Headers, Side};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::Known;
 
 use super::awaitable::ready;
-use super::exchange::{Answer, FAILED};
+use super::exchange::Answer;
 use super::server::Server;
 use super::wait::{What, wait};
 use super::waits::Waits;
@@ -160,7 +160,7 @@ impl WebSocket {
             true => "the application raised an exception",
             false => "the application ended without a decision",
         };
-        let fault = || Fault::new(Side::Us, 500, FAILED, detail);
+        let fault = || Fault::new(FaultKind::AppFailed, detail);
         let was_open = matches!(stage, Stage::Open);
         match (stage, session) {
             (Stage::Denying(Answer::Headed(answering, _)), _) => answering.fail(fault()),

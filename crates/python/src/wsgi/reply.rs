@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::{Answering, Gone, Sending, wake_batch};
-use exchange::{Fault, Frame, Side};
+use exchange::{Fault, FaultKind, Frame, Side};
 use net::FileRange;
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
@@ -22,7 +22,6 @@ use super::start::Start;
 use crate::gil::GilCell;
 
 /// What a failed application is called in logs and metrics.
-const FAILED: &str = "app_failed";
 
 #[pyclass(frozen, freelist = 64, module = "tidegate._tidegate")]
 pub(super) struct Reply {
@@ -276,7 +275,7 @@ impl Reply {
 }
 
 fn fault(detail: &'static str) -> Fault {
-    Fault::new(Side::Us, 500, FAILED, detail)
+    Fault::new(FaultKind::AppFailed, detail)
 }
 
 fn unstarted() -> PyErr {

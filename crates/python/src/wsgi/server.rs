@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use exchange::offload::{Arrival, Event, OffloadedRequest, wake_batch};
-use exchange::{BodyStream, Fault};
+use exchange::{BodyStream, Fault, FaultKind};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use wire::Method;
@@ -256,7 +256,7 @@ impl Hosted {
             Arrival::Session(mut session) => {
                 if let Some(answering) = session.session.deny() {
                     let why = "the application knows no WebSocket";
-                    answering.fail(Fault::client(426, "websocket_unknown", why));
+                    answering.fail(Fault::new(FaultKind::WebSocketUnknown, why));
                 }
                 return Ok(());
             }

@@ -48,7 +48,7 @@ fn a_sent_request_is_tried_again_only_if_it_is_idempotent() {
         let gateway = in_order(&[&bad.text(), &good.text()]);
         let mut post = request(Method::Post, Body::from("the end"));
         let fault = gateway.send(&mut post).await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
+        assert_eq!((fault.status, fault.slug()), (502, "connection_terminated"));
         assert_eq!(fault.next_hop.as_deref(), Some("test"));
         assert_eq!((bad.requests.get(), good.requests.get()), (1, 0));
         let gateway = in_order(&[&bad.text(), &good.text()]);
@@ -154,7 +154,7 @@ fn a_slow_server_is_504_and_a_client_that_leaves_ends_its_request() {
         let more = node!({ "timeouts": { "response": "30ms" } });
         let gateway = Gateway::new(with(&[&server.text()], more));
         let fault = gateway.get().await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (504, "http_response_timeout"));
+        assert_eq!((fault.status, fault.slug()), (504, "http_response_timeout"));
         let gateway = Gateway::new(with(&[&server.text()], node!({})));
         let before = server.requests.get();
         tokio::select! {

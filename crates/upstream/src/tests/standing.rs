@@ -120,7 +120,7 @@ fn without_a_healthy_server_the_answer_is_503_or_panic() {
         assert_eq!((one.requests.get(), other.requests.get()), (0, 1));
         fail(&gateway, &[1]);
         let fault = gateway.get().await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (503, "destination_unavailable"));
+        assert_eq!((fault.status, fault.slug()), (503, "destination_unavailable"));
         // In turn, whoever of the two answered slowly on a busy machine.
         let more = node!({ "health": {}, "panic_threshold": "50%", "balance": "round_robin" });
         gateway.apply(with(&servers, more));
@@ -211,6 +211,6 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
             _ = gateway.get() => panic!("nobody answers"),
             fault = second => fault,
         };
-        assert_eq!((fault.status, fault.slug), (503, "connection_limit_reached"));
+        assert_eq!((fault.status, fault.slug()), (503, "connection_limit_reached"));
     });
 }

@@ -36,9 +36,9 @@ fn a_dead_process_fails_its_exchanges_and_the_next_takes_over() {
         assert_eq!(process.said().await, "held");
         process.die();
         let fault = held.await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
+        assert_eq!((fault.status, fault.slug()), (502, "connection_terminated"));
         let fault = streaming.body.collect(u64::MAX).await.unwrap_err();
-        assert_eq!(fault.slug, "connection_terminated");
+        assert_eq!(fault.slug(), "connection_terminated");
         assert_eq!(remote.pool.broken.gone.get(), 1);
         // New exchanges wait for the next process.
         let waiting = offer(&remote, request("/echo", "two".into())).unwrap();
@@ -168,7 +168,7 @@ fn a_process_of_another_version_is_given_nothing() {
         send(&stream, out).await;
         read_to_end(&stream).await;
         let fault = waiting.await.unwrap().unwrap();
-        assert_eq!((fault.status, fault.slug), (502, "connection_terminated"));
+        assert_eq!((fault.status, fault.slug()), (502, "connection_terminated"));
         assert_eq!(malformed.get(), 2);
     });
 }

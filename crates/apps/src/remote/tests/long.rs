@@ -115,7 +115,7 @@ fn a_file_is_sent_and_a_truncated_one_fails_alone() {
         assert!(text(ask(&remote, "/echo", range(0, length)).await).await == content);
         assert_eq!(text(ask(&remote, "/echo", range(3, 5)).await).await, content[3..8]);
         let fault = ask(&remote, "/strict", range(length - 4, 8)).await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (500, "internal_error"));
+        assert_eq!((fault.status, fault.slug()), (500, "internal_error"));
         assert_eq!(text(ask(&remote, "/echo", "still").await).await, "still");
     });
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
 use ::exchange::offload::{Arrival, OffloadedRequest, wait};
-use ::exchange::{Fault, Frame, Headers, Side};
+use ::exchange::{Fault, FaultKind, Frame, Headers};
 use net::{Bind, ListenOptions, Listening};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -172,7 +172,7 @@ fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static
             handed.answer.whole(204, Headers::new(), "");
         }
         "/fail" => {
-            let fault = Fault::new(Side::Us, 503, "app_full", "on purpose");
+            let fault = Fault::new(FaultKind::AppFull, "on purpose");
             handed.answer.fail(Fault { retry_after_s: Some(3), ..fault });
         }
         "/break" => {

@@ -146,7 +146,7 @@ fn a_denied_session_is_answered_and_a_dropped_one_rejected() {
         }
         let Decision::Denied(outcome) = begin(&remote, "/refuse").await else { panic!("accepted") };
         let fault = outcome.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (403, "websocket_refused"));
+        assert_eq!((fault.status, fault.slug()), (403, "websocket_refused"));
     });
 }
 

@@ -51,7 +51,7 @@ fn truncated_and_malformed_answers_are_faults() {
         ] {
             let fault = fault_of(answer).await;
             let shown = &answer[..answer.len().min(60)];
-            assert_eq!((fault.status, fault.slug), (502, slug), "{shown:?}");
+            assert_eq!((fault.status, fault.slug()), (502, slug), "{shown:?}");
         }
     });
 }
@@ -85,7 +85,7 @@ fn a_server_that_speaks_first_is_not_sent_a_request() {
             std::io::Write::write_all(&mut peer, bytes.as_bytes()).unwrap();
             peer.shutdown(std::net::Shutdown::Write).unwrap();
             let fault = ask.await.err().expect("a fault");
-            assert_eq!((fault.status, fault.slug, fault.retry), (502, slug, Retry::Unsent));
+            assert_eq!((fault.status, fault.slug(), fault.retry), (502, slug, Retry::Unsent));
             peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap_or(0), 0);
         }
@@ -98,7 +98,7 @@ fn a_refused_connection_says_so() {
         let (server, pool) = alone();
         drop(server);
         let fault = get(&pool).await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (502, "connection_refused"));
+        assert_eq!((fault.status, fault.slug()), (502, "connection_refused"));
         assert_eq!(fault.retry, Retry::Unsent);
     });
 }
@@ -110,7 +110,7 @@ fn a_missing_unix_socket_is_a_refused_connection() {
         let context = context();
         let pool = Pool::of(&context, "test", &Destination::Unix(path), PoolLimits::default());
         let fault = get(&pool).await.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (502, "connection_refused"));
+        assert_eq!((fault.status, fault.slug()), (502, "connection_refused"));
     });
 }
 
@@ -146,7 +146,7 @@ fn a_reset_within_the_body_is_not_an_end() {
         assert!(matches!(body.frame().await, Some(Ok(_))));
         stream.abort();
         let fault = body.frame().await.unwrap().unwrap_err();
-        assert_eq!((fault.status, fault.slug), (502, "http_response_incomplete"));
+        assert_eq!((fault.status, fault.slug()), (502, "http_response_incomplete"));
         assert!(body.frame().await.is_none());
     });
 }
@@ -177,7 +177,7 @@ fn a_server_that_stalls_runs_into_the_time_out_of_that_step() {
                 }
             };
             let (_, fault) = tokio::join!(serve, ask);
-            assert_eq!((fault.status, fault.slug), (504, slug));
+            assert_eq!((fault.status, fault.slug()), (504, slug));
             assert!(pool.take().is_none());
         }
     });
@@ -193,7 +193,7 @@ fn a_server_that_does_not_read_runs_into_the_write_time_out() {
         let (_stream, outcome) =
             tokio::join!(server.accept(), ask_with(&pool, &put, body, options));
         let fault = outcome.err().unwrap();
-        assert_eq!((fault.status, fault.slug), (504, "connection_write_timeout"));
+        assert_eq!((fault.status, fault.slug()), (504, "connection_write_timeout"));
     });
 }
 

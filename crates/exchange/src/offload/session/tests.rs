@@ -118,7 +118,7 @@ fn what_is_not_accepted_is_denied() {
         }
     };
     let fault = denied(drop).err().unwrap();
-    assert_eq!((fault.status, fault.slug), (403, "websocket_refused"));
+    assert_eq!((fault.status, fault.slug()), (403, "websocket_refused"));
     let answers = |mut session: Session| {
         let answering = session.deny().unwrap();
         assert!(session.deny().is_none());

@@ -156,5 +156,5 @@ impl Source {
 
 /// The body has ended too early.
 fn broken(fault: &Fault) -> PyErr {
-    PyOSError::new_err(format!("the body of the request is incomplete: {}", fault.slug))
+    PyOSError::new_err(format!("the body of the request is incomplete: {}", fault.slug()))
 }
