@@ -1,6 +1,7 @@
 //! The architecture rules as tests: crate imports, file size and contents, plain words.
 
 mod layers;
+mod links;
 mod rows;
 mod source;
 mod tidy;

@@ -79,10 +79,27 @@ fn origin() -> Instant {
 /// Time since 1970, read now.
 fn wall_now() -> Duration {
     #[cfg(debug_assertions)]
-    if let Some(us) = crate::manual_time::now_us() {
+    if let Some(us) = manual_us() {
         return MANUAL_WALL + Duration::from_micros(us);
     }
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static MANUAL_US: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Makes this thread's clock stand still at so many microseconds: for [`crate::manual_time`].
+#[cfg(debug_assertions)]
+pub(crate) fn set_manual_us(us: Option<u64>) {
+    MANUAL_US.set(us);
+}
+
+/// The time of this thread's manual clock, if it has one.
+#[cfg(debug_assertions)]
+pub(crate) fn manual_us() -> Option<u64> {
+    MANUAL_US.get()
 }
 
 /// When a process with a manual clock began.
@@ -142,7 +159,7 @@ pub fn now_us() -> u64 {
 /// Microseconds since the process began, read now: where a request's latency ends.
 pub fn precise_us() -> u64 {
     #[cfg(debug_assertions)]
-    if let Some(us) = crate::manual_time::now_us() {
+    if let Some(us) = manual_us() {
         return us;
     }
     u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)

@@ -6,6 +6,8 @@
 //! runs. Knows no protocol above TCP. The process's allocator lives here too, because it needs
 //! `unsafe`.
 
+#[cfg(debug_assertions)]
+mod activity;
 mod allocator;
 mod anonymous_file;
 mod blocking;

@@ -6,10 +6,9 @@
 //! release does not ask which clock to read. Does not move `tokio::time` or the clocks of other
 //! threads.
 
-use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::{clock, timer, worker};
+use crate::{activity, clock, timer, worker};
 
 /// Turns of the event loop without any activity after which it is idle: a wake may pass through
 /// tasks of tokio, which are not counted.
@@ -22,13 +21,6 @@ const ENDS_WITHIN: Duration = Duration::from_secs(60);
 /// Where the manual clock begins, in microseconds since the process began: the same in every run.
 const START_US: u64 = 1_000_000_000;
 
-thread_local! {
-    /// Microseconds of the manual clock; `None` outside of [`block_on`].
-    static NOW_US: Cell<Option<u64>> = const { Cell::new(None) };
-    /// Counts polls of tasks and events of sockets.
-    static ACTIVITY: Cell<u64> = const { Cell::new(0) };
-}
-
 /// Runs `future` on a fresh event loop of this thread whose clock stands still.
 ///
 /// # Panics
@@ -38,11 +30,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     struct Restore;
     impl Drop for Restore {
         fn drop(&mut self) {
-            NOW_US.set(None);
+            clock::set_manual_us(None);
         }
     }
-    assert!(now_us().is_none(), "this thread has a manual clock already");
-    NOW_US.set(Some(START_US));
+    assert!(clock::manual_us().is_none(), "this thread has a manual clock already");
+    clock::set_manual_us(Some(START_US));
     let _restore = Restore;
     // Without `timer::drive`, which would sleep in real time.
     let runtime = worker::runtime().expect("an event loop can be built");
@@ -58,7 +50,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// Panics outside of [`block_on`].
 pub async fn advance(span: Duration) {
     idle().await;
-    let now = now_us().expect("`advance` runs within `manual_time::block_on`");
+    let now = clock::manual_us().expect("`advance` runs within `manual_time::block_on`");
     let end = now.saturating_add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX));
     while let Some(due) = timer::next_due().map(|due| due.as_ms() * 1000).filter(|us| *us <= end) {
         move_to(due.max(now)).await;
@@ -67,7 +59,7 @@ pub async fn advance(span: Duration) {
 }
 
 async fn move_to(us: u64) {
-    NOW_US.set(Some(us));
+    clock::set_manual_us(Some(us));
     clock::refresh();
     timer::fire_due();
     idle().await;
@@ -77,30 +69,20 @@ async fn move_to(us: u64) {
 /// the future of [`block_on`], not from a task. Does not wait for other threads.
 pub async fn idle() {
     let begin = Instant::now();
-    let (mut seen, mut quiet) = (ACTIVITY.get(), 0);
+    let (mut seen, mut quiet) = (activity::count(), 0);
     while quiet < IDLE_TURNS {
         assert!(begin.elapsed() < IDLE_WITHIN, "the event loop never becomes idle");
         // Tokio looks at the sockets before it comes back.
         tokio::task::yield_now().await;
-        let now = ACTIVITY.get();
+        let now = activity::count();
         quiet = if now == seen { quiet + 1 } else { 0 };
         seen = now;
     }
 }
 
-/// The time of this thread's manual clock, if it has one.
-pub(crate) fn now_us() -> Option<u64> {
-    NOW_US.get()
-}
-
-/// Says that a task was polled or that a socket had an event.
-pub(crate) fn count_activity() {
-    ACTIVITY.set(ACTIVITY.get() + 1);
-}
-
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
     use super::*;
@@ -117,7 +99,7 @@ mod tests {
             assert_eq!(clock::now().since(begin), Duration::from_secs(3600));
             assert_eq!(clock::wall_secs(), began_at + 3600);
         });
-        assert!(now_us().is_none());
+        assert!(clock::manual_us().is_none());
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Reactor {
         };
         for event in &*events {
             #[cfg(debug_assertions)]
-            crate::manual_time::count_activity();
+            crate::activity::add();
             let data = event.data.u64();
             let (index, generation) = (data as u32 as usize, (data >> 32) as u32);
             // A woken task may remove sources: nothing stays borrowed here.

@@ -242,7 +242,7 @@ impl LocalExecutor {
 
     fn run(&self, key: Key) {
         #[cfg(debug_assertions)]
-        crate::manual_time::count_activity();
+        crate::activity::add();
         let (mut future, defers) = {
             let mut tasks = self.tasks.borrow_mut();
             let Some(task) = tasks.get_mut(key.slot()).filter(|task| task.key == key) else {
