@@ -194,13 +194,13 @@ fn each_peer_that_can_reload_serves_the_new_configuration() {
         }
         let name = found.peer.name;
         let mut server = Running::start(&found, &Role::Hello, 1, true, &around.place()).unwrap();
-        // A signal that comes before a server is wholly up may be lost: then it is told again.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        // A signal that comes before a server is wholly up may be lost: then it is sent again.
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             server.reload().unwrap();
             let path = server.revision_path();
             let told = Instant::now();
-            while !answers_2xx(server.address, &path) && told.elapsed() < Duration::from_secs(2) {}
+            while !answers_2xx(server.address, &path) && told.elapsed() < Duration::from_secs(10) {}
             if answers_2xx(server.address, &path) {
                 break;
             }
