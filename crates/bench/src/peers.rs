@@ -34,7 +34,7 @@ mod varnish;
 pub use found::{Finder, Found};
 pub use python::{App, interpreter};
 pub(crate) use python::{ITEM, ITEM_PATH};
-pub use running::{Backend, Place, Running};
+pub use running::{Backend, RunContext, Running};
 pub(crate) use running::{Done, run_program};
 pub(crate) use tracer::Tracer;
 

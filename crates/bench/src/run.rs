@@ -8,7 +8,7 @@
 //! Never decides what a figure means: that is `report`.
 
 mod begun;
-mod foreign;
+mod external_target;
 mod idle;
 mod measure;
 mod options;
@@ -18,6 +18,6 @@ mod schedule;
 mod system_calls;
 mod work;
 
-pub use options::{Foreign, Options};
+pub use options::{ExternalTarget, Options};
 pub(crate) use schedule::said;
 pub use schedule::{Refused, Schedule, plan};

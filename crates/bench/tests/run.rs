@@ -9,9 +9,9 @@
 
 use bench::interrupt;
 use bench::live::Live;
-use bench::peers::{Finder, Place, Role, Running};
+use bench::peers::{Finder, Role, RunContext, Running};
 use bench::report::data::Data;
-use bench::run::{Foreign, Options, plan};
+use bench::run::{ExternalTarget, Options, plan};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -186,8 +186,8 @@ fn files_and_reloads_are_run_with_those_who_can() {
 #[test]
 fn a_server_of_somebody_else_is_loaded_where_it_is() {
     let mut floor = Floor::start();
-    let foreign = Foreign { url: format!("http://{}/any", floor.address), is_own: false };
-    let data = run(Options { foreign: Some(foreign), ..options() });
+    let target = ExternalTarget { url: format!("http://{}/any", floor.address), is_own: false };
+    let data = run(Options { external_target: Some(target), ..options() });
     floor.end();
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
@@ -272,8 +272,8 @@ fn child_that_is_deaf() {
     let options = options();
     let floor = options.finder.find(bench::peers::named("floor").unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let place = Place::new(folder, &options.stop, deadline);
-    let server = Running::start(&floor, &Role::Hello, 1, false, &place).unwrap();
+    let context = RunContext::new(folder, &options.stop, deadline);
+    let server = Running::start(&floor, &Role::Hello, 1, false, &context).unwrap();
     std::thread::sleep(Duration::from_secs(60));
     drop(server);
 }

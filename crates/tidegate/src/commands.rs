@@ -1,5 +1,6 @@
 //! The command line: one file for each command, and the text above them all.
 
+#[cfg(feature = "bench")]
 mod bench;
 mod check;
 mod completions;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Proxy(proxy::Proxy),
     Files(files::Files),
     Run(Box<run::Run>),
+    #[cfg(feature = "bench")]
     Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
     Import(import::Import),
@@ -90,6 +92,7 @@ impl Command {
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
             Command::Run(command) => command.run(host),
+            #[cfg(feature = "bench")]
             Command::Bench(command) => command.run(host),
             Command::Ctl(command) => command.run(),
             Command::Import(command) => command.run(),

@@ -45,10 +45,11 @@ impl Group {
     pub(crate) fn new() -> Option<Self> {
         /// Tells groups of one process apart.
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        static PLACE: OnceLock<Option<PathBuf>> = OnceLock::new();
-        let place = PLACE.get_or_init(|| own_cgroup().inspect(|place| sweep(place))).as_ref()?;
+        static OWN_CGROUP: OnceLock<Option<PathBuf>> = OnceLock::new();
+        let cgroup =
+            OWN_CGROUP.get_or_init(|| own_cgroup().inspect(|cgroup| sweep(cgroup))).as_ref()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = place.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        let folder = cgroup.join(format!("{PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&folder).ok()?;
         let members = OpenOptions::new().write(true).open(folder.join("cgroup.procs"));
         let group = members.map(|members| Self { folder: folder.clone(), members });
@@ -117,8 +118,8 @@ fn remove(folder: &Path) {
 }
 
 /// Removes what runs left that had no time to.
-fn sweep(place: &Path) {
-    let Ok(entries) = fs::read_dir(place) else { return };
+fn sweep(cgroup: &Path) {
+    let Ok(entries) = fs::read_dir(cgroup) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());

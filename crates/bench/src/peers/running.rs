@@ -29,7 +29,7 @@ const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// What is common to all servers of a run.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct RunContext<'a> {
     /// Every server gets a folder in here.
     pub folder: PathBuf,
     pub stop: &'a AtomicBool,
@@ -39,7 +39,7 @@ pub struct Place<'a> {
     cores: Option<Cores>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RunContext<'a> {
     pub fn new(folder: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
         Self { folder, stop, deadline, cores: None }
     }
@@ -77,15 +77,15 @@ impl Behind {
         seat: Seat,
         name: &str,
         site: &Site,
-        place: &Place<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Process, String> {
         let line = self.line();
         let log = site.folder.join("behind.log");
         let mut process = Process::start_in(seat, &line, &site.folder, &log)
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
-        process.until(place.deadline);
+        process.until(context.deadline);
         let accepts = || UnixStream::connect(&self.socket).is_ok();
-        wait_until(accepts, &mut process, name, place)?;
+        wait_until(accepts, &mut process, name, context)?;
         Ok(process)
     }
 }
@@ -97,43 +97,43 @@ impl Running {
         role: &Role,
         workers: u32,
         reloads: bool,
-        place: &Place<'_>,
+        context: &RunContext<'_>,
     ) -> Result<Self, String> {
         let mut failure = String::new();
         for _ in 0..START_ATTEMPTS {
             let address = free_address().map_err(|why| format!("no free port: {why}"))?;
-            let folder = place.folder.join(format!("{}-{}", found.peer.name, address.port()));
+            let folder = context.folder.join(format!("{}-{}", found.peer.name, address.port()));
             let role = role.clone();
             let python = found.python.clone();
             let site = Site { role, address, folder, workers, revision: 0, reloads, python };
-            match Self::start_at(found, site, place) {
+            match Self::start_at(found, site, context) {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
             }
-            if place.is_over() {
+            if context.is_over() {
                 break;
             }
         }
         Err(failure)
     }
 
-    fn start_at(found: &Found, site: Site, place: &Place<'_>) -> Result<Self, String> {
+    fn start_at(found: &Found, site: Site, context: &RunContext<'_>) -> Result<Self, String> {
         let name = found.peer.name;
         let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
         fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
         let group = Group::new();
-        let cores = place.cores.map(|cores| cores.first(site.workers as usize));
+        let cores = context.cores.map(|cores| cores.first(site.workers as usize));
         let seat = Seat { group: group.as_ref().map(Group::entry), cores };
-        let behind = setup.behind.as_ref().map(|it| it.start(seat, name, &site, place));
+        let behind = setup.behind.as_ref().map(|it| it.start(seat, name, &site, context));
         let behind = behind.transpose()?;
         let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
-        process.until(place.deadline);
+        process.until(context.deadline);
         let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
         let accepts = || TcpStream::connect_timeout(&site.address, START_WAIT).is_ok();
-        wait_until(accepts, &mut process, name, place)?;
+        wait_until(accepts, &mut process, name, context)?;
         Ok(Self {
             peer: found.peer,
             address: site.address,
@@ -141,7 +141,7 @@ impl Running {
             configuration: setup.text(),
             found: found.clone(),
             site,
-            deadline: place.deadline,
+            deadline: context.deadline,
             process,
             behind,
             group,
@@ -212,9 +212,13 @@ pub(crate) struct Done {
 }
 
 /// Runs the peer to its end in a role that serves nobody; the error is a sentence.
-pub(crate) fn run_program(found: &Found, role: &Role, place: &Place<'_>) -> Result<Done, String> {
+pub(crate) fn run_program(
+    found: &Found,
+    role: &Role,
+    context: &RunContext<'_>,
+) -> Result<Done, String> {
     let name = found.peer.name;
-    let folder = place.folder.join(format!("{name}-program"));
+    let folder = context.folder.join(format!("{name}-program"));
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let site = Site { python: found.python.clone(), ..Site::new(role.clone(), address, folder) };
     let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
@@ -222,11 +226,11 @@ pub(crate) fn run_program(found: &Found, role: &Role, place: &Place<'_>) -> Resu
         .and_then(|()| write_files(&site, &setup))
         .map_err(|why| format!("{name}: {why}"))?;
     let line = setup.line(&found.program);
-    let seat = Seat { group: None, cores: place.cores.map(|cores| cores.first(1)) };
+    let seat = Seat { group: None, cores: context.cores.map(|cores| cores.first(1)) };
     let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
         .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
-    process.until(place.deadline);
-    let left = place.deadline.saturating_duration_since(Instant::now());
+    process.until(context.deadline);
+    let left = context.deadline.saturating_duration_since(Instant::now());
     match process.wait(left) {
         Ok(Some(status)) if status.success() => {
             Ok(Done { said: process.said(), command: line.typed(), configuration: setup.text() })
@@ -244,7 +248,11 @@ pub struct Backend {
 }
 
 impl Backend {
-    pub fn start(finder: &Finder, behaviour: Behaviour, place: &Place<'_>) -> Result<Self, String> {
+    pub fn start(
+        finder: &Finder,
+        behaviour: Behaviour,
+        context: &RunContext<'_>,
+    ) -> Result<Self, String> {
         let address = free_address().map_err(|why| format!("no free port: {why}"))?;
         let Behaviour { body_bytes, delay, keep, content } = behaviour;
         let arguments = [
@@ -257,11 +265,11 @@ impl Backend {
         ];
         let words = finder.floor.iter().cloned().chain(arguments).collect();
         let line = Line { words, environment: Vec::new() };
-        let log = place.folder.join(format!("backend-{}.log", address.port()));
-        let mut process = Process::start(&line, &place.folder, &log)
+        let log = context.folder.join(format!("backend-{}.log", address.port()));
+        let mut process = Process::start(&line, &context.folder, &log)
             .map_err(|why| format!("backend: {}: {why}", line.typed()))?;
         let accepts = || TcpStream::connect_timeout(&address, START_WAIT).is_ok();
-        wait_until(accepts, &mut process, "backend", place)?;
+        wait_until(accepts, &mut process, "backend", context)?;
         Ok(Self { address, process })
     }
 
@@ -274,7 +282,7 @@ fn wait_until(
     accepts: impl Fn() -> bool,
     process: &mut Process,
     name: &str,
-    place: &Place<'_>,
+    context: &RunContext<'_>,
 ) -> Result<(), String> {
     let deadline = Instant::now() + START_WAIT;
     loop {
@@ -284,7 +292,7 @@ fn wait_until(
         if process.ended() {
             return Err(format!("{name} ended at once: {}", process.said()));
         }
-        if Instant::now() >= deadline || place.is_over() {
+        if Instant::now() >= deadline || context.is_over() {
             return Err(format!("{name} does not accept: {}", process.said()));
         }
         std::thread::sleep(ASK_EVERY);

@@ -134,7 +134,7 @@ impl Bar {
     }
 
     /// The scenario, and what is compared where, unless that is what nearly all compare.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let figure = match self.figure {
             Figure::Cpu => "",
             Figure::CpuWithout(_) => ", without the application",
@@ -283,7 +283,7 @@ mod tests {
         let (interval, outcome) = judge(&data, &without).unwrap();
         assert!((interval.ratio - 1.0 / 2.1).abs() < 1e-3, "{interval:?}");
         assert_eq!(outcome, Outcome::Undecided);
-        assert_eq!(without.place(), "hello, without the application");
+        assert_eq!(without.label(), "hello, without the application");
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
             assert!((ratio - 10.0 / 12.0).abs() < 1e-9, "{figure:?}: {ratio}");
         }
         assert_eq!(found(&page(Figure::P99, 500, Workers::One)), None);
-        let place = page(Figure::P99, 500, Workers::EachCore).place();
-        assert_eq!(place, "python-page at 500, a worker for each core, p99");
+        let label = page(Figure::P99, 500, Workers::EachCore).label();
+        assert_eq!(label, "python-page at 500, a worker for each core, p99");
     }
 }

@@ -179,7 +179,7 @@ fn tiles(out: &mut String, data: &Data) {
         let _ = write!(
             out,
             "<div class=\"tile\"><span class=\"muted\">{}</span><b>{}\u{a0}µs</b>\
-             <span class=\"small\">CPU per request, {at} connections</span><ul>",
+             <span class=\"small\">CPU per request, {at} connections; lower is better</span><ul>",
             escape(&scenario.name),
             us(ours.cpu_us_per_request),
         );
@@ -279,18 +279,19 @@ const METHOD: &str = "\
 <h2>How this was measured</h2>
 <p><b>CPU per request</b> is the run time of every task of the server's process tree over the
 requests it answered, client and server on one machine. Requests per second on a few cores mostly
-say how busy the client was; the time a server ran for a request is its own.</p>
+say how busy the client was; the CPU time of a request belongs to the server alone. Lower is better. A
+figure is marked as disturbed if the hypervisor or another program took CPU time from it.</p>
 <p>Every server has one worker unless said otherwise, keep-alive, and no access log. They run at the
 same time and are loaded in turn, forwards and backwards (A B B A), after a round that is thrown
 away. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
 the highest. Status, length and framing of every response are checked.</p>
-<p><b>The floor</b> is a bare epoll loop that reads once and writes once and checks nothing: nobody
-on epoll can cost less. A ratio below 1 means that ours costs less.</p>
+<p><b>The floor</b> is a bare epoll loop that reads once and writes once and checks nothing: no
+server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</p>
 </section>
 ";
 
 /// What a record is called where its number of workers matters.
-fn place(record: &Record) -> String {
+fn record_label(record: &Record) -> String {
     format!("{} at {} connections", record.server, record.connections)
 }
 

@@ -42,7 +42,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
         out,
         "\n## Bars\n\nCPU per request of tidegate over that of the reference in this run, at {} \
          connections, one worker each, unless a row says otherwise. A bar is met or missed \
-         only when the whole interval lies on one side of it.\n\n{}\n\
+         only when the whole interval lies on one side of it. Lower is better.\n\n{}\n\
          {NOTES_BEGIN}\n\n{}\n\n{NOTES_END}\n",
         super::bars::CONNECTIONS,
         results::of_bars(data, Room::Page).markdown(),
@@ -65,7 +65,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
             out,
             "\n## Ours beside each\n\nCPU per request of tidegate over that of the other, with \
              the interval that holds it in 95 of 100 runs. `~`: no difference is seen; `?`: no \
-             verdict, because rounds are too few or were disturbed.\n\n{}",
+             verdict, because rounds are too few or were disturbed. Lower is better.\n\n{}",
             ratios.markdown()
         );
     }

@@ -115,7 +115,7 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
         });
         let cells: Vec<_> = cells.collect();
         if cells.iter().any(|cell| cell != "–") {
-            table.row([vec![place(ours), ours.connections.to_string()], cells].concat());
+            table.row([vec![scenario_label(ours), ours.connections.to_string()], cells].concat());
         }
     }
     table
@@ -133,7 +133,7 @@ fn beside(found: &Interval, doubt: Option<NoVerdict>, room: Room) -> String {
     }
 }
 
-fn place(record: &Record) -> String {
+fn scenario_label(record: &Record) -> String {
     match record.workers {
         1 => record.scenario.clone(),
         workers => format!("{}, {workers} workers", record.scenario),
@@ -165,7 +165,7 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
             ),
         };
         table.row([
-            bar.place(),
+            bar.label(),
             bar.reference.to_owned(),
             format!("≤ {:.2}", bar.at_most),
             value,

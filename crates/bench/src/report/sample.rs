@@ -51,7 +51,7 @@ pub(crate) fn data() -> Data {
     }
 }
 
-/// The same with as many servers as there are, one that failed, and a scenario of a foreign server.
+/// The same with as many servers as there are, one that failed, and an external target.
 pub(crate) fn crowded() -> Data {
     let mut data = data();
     let template = data.peers.iter().find(|peer| peer.name == "nginx").cloned();
@@ -66,11 +66,11 @@ pub(crate) fn crowded() -> Data {
         failed.errors_by_kind.insert("timeout".to_owned(), 12_345);
     }
     let url = "http://127.0.0.1:8080/a/rather/long/path/of/a/server?that=somebody&else=started";
-    let mut foreign = record(url, "target", 100, f64::NAN);
-    foreign.rounds.iter_mut().for_each(|round| round.cpu_us_per_request = f64::NAN);
-    foreign.requests_per_second = 100_000.0;
-    foreign.cpu_from = None;
-    data.records.push(foreign);
+    let mut target = record(url, "target", 100, f64::NAN);
+    target.rounds.iter_mut().for_each(|round| round.cpu_us_per_request = f64::NAN);
+    target.requests_per_second = 100_000.0;
+    target.cpu_from = None;
+    data.records.push(target);
     data.scenarios.push(scenario("target", "GET of somebody else's."));
     data.notes.push(format!("FAILED {url}: {}", "a sentence that goes on and on ".repeat(8)));
     data

@@ -26,7 +26,7 @@ impl Work<'_> {
         let options = &self.schedule.options;
         let mut idle = Idle::new(server.running.address, stage.request(server.running.address));
         self.say(&format!("{} · {name} · opening {count}", step.case.name));
-        let deadline = self.place.deadline;
+        let deadline = self.context.deadline;
         let before = idle.grow(IDLE_BEFORE.min(count), deadline);
         let before = before.map(|()| settled_rss(&server.tree));
         let after = before.and_then(|before| {

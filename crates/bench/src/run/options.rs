@@ -36,7 +36,7 @@ pub struct Options {
     pub idle: usize,
     pub finder: Finder,
     /// Load this instead of servers of our own.
-    pub foreign: Option<Foreign>,
+    pub external_target: Option<ExternalTarget>,
     /// The command line, for the results.
     pub command: String,
     pub stop: Arc<AtomicBool>,
@@ -44,7 +44,7 @@ pub struct Options {
 
 /// A server that somebody else started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ExternalTarget {
     /// `http://HOST:PORT/PATH`
     pub url: String,
     /// The user says that it is theirs to load.
@@ -69,7 +69,7 @@ impl Options {
             verify: false,
             idle: 10_000,
             finder,
-            foreign: None,
+            external_target: None,
             command: String::new(),
             stop: Arc::default(),
         }

@@ -40,14 +40,14 @@ impl Work<'_> {
                 if self.over(seconds) {
                     break;
                 }
-                let place = step.servers[at];
-                self.say(&format!("{} · {} · round {round}", step.case.name, self.name(place)));
+                let server = step.servers[at];
+                self.say(&format!("{} · {} · round {round}", step.case.name, self.name(server)));
                 let options = &self.schedule.options;
                 let time = if warm { options.warm_up } else { options.round };
-                let done = run_program(&self.schedule.found[place], &role(time), &self.place);
+                let done = run_program(&self.schedule.found[server], &role(time), &self.context);
                 match done.and_then(|done| Ok((measured(&done, bytes)?, done))) {
                     Ok((measured, done)) => {
-                        self.note_run(step, place, &done.command, &done.configuration);
+                        self.note_run(step, server, &done.command, &done.configuration);
                         self.take(Ok(measured), warm, &mut gathered[at]);
                     }
                     Err(_) if self.schedule.stopped() => {}
@@ -70,7 +70,7 @@ impl Work<'_> {
             }
             _ => return None,
         };
-        let path = self.place.folder.join(format!("{document:?}.json").to_lowercase());
+        let path = self.context.folder.join(format!("{document:?}.json").to_lowercase());
         let text = document.text();
         let written = fs::write(&path, &text).map_err(|why| format!("{}: {why}", path.display()));
         Some(written.map(|()| {
@@ -80,8 +80,8 @@ impl Work<'_> {
         }))
     }
 
-    fn name(&self, place: usize) -> &'static str {
-        self.schedule.found[place].peer.name
+    fn name(&self, server: usize) -> &'static str {
+        self.schedule.found[server].peer.name
     }
 }
 

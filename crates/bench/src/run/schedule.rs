@@ -96,7 +96,7 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
             "connections: room for {room} idle ones, not {wanted} (ulimit -n, ports)"
         ));
     }
-    if options.foreign.is_none() && steps.is_empty() {
+    if options.external_target.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
     let cores = if options.pin { Some(split_cores(&steps)?) } else { None };
@@ -119,8 +119,8 @@ fn check(options: &Options) -> Result<(), Refused> {
     if options.connections.contains(&0) || options.workers.contains(&0) || options.threads == 0 {
         return refuse("connections, workers and threads are at least 1");
     }
-    match &options.foreign {
-        Some(foreign) => foreign.place().map(|_| ()).map_err(Refused),
+    match &options.external_target {
+        Some(target) => target.resolve().map(|_| ()).map_err(Refused),
         None => Ok(()),
     }
 }
@@ -168,7 +168,7 @@ fn whole_seconds(time: Duration) -> Duration {
 }
 
 fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenario>, Refused> {
-    if options.foreign.is_some() {
+    if options.external_target.is_some() {
         return Ok(Vec::new());
     }
     if options.scenarios.is_empty() {
@@ -191,7 +191,7 @@ fn find(
     scenarios: &[&'static scenarios::Scenario],
 ) -> Result<(Vec<Found>, Missing), Refused> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    if options.foreign.is_some() {
+    if options.external_target.is_some() {
         return Ok((found, missing));
     }
     let mut finder = options.finder.clone();
@@ -270,7 +270,7 @@ fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
         let has_python = found.no_python.is_none() || case.needs(found.peer).is_empty();
         has_python && case.is_for(found.peer, workers)
     };
-    (0..found.len()).filter(|&place| can(&found[place])).collect()
+    (0..found.len()).filter(|&server| can(&found[server])).collect()
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {
@@ -299,7 +299,7 @@ impl Step {
         let started = self
             .servers
             .iter()
-            .map(|&place| schedule.found[place].peer.start_seconds + SERVER_EXTRA_SECONDS);
+            .map(|&server| schedule.found[server].peer.start_seconds + SERVER_EXTRA_SECONDS);
         let rounds = self.connections.iter().map(|&connections| {
             let idle = self.idle_seconds(connections);
             let round = self.round_seconds(options, connections, false);
@@ -318,19 +318,19 @@ impl Step {
 impl Schedule {
     /// On a machine that is as fast as expected.
     pub(crate) fn work_seconds(&self) -> f64 {
-        if self.options.foreign.is_none() {
+        if self.options.external_target.is_none() {
             return self.steps.iter().map(|step| step.seconds(self)).sum();
         }
         let rounds = f64::from(self.options.rounds);
-        let all = self.foreign_round_seconds(false) * rounds + self.foreign_round_seconds(true);
-        all * self.foreign_connections().len() as f64
+        let all = self.target_round_seconds(false) * rounds + self.target_round_seconds(true);
+        all * self.target_connections().len() as f64
     }
 
     fn seconds(&self) -> f64 {
         self.work_seconds() * SLACK + SLACK_SECONDS
     }
 
-    pub(crate) fn foreign_round_seconds(&self, warm: bool) -> f64 {
+    pub(crate) fn target_round_seconds(&self, warm: bool) -> f64 {
         let time = if warm { self.options.warm_up } else { self.options.round };
         time.as_secs_f64() + ROUND_EXTRA_SECONDS
     }
@@ -349,8 +349,8 @@ impl Schedule {
             .collect();
         lines.extend(self.missing.iter().map(|(name, why)| format!("{name:<NAME$} {why}")));
         lines.extend(self.notes.iter().cloned());
-        if let Some(foreign) = &self.options.foreign {
-            lines.push(format!("{:<NAME$} {}", "target", foreign.url));
+        if let Some(target) = &self.options.external_target {
+            lines.push(format!("{:<NAME$} {}", "target", target.url));
         }
         let mut names: Vec<&str> = self.steps.iter().map(|step| step.case.name).collect();
         names.dedup();
@@ -363,7 +363,7 @@ impl Schedule {
         lines
     }
 
-    pub(crate) fn foreign_connections(&self) -> Vec<usize> {
+    pub(crate) fn target_connections(&self) -> Vec<usize> {
         match self.options.connections.as_slice() {
             [] => DEFAULT_CONNECTIONS.to_vec(),
             given => given.to_vec(),

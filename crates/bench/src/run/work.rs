@@ -9,7 +9,7 @@ use crate::cpu::Tree;
 use crate::live::Live;
 use crate::load::Plan;
 use crate::machine;
-use crate::peers::{Place, Running};
+use crate::peers::{RunContext, Running};
 use crate::report::data;
 use crate::scenarios::{Kind, Stage, reloading};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) struct Server {
 pub(super) struct Work<'a> {
     pub(super) schedule: &'a Schedule,
     live: &'a Live,
-    pub(super) place: Place<'a>,
+    pub(super) context: RunContext<'a>,
     /// What is done of what was laid out, in the time that was expected for it.
     done_seconds: f64,
     /// System calls can be counted here, as far as is known.
@@ -44,7 +44,7 @@ impl Schedule {
         let began = Instant::now();
         let told = self.told();
         let deadline = began + told;
-        let place = Place::new(folder.path().to_owned(), &self.options.stop, deadline);
+        let context = RunContext::new(folder.path().to_owned(), &self.options.stop, deadline);
         let data = self.nothing_yet();
         // The generator's threads and the backend are where this thread is.
         let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
@@ -52,7 +52,7 @@ impl Schedule {
         let mut work = Work {
             schedule: self,
             live,
-            place: place.pinned(self.cores.map(|(servers, _)| servers)),
+            context: context.pinned(self.cores.map(|(servers, _)| servers)),
             done_seconds: 0.0,
             counts_calls: true,
             data,
@@ -69,8 +69,8 @@ impl Schedule {
 
 impl Work<'_> {
     fn everything(&mut self) {
-        if self.schedule.options.foreign.is_some() {
-            self.foreign();
+        if self.schedule.options.external_target.is_some() {
+            self.load_external_target();
         }
         let mut begun_seconds = 0.0;
         for step in &self.schedule.steps {
@@ -85,7 +85,7 @@ impl Work<'_> {
                 self.programs(step);
                 continue;
             }
-            match Stage::set(step.case.serve, &self.schedule.options.finder, &self.place) {
+            match Stage::set(step.case.serve, &self.schedule.options.finder, &self.context) {
                 Ok(stage) => self.step(step, &stage),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }
@@ -105,7 +105,7 @@ impl Work<'_> {
     /// Whether the run has to end before something that takes so long.
     pub(super) fn over(&mut self, seconds: f64) -> bool {
         let over = self.schedule.stopped()
-            || Instant::now() + Duration::from_secs_f64(seconds) > self.place.deadline;
+            || Instant::now() + Duration::from_secs_f64(seconds) > self.context.deadline;
         if over {
             self.data.complete = false;
         }
@@ -135,14 +135,14 @@ impl Work<'_> {
     /// Whether what is left takes longer than there is time.
     fn is_late(&self) -> bool {
         let left = self.schedule.work_seconds() - self.done_seconds;
-        Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.place.deadline
+        Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.context.deadline
     }
 
     fn step(&mut self, step: &Step, stage: &Stage) {
         if step.case.kind == Kind::Idle {
             // One after the other: the descriptors are not enough for all at a time.
-            for &place in &step.servers {
-                let alone = Step { servers: vec![place], ..step.clone() };
+            for &server in &step.servers {
+                let alone = Step { servers: vec![server], ..step.clone() };
                 for mut server in self.start(&alone, stage) {
                     self.idle(&alone, stage, &mut server);
                     self.keep(server.gathered);
@@ -181,18 +181,18 @@ impl Work<'_> {
     fn start(&mut self, step: &Step, stage: &Stage) -> Vec<Server> {
         let mut servers = Vec::new();
         let connections = step.connections.first().copied().unwrap_or(0);
-        for &place in &step.servers {
-            let found = &self.schedule.found[place];
+        for &server in &step.servers {
+            let found = &self.schedule.found[server];
             let name = found.peer.name;
             if self.over(0.0) {
                 break;
             }
             self.say(&format!("{} · {name} · starting", step.case.name));
             let reloads = step.case.kind == Kind::Reload;
-            let started = Running::start(found, &stage.role, step.workers, reloads, &self.place);
+            let started = Running::start(found, &stage.role, step.workers, reloads, &self.context);
             let checked = started.and_then(|running| {
                 stage
-                    .check(running.address, self.place.deadline)
+                    .check(running.address, self.context.deadline)
                     .map_err(|why| format!("{name} {why}"))?;
                 Ok(running)
             });
@@ -200,7 +200,7 @@ impl Work<'_> {
             let mut gathered = self.gathered(step, name, connections);
             match checked {
                 Ok(running) => {
-                    self.note_configuration(step, place, &running);
+                    self.note_configuration(step, server, &running);
                     let tree = running.tree();
                     servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
@@ -215,19 +215,19 @@ impl Work<'_> {
         servers
     }
 
-    fn note_configuration(&mut self, step: &Step, place: usize, running: &Running) {
-        self.note_run(step, place, &running.command, &running.configuration);
+    fn note_configuration(&mut self, step: &Step, server: usize, running: &Running) {
+        self.note_run(step, server, &running.command, &running.configuration);
     }
 
-    pub(super) fn note_run(&mut self, step: &Step, place: usize, command: &str, text: &str) {
+    pub(super) fn note_run(&mut self, step: &Step, server: usize, command: &str, text: &str) {
         let scenario = step.case.name.to_owned();
-        let what = format!("{} in {scenario}", self.schedule.found[place].peer.name);
+        let what = format!("{} in {scenario}", self.schedule.found[server].peer.name);
         if self.data.commands.iter().any(|command| command.what == what) {
             return;
         }
         let (command, text) = (command.to_owned(), text.to_owned());
         self.data.commands.push(data::Command { what, line: command.clone() });
-        self.data.peers[place].configs.push(data::Config { scenario, command, text });
+        self.data.peers[server].configs.push(data::Config { scenario, command, text });
     }
 
     /// Warms each server up, then lets them take turns: A B B A.
@@ -246,11 +246,11 @@ impl Work<'_> {
             if round % 2 == 0 {
                 order.reverse();
             }
-            for place in order {
+            for server in order {
                 if self.over(seconds) {
                     return;
                 }
-                let server = &mut servers[place];
+                let server = &mut servers[server];
                 let name = server.running.peer.name;
                 let turn = if warm {
                     "warming up".to_owned()
@@ -284,7 +284,7 @@ impl Work<'_> {
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
             let plan = Plan { duration: system_calls::ROUND, ..self.plan(connections, false) };
             let target = stage.target(server.running.address);
-            let (folder, until) = (&self.place.folder, self.place.deadline);
+            let (folder, until) = (&self.context.folder, self.context.deadline);
             match system_calls::per_request(&target, &plan, &server.tree, folder, until) {
                 Ok(Some(calls)) => server.gathered.system_calls(calls),
                 Ok(None) => {}

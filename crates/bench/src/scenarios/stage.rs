@@ -6,7 +6,7 @@ use crate::floor::{self, Behaviour, Content};
 use crate::load::{Address, Command, Expect, Target, Traffic, greeting, pings};
 use crate::peers::{
     App, Asked, Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH, KEY,
-    KEY_FIELD, Place, ROUTED_PATH, Role,
+    KEY_FIELD, ROUTED_PATH, Role, RunContext,
 };
 use std::fs;
 use std::io;
@@ -58,7 +58,11 @@ enum Ask {
 }
 
 impl Stage {
-    pub(crate) fn set(serve: Serve, finder: &Finder, place: &Place<'_>) -> Result<Self, String> {
+    pub(crate) fn set(
+        serve: Serve,
+        finder: &Finder,
+        context: &RunContext<'_>,
+    ) -> Result<Self, String> {
         let behaviour = |delay, keep| {
             let (body_bytes, content) = (DOCUMENT_BYTES, Content::Text);
             Behaviour { body_bytes, delay, keep, content }
@@ -72,8 +76,8 @@ impl Stage {
                 ..behaviour(Duration::ZERO, true)
             }),
         };
-        let backend = behaviour.map(|it| Backend::start(finder, it, place)).transpose()?;
-        let root = place.folder.join("files");
+        let backend = behaviour.map(|it| Backend::start(finder, it, context)).transpose()?;
+        let root = context.folder.join("files");
         let written = match (serve, serve.listed_bytes()) {
             (Serve::File { name, bytes }, _) => {
                 write(&root, &[(name.to_owned(), floor::body(bytes))])

@@ -15,7 +15,7 @@ use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
 use bench::report::data::{BARE_LOOP, BASELINE, Data, FLOOR, OURS};
 use bench::report::{compare, html, page, terminal};
-use bench::run::{self, Foreign, Options};
+use bench::run::{self, ExternalTarget, Options};
 use bench::{floor, interrupt, scenarios};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -234,7 +234,7 @@ impl Run {
         options.verify = self.verify;
         options.idle = self.idle;
         let is_own = self.i_own_this_target;
-        options.foreign = self.target.clone().map(|url| Foreign { url, is_own });
+        options.external_target = self.target.clone().map(|url| ExternalTarget { url, is_own });
         options.command = std::env::args().collect::<Vec<_>>().join(" ");
         options.stop = stop;
         Ok(options)

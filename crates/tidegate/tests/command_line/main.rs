@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 #![allow(clippy::unwrap_used, reason = "what surrounds the tests is part of them")]
 
+#[cfg(feature = "bench")]
 mod bench;
 mod caching;
 mod checking;

@@ -23,6 +23,11 @@ const COMMANDS: [&str; 13] = [
     "completions",
 ];
 
+/// The commands of this build: `bench` is a feature.
+fn commands() -> impl Iterator<Item = &'static str> {
+    COMMANDS.into_iter().filter(|command| cfg!(feature = "bench") || *command != "bench")
+}
+
 const TINY: &str = r#"
 listeners: { web: { bind: "127.0.0.1:0" } }
 routes:
@@ -40,15 +45,14 @@ fn folder_with(name: &str, text: &str) -> TempDir {
 #[test]
 fn help_names_every_command_and_says_what_each_is_for() {
     let help = run(&["--help"]).said();
-    for command in COMMANDS {
+    for command in commands() {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
         let own = run(&[command, "--help"]).said();
         assert!(own.contains("Usage: tidegate"), "{own}");
     }
-    for command in [
-        "demo", "up", "check", "explain", "schema", "proxy", "files", "run", "bench", "ctl",
-        "import",
-    ] {
+    for command in
+        ["demo", "up", "check", "explain", "schema", "proxy", "files", "run", "ctl", "import"]
+    {
         let own = run(&[command, "--help"]).said();
         assert!(own.contains("Examples:\n  tidegate "), "{own}");
     }

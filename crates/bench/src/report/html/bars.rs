@@ -1,12 +1,12 @@
-//! Bars of CPU per request, the cheapest first, with the line of the floor through all of them.
+//! Bars of CPU per request, the cheapest first, with a line at the cost of the floor.
 
 use std::fmt::Write as _;
 
 use super::super::data::{FLOOR, OURS, Record};
 use super::super::figures::{count, us};
-use super::{escape, place};
+use super::{escape, record_label};
 
-/// How far the longest bar, or its highest round, reaches: what is left is air.
+/// The length of the longest bar, or of its highest round, in percent of the track.
 const REACH: f64 = 97.0;
 
 /// One group: every server at one number of connections.
@@ -23,7 +23,7 @@ pub(super) fn draw(out: &mut String, connections: u32, records: &[&Record]) {
     let plural = if connections == 1 { "" } else { "s" };
     let _ = writeln!(
         out,
-        "<h3>CPU per request, {connections} connection{plural}</h3>\n<div role=\"list\">"
+        "<h3>CPU per request, {connections} connection{plural} <span class=\"muted small\">lower is better</span></h3>\n<div role=\"list\">"
     );
     for record in records {
         bar(out, record, floor, REACH / highest);
@@ -47,6 +47,9 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
         .filter(|_| record.server != FLOOR)
         .map(|floor| format!(" <span class=\"muted small\">{:.2} × floor</span>", cost / floor));
     // A server that fails is no cheap one.
+    let disturbed = record.disturbed.as_ref().map(|why| {
+        format!(" <span class=\"tag theirs\" title=\"{}\">disturbed</span>", escape(why))
+    });
     let failed = (record.errors > 0).then(|| {
         format!(" <span class=\"small\">{}</span>", escape(&count(record.errors, "error")))
     });
@@ -56,8 +59,8 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
          <span class=\"name\">{}</span><span class=\"track\">\
          <span class=\"fill\" style=\"--w:{:.2}%\"></span>{}\
          <span class=\"range\" style=\"--low:{:.2}%;--high:{:.2}%\"></span></span>\
-         <span class=\"value\"><b>{}</b>\u{a0}µs{}{}</span></div>",
-        escape(&place(record)),
+         <span class=\"value\"><b>{}</b>\u{a0}µs{}{}{}</span></div>",
+        escape(&record_label(record)),
         us(low),
         us(high),
         escape(&record.server),
@@ -68,5 +71,6 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
         us(cost),
         times.unwrap_or_default(),
         failed.unwrap_or_default(),
+        disturbed.unwrap_or_default(),
     );
 }

@@ -1,7 +1,8 @@
-//! A line chart as inline SVG, with its legend.
+//! A line chart as inline SVG; each line is labelled at its end.
 //!
 //! Owns scales, ticks and paths. Promises a picture that can be read at the width of a phone: it is
-//! drawn for 360 units, and several stand side by side where there is room.
+//! drawn for 360 units, and several stand side by side where there is room. Own code, because
+//! chart libraries write fixed colours (no dark mode) or need scripts, which the page forbids.
 
 use std::fmt::Write as _;
 
@@ -10,9 +11,14 @@ use super::escape;
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 46.0;
-const RIGHT: f64 = 14.0;
+/// Room for the labels of the lines.
+const RIGHT: f64 = 96.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 36.0;
+/// The least distance of two labels.
+const LABEL_HEIGHT: f64 = 12.0;
+/// Longer labels are cut.
+const LABEL_CHARS: usize = 14;
 
 /// One server's line.
 pub(super) struct Series {
@@ -21,6 +27,8 @@ pub(super) struct Series {
     pub(super) colour: String,
     pub(super) ours: bool,
     pub(super) dashed: bool,
+    /// Another program or the hypervisor took CPU time from at least one measurement.
+    pub(super) disturbed: bool,
     /// Along both axes, with what the pointer is told; rising along the first.
     pub(super) points: Vec<(f64, f64, String)>,
 }
@@ -130,14 +138,41 @@ impl Chart {
         for series in self.series.iter().filter(|series| series.ours) {
             draw_series(&mut out, series, x_at, y_at);
         }
-        out.push_str("</svg>\n<ul class=\"legend\">");
-        for series in &self.series {
-            let class = if series.dashed { " class=\"dashed\"" } else { "" };
-            let (colour, name) = (&series.colour, escape(&series.name));
-            let _ = write!(out, "<li><i{class} style=\"--c:var({colour})\"></i>{name}</li>");
+        self.draw_labels(&mut out, x_at, y_at);
+        out.push_str("</svg>");
+        if self.series.iter().any(|series| series.disturbed) {
+            out.push_str("<p class=\"small muted\">* disturbed: other programs took CPU time</p>");
         }
-        out.push_str("</ul></figure>\n");
+        out.push_str("</figure>\n");
         out
+    }
+
+    /// Writes each server's name beside the last point of its line.
+    fn draw_labels(&self, out: &mut String, x_at: impl Fn(f64) -> f64, y_at: impl Fn(f64) -> f64) {
+        let mut labels: Vec<_> = self
+            .series
+            .iter()
+            .filter_map(|series| Some((series, series.points.last()?)))
+            .map(|(series, (x, y, _))| (y_at(*y), x_at(*x), series))
+            .collect();
+        labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let wanted: Vec<_> = labels.iter().map(|label| label.0).collect();
+        for (at, (_, x, series)) in spread(&wanted, HEIGHT - BOTTOM).into_iter().zip(labels) {
+            let mut name: String = series.name.chars().take(LABEL_CHARS).collect();
+            if series.disturbed {
+                name.push_str(" *");
+            }
+            let (left, right) = (x + 5.0, x + 11.0);
+            let _ = writeln!(
+                out,
+                "<line class=\"key\" style=\"--c:var({})\" x1=\"{left:.1}\" x2=\"{right:.1}\" \
+                 y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                series.colour,
+                right + 3.0,
+                at + 4.0,
+                escape(&name)
+            );
+        }
     }
 
     fn draw_axes(
@@ -175,6 +210,20 @@ impl Chart {
             "<text x=\"{middle:.1}\" y=\"{bottom:.1}\" text-anchor=\"middle\">{label}</text>"
         );
     }
+}
+
+/// Moves heights, rising, so far apart that labels do not overlap, and none below `lowest`.
+fn spread(wanted: &[f64], lowest: f64) -> Vec<f64> {
+    let mut heights = wanted.to_vec();
+    for at in 1..heights.len() {
+        heights[at] = heights[at].max(heights[at - 1] + LABEL_HEIGHT);
+    }
+    let mut limit = lowest;
+    for height in heights.iter_mut().rev() {
+        *height = height.min(limit);
+        limit = *height - LABEL_HEIGHT;
+    }
+    heights
 }
 
 fn draw_series(
@@ -223,7 +272,7 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Axis, Scale, short};
+    use super::{Axis, Scale, short, spread};
 
     fn ticks(scale: Scale, values: &[f64]) -> Vec<String> {
         let axis = Axis::of(scale, values.iter().copied()).expect("an axis");
@@ -256,5 +305,12 @@ mod tests {
         assert!((axis.at(10.0) - 0.5).abs() < 1e-9);
         let axis = Axis::of(Scale::Linear, [100.0].into_iter()).expect("an axis");
         assert!((axis.at(25.0) - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn labels_do_not_overlap() {
+        assert_eq!(spread(&[10.0, 12.0, 100.0], 200.0), [10.0, 22.0, 100.0]);
+        assert_eq!(spread(&[195.0, 198.0], 200.0), [188.0, 200.0]);
+        assert!(spread(&[], 200.0).is_empty());
     }
 }

@@ -40,12 +40,14 @@ fn series(
     }
     let lines = servers.into_iter().map(|server| {
         let (colour, dashed) = colour(data, server);
-        let mut records = data.of_scenario(scenario).filter(|record| record.server == server);
+        let of_server = || data.of_scenario(scenario).filter(|record| record.server == server);
+        let disturbed = of_server().any(|record| record.disturbed.is_some());
+        let mut records = of_server();
         let mut points = points(&mut records);
         points.retain(|(x, y, _)| x.is_finite() && y.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ours = colour == "--ours";
-        Series { name: server.to_owned(), colour, ours, dashed, points }
+        Series { name: server.to_owned(), colour, ours, dashed, disturbed, points }
     });
     lines.filter(|series| !series.points.is_empty()).collect()
 }
@@ -79,7 +81,7 @@ fn latency(data: &Data, scenario: &str, connections: u32) -> Chart {
     let plural = if connections == 1 { "" } else { "s" };
     Chart {
         title: format!("Latency, {connections} connection{plural}"),
-        about: "milliseconds, logarithmic".to_owned(),
+        about: "milliseconds, logarithmic; lower is better".to_owned(),
         x_label: "percentile",
         x_ticks: ticks.chain([(maximum, "max".to_owned())]).collect(),
         y: Scale::Logarithmic,
@@ -92,7 +94,7 @@ fn nines(percentile: f64) -> f64 {
     -(1.0 - percentile / 100.0).log10()
 }
 
-/// A chart with one place a number of connections, equally far apart.
+/// A chart with equal steps from one number of connections to the next.
 fn over_connections(
     data: &Data,
     scenario: &str,
@@ -103,9 +105,9 @@ fn over_connections(
     let series = series(data, scenario, |records| {
         let single = records.filter(|record| record.workers == workers);
         let point = |record: &Record| {
-            let place = connections.iter().position(|count| *count == record.connections)?;
+            let step = connections.iter().position(|count| *count == record.connections)?;
             let (value, said) = figure(record);
-            Some((place as f64, value, format!("{said} at {} connections", record.connections)))
+            Some((step as f64, value, format!("{said} at {} connections", record.connections)))
         };
         single.filter_map(point).collect()
     });
@@ -114,7 +116,7 @@ fn over_connections(
         title: String::new(),
         about: String::new(),
         x_label: "connections",
-        x_ticks: ticks.map(|(place, count)| (place as f64, count.to_string())).collect(),
+        x_ticks: ticks.map(|(step, count)| (step as f64, count.to_string())).collect(),
         y: Scale::Linear,
         series,
     }
@@ -123,11 +125,11 @@ fn over_connections(
 fn throughput(data: &Data, scenario: &str, connections: &[u32]) -> Chart {
     let figure = |record: &Record| {
         let rate = record.requests_per_second;
-        (rate, format!("{} requests a second", grouped(rate)))
+        (rate, format!("{} requests per second", grouped(rate)))
     };
     Chart {
         title: "Throughput".to_owned(),
-        about: "requests a second".to_owned(),
+        about: "requests per second; higher is better".to_owned(),
         ..over_connections(data, scenario, connections, figure)
     }
 }
@@ -138,12 +140,12 @@ fn cost(data: &Data, scenario: &str, connections: &[u32]) -> Chart {
     };
     Chart {
         title: "CPU per request".to_owned(),
-        about: "microseconds".to_owned(),
+        about: "microseconds; lower is better".to_owned(),
         ..over_connections(data, scenario, connections, figure)
     }
 }
 
-/// Requests a second with 1 to N workers, at the connections where more than one was measured.
+/// Requests per second with 1 to N workers, at the connections where more than one was measured.
 fn scaling(data: &Data, scenario: &str) -> Chart {
     let fewest = workers_of(data, scenario);
     let many = data.of_scenario(scenario).filter(|record| record.workers > fewest);
@@ -157,7 +159,7 @@ fn scaling(data: &Data, scenario: &str) -> Chart {
         }
         let point = |record: &&Record| {
             let (count, rate) = (f64::from(record.workers), record.requests_per_second);
-            let said = format!("{} requests a second, {count} workers", grouped(rate));
+            let said = format!("{} requests per second, {count} workers", grouped(rate));
             (count, rate, said)
         };
         here.iter().map(point).collect()
@@ -169,7 +171,10 @@ fn scaling(data: &Data, scenario: &str) -> Chart {
     workers.dedup();
     Chart {
         title: "Workers".to_owned(),
-        about: format!("requests a second, {} connections", connections.unwrap_or_default()),
+        about: format!(
+            "requests per second, {} connections; higher is better",
+            connections.unwrap_or_default()
+        ),
         x_label: "workers",
         x_ticks: workers.iter().map(|count| (f64::from(*count), count.to_string())).collect(),
         y: Scale::Linear,
@@ -183,16 +188,16 @@ mod tests {
     use super::{latency, scaling};
 
     #[test]
-    fn the_tail_has_as_much_room_as_the_rest() {
+    fn the_tail_of_latencies_has_as_much_room_as_the_rest() {
         let chart = latency(&sample::data(), "hello", 100);
-        let places: Vec<_> = chart.x_ticks.iter().map(|(x, said)| (x.round(), &**said)).collect();
+        let ticks: Vec<_> = chart.x_ticks.iter().map(|(x, said)| (x.round(), &**said)).collect();
         let tail = [(1.0, "90"), (2.0, "99"), (3.0, "99.9"), (4.0, "99.99"), (5.0, "max")];
-        assert_eq!(places[1..], tail);
+        assert_eq!(ticks[1..], tail);
         assert_eq!(chart.series.len(), 4);
     }
 
     #[test]
-    fn scaling_shows_who_was_measured_with_more_than_one() {
+    fn scaling_shows_servers_measured_with_several_workers() {
         let chart = scaling(&sample::data(), "hello");
         assert_eq!(chart.series.len(), 1);
         assert_eq!(

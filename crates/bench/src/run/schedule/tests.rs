@@ -3,7 +3,7 @@
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
 use crate::load::tools::Tool;
 use crate::peers::{ALL, Finder, Found};
-use crate::run::Foreign;
+use crate::run::ExternalTarget;
 use crate::scenarios;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn only_those_that_can_are_in_a_case() {
     let schedule = everything(Options { full: true, ..options() });
     let servers = |case: &str| -> Vec<&str> {
         let step = schedule.steps.iter().find(|step| step.case.name == case).unwrap();
-        step.servers.iter().map(|&place| schedule.found[place].peer.name).collect()
+        step.servers.iter().map(|&server| schedule.found[server].peer.name).collect()
     };
     assert_eq!(servers("files-small"), ["tidegate", "nginx", "caddy"]);
     assert_eq!(servers("reload"), ["tidegate", "nginx", "haproxy", "caddy"]);
@@ -82,7 +82,8 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     let said = refused(|options| options.rounds = 0);
     assert!(said.contains("at least one round"), "{said}");
     let said = refused(|options| {
-        options.foreign = Some(Foreign { url: "http://192.0.2.1/".to_owned(), is_own: false });
+        options.external_target =
+            Some(ExternalTarget { url: "http://192.0.2.1/".to_owned(), is_own: false });
     });
     assert!(said.contains("--i-own-this-target"), "{said}");
 }

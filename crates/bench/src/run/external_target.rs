@@ -3,7 +3,7 @@
 //! Promises its CPU where one process of this machine listens there, and says which; elsewhere
 //! there is no figure.
 
-use super::Foreign;
+use super::ExternalTarget;
 use super::measure;
 use super::record::Gathered;
 use super::work::Work;
@@ -17,16 +17,16 @@ use std::time::Instant;
 
 /// Where a URL points.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedTarget {
     pub address: SocketAddr,
     /// As written: the Host of the request.
     host: String,
     path: String,
 }
 
-impl Foreign {
+impl ExternalTarget {
     /// Where it is, if it may be loaded.
-    pub(crate) fn place(&self) -> Result<Place, String> {
+    pub(crate) fn resolve(&self) -> Result<ResolvedTarget, String> {
         let rest = self
             .url
             .strip_prefix("http://")
@@ -49,7 +49,7 @@ impl Foreign {
                 "{address} is not of this machine: say --i-own-this-target if you may load it"
             ));
         }
-        Ok(Place { address, host: host.to_owned(), path: path.to_owned() })
+        Ok(ResolvedTarget { address, host: host.to_owned(), path: path.to_owned() })
     }
 }
 
@@ -58,7 +58,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
     UdpSocket::bind((address.ip(), 0)).is_ok()
 }
 
-impl Place {
+impl ResolvedTarget {
     /// Asks twice and takes what comes, if it is the same both times, as the right answer.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let request = request(&self.host, &self.path);
@@ -75,16 +75,16 @@ impl Place {
 }
 
 impl Work<'_> {
-    pub(super) fn foreign(&mut self) {
+    pub(super) fn load_external_target(&mut self) {
         let options = &self.schedule.options;
-        let Some(foreign) = &options.foreign else { return };
-        self.name_scenario("target", &format!("GET {}", foreign.url), None);
-        let target = match foreign.place().and_then(|place| place.target()) {
+        let Some(external_target) = &options.external_target else { return };
+        self.name_scenario("target", &format!("GET {}", external_target.url), None);
+        let target = match external_target.resolve().and_then(|resolved| resolved.target()) {
             Ok(target) => target,
             Err(why) => {
-                let mut gathered = Gathered::new(&foreign.url, "target", 0, 1);
+                let mut gathered = Gathered::new(&external_target.url, "target", 0, 1);
                 gathered.fail("start", &why);
-                self.note(format!("FAILED {}: {why}", foreign.url));
+                self.note(format!("FAILED {}: {why}", external_target.url));
                 self.data.records.push(gathered.finish());
                 return;
             }
@@ -94,14 +94,17 @@ impl Work<'_> {
         if let Some(id) = server {
             let name = read(Path::new(&format!("/proc/{id}/comm")));
             let name = name.trim();
-            self.note(format!("CPU and memory of {}: those of {name} (process {id})", foreign.url));
+            self.note(format!(
+                "CPU and memory of {}: those of {name} (process {id})",
+                external_target.url
+            ));
         }
         let (tree, others) = (server.map(Tree::of), Vec::from_iter(server));
-        for connections in self.schedule.foreign_connections() {
-            let mut gathered = Gathered::new(&foreign.url, "target", connections, 1);
+        for connections in self.schedule.target_connections() {
+            let mut gathered = Gathered::new(&external_target.url, "target", connections, 1);
             gathered.offered(options.mode);
             for round in 0..=options.rounds {
-                let seconds = self.schedule.foreign_round_seconds(round == 0);
+                let seconds = self.schedule.target_round_seconds(round == 0);
                 if self.skips(round, seconds, "target", connections) {
                     continue;
                 }
@@ -121,30 +124,30 @@ impl Work<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::Foreign;
+    use super::ExternalTarget;
 
-    fn place(url: &str, is_own: bool) -> Result<(String, String, String), String> {
-        let place = Foreign { url: url.to_owned(), is_own }.place()?;
-        Ok((place.address.to_string(), place.host, place.path))
+    fn resolve(url: &str, is_own: bool) -> Result<(String, String, String), String> {
+        let target = ExternalTarget { url: url.to_owned(), is_own }.resolve()?;
+        Ok((target.address.to_string(), target.host, target.path))
     }
 
     #[test]
     fn only_this_machine_is_loaded_unless_it_is_said() {
-        let found = place("http://127.0.0.1:8080/a?b", false).unwrap();
+        let found = resolve("http://127.0.0.1:8080/a?b", false).unwrap();
         assert_eq!(found, ("127.0.0.1:8080".into(), "127.0.0.1:8080".into(), "/a?b".into()));
-        let found = place("http://[::1]:81", false).unwrap();
+        let found = resolve("http://[::1]:81", false).unwrap();
         assert_eq!((found.0.as_str(), found.2.as_str()), ("[::1]:81", "/"));
         // TEST-NET-1 of RFC 5737 is nobody's.
-        let refused = place("http://192.0.2.1/", false).unwrap_err();
+        let refused = resolve("http://192.0.2.1/", false).unwrap_err();
         assert!(refused.contains("192.0.2.1:80 is not of this machine"), "{refused}");
-        assert_eq!(place("http://192.0.2.1/", true).unwrap().0, "192.0.2.1:80");
+        assert_eq!(resolve("http://192.0.2.1/", true).unwrap().0, "192.0.2.1:80");
     }
 
     #[test]
     fn what_is_no_url_is_refused() {
         for url in ["https://127.0.0.1/", "127.0.0.1:80", "http:///x", "http://a b/", "http://u@h/"]
         {
-            assert!(place(url, true).is_err(), "{url}");
+            assert!(resolve(url, true).is_err(), "{url}");
         }
     }
 }
