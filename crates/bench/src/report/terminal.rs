@@ -28,8 +28,8 @@ pub fn render(data: &Data) -> String {
     if !bars.is_empty() {
         let _ = write!(
             out,
-            "\nBars: CPU of tidegate at {CONNECTIONS} connections unless a row says otherwise; lower is \
-             better\n{}",
+            "\nBars: CPU of tidegate at {CONNECTIONS} connections unless a row says otherwise; \
+             lower is better\n{}",
             bars.text()
         );
     }
