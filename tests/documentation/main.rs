@@ -57,19 +57,25 @@ pages! {
     lua_programs = "docs/guide/lua/README.md";
     lua_subrequests = "docs/guide/lua/subrequests.md";
     operating = "docs/guide/operating.md";
+    recipe_behind_a_tls_proxy = "docs/guide/recipes/behind-a-tls-proxy.md";
+    recipe_single_page_application = "docs/guide/recipes/single-page-application.md";
+    recipe_two_sites = "docs/guide/recipes/two-sites.md";
+    recipe_wordpress = "docs/guide/recipes/wordpress.md";
     routing = "docs/guide/routing.md";
     upstreams = "docs/guide/upstreams.md";
 }
 
-/// Needs a `tidegate` with Python inside: `scripts/python` installs one and names it.
-const PYTHON_PAGE: &str = "docs/guide/python.md";
+/// Pages that need a `tidegate` with Python inside: `scripts/python` installs one and names it.
+const PYTHON_PAGES: &[&str] = &["docs/guide/python.md", "docs/guide/recipes/django-and-fastapi.md"];
 
 #[test]
 fn python() {
     match std::env::var_os("TIDEGATE_PYTHON_BINARY") {
-        Some(binary) => script::run_with(PYTHON_PAGE, binary.as_ref()),
+        Some(binary) => {
+            PYTHON_PAGES.iter().for_each(|page| script::run_with(page, binary.as_ref()));
+        }
         None => {
-            eprintln!("documentation: skipped {PYTHON_PAGE}: TIDEGATE_PYTHON_BINARY is not set")
+            eprintln!("documentation: skipped {PYTHON_PAGES:?}: TIDEGATE_PYTHON_BINARY is not set")
         }
     }
 }
@@ -77,11 +83,12 @@ fn python() {
 #[test]
 fn every_page_with_commands_or_configurations_is_run() {
     let mut missing = Vec::new();
-    for folder in ["docs/guide", "docs/guide/lua"] {
-        for entry in std::fs::read_dir(workspace().join(folder)).expect("a folder of pages") {
+    for directory in ["docs/guide", "docs/guide/lua", "docs/guide/recipes"] {
+        for entry in std::fs::read_dir(workspace().join(directory)).expect("a directory of pages") {
             let name = entry.expect("an entry").file_name().into_string().expect("UTF-8");
-            let path = format!("{folder}/{name}");
-            let is_run = !name.ends_with(".md") || PAGES.contains(&&*path) || path == PYTHON_PAGE;
+            let path = format!("{directory}/{name}");
+            let is_run =
+                !name.ends_with(".md") || PAGES.contains(&&*path) || PYTHON_PAGES.contains(&&*path);
             if !is_run && !page::read(&path).iter().all(page::Step::is_of_other_tests) {
                 missing.push(path);
             }
