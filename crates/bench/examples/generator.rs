@@ -2,7 +2,7 @@
 //!
 //! Two questions: what a request costs the generator (on a server that answers at once, where
 //! each asks as fast as it can), and whether the figures agree (on a server whose latencies are
-//! its own, so that rate and percentiles do not depend on who asks). Rounds alternate A B B A;
+//! its own, so that rate and percentiles do not depend on the generator). Rounds alternate A B B A;
 //! medians, and the ratio ours ÷ theirs with its bootstrap interval.
 //! Nothing passes or fails, unless `check` is asked for: then the bounds are judged, with more
 //! turns while the interval lies on both sides of one, and the exit code is 1 when one does not
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::tools::Tool;
-use bench::load::{self, Address, Expect, Outcome, Plan, Target, Traffic};
-use bench::stats::{Bound, Interval, Verdict, bootstrap_ratio, median};
+use bench::load::{self, Address, Expect, LoadOutcome, LoadPlan, Target, Traffic};
+use bench::stats::{Bound, BoundVerdict, Interval, bootstrap_ratio, median};
 
 const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
 const SEED: u64 = 1;
-/// What a request costs ours beside the other.
+/// What a request costs ours and the other.
 const COST: Bound = Bound::at_most(1.1);
 const SAME: Bound = Bound::within(0.05);
 /// Where the bar of the cost holds.
@@ -78,7 +78,7 @@ fn cost(rounds: &mut Rounds) -> io::Result<()> {
     println!("{:34} {:>8} {:>8}  ratio", "", "ours", "theirs");
     let floor = Server::ours("floor")?;
     for connections in [1, 16, 100, 512] {
-        let plan = Plan { connections, duration: rounds.time, ..Plan::default() };
+        let plan = LoadPlan { connections, duration: rounds.time, ..LoadPlan::default() };
         let title = format!("floor-hello, wrk, {connections} connections");
         let bound = JUDGED_CONNECTIONS.contains(&connections).then_some(COST);
         let figures: &[(&str, Figure, _)] = &[("", cpu_us, bound)];
@@ -90,7 +90,7 @@ fn cost(rounds: &mut Rounds) -> io::Result<()> {
     };
     for (command, name) in [(load::Command::Inline, "inline"), (load::Command::MultiBulk, "bulk")] {
         for (connections, pipeline) in [(1, 1), (100, 1), (512, 1), (100, 16)] {
-            let plan = Plan { connections, duration: rounds.time, ..Plan::default() };
+            let plan = LoadPlan { connections, duration: rounds.time, ..LoadPlan::default() };
             let traffic = Traffic::Resp { command, pipeline };
             let target = Target { address: Address::Tcp(redis.address), traffic };
             let title = format!("redis {name}, -c {connections} -P {pipeline}");
@@ -106,9 +106,9 @@ fn agreement(rounds: &mut Rounds) -> io::Result<()> {
     println!("\nThe same server, the same figures (bar: within 5 %)\n");
     println!("{:34} {:>8} {:>8}  ratio", "", "ours", "theirs");
     let paced = Server::ours("paced")?;
-    let plan = Plan { connections: 32, duration: rounds.time, ..Plan::default() };
+    let plan = LoadPlan { connections: 32, duration: rounds.time, ..LoadPlan::default() };
     let figures: [(&str, Figure, _); 3] = [
-        ("requests/s", Outcome::per_second, Some(SAME)),
+        ("requests/s", LoadOutcome::per_second, Some(SAME)),
         ("p50 ms", |outcome| outcome.latency_ms(50.0), Some(SAME)),
         ("p99 ms", |outcome| outcome.latency_ms(99.0), Some(SAME)),
     ];
@@ -118,9 +118,9 @@ fn agreement(rounds: &mut Rounds) -> io::Result<()> {
     compare("paced, redis-benchmark", Tool::RedisBenchmark, &target, &plan, rounds, &figures)
 }
 
-type Figure = fn(&Outcome) -> f64;
+type Figure = fn(&LoadOutcome) -> f64;
 
-fn cpu_us(outcome: &Outcome) -> f64 {
+fn cpu_us(outcome: &LoadOutcome) -> f64 {
     outcome.client_cpu.as_secs_f64() * 1e6 / outcome.requests.max(1) as f64
 }
 
@@ -129,7 +129,7 @@ fn compare(
     title: &str,
     tool: Tool,
     target: &Target,
-    plan: &Plan,
+    plan: &LoadPlan,
     rounds: &mut Rounds,
     figures: &[(&str, Figure, Option<Bound>)],
 ) -> io::Result<()> {
@@ -148,8 +148,9 @@ fn compare(
             }
         }
         let undecided = figures.iter().any(|(_, figure, bound)| {
-            bound
-                .is_some_and(|bound| verdict(bound, *figure, &ours, &theirs) == Verdict::CannotTell)
+            bound.is_some_and(|bound| {
+                verdict(bound, *figure, &ours, &theirs) == BoundVerdict::CannotTell
+            })
         });
         if !rounds.is_check || !undecided || check == CHECKS_MAX {
             break;
@@ -164,28 +165,33 @@ fn compare(
         let verdict = bound.map(|bound| verdict(bound, *figure, &ours, &theirs));
         let verdict = verdict.filter(|_| rounds.is_check);
         println!("{said}{}", verdict.map(|it| format!("  {it:?}")).unwrap_or_default());
-        if verdict.is_some_and(|verdict| verdict != Verdict::Holds) {
+        if verdict.is_some_and(|verdict| verdict != BoundVerdict::Holds) {
             rounds.failed.push(said);
         }
     }
     Ok(())
 }
 
-fn ratio(figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> Option<Interval> {
-    let of = |outcomes: &[Outcome]| outcomes.iter().map(figure).collect::<Vec<_>>();
+fn ratio(figure: Figure, ours: &[LoadOutcome], theirs: &[LoadOutcome]) -> Option<Interval> {
+    let of = |outcomes: &[LoadOutcome]| outcomes.iter().map(figure).collect::<Vec<_>>();
     bootstrap_ratio(&of(ours), &of(theirs), SEED)
 }
 
-fn verdict(bound: Bound, figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> Verdict {
+fn verdict(
+    bound: Bound,
+    figure: Figure,
+    ours: &[LoadOutcome],
+    theirs: &[LoadOutcome],
+) -> BoundVerdict {
     let failed = ours.iter().chain(theirs).any(|outcome| outcome.errors.total() > 0);
     match ratio(figure, ours, theirs) {
         Some(found) if !failed => bound.judge(&found),
-        _ => Verdict::Broken,
+        _ => BoundVerdict::Broken,
     }
 }
 
-fn line(title: &str, figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> String {
-    let of = |outcomes: &[Outcome]| median(&outcomes.iter().map(figure).collect::<Vec<_>>());
+fn line(title: &str, figure: Figure, ours: &[LoadOutcome], theirs: &[LoadOutcome]) -> String {
+    let of = |outcomes: &[LoadOutcome]| median(&outcomes.iter().map(figure).collect::<Vec<_>>());
     let (ours_is, theirs_is) = (of(ours).unwrap_or(f64::NAN), of(theirs).unwrap_or(f64::NAN));
     let found = match ratio(figure, ours, theirs) {
         Some(found) => format!("{:.3} [{:.3} {:.3}]", found.ratio, found.low, found.high),
@@ -195,7 +201,7 @@ fn line(title: &str, figure: Figure, ours: &[Outcome], theirs: &[Outcome]) -> St
 }
 
 /// wrk adds latencies where one is above twice the mean interval; so do we, to compare.
-fn as_wrk_says(mut outcome: Outcome, plan: &Plan) -> Outcome {
+fn as_wrk_says(mut outcome: LoadOutcome, plan: &LoadPlan) -> LoadOutcome {
     let elapsed_ns = outcome.elapsed.as_nanos() as u64;
     let interval_ns = elapsed_ns.checked_div(outcome.requests / plan.connections as u64);
     if let Some(interval_ns) = interval_ns {

@@ -1,4 +1,4 @@
-//! Cores: which there are for us, and who runs on which.
+//! Cores: which are available, and what runs on which.
 //!
 //! Owns the split of a pinned run: the first cores for servers, the rest for the load. Promises
 //! that a server hands its cores on to all it starts, and that the thread that runs a benchmark

@@ -55,11 +55,11 @@ pub enum Counted {
     /// `schedstat` of every task; none ended.
     #[default]
     Tasks,
-    /// A cgroup: whoever ended is counted, too.
+    /// A cgroup: ended processes are counted, too.
     Group,
     /// A program said it of itself.
     Told,
-    /// Tasks ended without a cgroup: ticks, which lack children that nobody of the tree waited for.
+    /// Tasks ended without a cgroup: ticks, which lack children that no process of the tree waited for.
     Ticks,
 }
 
@@ -90,23 +90,23 @@ impl Tree {
     pub fn sample(&self) -> Sample {
         let mut sample = Sample { group: self.usage(), ..Sample::default() };
         for pid in self.pids() {
-            let folder = PathBuf::from(format!("/proc/{pid}"));
-            let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
+            let directory = PathBuf::from(format!("/proc/{pid}"));
+            let Some(stat) = Stat::read(&directory.join("stat")) else { continue };
             sample.processes += 1;
             let (user, system, reaped) = (stat.user_ticks, stat.system_ticks, stat.reaped_ticks);
             sample.ticks.insert((pid, stat.started), Ticks { user, system, reaped });
-            sample.rss_bytes += rss_bytes(&folder).unwrap_or(0);
-            for task in numbers(&folder.join("task")) {
-                let folder = folder.join(format!("task/{task}"));
-                let Some(stat) = Stat::read(&folder.join("stat")) else { continue };
-                let Some(run_ns) = first_number(&folder.join("schedstat")) else { continue };
+            sample.rss_bytes += rss_bytes(&directory).unwrap_or(0);
+            for task in numbers(&directory.join("task")) {
+                let directory = directory.join(format!("task/{task}"));
+                let Some(stat) = Stat::read(&directory.join("stat")) else { continue };
+                let Some(run_ns) = first_number(&directory.join("schedstat")) else { continue };
                 sample.tasks.insert((task, stat.started), run_ns);
             }
         }
         sample
     }
 
-    /// The roots, their descendants, and whoever else is in the group (a daemon that let go of its
+    /// The roots, their descendants, and other processes in the group (a daemon that let go of its
     /// parent).
     pub fn pids(&self) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
@@ -210,8 +210,8 @@ impl Stat {
     }
 }
 
-fn rss_bytes(folder: &Path) -> Option<u64> {
-    let rollup = read(&folder.join("smaps_rollup"));
+fn rss_bytes(directory: &Path) -> Option<u64> {
+    let rollup = read(&directory.join("smaps_rollup"));
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"))?;
     Some(line.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
@@ -224,9 +224,9 @@ fn parsed(text: &str) -> impl Iterator<Item = u32> + '_ {
     text.split_ascii_whitespace().filter_map(|word| word.parse().ok())
 }
 
-/// The entries of a folder that are numbers.
-pub(crate) fn numbers(folder: &Path) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+/// The entries of a directory that are numbers.
+pub(crate) fn numbers(directory: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 

@@ -33,7 +33,7 @@ impl Epoll {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just gave us this descriptor and nobody else holds it.
+        // SAFETY: the kernel just gave us this descriptor and nothing else holds it.
         let set = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { set, events: vec![libc::epoll_event { events: 0, u64: 0 }; BATCH] })
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns what a process does that was started as one of them: `serve` reads its arguments, binds,
 //! says `listening ADDRESS` on stdout, and serves until the process ends.
-//! Nobody on epoll can cost less than a floor, so `floor ÷ ours` says how much of our cost is
+//! No server on epoll can cost less than a floor, so `floor ÷ ours` says how much of our cost is
 //! ours and how much is the kernel's.
 
 mod backend;
@@ -91,7 +91,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn connections_that_nobody_accepted_yet_are_made_all_the_same() {
+    fn connections_are_established_before_they_are_accepted() {
         // net.core.somaxconn of listen(2) cuts a backlog without a word.
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
         let waiting = most.trim().parse::<u32>().unwrap().min(BACKLOG).min(512);

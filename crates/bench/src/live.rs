@@ -1,9 +1,9 @@
-//! What is seen while a run goes on: progress and remaining time on a terminal, plain lines
+//! The display during a run: progress and remaining time on a terminal, plain lines
 //! elsewhere.
 //!
-//! Owns a thread that writes, so that whoever measures only sends a message. Promises that lines
+//! Owns a thread that writes, so that measuring threads only send a message. Promises that lines
 //! stay and that only the view at the bottom is written over; that nothing but whole lines comes
-//! out where there is no terminal; and that a writer which fails disturbs nobody.
+//! out where there is no terminal; and that a failing writer has no effect.
 //! Never reads the terminal and never changes its settings.
 
 use std::io::{self, IsTerminal, Write};

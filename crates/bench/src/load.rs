@@ -1,6 +1,6 @@
 //! The load generator: asks a server over many connections and says what came back, and when.
 //!
-//! Owns what is asked ([`Target`]), how hard ([`Plan`]) and what was found ([`Outcome`]).
+//! Owns what is asked ([`Target`]), how hard ([`LoadPlan`]) and what was found ([`LoadOutcome`]).
 //! Promises that status, length and framing of every answer are checked, that an answer which is
 //! wrong in any of them is an error and not a request, that latency counts from the moment a
 //! request was due and not from when there was room to send it, and that a run ends within
@@ -47,7 +47,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// What is asked of whom.
+/// The target of a load and its requests.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: Address,
@@ -111,7 +111,7 @@ pub enum Mode {
 
 /// How a target is loaded.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     pub connections: usize,
     /// Threads that share the connections; never more than there are connections.
     pub threads: usize,
@@ -128,7 +128,7 @@ pub struct Plan {
     pub stop: Arc<AtomicBool>,
 }
 
-impl Default for Plan {
+impl Default for LoadPlan {
     fn default() -> Self {
         Self {
             connections: 100,
@@ -177,7 +177,7 @@ pub struct Errors {
 
 /// What a run found.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Right answers. Closed: those that came while it was measured. Open: to requests that were
     /// due then.
     pub requests: u64,
@@ -259,7 +259,7 @@ impl Errors {
     }
 }
 
-impl Outcome {
+impl LoadOutcome {
     /// Nothing found in no time.
     pub fn new() -> Self {
         let longest_ns = LATENCY_MAX.as_nanos() as u64;
@@ -291,7 +291,7 @@ impl Outcome {
     }
 }
 
-impl Default for Outcome {
+impl Default for LoadOutcome {
     fn default() -> Self {
         Self::new()
     }

@@ -97,7 +97,7 @@ impl Process {
 
 impl Watch {
     /// Starts to watch. This process and its descendants are part of the measurement; so are
-    /// `roots` and theirs (a server that somebody else started).
+    /// `roots` and theirs (a server started by another process).
     pub fn start(roots: &[u32]) -> Self {
         let mut roots = roots.to_vec();
         roots.push(std::process::id());
@@ -118,7 +118,7 @@ impl Watch {
         let share = match (self.busy, busy) {
             (Some(before), Some(now)) => {
                 let used = now.used.saturating_sub(before.used);
-                // Neighbours outside our process namespace, or that nobody waited for, are
+                // Neighbours outside our process namespace, or that were not waited for, are
                 // seen only as a machine busier than all that we can see.
                 their_ticks = their_ticks.max(used.saturating_sub(our_ticks));
                 let all = now.all.saturating_sub(before.all).max(1);
@@ -156,7 +156,7 @@ fn judge(
 /// Ticks of all cores since boot (proc_stat(5)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Busy {
-    /// By processes: without interrupts, which nobody asked for, and without idling.
+    /// By processes: without interrupts and without idling.
     used: u64,
     stolen: u64,
     all: u64,
@@ -184,9 +184,9 @@ impl Busy {
 fn processes() -> BTreeMap<u32, Process> {
     let mut found = BTreeMap::new();
     for pid in numbers(Path::new("/proc")) {
-        let folder = format!("/proc/{pid}");
-        let Some(stat) = Stat::read(&Path::new(&folder).join("stat")) else { continue };
-        let name = text(&format!("{folder}/comm")).trim().to_owned();
+        let directory = format!("/proc/{pid}");
+        let Some(stat) = Stat::read(&Path::new(&directory).join("stat")) else { continue };
+        let name = text(&format!("{directory}/comm")).trim().to_owned();
         let ticks = stat.user_ticks + stat.system_ticks;
         let (parent, reaped_ticks) = (stat.parent, stat.reaped_ticks);
         found.insert(pid, Process { name, parent, ticks, reaped_ticks });
@@ -194,7 +194,7 @@ fn processes() -> BTreeMap<u32, Process> {
     found
 }
 
-/// What those processes used in between. Whoever ended is missing among them now, and what it had
+/// What those processes used in between. Ended processes are missing now, and what it had
 /// used before is in the sum of its parent, so it is taken off together with the rest.
 fn grown(
     before: &BTreeMap<u32, Process>,
@@ -309,7 +309,7 @@ mod tests {
     fn descendants_of_a_root_are_ours() {
         let process = |parent| process(parent, 0, 0);
         let before = BTreeMap::from([(1, process(0)), (5, process(1)), (6, process(5))]);
-        // 6 lost its parent since, 7 is new, 8 is somebody else's.
+        // 6 lost its parent since, 7 is new, 8 is unrelated.
         let now = BTreeMap::from([
             (1, process(0)),
             (6, process(1)),

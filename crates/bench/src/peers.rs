@@ -1,7 +1,7 @@
 //! The servers that are compared: one file for each, with the exact configuration it is run with.
 //!
 //! Owns what a peer is: how its program is found, what it can be asked to serve, and the files,
-//! arguments and environment that make it serve that, each setting beside the page that says so.
+//! arguments and environment that make it serve that, each setting with its documentation page.
 //! Promises one worker on every side unless more are asked for, keep-alive without end, and no
 //! access log. A program that is missing is one line, not an error.
 //! Never measures.
@@ -11,8 +11,8 @@ mod baseline;
 mod caddy;
 mod envoy;
 mod fastpysgi;
+mod finder;
 mod floor;
-mod found;
 mod granian;
 mod gunicorn;
 mod haproxy;
@@ -31,7 +31,7 @@ mod tracer;
 mod uvicorn;
 mod varnish;
 
-pub use found::{Finder, Found};
+pub use finder::{Finder, FoundPeer};
 pub use python::{App, interpreter};
 pub(crate) use python::{ITEM, ITEM_PATH};
 pub use running::{Backend, RunContext, Running};
@@ -111,7 +111,7 @@ pub enum Role {
     Hello,
     /// Passes everything on to one backend, keeping connections to it or closing each.
     Gateway { backend: SocketAddr, keep: bool },
-    /// The same, kept alive, for those who bring [`KEY`] and ask no more than so often.
+    /// The same, kept alive, for clients with [`KEY`] below the rate limit.
     Guarded { backend: SocketAddr },
     /// The same as hello, from a Lua handler.
     LuaHello,
@@ -119,13 +119,13 @@ pub enum Role {
     Routes { count: usize },
     /// Answers the PING of RESP, inline and as an array.
     Ping,
-    /// Serves nobody: does that to a document for so long, and ends with a line that says how
+    /// Has no clients: does that to a document for a time, and ends with a line that says how
     /// often.
     Json { document: PathBuf, operation: Operation, time: Duration },
-    /// Serves the files of a folder.
+    /// Serves the files of a directory.
     Files { root: PathBuf },
     /// Keeps what the backend answers for [`DOCUMENT_PATH`] and answers it from memory; the same
-    /// lies in the folder under that name, and compressed beside it.
+    /// lies in the directory under that name, and compressed next to it.
     Cached { backend: SocketAddr, root: PathBuf, asked: Asked },
     /// Answers [`DOCUMENT_PATH`] with that file, which it has read into memory.
     Canned { file: PathBuf },
@@ -133,10 +133,10 @@ pub enum Role {
     App(App),
     /// A gateway in front of [`App::AsgiHello`].
     AppGateway,
-    /// Keeps what [`App::AsgiDocument`] answers and answers it from memory. Whoever has no
-    /// application has a backend and a folder as in `Cached`.
+    /// Keeps what [`App::AsgiDocument`] responds and serves it from memory. A server without a
+    /// application has a backend and a directory as in `Cached`.
     AppCached { backend: SocketAddr, root: PathBuf },
-    /// Serves nobody: calls [`App::FastApi`] for so long, and ends with a line that says how often.
+    /// Has no clients: calls [`App::FastApi`] for a time, and ends with a line that says how often.
     AppLoop { time: Duration },
 }
 
@@ -157,7 +157,7 @@ pub enum Operation {
     Encode,
 }
 
-/// The path of a route that nobody asks for, up to what a parameter stands for: services with
+/// The path of a route that is not requested, up to what a parameter stands for: services with
 /// versions, as a gateway has.
 fn routed(number: usize) -> String {
     format!("/api/v{}/service-{number:05}/items/", number % 3)
@@ -193,8 +193,8 @@ impl Role {
 pub struct Site {
     pub role: Role,
     pub address: SocketAddr,
-    /// The server's own folder: its files are there, and it runs there.
-    pub folder: PathBuf,
+    /// The server's own directory: its files are there, and it runs there.
+    pub directory: PathBuf,
     pub workers: u32,
     /// Grows with every reload, so that there is something new to load.
     pub revision: u32,
@@ -206,16 +206,16 @@ pub struct Site {
 
 impl Site {
     /// The first configuration of one server.
-    pub fn new(role: Role, address: SocketAddr, folder: PathBuf) -> Self {
+    pub fn new(role: Role, address: SocketAddr, directory: PathBuf) -> Self {
         let python = PathBuf::from("python3");
-        Self { role, address, folder, workers: 1, revision: 0, reloads: false, python }
+        Self { role, address, directory, workers: 1, revision: 0, reloads: false, python }
     }
 }
 
 /// What makes a server serve.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
-    /// Names in the folder, and texts; the first is the configuration.
+    /// Names in the directory, and texts; the first is the configuration.
     files: Vec<(&'static str, String)>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
@@ -326,7 +326,7 @@ impl Peer {
 
     /// Every configuration it is run with, as `--print-config` shows them.
     pub fn configurations(&self) -> String {
-        let folder = PathBuf::from("FOLDER");
+        let directory = PathBuf::from("FOLDER");
         let backend = SocketAddr::from(([127, 0, 0, 1], 9000));
         let roles = [
             Role::Hello,
@@ -337,22 +337,22 @@ impl Peer {
             Role::Routes { count: 5 },
             Role::Ping,
             Role::Json {
-                document: folder.join("records.json"),
+                document: directory.join("records.json"),
                 operation: Operation::Decode,
                 time: Duration::from_secs(1),
             },
-            Role::Files { root: folder.join("files") },
-            Role::Cached { backend, root: folder.join("files"), asked: Asked::Gzip },
-            Role::Cached { backend, root: folder.join("files"), asked: Asked::Plain },
+            Role::Files { root: directory.join("files") },
+            Role::Cached { backend, root: directory.join("files"), asked: Asked::Gzip },
+            Role::Cached { backend, root: directory.join("files"), asked: Asked::Plain },
             Role::AppGateway,
-            Role::AppCached { backend, root: folder.join("files") },
+            Role::AppCached { backend, root: directory.join("files") },
             Role::AppLoop { time: Duration::from_secs(1) },
         ];
         let roles = roles.into_iter().chain(App::ALL.map(Role::App));
         let mut text = String::new();
         for role in roles {
             let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-            let site = Site::new(role, address, folder.clone());
+            let site = Site::new(role, address, directory.clone());
             if let Some(setup) = (self.setup)(&site) {
                 let line = setup.typed(&[self.program.name(self.name).to_owned()]);
                 text +=
@@ -408,7 +408,7 @@ mod tests {
     use super::ALL;
 
     #[test]
-    fn names_are_told_apart_and_every_setting_has_its_page() {
+    fn names_are_distinct_and_every_setting_has_its_page() {
         let mut names: Vec<&str> = ALL.iter().map(|peer| peer.name).collect();
         names.sort_unstable();
         names.dedup();

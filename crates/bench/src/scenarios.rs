@@ -107,7 +107,7 @@ pub(crate) enum Kind {
     Load,
     /// Load while the configuration is changed over and over.
     Reload,
-    /// Load beside many idle connections.
+    /// Load along with many idle connections.
     Idle,
     /// No load: a program that does something over and over, and says how often.
     Program,
@@ -119,7 +119,7 @@ impl Case {
         peer.can(&self.site(workers))
     }
 
-    /// What the peer takes of Python in it, beside its own program.
+    /// What the peer needs of Python in it, besides its own program.
     pub(crate) fn needs(&self, peer: &Peer) -> Vec<&'static str> {
         peer.needs(&self.site(1))
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_are_told_apart_and_begin_with_their_scenario() {
+    fn cases_are_distinct_and_begin_with_their_scenario() {
         let mut names = Vec::new();
         for scenario in ALL {
             for case in scenario.cases {

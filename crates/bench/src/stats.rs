@@ -43,7 +43,7 @@ pub struct Bound {
 
 /// What the rounds say about a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BoundVerdict {
     Holds,
     Broken,
     /// The interval lies on both sides: more rounds are needed, or a quieter machine.
@@ -51,7 +51,7 @@ pub enum Verdict {
 }
 
 impl Bound {
-    /// Two figures that are the same but for that share: 0.05.
+    /// A bound for the relative difference of two figures: 0.05.
     pub const fn within(share: f64) -> Self {
         Self { low: 1.0 - share, high: 1.0 + share }
     }
@@ -61,11 +61,11 @@ impl Bound {
     }
 
     /// Decided only when the whole interval is on one side.
-    pub fn judge(&self, found: &Interval) -> Verdict {
+    pub fn judge(&self, found: &Interval) -> BoundVerdict {
         match found {
-            found if found.low >= self.low && found.high <= self.high => Verdict::Holds,
-            found if found.high < self.low || found.low > self.high => Verdict::Broken,
-            _ => Verdict::CannotTell,
+            found if found.low >= self.low && found.high <= self.high => BoundVerdict::Holds,
+            found if found.high < self.low || found.low > self.high => BoundVerdict::Broken,
+            _ => BoundVerdict::CannotTell,
         }
     }
 }
@@ -133,7 +133,7 @@ fn resample(rng: &mut Rng, from: &[f64], into: &mut [f64]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bound, Interval, Spread, Verdict, bootstrap_ratio, median, spread};
+    use super::{Bound, BoundVerdict, Interval, Spread, bootstrap_ratio, median, spread};
 
     #[test]
     fn medians_of_known_figures() {
@@ -202,15 +202,15 @@ mod tests {
         let ours = [3672.0, 3691.5, 3668.3, 3702.2, 3685.1, 3679.9, 3690.4, 3676.0];
         let wrks = [3650.7, 3668.8, 3645.2, 3671.1, 3660.3, 3655.4, 3663.9, 3649.6];
         let rate = bootstrap_ratio(&ours, &wrks, 1).unwrap();
-        assert_eq!(Bound::within(0.05).judge(&rate), Verdict::Holds, "{rate:?}");
-        assert_eq!(Bound::within(0.001).judge(&rate), Verdict::Broken, "{rate:?}");
-        assert_eq!(Bound::at_most(1.1).judge(&rate), Verdict::Holds, "{rate:?}");
+        assert_eq!(Bound::within(0.05).judge(&rate), BoundVerdict::Holds, "{rate:?}");
+        assert_eq!(Bound::within(0.001).judge(&rate), BoundVerdict::Broken, "{rate:?}");
+        assert_eq!(Bound::at_most(1.1).judge(&rate), BoundVerdict::Holds, "{rate:?}");
         let slower = wrks.map(|rate| rate * 1.2);
         let rate = bootstrap_ratio(&ours, &slower, 1).unwrap();
-        assert_eq!(Bound::within(0.05).judge(&rate), Verdict::Broken, "{rate:?}");
+        assert_eq!(Bound::within(0.05).judge(&rate), BoundVerdict::Broken, "{rate:?}");
         let busy = ([41.2, 58.9, 40.3, 73.0, 40.9, 49.1], [42.0, 40.8, 66.1, 41.1, 103.4, 44.7]);
         let p99 = bootstrap_ratio(&busy.0, &busy.1, 1).unwrap();
-        assert_eq!(Bound::within(0.05).judge(&p99), Verdict::CannotTell, "{p99:?}");
+        assert_eq!(Bound::within(0.05).judge(&p99), BoundVerdict::CannotTell, "{p99:?}");
     }
 
     #[test]

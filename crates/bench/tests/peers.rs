@@ -1,6 +1,6 @@
 //! Every peer that is installed here starts in every role, answers, and is gone afterwards.
 //!
-//! A peer that is missing is a line on stderr. The small servers are built into a folder of the
+//! A peer that is missing is a line on stderr. The small servers are built into a directory of the
 //! test if their toolchain is there.
 #![allow(
     clippy::disallowed_types,
@@ -10,7 +10,7 @@
 
 use bench::floor::{Behaviour, Content};
 use bench::peers::{
-    ALL, Asked, Backend, DOCUMENT_PATH, Finder, Found, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
+    ALL, Asked, Backend, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
     Peer, ROUTED_PATH, Role, RunContext, Running, Site,
 };
 use std::collections::BTreeMap;
@@ -71,27 +71,27 @@ fn ask(address: SocketAddr, path: &str) -> String {
 }
 
 struct Around {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     stop: AtomicBool,
 }
 
 impl Around {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), stop: AtomicBool::new(false) }
+        Self { directory: tempfile::tempdir().unwrap(), stop: AtomicBool::new(false) }
     }
 
     fn context(&self) -> RunContext<'_> {
         let deadline = Instant::now() + Duration::from_secs(60);
-        RunContext::new(self.folder.path().to_owned(), &self.stop, deadline)
+        RunContext::new(self.directory.path().to_owned(), &self.stop, deadline)
     }
 }
 
 fn can(peer: &Peer, role: &Role, reloads: bool) -> bool {
-    let (address, folder) = (SocketAddr::from(([127, 0, 0, 1], 1)), PathBuf::new());
-    peer.can(&Site { reloads, ..Site::new(role.clone(), address, folder) })
+    let (address, directory) = (SocketAddr::from(([127, 0, 0, 1], 1)), PathBuf::new());
+    peer.can(&Site { reloads, ..Site::new(role.clone(), address, directory) })
 }
 
-fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
+fn check(found: &FoundPeer, around: &Around, role: &Role, path: &str, body: &str) {
     let name = found.peer.name;
     let mut server = Running::start(found, role, 1, false, &around.context())
         .unwrap_or_else(|why| panic!("{}: {why}", role.name()));
@@ -102,7 +102,7 @@ fn check(found: &Found, around: &Around, role: &Role, path: &str, body: &str) {
     }
     assert!(!server.ended(), "{name}: {}", server.said());
     let (address, id) = (server.address, server.id());
-    // The floor checks nothing, and the baseline is what lets everybody in.
+    // The floor checks nothing, and the baseline allows every request.
     if matches!(role, Role::Guarded { .. }) && !["floor", "baseline"].contains(&name) {
         assert!(refuses_without_a_key(address, path), "{name}");
     }
@@ -127,7 +127,7 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
     let listed = Backend::start(&finder, listed, &around.context()).unwrap();
     let listing = String::from_utf8(bench::floor::listing(100)).unwrap();
     let document = String::from_utf8(bench::floor::body(100)).unwrap();
-    let root = around.folder.path().join("files");
+    let root = around.directory.path().join("files");
     std::fs::create_dir(&root).unwrap();
     std::fs::write(root.join("a.txt"), "a file").unwrap();
     std::fs::write(root.join(DOCUMENT_PATH.trim_matches('/')), &listing).unwrap();

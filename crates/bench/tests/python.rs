@@ -1,4 +1,4 @@
-//! Whole runs with applications of Python, for whoever serves them here.
+//! Whole runs with applications of Python, for every server installed here.
 //!
 //! `TIDEGATE_BENCH_PYTHON` names the interpreter, such as target/bench-python/bin/python; what it
 //! has not is a line on stderr. `TIDEGATE_BINARY` is the gateway of `asgi-up`.
@@ -32,7 +32,7 @@ fn options(scenarios: &[&str], peers: &[&str]) -> Options {
     options
 }
 
-/// `None` when nobody is here who could be run.
+/// `None` if no server is installed.
 fn run(options: Options) -> Option<Data> {
     match plan(options) {
         Ok(schedule) => {
@@ -46,7 +46,7 @@ fn run(options: Options) -> Option<Data> {
     }
 }
 
-/// Everybody who is here answers rightly in every case.
+/// Every installed server responds correctly in every case.
 #[track_caller]
 fn all_is_right(data: &Data) {
     for peer in &data.peers {
@@ -60,7 +60,7 @@ fn all_is_right(data: &Data) {
 }
 
 #[test]
-fn applications_are_served_by_everybody_who_is_here() {
+fn applications_are_served_by_every_installed_server() {
     let scenarios =
         ["asgi-hello", "wsgi-hello", "app-echo", "asgi-sleep", "wsgi-sleep", "websocket-echo"];
     let peers = [
@@ -94,7 +94,7 @@ fn applications_are_served_by_everybody_who_is_here() {
 }
 
 #[test]
-fn an_endpoint_is_held_against_a_loop_that_serves_nobody() {
+fn an_endpoint_is_compared_with_a_loop_without_a_server() {
     let Some(data) = run(options(&["fastapi-json"], &["uvicorn", "bare-loop"])) else { return };
     all_is_right(&data);
     for record in data.of_scenario("fastapi-json-loop") {

@@ -1,4 +1,4 @@
-//! Whole runs with tiny durations: what they find, how long they take, and what is left of them.
+//! Whole runs with tiny durations: their results, their duration, and their clean-up.
 //!
 //! The floors are always there, so they are what is run; other peers join where they are installed.
 #![allow(
@@ -165,7 +165,7 @@ fn more_workers_are_a_chart_of_the_report() {
 }
 
 #[test]
-fn files_and_reloads_are_run_with_those_who_can() {
+fn files_and_reloads_are_run_with_servers_that_support_them() {
     let options = with(&["files", "reload"], &["nginx", "haproxy", "caddy"]);
     let options = Options { round: Duration::from_millis(700), rounds: 1, ..options };
     let Ok(schedule) = plan(options.clone()) else {
@@ -184,14 +184,14 @@ fn files_and_reloads_are_run_with_those_who_can() {
 }
 
 #[test]
-fn a_server_of_somebody_else_is_loaded_where_it_is() {
+fn an_external_server_is_loaded_at_its_address() {
     let mut floor = Floor::start();
     let target = ExternalTarget { url: format!("http://{}/any", floor.address), is_own: false };
     let data = run(Options { external_target: Some(target), ..options() });
     floor.end();
     let [record] = &data.records[..] else { panic!("{:?}", data.records) };
     assert_eq!((record.scenario.as_str(), record.errors), ("target", 0));
-    // Whoever listens there is found.
+    // The listening process is found.
     assert!(record.cpu_us_per_request > 0.0 && record.rss_bytes > 0, "{record:?}");
     assert_eq!(record.cpu_from.as_deref(), Some("tasks"));
     assert!(data.notes.iter().any(|note| note.contains("those of floor (process")), "{data:?}");
@@ -228,9 +228,9 @@ impl Floor {
 
 #[test]
 fn a_server_that_breaks_is_an_error_and_not_the_end_of_the_run() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Does what a floor does, but answers every request with something else.
-    let liar = folder.path().join("liar");
+    let liar = directory.path().join("liar");
     let script = "#!/bin/sh\nexec python3 -c '\nimport socket,sys\n\
         s=socket.socket();s.setsockopt(socket.SOL_SOCKET,socket.SO_REUSEADDR,1)\n\
         h,p=sys.argv[2].split(\":\");s.bind((h,int(p)));s.listen()\nwhile True:\n c,_=s.accept()\n \
@@ -252,36 +252,36 @@ fn a_server_that_breaks_is_an_error_and_not_the_end_of_the_run() {
 /// Not a test of its own: what the interrupted tests start.
 #[test]
 fn child_that_is_interrupted() {
-    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
     let stop = interrupt::listen().unwrap();
     let mut options = with(&["hello"], &["floor", "nginx"]);
     options.rounds = 10_000;
     options.stop = stop;
     let schedule = plan(options).unwrap();
-    let live = Live::to(Said(folder.join("said")), false, schedule.told());
+    let live = Live::to(LineFile(directory.join("said")), false, schedule.told());
     let data = schedule.run(&live).unwrap();
     assert!(schedule.stop().load(Ordering::Relaxed));
-    data.write(&folder.join("data.json")).unwrap();
+    data.write(&directory.join("data.json")).unwrap();
 }
 
 /// Not a test of its own: one that does not end when it is asked to.
 #[test]
 fn child_that_is_deaf() {
-    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let Some(directory) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
     interrupt::listen().unwrap();
     let options = options();
     let floor = options.finder.find(bench::peers::named("floor").unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    let context = RunContext::new(folder, &options.stop, deadline);
+    let context = RunContext::new(directory, &options.stop, deadline);
     let server = Running::start(&floor, &Role::Hello, 1, false, &context).unwrap();
     std::thread::sleep(Duration::from_secs(60));
     drop(server);
 }
 
 /// Appends to a file, so that the parent sees how far the child is.
-struct Said(PathBuf);
+struct LineFile(PathBuf);
 
-impl Write for Said {
+impl Write for LineFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         fs::OpenOptions::new().create(true).append(true).open(&self.0)?.write(bytes)
     }
@@ -295,23 +295,23 @@ const RUN: &str = "child_that_is_interrupted";
 
 struct Interrupted {
     child: Child,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 impl Interrupted {
     /// Started, and its servers run.
     fn start(test: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])
-            .env(CHILD, folder.path())
-            .env("TMPDIR", folder.path())
+            .env(CHILD, directory.path())
+            .env("TMPDIR", directory.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
             .unwrap();
-        let started = Self { child, folder };
+        let started = Self { child, directory };
         let count = if test == RUN && started.nginx_is_here() { 2 } else { 1 };
         until("servers", || started.servers().len() >= count);
         started
@@ -321,21 +321,21 @@ impl Interrupted {
         ["/usr/sbin/nginx", "/usr/bin/nginx"].iter().any(|path| Path::new(path).exists())
     }
 
-    /// Processes that were started with something in our folder.
+    /// Processes that were started with something in our directory.
     fn servers(&self) -> Vec<(u32, String)> {
-        let folder = self.folder.path().display().to_string();
+        let directory = self.directory.path().display().to_string();
         let processes = fs::read_dir("/proc").unwrap().flatten();
         let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let at = |id: u32| {
             let at = fs::read_link(format!("/proc/{id}/cwd")).ok()?.display().to_string();
-            (id != self.child.id() && at.starts_with(&folder)).then_some((id, at))
+            (id != self.child.id() && at.starts_with(&directory)).then_some((id, at))
         };
         ids.filter_map(at).collect()
     }
 
     fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
-        // It may have ended meanwhile; whoever waits for that sees it.
+        // It may have ended by now; the waiting code sees that.
         Command::new("kill").args(["-s", name, &id]).stderr(Stdio::null()).status().unwrap();
     }
 }
@@ -354,10 +354,10 @@ fn an_interrupted_run_writes_what_it_has_and_leaves_no_process() {
     run.signal("INT");
     assert!(run.child.wait().unwrap().success());
     assert_eq!(run.servers(), []);
-    let data = Data::read(&run.folder.path().join("data.json")).unwrap();
+    let data = Data::read(&run.directory.path().join("data.json")).unwrap();
     assert!(!data.complete);
-    // Its own folder is gone as well.
-    let left = fs::read_dir(run.folder.path()).unwrap().flatten();
+    // Its own directory is gone as well.
+    let left = fs::read_dir(run.directory.path()).unwrap().flatten();
     let left: Vec<_> = left.filter(|entry| entry.path().is_dir()).collect();
     assert!(left.is_empty(), "{left:?}");
 }

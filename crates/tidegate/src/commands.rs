@@ -1,4 +1,4 @@
-//! The command line: one file for each command, and the text above them all.
+//! The command line: one file for each command, and the top-level help.
 
 #[cfg(feature = "bench")]
 mod bench;
@@ -26,17 +26,17 @@ use settings::Address;
 use crate::failure::Failure;
 use crate::host::Host;
 
-/// The configuration that is meant when none is named.
+/// The configuration file of commands that are given none.
 const DEFAULT_FILE: &str = "tidegate.yaml";
 
-/// One server for the whole way from the socket to your code: it accepts, protects, routes,
-/// answers, serves files and proxies, from one configuration.
+/// One server from socket to application: reverse proxy, cache, file server, Lua and Python
+/// runtime.
 #[derive(Debug, Parser)]
 #[command(
     name = "tidegate",
     version,
     propagate_version = false,
-    after_help = "New here? `tidegate demo` needs no files and says what to try.\n\
+    after_help = "New here? `tidegate demo` needs no configuration and shows what to try.\n\
                   Errors go to standard error. Exit codes: 0 done, 1 failed while running, \
                   2 wrong usage or configuration."
 )]
@@ -64,7 +64,7 @@ pub(crate) enum Command {
 }
 
 impl Tidegate {
-    /// Reads a command line, the program's name first.
+    /// Parses a command line, which starts with the program's name.
     pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
         let command = typed.get(1).and_then(|word| word.to_str());
         Tidegate::parse_words(typed).map_err(|refused| other_servers::advise(refused, command))
@@ -76,7 +76,7 @@ impl Tidegate {
         let [first, ..] = run.misplaced() else { return Ok(read) };
         // Before the application clap says what was meant.
         Tidegate::try_parse_from(["tidegate", "run", first, "--", "app:app"])?;
-        let why = format!("\"{first}\" is one too many: there is one application\n");
+        let why = format!("\"{first}\" is unexpected: there is one application\n");
         Err(Tidegate::command().error(ErrorKind::UnknownArgument, why))
     }
 }
@@ -102,7 +102,7 @@ impl Command {
     }
 }
 
-/// Reads a configuration to look at it.
+/// Loads a configuration without serving it.
 pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
     match config::load(source, &config::process_environment, &config::Kinds::all()) {
         Ok(loaded) => Ok(loaded.plan),
@@ -110,12 +110,12 @@ pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Fai
     }
 }
 
-/// An address as an argument; the error is a whole sentence.
+/// Parses an address of the command line; the error is a complete sentence.
 fn address(typed: &str) -> Result<Address, String> {
     typed.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }
 
-/// A text that stands in a configuration for itself: `${` would be an environment variable.
+/// Escapes a text for a configuration, where `${` begins an environment variable.
 pub(crate) fn literal(text: &str) -> String {
     text.replace("${", "$${")
 }

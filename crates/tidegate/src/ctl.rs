@@ -1,4 +1,4 @@
-//! Talking to a running server: finding it, asking it, showing what it said.
+//! The client of a running server's admin API: finds the server, sends requests, shows responses.
 
 mod caches;
 mod client;
@@ -7,5 +7,5 @@ mod status;
 
 pub(crate) use caches::table as caches_table;
 pub(crate) use client::Client;
-pub(crate) use locate::{Place, find};
+pub(crate) use locate::{AdminAddress, find};
 pub(crate) use status::overview;

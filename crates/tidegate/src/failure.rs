@@ -1,26 +1,25 @@
-//! How a command ends when it does not end well: one sentence first, on standard error, and an exit
-//! code.
+//! Failures of commands: the message on standard error and the exit code.
 
 use std::io::Write;
 
-/// Why a command ends early.
+/// The reason for which a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The arguments or the configuration are wrong: exit code 2. A sentence, perhaps with lines of
-    /// advice after it.
+    /// The arguments or the configuration are wrong: exit code 2. A sentence, optionally followed by
+    /// advice.
     Wrong(String),
     /// Every error of a configuration, rendered: exit code 2.
     Errors(String),
-    /// Something went wrong on the way: exit code 1.
+    /// The command failed while it ran: exit code 1.
     Failed(String),
-    /// A program ended with a code of its own; it has said why, if it wanted to.
+    /// A program ended with its own exit code and printed its own message.
     Exit(i32),
-    /// Nobody reads what we print any more, as behind `| head -1`: nothing went wrong.
+    /// Standard output was closed, as by `| head -1`: no error.
     Unread,
 }
 
 impl Failure {
-    /// Says why, and gives the exit code.
+    /// Prints the reason and returns the exit code.
     pub(crate) fn report(self) -> u8 {
         let (text, code) = match self {
             Failure::Wrong(text) => (format!("error: {text}"), 2),
@@ -29,7 +28,7 @@ impl Failure {
             Failure::Exit(code) => return code as u8,
             Failure::Unread => return 0,
         };
-        // Nobody is left to tell when standard error is closed as well.
+        // With standard error closed too, the message cannot be printed.
         let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
         code
     }

@@ -1,13 +1,13 @@
-//! What the process that we run in has besides us: a Python, or none.
+//! The host of the command line: the plain binary, or a Python interpreter.
 //!
-//! Promises that nothing else in this crate asks how it was started. Never does: calling Python.
+//! No other module of this crate depends on how it was started. Never calls Python.
 
 use std::ffi::OsString;
 
-/// Who calls us.
+/// The process that runs the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// What starts another process like this one where it is a Python with us inside: the
-    /// interpreter, `-m`, `tidegate`. The pure binary has none.
+    /// The command that starts another process like this one if it is a Python interpreter: the
+    /// interpreter, `-m`, `tidegate`. `None` in the plain binary.
     pub python: Option<Vec<OsString>>,
 }

@@ -1,7 +1,7 @@
-//! Configurations of other products, read into ours.
+//! Converts configurations of other products.
 //!
-//! Promises that what comes out can be checked and started, and that whatever has no counterpart
-//! here is said in a comment beside the place where it would stand.
+//! Promises that the result passes `check`, and that each setting without a counterpart is named in
+//! a comment at its position.
 
 pub(crate) mod pike;
 mod writer;

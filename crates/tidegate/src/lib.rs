@@ -1,6 +1,6 @@
-//! The command line: reads arguments, calls the room that does the work, prints what it says.
+//! The command line: parses arguments, calls the crate that does the work, prints the result.
 //!
-//! Owns the words of the command line and exit codes (0 done, 1 failed while running, 2 wrong usage
+//! Owns commands, options and exit codes (0 done, 1 failed while running, 2 wrong usage
 //! or configuration). Never does any of the work itself, and never chooses the process's allocator:
 //! the binary and the wheel, which both call it, do.
 
@@ -19,7 +19,7 @@ use std::ffi::OsString;
 
 use crate::failure::Failure;
 
-/// Runs what `arguments` ask for, the name of the program first, and gives the exit code.
+/// Runs the command of `arguments`, which start with the program's name, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
     let ended = match commands::Tidegate::read(&arguments) {
@@ -29,9 +29,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     ended.map_or_else(Failure::report, |()| 0)
 }
 
-/// Help and versions are no failure, and go where they can be piped.
+/// Prints help and versions to standard output, errors to standard error.
 fn explain(refused: &clap::Error) -> u8 {
-    // Nobody is left to tell when the output is closed.
+    // With the output closed, nothing can be printed.
     let _ = refused.print();
     refused.exit_code().try_into().unwrap_or(2)
 }

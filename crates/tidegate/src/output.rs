@@ -1,10 +1,10 @@
-//! What goes to standard output: text, written whole or not at all, and columns that line up.
+//! Standard output: text and aligned columns.
 
 use std::io::{ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Prints; a reader that has gone away ends the command without a complaint.
+/// Prints a text; a closed standard output ends the command without an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -14,7 +14,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Lines whose cells stand below each other. The last cell of a line is as long as it likes.
+/// Formats rows as lines with aligned columns; the last cell of a row is not padded.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]], indent: usize) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));

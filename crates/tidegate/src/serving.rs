@@ -1,5 +1,4 @@
-//! What every command that starts a server has in common: its options, and how its end becomes an
-//! exit code.
+//! Options of every command that starts a server, and the exit code of a server.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -19,21 +18,21 @@ pub(crate) struct ServingOptions {
     #[arg(short = 'w', long, value_name = "N|auto", value_parser = workers)]
     workers: Option<config::Workers>,
 
-    /// Bind each worker to a core of its own
+    /// Pin each worker to a core of its own
     #[arg(long)]
     cpu_affinity: bool,
 
-    /// The least important events to log; overrides `log.level` of the configuration
+    /// The lowest level of logged events; overrides `log.level` of the configuration
     #[arg(long, value_name = "LEVEL", value_parser = levels())]
     log_level: Option<Level>,
 
-    /// How events are written; overrides `log.format` of the configuration
+    /// The format of events; overrides `log.format` of the configuration
     #[arg(long, value_name = "FORMAT", value_parser = formats())]
     log_format: Option<Format>,
 }
 
 impl ServingOptions {
-    /// The number of workers, or what a command starts by default.
+    /// Returns the number of workers, or the default of a command.
     pub(crate) fn workers_or(&self, default: usize) -> usize {
         match self.workers {
             None => default,
@@ -54,7 +53,7 @@ impl ServingOptions {
         self.log_format
     }
 
-    /// Logs in the format that was asked for, from now on.
+    /// Sets the log format of the command line, if there is one.
     pub(crate) fn apply_format(&self) {
         if let Some(format) = self.log_format {
             telemetry::log::set_format(format);
@@ -78,8 +77,8 @@ fn formats() -> impl TypedValueParser<Value = Format> {
     })
 }
 
-/// Serves until the server is told to stop. `told` makes what is printed once it accepts, for
-/// whoever looks at a terminal; the log has the addresses in any case.
+/// Serves until the server is told to stop. The text of `told` is printed once it accepts, for
+/// users of a terminal; the log has the addresses in any case.
 pub(crate) fn serve(
     source: impl config::Source + 'static,
     options: ServingOptions,
@@ -95,10 +94,10 @@ pub(crate) fn serve(
     Ok(server::run(Arc::new(source), options)?)
 }
 
-/// Prints what `told` makes, once the server accepts.
+/// Prints the text of `told` once the server accepts.
 pub(crate) fn on_ready(told: impl FnOnce(&[Bound]) -> String + 'static) -> server::OnReady {
     Box::new(move |bound| {
-        // A server whose standard output is closed goes on serving.
+        // A server keeps serving if its standard output is closed.
         let _ = write_all(&told(bound));
     })
 }
@@ -109,7 +108,7 @@ fn write_all(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
-/// The URL at which a listener is reached from this machine; which others reach it as well.
+/// Returns the URL of a listener on this machine, and whether other machines reach it.
 pub(crate) fn url(bound: &[Bound], name: &str) -> String {
     match bound.iter().find(|bound| bound.name == name).map(|bound| &bound.address) {
         Some(Bind::Tcp(address)) if address.ip().is_unspecified() => {

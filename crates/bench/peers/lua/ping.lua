@@ -1,4 +1,4 @@
--- Answers the PING of RESP, inline or as an array, for whoever runs Lua with Silly's modules.
+-- Answers the PING of RESP, inline or as an array, for a Lua interpreter with Silly's modules.
 --
 -- Usage: PROGRAM ping.lua --listen=ADDRESS:PORT. It reads lines, as the published page's program
 -- does: of an array only the last line is the command. redis-benchmark asks for two settings before

@@ -1,5 +1,5 @@
 # Calls the application of bench_fastapi over and over, as a server does for a GET, and says how
-# often it did in which CPU time: what nobody who serves it can go below.
+# often it did in which CPU time: the lower bound of every server of it.
 import asyncio
 import sys
 import time

@@ -44,7 +44,7 @@ async def websocket(scope, receive, send):
         await send({"type": "websocket.send", "text": message["text"]})
 
 
-# What is kept by whoever stands in front.
+# Stored by the server in front.
 async def document(scope, receive, send):
     assert scope["type"] == "http"
     with open(os.environ["BENCH_DOCUMENT"], "rb") as file:

@@ -1,6 +1,6 @@
 //! A cgroup (v2) that exists for one tree of processes.
 //!
-//! Owns a folder below the cgroup of this process, and what is in it. Promises that a process which
+//! Owns a directory below the cgroup of this process, and what is in it. Promises that a process which
 //! enters it right after fork(2) takes all its descendants along, whatever becomes of their
 //! parents; that nothing runs in the group any more once it was dropped; and that groups of runs
 //! which were killed are removed by the next run. Where no group can be made there is none, and
@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
 pub(crate) struct Group {
-    folder: PathBuf,
+    directory: PathBuf,
     /// Writing to it moves processes into the group.
     members: File,
 }
@@ -49,12 +49,12 @@ impl Group {
         let cgroup =
             OWN_CGROUP.get_or_init(|| own_cgroup().inspect(|cgroup| sweep(cgroup))).as_ref()?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = cgroup.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        fs::create_dir(&folder).ok()?;
-        let members = OpenOptions::new().write(true).open(folder.join("cgroup.procs"));
-        let group = members.map(|members| Self { folder: folder.clone(), members });
+        let directory = cgroup.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir(&directory).ok()?;
+        let members = OpenOptions::new().write(true).open(directory.join("cgroup.procs"));
+        let group = members.map(|members| Self { directory: directory.clone(), members });
         if group.is_err() {
-            let _ = fs::remove_dir(&folder);
+            let _ = fs::remove_dir(&directory);
         }
         // Without `cpu.stat` it is of no use.
         group.ok().filter(|group| group.usage().is_some())
@@ -65,7 +65,7 @@ impl Group {
     }
 
     pub(super) fn usage(&self) -> Option<Usage> {
-        let text = read(&self.folder.join("cpu.stat"));
+        let text = read(&self.directory.join("cpu.stat"));
         let value = |name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().parse().ok())
         };
@@ -77,14 +77,14 @@ impl Group {
         self.processes().contains(&pid)
     }
 
-    /// Whoever is in it now.
+    /// The processes in it now.
     pub(super) fn processes(&self) -> Vec<u32> {
-        super::parsed(&read(&self.folder.join("cgroup.procs"))).collect()
+        super::parsed(&read(&self.directory.join("cgroup.procs"))).collect()
     }
 
     #[cfg(test)]
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 }
 
@@ -100,16 +100,16 @@ impl Entry {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        remove(&self.folder);
+        remove(&self.directory);
     }
 }
 
-/// Ends what is left in the group, and removes it.
-fn remove(folder: &Path) {
+/// Ends the processes in the group, and removes it.
+fn remove(directory: &Path) {
     let deadline = Instant::now() + GONE_WAIT;
-    while fs::remove_dir(folder).is_err_and(|why| why.kind() != io::ErrorKind::NotFound) {
+    while fs::remove_dir(directory).is_err_and(|why| why.kind() != io::ErrorKind::NotFound) {
         // A daemon that left its parent and its process group is still in here.
-        let _ = fs::write(folder.join("cgroup.kill"), "1");
+        let _ = fs::write(directory.join("cgroup.kill"), "1");
         if Instant::now() >= deadline {
             return;
         }
@@ -129,7 +129,7 @@ fn sweep(cgroup: &Path) {
     }
 }
 
-/// The folder of the v2 cgroup that this process is in.
+/// The directory of the v2 cgroup that this process is in.
 fn own_cgroup() -> Option<PathBuf> {
     let mounts = read(Path::new("/proc/self/mountinfo"));
     // proc_pid_mountinfo(5): the mount point is the fifth field, the type follows " - ".

@@ -1,6 +1,6 @@
-//! Who listens at an address of this machine.
+//! Finds the process that listens at an address of this machine.
 //!
-//! Owns reading the kernel's tables of sockets. Promises one process: the one that the others who
+//! Owns reading the kernel's tables of sockets. Promises one process: the one that the others which
 //! hold the socket descend from; and `None` where there are several, or none that may be seen.
 
 use super::{Stat, numbers, read};
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_listens_is_known() {
+    fn the_listening_process_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(listener_at(address), Some(std::process::id()));

@@ -112,7 +112,7 @@ fn a_group_counts_children_that_ended() {
     let Some(group) = group() else { return };
     let mut shell = Shell::start_in(&group);
     assert!(group.holds(shell.child.id()));
-    let folder = group.folder().to_owned();
+    let directory = group.directory().to_owned();
     let tree = Tree::grouped(vec![shell.child.id()], Some(Arc::new(group)));
     let before = tree.sample();
     shell.run(&format!("( {COUNT} )"));
@@ -127,12 +127,12 @@ fn a_group_counts_children_that_ended() {
     assert!(in_ticks.run_ns.abs_diff(used.run_ns) < 40_000_000 + used.run_ns / 20, "{in_ticks:?}");
     drop(shell);
     drop(tree);
-    assert!(!folder.exists());
+    assert!(!directory.exists());
 }
 
-/// As a daemon does, or the workers of a master that is replaced: nobody of the tree waits for it.
+/// As a daemon does, or the workers of a master that is replaced: no process of the tree waits for it.
 #[test]
-fn a_group_counts_whoever_left_its_parent_and_ends_it() {
+fn a_group_counts_processes_that_left_their_parent_and_ends_them() {
     let Some(group) = group() else { return };
     let mut shell = Shell::start_in(&group);
     let tree = Tree::grouped(vec![shell.child.id()], Some(Arc::new(group)));
@@ -153,7 +153,7 @@ fn a_group_counts_whoever_left_its_parent_and_ends_it() {
     assert!(used.run_ns > 5_000_000, "{used:?}");
     drop(shell);
     drop(tree);
-    // What is left of it is for whoever adopted it to reap.
+    // The process that adopted it reaps it.
     let state = super::read(Path::new(&format!("/proc/{left}/stat")));
     assert!(state.is_empty() || state.contains(") Z "), "{state}");
 }

@@ -29,9 +29,9 @@ pub struct Behaviour {
 /// What the body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// [`body`], that nobody may keep.
+    /// [`body`], with `no-store`.
     Text,
-    /// [`listing`], that everybody may keep for a day.
+    /// [`listing`], storable for a day.
     Listing,
 }
 

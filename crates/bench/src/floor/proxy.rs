@@ -19,12 +19,12 @@ enum Side {
     Upstream,
 }
 
-struct Link {
+struct ProxiedConnection {
     stream: TcpStream,
     side: Side,
-    /// The other end of the exchange under way.
+    /// The other end of the exchange in flight.
     partner: Option<RawFd>,
-    /// Bytes of the answer that are still to come; `None` before its head.
+    /// Bytes of the response still to come; `None` before its head.
     left: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ struct Proxy {
     upstream: SocketAddr,
     epoll: Epoll,
     /// By descriptor.
-    links: Vec<Option<Link>>,
+    links: Vec<Option<ProxiedConnection>>,
     /// Upstream connections without an exchange, the warmest last.
     idle: Vec<RawFd>,
     /// Upstream connections are kept for the next exchange.
@@ -79,11 +79,12 @@ impl Proxy {
         if self.links.len() <= fd as usize {
             self.links.resize_with(fd as usize + 1, || None);
         }
-        self.links[fd as usize] = Some(Link { stream, side, partner: None, left: None });
+        self.links[fd as usize] =
+            Some(ProxiedConnection { stream, side, partner: None, left: None });
         Ok(fd)
     }
 
-    fn link(&mut self, fd: RawFd) -> io::Result<&mut Link> {
+    fn link(&mut self, fd: RawFd) -> io::Result<&mut ProxiedConnection> {
         self.links
             .get_mut(fd as usize)
             .and_then(Option::as_mut)

@@ -22,10 +22,10 @@ pub(super) enum Rules {
 
 /// What is to come on one connection.
 #[derive(Debug)]
-pub(super) enum Answer {
-    Http(http::Answer),
-    Resp(resp::Answers),
-    WebSocket(websocket::Answer),
+pub(super) enum AwaitedResponse {
+    Http(http::ResponseParser),
+    Resp(resp::ReplyCounter),
+    WebSocket(websocket::EchoParser),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) struct Connection {
     pub(super) listed: bool,
     /// Bytes of the request that are not sent yet, from its end.
     unsent: usize,
-    answer: Answer,
+    answer: AwaitedResponse,
 }
 
 /// How sending went, short of an error.
@@ -87,9 +87,9 @@ impl Peer {
 impl Connection {
     pub(super) fn new(rules: &Rules) -> Self {
         let answer = match rules {
-            Rules::Http(_) => Answer::Http(http::Answer::default()),
-            Rules::Resp(_) => Answer::Resp(resp::Answers::default()),
-            Rules::WebSocket(_) => Answer::WebSocket(websocket::Answer::default()),
+            Rules::Http(_) => AwaitedResponse::Http(http::ResponseParser::default()),
+            Rules::Resp(_) => AwaitedResponse::Resp(resp::ReplyCounter::default()),
+            Rules::WebSocket(_) => AwaitedResponse::WebSocket(websocket::EchoParser::default()),
         };
         let stage = Stage::Closed { retry_ns: 0 };
         Self { socket: None, stage, since_ns: 0, asked_ns: 0, listed: false, unsent: 0, answer }
@@ -136,7 +136,7 @@ impl Connection {
 
     /// Sends the handshake of a WebSocket.
     pub(super) fn greet(&mut self, greeting: &[u8]) -> io::Result<Sent> {
-        if let Answer::WebSocket(answer) = &mut self.answer {
+        if let AwaitedResponse::WebSocket(answer) = &mut self.answer {
             answer.greet();
         }
         self.stage = Stage::Greeting;
@@ -147,9 +147,9 @@ impl Connection {
     /// Sends a request for so many answers.
     pub(super) fn ask(&mut self, request: &[u8], answers: u32, compared: bool) -> io::Result<Sent> {
         match &mut self.answer {
-            Answer::Http(answer) => answer.expect(compared),
-            Answer::Resp(rest) => rest.expect(answers),
-            Answer::WebSocket(answer) => answer.expect(),
+            AwaitedResponse::Http(answer) => answer.expect(compared),
+            AwaitedResponse::Resp(rest) => rest.expect(answers),
+            AwaitedResponse::WebSocket(answer) => answer.expect(),
         }
         self.stage = Stage::Asking;
         self.unsent = request.len();
@@ -160,7 +160,7 @@ impl Connection {
         self.unsent > 0
     }
 
-    /// Sends what is left of the request, or of the handshake.
+    /// Sends the rest of the request, or of the handshake.
     pub(super) fn flush(&mut self, request: &[u8]) -> io::Result<Sent> {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         while self.unsent > 0 {
@@ -186,9 +186,11 @@ impl Connection {
 
     pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
         match (&mut self.answer, rules) {
-            (Answer::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
-            (Answer::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
-            (Answer::WebSocket(answer), Rules::WebSocket(rules)) => answer.feed(rules, bytes),
+            (AwaitedResponse::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
+            (AwaitedResponse::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
+            (AwaitedResponse::WebSocket(answer), Rules::WebSocket(rules)) => {
+                answer.feed(rules, bytes)
+            }
             _ => unreachable!("all connections of a run are made for its rules"),
         }
     }
@@ -196,7 +198,7 @@ impl Connection {
     /// The peer will send no more.
     pub(super) fn ended(&mut self, rules: &Rules) -> Fed {
         match (&mut self.answer, rules) {
-            (Answer::Http(answer), Rules::Http(rules)) => answer.ended(rules),
+            (AwaitedResponse::Http(answer), Rules::Http(rules)) => answer.ended(rules),
             _ => Fed::Broken { right: 0, kind: super::Kind::Read },
         }
     }

@@ -52,7 +52,7 @@ impl Rules {
 
 /// The answer of one connection, at whatever point it is.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ResponseParser {
     at: At,
     /// The beginning of a line or a head that did not come in one piece.
     held: Vec<u8>,
@@ -88,7 +88,7 @@ enum Step {
     Starved,
 }
 
-impl Answer {
+impl ResponseParser {
     /// Makes ready for the next answer.
     pub(super) fn expect(&mut self, compared: bool) {
         self.at = At::Head;
@@ -216,7 +216,7 @@ impl Answer {
         self.held.clear();
         // RFC 9112 section 6.3, in its order.
         self.at = match head {
-            // Interim: the answer is still to come. Nobody asked to switch protocols.
+            // Interim: the response is still to come. No upgrade was requested.
             Head { status: 101, .. } => return Err(Kind::Framing),
             Head { status: 100..=199, .. } => At::Head,
             Head { status: 204 | 304, .. } => return Ok(Step::Whole(count)),
@@ -290,7 +290,7 @@ impl Head {
         while let Some((field, count)) = line(&bytes[at..])? {
             at += count;
             if field.is_empty() {
-                // RFC 9112 section 6.1: with both, somebody is being smuggled past somebody;
+                // RFC 9112 section 6.1: both fields are a smuggling attempt;
                 // and HTTP/1.0 knows no chunks.
                 let twice = head.chunked && (head.length.is_some() || minor == 0);
                 return if twice { Err(Kind::Framing) } else { Ok(Some((head, at))) };

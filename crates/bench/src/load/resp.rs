@@ -31,13 +31,13 @@ pub(crate) fn request(command: Command, pipeline: u32) -> Vec<u8> {
 
 /// The answers of one connection, at whatever point they are.
 #[derive(Debug, Default)]
-pub(super) struct Answers {
+pub(super) struct ReplyCounter {
     outstanding: u32,
     /// How many bytes of the next answer are here.
     begun: usize,
 }
 
-impl Answers {
+impl ReplyCounter {
     pub(super) fn expect(&mut self, answers: u32) {
         self.outstanding = answers;
         self.begun = 0;
@@ -74,11 +74,11 @@ impl Answers {
 #[cfg(test)]
 mod tests {
     use super::super::{Command, Kind};
-    use super::{Answers, Fed, Rules, request};
+    use super::{Fed, ReplyCounter, Rules, request};
 
     fn fed(answers: u32, pieces: &[&[u8]]) -> Vec<Fed> {
         let rules = Rules::new();
-        let mut state = Answers::default();
+        let mut state = ReplyCounter::default();
         state.expect(answers);
         pieces.iter().map(|piece| state.feed(&rules, piece)).collect()
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_told_apart() {
+    fn wrong_replies_are_distinguished() {
         let broken = |right, kind| vec![Fed::Broken { right, kind }];
         assert_eq!(fed(1, &[b"+PONG\r\n+"]), broken(1, Kind::Framing));
         assert_eq!(fed(1, &[b"+PING\r\n"]), broken(0, Kind::Framing));

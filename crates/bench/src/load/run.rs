@@ -1,6 +1,6 @@
 //! A run from its plan to its outcome: the threads and the moments they share.
 //!
-//! Owns when measuring begins and ends, and who is told. Promises that measuring begins when all
+//! Owns when measuring begins and ends. Promises that measuring begins when all
 //! connections are open (or given up) and the warm-up is over, and that the threads have ended
 //! when it returns. Never touches a socket.
 
@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use super::connection::{Peer, Rules};
 use super::worker::{Tally, Worker};
 use super::{
-    Mode, Moment, Outcome, PIPELINE_MAX, Plan, Target, Traffic, http, resp, system, websocket,
+    LoadOutcome, LoadPlan, Mode, Moment, PIPELINE_MAX, Target, Traffic, http, resp, system,
+    websocket,
 };
 
 /// How often the calling thread looks whether it is time, or whether to stop.
 const LOOK: Duration = Duration::from_millis(2);
-/// Descriptors that are needed beside the connections.
+/// Descriptors that are needed besides the connections.
 const DESCRIPTORS_SPARE: u64 = 256;
 
 /// What all threads of a run see. Times are in ns since `clock`.
@@ -32,7 +33,7 @@ pub(super) struct Shared<'a> {
     /// How many answers it asks for.
     pub(super) answers: u32,
     pub(super) keep_alive: bool,
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a LoadPlan,
     pub(super) timeout_ns: u64,
     clock: Instant,
     /// Threads whose connections are open.
@@ -44,7 +45,7 @@ pub(super) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn new(target: &Target, plan: &'a Plan) -> io::Result<Self> {
+    fn new(target: &Target, plan: &'a LoadPlan) -> io::Result<Self> {
         let mut greeting = None;
         let (rules, request, answers, keep_alive) = match &target.traffic {
             Traffic::Http { request, expect, keep_alive } => {
@@ -125,13 +126,17 @@ impl<'a> Shared<'a> {
 
 /// Loads the target and says what was found. Errors are the generator's own: a plan that cannot
 /// be run, or descriptors that ran out; what the server does wrong is in the outcome.
-pub fn run(target: &Target, plan: &Plan) -> io::Result<Outcome> {
+pub fn run(target: &Target, plan: &LoadPlan) -> io::Result<LoadOutcome> {
     run_with(target, plan, |_| ())
 }
 
 /// Like [`run`], and tells the edges of what is measured, from the calling thread, so that the
 /// server's CPU can be sampled there. Both are told, in order, however the run ends.
-pub fn run_with(target: &Target, plan: &Plan, mut at: impl FnMut(Moment)) -> io::Result<Outcome> {
+pub fn run_with(
+    target: &Target,
+    plan: &LoadPlan,
+    mut at: impl FnMut(Moment),
+) -> io::Result<LoadOutcome> {
     check(target, plan)?;
     system::allow_descriptors(plan.connections as u64 + DESCRIPTORS_SPARE)?;
     let shared = Shared::new(target, plan)?;
@@ -145,7 +150,7 @@ pub fn run_with(target: &Target, plan: &Plan, mut at: impl FnMut(Moment)) -> io:
             })
             .collect();
         conduct(&shared, &workers, &mut at);
-        let mut outcome = Outcome::new();
+        let mut outcome = LoadOutcome::new();
         let (begin_ns, end_ns) = (shared.begin_ns(), shared.end_ns());
         outcome.elapsed = Duration::from_nanos(end_ns.saturating_sub(begin_ns));
         for worker in workers {
@@ -163,7 +168,7 @@ fn conduct(
     at: &mut impl FnMut(Moment),
 ) {
     let plan = shared.plan;
-    // A thread that ended before the end has failed; the others need not go on.
+    // A thread that ended before the end has failed; the others need not continue.
     let broken = || shared.is_stopped() || workers.iter().any(ScopedJoinHandle::is_finished);
     let ready = || shared.ready.load(Ordering::Relaxed) == workers.len();
     shared.wait_until(shared.timeout_ns.saturating_mul(2), || ready() || broken());
@@ -179,7 +184,7 @@ fn conduct(
     shared.end_ns.store(shared.now_ns(), Ordering::Relaxed);
 }
 
-fn check(target: &Target, plan: &Plan) -> io::Result<()> {
+fn check(target: &Target, plan: &LoadPlan) -> io::Result<()> {
     let refuse = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
     if plan.connections == 0 {
         return refuse("a load needs a connection");
@@ -205,7 +210,7 @@ fn share(connections: usize, threads: usize, index: usize) -> usize {
     connections / threads + usize::from(index < connections % threads)
 }
 
-fn add(outcome: &mut Outcome, tally: &Tally) -> io::Result<()> {
+fn add(outcome: &mut LoadOutcome, tally: &Tally) -> io::Result<()> {
     outcome.requests += tally.requests;
     outcome.bytes += tally.bytes;
     outcome.reconnects += tally.reconnects;

@@ -20,7 +20,7 @@ impl Timer {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just gave us this descriptor and nobody else holds it.
+        // SAFETY: the kernel just gave us this descriptor and nothing else holds it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

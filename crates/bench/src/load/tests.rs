@@ -10,7 +10,7 @@ mod websocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Address, Expect, Outcome, Plan, Target, Traffic, run};
+use super::{Address, Expect, LoadOutcome, LoadPlan, Target, Traffic, run};
 pub(super) use scripted::{Act, Scripted};
 
 pub(super) const END: &[u8] = b"\r\n\r\n";
@@ -31,23 +31,23 @@ pub(super) fn target(address: &Address) -> Target {
     Target { address: address.clone(), traffic }
 }
 
-fn plan() -> Plan {
-    Plan { connections: 2, duration: Duration::from_millis(200), ..Plan::default() }
+fn plan() -> LoadPlan {
+    LoadPlan { connections: 2, duration: Duration::from_millis(200), ..LoadPlan::default() }
 }
 
 /// Loads the server for a moment; the counts that every outcome must keep are checked here.
 #[track_caller]
-fn load(server: &Scripted) -> Outcome {
+fn load(server: &Scripted) -> LoadOutcome {
     load_with(server, &plan())
 }
 
 #[track_caller]
-fn load_with(server: &Scripted, plan: &Plan) -> Outcome {
+fn load_with(server: &Scripted, plan: &LoadPlan) -> LoadOutcome {
     consistent(run(&target(&server.address), plan).unwrap())
 }
 
 #[track_caller]
-fn consistent(outcome: Outcome) -> Outcome {
+fn consistent(outcome: LoadOutcome) -> LoadOutcome {
     assert_eq!(outcome.latency.len(), outcome.requests);
     outcome
 }

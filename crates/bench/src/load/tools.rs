@@ -1,6 +1,6 @@
-//! The load generators that everybody knows, in place of ours: wrk and redis-benchmark.
+//! Well-known load generators in place of ours: wrk and redis-benchmark.
 //!
-//! Owns their command lines and the reading of what they print. Promises an [`Outcome`] like that
+//! Owns their command lines and the reading of what they print. Promises an [`LoadOutcome`] like that
 //! of our own, as far as the tool tells, and that the tool has ended when it returns. What they do
 //! differently stays as it is:
 //! - both count from their start to their end, connecting included; a warm-up is a run of its own
@@ -18,7 +18,7 @@ mod wrk;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Mode, Moment, Outcome, Plan, Target, Traffic};
+use super::{LoadOutcome, LoadPlan, Mode, Moment, Target, Traffic};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
@@ -43,11 +43,13 @@ impl Tool {
     /// Where it is installed, if it is.
     pub fn program(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path).map(|folder| folder.join(self.name())).find(|p| p.is_file())
+        std::env::split_paths(&path)
+            .map(|directory| directory.join(self.name()))
+            .find(|p| p.is_file())
     }
 
     /// Whether it can make this load; an error says why not.
-    pub fn can(self, target: &Target, plan: &Plan) -> io::Result<()> {
+    pub fn can(self, target: &Target, plan: &LoadPlan) -> io::Result<()> {
         let refuse = |why: &str| {
             let name = self.name();
             Err(io::Error::new(io::ErrorKind::Unsupported, format!("{name} {why}")))
@@ -70,9 +72,9 @@ impl Tool {
         self,
         program: &Path,
         target: &Target,
-        plan: &Plan,
+        plan: &LoadPlan,
         mut at: impl FnMut(Moment),
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<LoadOutcome> {
         self.can(target, plan)?;
         match self {
             Self::Wrk => wrk::run(program, target, plan, &mut at),
@@ -82,7 +84,7 @@ impl Tool {
 }
 
 /// Fills the histogram from values in rising order with the number of latencies up to each.
-fn record_cumulated(outcome: &mut Outcome, values: impl IntoIterator<Item = (u64, u64)>) {
+fn record_cumulated(outcome: &mut LoadOutcome, values: impl IntoIterator<Item = (u64, u64)>) {
     let mut before = 0;
     for (value_ns, count) in values {
         if let Some(more) = count.checked_sub(before).filter(|&more| more > 0) {

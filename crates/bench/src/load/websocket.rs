@@ -4,7 +4,7 @@
 //! handshake is right before the first message, and that an answer is the same message in one or
 //! more frames with nothing behind it. A ping in between is passed over: a connection lives for a
 //! round, which is shorter than any server waits for a pong.
-//! Never offers an extension, and masks with one key: whoever measures protects no proxy.
+//! Never offers an extension, and masks with one key, because a load generator has no proxy to protect.
 
 use super::Kind;
 use super::http::{Fed, has_fields};
@@ -72,7 +72,7 @@ impl Rules {
 
 /// The answer of one connection, at whatever point it is.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct EchoParser {
     at: At,
     /// A head that did not come in one piece.
     held: Vec<u8>,
@@ -103,7 +103,7 @@ struct Head {
     bytes: usize,
 }
 
-impl Answer {
+impl EchoParser {
     /// Makes ready for a handshake.
     pub(super) fn greet(&mut self) {
         *self = Self::default();
@@ -135,7 +135,7 @@ impl Answer {
         let Some(end) = self.held.windows(4).position(|four| four == b"\r\n\r\n") else {
             return if self.held.len() > HEAD_BYTES_MAX { Err(Kind::Framing) } else { Ok(false) };
         };
-        // Nobody was told anything yet.
+        // No close frame was sent yet.
         if end + 4 < self.held.len() {
             return Err(Kind::Framing);
         }
@@ -209,7 +209,7 @@ impl Answer {
         match (opcode, self.begun) {
             (PING | PONG, _) if last && length <= SHORT => Ok(At::Control { left: length }),
             (CLOSE, _) => Err(Kind::Status),
-            // A text goes on as a continuation; section 5.4.
+            // A text continues in a continuation frame; section 5.4.
             (TEXT, false) | (CONTINUATION, true) if length <= rules.text.len() - self.heard => {
                 self.begun = true;
                 Ok(At::Payload { left: length, last })
@@ -230,7 +230,7 @@ impl Answer {
 
 /// How far a server has answered a handshake, if it was one, or a text; `None`: wrongly.
 pub(crate) fn answers(text: &[u8], greets: bool, received: &[u8]) -> Option<bool> {
-    let (rules, mut answer) = (Rules::new(text), Answer::default());
+    let (rules, mut answer) = (Rules::new(text), EchoParser::default());
     if !greets {
         answer.expect();
     }

@@ -16,7 +16,7 @@ use super::http::Fed;
 use super::run::Shared;
 use super::schedule::Schedule;
 use super::system::{Timer, thread_cpu};
-use super::{BODY_COMPARED_ONE_IN, Errors, Kind, Mode, Outcome};
+use super::{BODY_COMPARED_ONE_IN, Errors, Kind, LoadOutcome, Mode};
 use crate::epoll::{Epoll, Event};
 
 /// How often time-outs, retries and the moments of the run are looked at.
@@ -74,7 +74,7 @@ impl<'a> Worker<'a> {
             Mode::Closed => None,
             Mode::Open { rate } => Some(Schedule::new(rate, index, threads, connections)),
         };
-        let latency = Outcome::new().latency;
+        let latency = LoadOutcome::new().latency;
         let tally = Tally {
             requests: 0,
             bytes: 0,
@@ -345,7 +345,7 @@ impl<'a> Worker<'a> {
         kept
     }
 
-    /// The server closed a connection that nobody waited on, as it may.
+    /// The server closed an idle connection, as it may.
     fn left(&mut self, index: usize) {
         self.tally.reconnects += 1;
         self.connections[index].close(self.now_ns);
@@ -379,7 +379,7 @@ impl<'a> Worker<'a> {
             let due_ns = schedule.due_ns(go_ns);
             let waits = due_ns > self.now_ns || due_ns >= end_ns;
             let Some(index) = (if waits { None } else { schedule.free.pop_front() }) else {
-                // With no free connection it is an answer that goes on.
+                // Without a free connection the response is still in flight.
                 let next_ns = if waits { due_ns } else { u64::MAX };
                 return schedule.arm(&self.timer, self.now_ns, next_ns);
             };

@@ -1,4 +1,4 @@
-//! An application of FastAPI that nobody serves: called in a loop, it says what it costs itself.
+//! An application of FastAPI without a server: called in a loop, it shows its own cost.
 
 use super::{Peer, Program, python};
 use crate::report::data::BARE_LOOP;

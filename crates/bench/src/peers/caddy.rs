@@ -15,7 +15,7 @@ pub(super) const PEER: Peer = Peer {
 
 fn setup(site: &Site) -> Option<Setup> {
     let Site { address, revision, .. } = site;
-    let folder = site.folder.display();
+    let directory = site.directory.display();
     let handler = match &site.role {
         Role::Hello => format!(
             "  # https://caddyserver.com/docs/caddyfile/directives/respond\n  \
@@ -46,7 +46,7 @@ fn setup(site: &Site) -> Option<Setup> {
         "\
 {{
   # https://caddyserver.com/docs/caddyfile/options
-  admin unix/{folder}/admin.sock
+  admin unix/{directory}/admin.sock
   auto_https off
   log {{
     level ERROR
@@ -69,8 +69,8 @@ http://:{} {{
     let setup = Setup::new(&["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
         .file("Caddyfile", text)
         .environment("GOMAXPROCS", site.workers)
-        .environment("XDG_CONFIG_HOME", &folder)
-        .environment("XDG_DATA_HOME", &folder)
+        .environment("XDG_CONFIG_HOME", &directory)
+        .environment("XDG_DATA_HOME", &directory)
         .note("GOMAXPROCS", "https://pkg.go.dev/runtime#hdr-Environment_Variables")
         .note("XDG_…_HOME", "https://caddyserver.com/docs/conventions#file-locations");
     // https://caddyserver.com/docs/command-line#caddy-reload

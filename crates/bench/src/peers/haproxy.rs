@@ -40,7 +40,7 @@ fn setup(site: &Site) -> Option<Setup> {
     };
     let text = format!(
         "\
-# Settings: https://docs.haproxy.org/2.6/configuration.html, section beside each
+# Settings: https://docs.haproxy.org/2.6/configuration.html, section next to each
 global
   nbthread {workers}  # 3.1 nbthread
   # No maxconn: as many as there are descriptors, 3.2 maxconn

@@ -18,7 +18,7 @@ pub(super) const PEER: Peer = Peer {
 };
 
 fn setup(site: &Site) -> Option<Setup> {
-    let folder = site.folder.display();
+    let directory = site.directory.display();
     let (upstream, location) = match &site.role {
         Role::Hello => (String::new(), hello()),
         Role::Gateway { backend, keep } => gateway(&backend.to_string(), *keep, ""),
@@ -30,7 +30,7 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Cached { root, asked: Asked::Gzip, .. } => {
             (String::new(), compressed_file(&root.display().to_string()))
         }
-        Role::Cached { backend, .. } => cached(*backend, &folder.to_string()),
+        Role::Cached { backend, .. } => cached(*backend, &directory.to_string()),
         Role::LuaHello
         | Role::Ping
         | Role::Json { .. }
@@ -47,12 +47,12 @@ fn setup(site: &Site) -> Option<Setup> {
 /// The configuration around these blocks.
 pub(super) fn serving(site: &Site, upstream: &str, location: &str) -> Setup {
     let Site { address, workers, revision, .. } = site;
-    let folder = site.folder.display();
+    let directory = site.directory.display();
     let text = format!(
         "\
 worker_processes {workers};  # https://nginx.org/en/docs/ngx_core_module.html#worker_processes
 daemon off;  # https://nginx.org/en/docs/ngx_core_module.html#daemon
-pid {folder}/nginx.pid;
+pid {directory}/nginx.pid;
 error_log stderr crit;  # https://nginx.org/en/docs/ngx_core_module.html#error_log
 events {{
   worker_connections {CONNECTIONS_MAX};  # …/docs/ngx_core_module.html#worker_connections
@@ -62,11 +62,11 @@ http {{
   access_log off;  # https://nginx.org/en/docs/http/ngx_http_log_module.html#access_log
   keepalive_requests {MANY};  # #keepalive_requests: closes after 1000 unless told
   keepalive_timeout 1h;  # #keepalive_timeout
-  client_body_temp_path {folder}/body;
-  proxy_temp_path {folder}/proxy;
-  fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi;
-  scgi_temp_path {folder}/scgi;
+  client_body_temp_path {directory}/body;
+  proxy_temp_path {directory}/proxy;
+  fastcgi_temp_path {directory}/fastcgi;
+  uwsgi_temp_path {directory}/uwsgi;
+  scgi_temp_path {directory}/scgi;
 {upstream}  server {{
     listen {address} backlog={BACKLOG};  # #listen
     location = /revision-{revision} {{ return 204; }}
@@ -75,7 +75,7 @@ http {{
 "
     );
     let user = as_root_stay_root();
-    let setup = Setup::new(&["-p", &folder.to_string(), "-c", "nginx.conf", "-e", "stderr"])
+    let setup = Setup::new(&["-p", &directory.to_string(), "-c", "nginx.conf", "-e", "stderr"])
         .file("nginx.conf", user.to_owned() + &text);
     // https://nginx.org/en/docs/control.html#reconfiguration
     setup.reload(Reload::Signal(libc::SIGHUP))
@@ -164,10 +164,10 @@ fn compressed_file(root: &str) -> String {
     )
 }
 
-fn cached(backend: std::net::SocketAddr, folder: &str) -> (String, String) {
+fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
     let zone = format!(
         "  # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_cache_path\n  \
-         proxy_cache_path {folder}/cache keys_zone=pages:10m inactive=1d use_temp_path=off;\n"
+         proxy_cache_path {directory}/cache keys_zone=pages:10m inactive=1d use_temp_path=off;\n"
     );
     let location = format!(
         "    location / {{\n      \
@@ -182,9 +182,9 @@ fn cached(backend: std::net::SocketAddr, folder: &str) -> (String, String) {
     (zone, location)
 }
 
-/// Started by root its workers become `nobody`, who may not read our folder.
+/// Started by root its workers become `nobody`, which may not read our directory.
 fn as_root_stay_root() -> &'static str {
-    if super::found::is_root() {
+    if super::finder::is_root() {
         "user root;  # https://nginx.org/en/docs/ngx_core_module.html#user\n"
     } else {
         ""

@@ -19,7 +19,7 @@ fn setup(site: &Site) -> Option<Setup> {
     if site.role != Role::AppGateway {
         return None;
     }
-    let socket = site.folder.join("app.sock");
+    let socket = site.directory.join("app.sock");
     let (upstream, location) = gateway(&format!("unix:{}", socket.display()), true, "");
     let app = App::AsgiHello;
     let python = site.python.display().to_string();

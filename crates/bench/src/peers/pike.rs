@@ -1,5 +1,5 @@
 //! Pike: the compressing cache whose published page `cache` replays. Its sources have gone from the
-//! registries: it is run where somebody has it.
+//! registries: it is run if it is installed.
 
 use super::{Peer, Program, Role, Setup, Site};
 

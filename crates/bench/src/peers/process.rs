@@ -41,7 +41,7 @@ impl Line {
         settings.chain(self.words.iter().map(|word| quoted(word))).collect::<Vec<_>>().join(" ")
     }
 
-    fn command(&self, seat: Seat) -> Command {
+    fn command(&self, placement: ProcessPlacement) -> Command {
         let mut words = self.words.iter();
         let mut command = Command::new(words.next().map_or("", String::as_str));
         command.args(words).stdin(Stdio::null()).process_group(0);
@@ -54,8 +54,8 @@ impl Line {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
                     return Err(io::Error::last_os_error());
                 }
-                seat.group.into_iter().for_each(Entry::enter);
-                seat.cores.map_or(Ok(()), |cores| cores.enter())?;
+                placement.group.into_iter().for_each(Entry::enter);
+                placement.cores.map_or(Ok(()), |cores| cores.enter())?;
                 // We may have vanished before the kernel was told to say so: prctl(2).
                 match libc::getppid() == parent {
                     true => Ok(()),
@@ -69,7 +69,7 @@ impl Line {
 
 /// Where a process is put before it begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seat {
+pub(crate) struct ProcessPlacement {
     pub group: Option<Entry>,
     pub cores: Option<Cores>,
 }
@@ -91,16 +91,22 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it in `folder`; what it writes goes to the file `log`.
-    pub(crate) fn start(line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
-        Self::start_in(Seat::default(), line, folder, log)
+    /// Starts it in `directory`; what it writes goes to the file `log`.
+    pub(crate) fn start(line: &Line, directory: &Path, log: &Path) -> io::Result<Self> {
+        Self::start_in(ProcessPlacement::default(), line, directory, log)
     }
 
-    /// The same, with all it will start in that seat.
-    pub(crate) fn start_in(seat: Seat, line: &Line, folder: &Path, log: &Path) -> io::Result<Self> {
+    /// The same, with all it will start in that placement.
+    pub(crate) fn start_in(
+        placement: ProcessPlacement,
+        line: &Line,
+        directory: &Path,
+        log: &Path,
+    ) -> io::Result<Self> {
         let output = File::create(log)?;
         let errors = output.try_clone()?;
-        let child = line.command(seat).current_dir(folder).stdout(output).stderr(errors).spawn()?;
+        let child =
+            line.command(placement).current_dir(directory).stdout(output).stderr(errors).spawn()?;
         let process = Self { child, log: log.to_owned(), ended: false, until: None };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;
@@ -252,7 +258,7 @@ fn descendants(root: u32) -> Vec<Member> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cores, Line, Member, Process, Seat, descendants};
+    use super::{Cores, Line, Member, Process, ProcessPlacement, descendants};
     use std::time::{Duration, Instant};
 
     fn shell(script: &str) -> Line {
@@ -261,9 +267,10 @@ mod tests {
     }
 
     fn started(script: &str) -> (Process, tempfile::TempDir) {
-        let folder = tempfile::tempdir().unwrap();
-        let process = Process::start(&shell(script), folder.path(), &folder.path().join("log"));
-        (process.unwrap(), folder)
+        let directory = tempfile::tempdir().unwrap();
+        let process =
+            Process::start(&shell(script), directory.path(), &directory.path().join("log"));
+        (process.unwrap(), directory)
     }
 
     fn descendants_of(process: &Process, count: usize) -> Vec<Member> {
@@ -302,11 +309,11 @@ mod tests {
             eprintln!("skipped: there is one core");
             return;
         };
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let line = shell("sh -c 'grep Cpus_allowed_list /proc/self/status'");
-        let seat = Seat { group: None, cores: Some(last) };
-        let log = folder.path().join("log");
-        let mut process = Process::start_in(seat, &line, folder.path(), &log).unwrap();
+        let placement = ProcessPlacement { group: None, cores: Some(last) };
+        let log = directory.path().join("log");
+        let mut process = Process::start_in(placement, &line, directory.path(), &log).unwrap();
         process.wait(Duration::from_secs(10)).unwrap().unwrap();
         assert_eq!(process.said(), format!("Cpus_allowed_list:\t{last}"));
     }

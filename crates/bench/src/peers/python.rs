@@ -1,10 +1,10 @@
-//! Applications in Python, and the interpreter that runs all who serve them.
+//! Applications in Python, and the interpreter of all servers for them.
 //!
 //! Owns what the applications are and what each of them needs. Promises one interpreter for
-//! everybody in a run, so that CPython is the same for all, and that what is not installed there
+//! all servers of a run, so that CPython is the same for all, and that what is not installed there
 //! is one line. Never installs: `make bench-peers` does.
 
-use super::found::{on_path, run_to_end};
+use super::finder::{on_path, run_to_end};
 use super::{Role, Setup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl App {
         }
     }
 
-    /// Written into the folder of whoever serves it.
+    /// Written into the directory of the server.
     pub(super) fn file(self, interface: Interface) -> (&'static str, String) {
         let (name, text) = match (self, interface) {
             (Self::FastApi, _) => FASTAPI,
@@ -156,7 +156,7 @@ pub fn interpreter() -> Option<PathBuf> {
     ours.or_else(|| on_path(&["python3"]))
 }
 
-/// The folder of the environment that an interpreter belongs to.
+/// The directory of the environment that an interpreter belongs to.
 pub(super) fn environment_of(python: &Path) -> PathBuf {
     python.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_owned()
 }
@@ -177,7 +177,7 @@ pub(super) fn versions(python: Option<&Path>, distributions: &[&str]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::{ASGI, App, BARE_LOOP, Interface, WSGI, bare_loop, versions};
-    use crate::peers::found::on_path;
+    use crate::peers::finder::on_path;
     use crate::peers::{HELLO_BODY, Role};
     use std::path::Path;
     use std::time::Duration;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bare_loop_has_the_application_beside_it() {
+    fn the_bare_loop_has_the_application_in_its_directory() {
         let setup = bare_loop(&Role::AppLoop { time: Duration::from_millis(1500) }).unwrap();
         let names: Vec<_> = setup.files.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["bare_loop.py", "bench_fastapi.py"]);

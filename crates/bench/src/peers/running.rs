@@ -1,11 +1,11 @@
 //! A server that was set up, started, and answers.
 //!
-//! Owns the server's folder content, its port and its process. Promises that a `Running` accepts
+//! Owns the server's directory content, its port and its process. Promises that a `Running` accepts
 //! connections at `address`, and that nothing of it is left when it is dropped.
 //! Never checks what it answers: see `probe` in `scenarios`.
 
-use super::process::{Line, Process, Seat};
-use super::{Behind, Finder, Found, Peer, Reload, Role, Setup, Site};
+use super::process::{Line, Process, ProcessPlacement};
+use super::{Behind, Finder, FoundPeer, Peer, Reload, Role, Setup, Site};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
@@ -30,8 +30,8 @@ const RELOAD_WAIT: Duration = Duration::from_secs(10);
 /// What is common to all servers of a run.
 #[derive(Debug)]
 pub struct RunContext<'a> {
-    /// Every server gets a folder in here.
-    pub folder: PathBuf,
+    /// Every server gets a directory in here.
+    pub directory: PathBuf,
     pub stop: &'a AtomicBool,
     /// Nothing is waited for beyond it.
     pub deadline: Instant,
@@ -40,8 +40,8 @@ pub struct RunContext<'a> {
 }
 
 impl<'a> RunContext<'a> {
-    pub fn new(folder: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
-        Self { folder, stop, deadline, cores: None }
+    pub fn new(directory: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
+        Self { directory, stop, deadline, cores: None }
     }
 
     pub(crate) fn pinned(mut self, cores: Option<Cores>) -> Self {
@@ -60,7 +60,7 @@ pub struct Running {
     /// The command line, and the files as they were written.
     pub command: String,
     pub configuration: String,
-    found: Found,
+    found: FoundPeer,
     site: Site,
     deadline: Instant,
     process: Process,
@@ -74,14 +74,14 @@ impl Behind {
     /// Returns once it accepts.
     fn start(
         &self,
-        seat: Seat,
+        placement: ProcessPlacement,
         name: &str,
         site: &Site,
         context: &RunContext<'_>,
     ) -> Result<Process, String> {
         let line = self.line();
-        let log = site.folder.join("behind.log");
-        let mut process = Process::start_in(seat, &line, &site.folder, &log)
+        let log = site.directory.join("behind.log");
+        let mut process = Process::start_in(placement, &line, &site.directory, &log)
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
         process.until(context.deadline);
         let accepts = || UnixStream::connect(&self.socket).is_ok();
@@ -93,7 +93,7 @@ impl Behind {
 impl Running {
     /// Starts the peer in that role; the error is a sentence with what the server said.
     pub fn start(
-        found: &Found,
+        found: &FoundPeer,
         role: &Role,
         workers: u32,
         reloads: bool,
@@ -102,10 +102,11 @@ impl Running {
         let mut failure = String::new();
         for _ in 0..START_ATTEMPTS {
             let address = free_address().map_err(|why| format!("no free port: {why}"))?;
-            let folder = context.folder.join(format!("{}-{}", found.peer.name, address.port()));
+            let directory =
+                context.directory.join(format!("{}-{}", found.peer.name, address.port()));
             let role = role.clone();
             let python = found.python.clone();
-            let site = Site { role, address, folder, workers, revision: 0, reloads, python };
+            let site = Site { role, address, directory, workers, revision: 0, reloads, python };
             match Self::start_at(found, site, context) {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
@@ -117,19 +118,20 @@ impl Running {
         Err(failure)
     }
 
-    fn start_at(found: &Found, site: Site, context: &RunContext<'_>) -> Result<Self, String> {
+    fn start_at(found: &FoundPeer, site: Site, context: &RunContext<'_>) -> Result<Self, String> {
         let name = found.peer.name;
         let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
-        fs::create_dir_all(&site.folder).map_err(|why| format!("{name}: {why}"))?;
+        fs::create_dir_all(&site.directory).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
         let group = Group::new();
         let cores = context.cores.map(|cores| cores.first(site.workers as usize));
-        let seat = Seat { group: group.as_ref().map(Group::entry), cores };
-        let behind = setup.behind.as_ref().map(|it| it.start(seat, name, &site, context));
+        let placement = ProcessPlacement { group: group.as_ref().map(Group::entry), cores };
+        let behind = setup.behind.as_ref().map(|it| it.start(placement, name, &site, context));
         let behind = behind.transpose()?;
-        let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
-            .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+        let mut process =
+            Process::start_in(placement, &line, &site.directory, &site.directory.join("log"))
+                .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
         process.until(context.deadline);
         let group = group.filter(|group| group.holds(process.id())).map(Arc::new);
         let accepts = || TcpStream::connect_timeout(&site.address, START_WAIT).is_ok();
@@ -161,8 +163,8 @@ impl Running {
             Some(Reload::Run(arguments)) => {
                 let mut line = setup.line(&self.found.program);
                 line.words = self.found.program.iter().chain(arguments).cloned().collect();
-                let log = self.site.folder.join("reload.log");
-                let mut process = Process::start(&line, &self.site.folder, &log)
+                let log = self.site.directory.join("reload.log");
+                let mut process = Process::start(&line, &self.site.directory, &log)
                     .map_err(|why| format!("{name}: {why}"))?;
                 let left = self.deadline.saturating_duration_since(Instant::now());
                 match process.wait(RELOAD_WAIT.min(left)) {
@@ -213,22 +215,24 @@ pub(crate) struct Done {
 
 /// Runs the peer to its end in a role that serves nobody; the error is a sentence.
 pub(crate) fn run_program(
-    found: &Found,
+    found: &FoundPeer,
     role: &Role,
     context: &RunContext<'_>,
 ) -> Result<Done, String> {
     let name = found.peer.name;
-    let folder = context.folder.join(format!("{name}-program"));
+    let directory = context.directory.join(format!("{name}-program"));
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let site = Site { python: found.python.clone(), ..Site::new(role.clone(), address, folder) };
+    let site = Site { python: found.python.clone(), ..Site::new(role.clone(), address, directory) };
     let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
-    fs::create_dir_all(&site.folder)
+    fs::create_dir_all(&site.directory)
         .and_then(|()| write_files(&site, &setup))
         .map_err(|why| format!("{name}: {why}"))?;
     let line = setup.line(&found.program);
-    let seat = Seat { group: None, cores: context.cores.map(|cores| cores.first(1)) };
-    let mut process = Process::start_in(seat, &line, &site.folder, &site.folder.join("log"))
-        .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
+    let placement =
+        ProcessPlacement { group: None, cores: context.cores.map(|cores| cores.first(1)) };
+    let mut process =
+        Process::start_in(placement, &line, &site.directory, &site.directory.join("log"))
+            .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
     process.until(context.deadline);
     let left = context.deadline.saturating_duration_since(Instant::now());
     match process.wait(left) {
@@ -265,8 +269,8 @@ impl Backend {
         ];
         let words = finder.floor.iter().cloned().chain(arguments).collect();
         let line = Line { words, environment: Vec::new() };
-        let log = context.folder.join(format!("backend-{}.log", address.port()));
-        let mut process = Process::start(&line, &context.folder, &log)
+        let log = context.directory.join(format!("backend-{}.log", address.port()));
+        let mut process = Process::start(&line, &context.directory, &log)
             .map_err(|why| format!("backend: {}: {why}", line.typed()))?;
         let accepts = || TcpStream::connect_timeout(&address, START_WAIT).is_ok();
         wait_until(accepts, &mut process, "backend", context)?;
@@ -302,9 +306,9 @@ fn wait_until(
 /// Renamed into place, so that nobody reads half of one.
 fn write_files(site: &Site, setup: &Setup) -> io::Result<()> {
     for (name, text) in &setup.files {
-        let beside = site.folder.join(format!("{name}.new"));
+        let beside = site.directory.join(format!("{name}.new"));
         fs::write(&beside, text)?;
-        fs::rename(beside, site.folder.join(name))?;
+        fs::rename(beside, site.directory.join(name))?;
     }
     Ok(())
 }

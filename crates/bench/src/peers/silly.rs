@@ -15,7 +15,7 @@ pub(super) const PEER: Peer = Peer {
     setup,
 };
 
-/// The program, for whoever runs Lua with these modules.
+/// The program, for a Lua interpreter with these modules.
 pub(super) const PING: &str = include_str!("../../peers/lua/ping.lua");
 
 fn setup(site: &Site) -> Option<Setup> {

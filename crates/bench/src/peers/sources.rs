@@ -2,10 +2,10 @@
 //!
 //! Owns crates/bench/peers/: one accept loop each as the pages describe it, in Go's net package,
 //! libuv and mio. They answer `hello` (and the PING of RESP) from a canned text.
-//! Promises to build once for each version of a source, into the cache folder, and to fail with
+//! Promises to build once for each version of a source, into the cache directory, and to fail with
 //! one line that says what is missing.
 
-use super::found::{on_path, run_to_end};
+use super::finder::{on_path, run_to_end};
 use super::{Peer, Program, Role, Setup, Site};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Fetching and building mio takes longest.
 const BUILD_WAIT: Duration = Duration::from_secs(300);
-/// What the program is called in its folder.
+/// What the program is called in its directory.
 const PROGRAM: &str = "peer";
 
 /// A server that is built.
@@ -102,26 +102,27 @@ impl Source {
         let tool = on_path(&[self.tool])
             .ok_or_else(|| format!("not built: no {} ({})", self.tool, self.how))?;
         let tool = tool.display().to_string();
-        let said = |words: &[&str], folder: &Path| {
+        let said = |words: &[&str], directory: &Path| {
             let words = [tool.as_str()].iter().chain(words).map(|&word| word.to_owned()).collect();
-            run_to_end(words, folder, BUILD_WAIT)
+            run_to_end(words, directory, BUILD_WAIT)
         };
         let version = said(&[self.version], &std::env::temp_dir())?;
         let version = version.lines().next().unwrap_or_default().to_owned();
-        let folder = cache.join(format!("{}-{:016x}", self.name, self.hash(&version)));
-        let program = folder.join(self.output);
+        let directory = cache.join(format!("{}-{:016x}", self.name, self.hash(&version)));
+        let program = directory.join(self.output);
         if !program.exists() {
-            self.write(&folder).map_err(|why| format!("not built: {}: {why}", folder.display()))?;
-            said(self.build, &folder)
+            self.write(&directory)
+                .map_err(|why| format!("not built: {}: {why}", directory.display()))?;
+            said(self.build, &directory)
                 .map_err(|why| format!("not built ({}): {}", self.how, the_error(&why)))?;
         }
         Ok((program, format!("built by {version}")))
     }
 
-    fn write(&self, folder: &Path) -> std::io::Result<()> {
-        fs::create_dir_all(folder)?;
+    fn write(&self, directory: &Path) -> std::io::Result<()> {
+        fs::create_dir_all(directory)?;
         for (name, text) in self.files {
-            fs::write(folder.join(name), text)?;
+            fs::write(directory.join(name), text)?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         setup = setup.file("hello.lua", LUA_HELLO.to_owned());
     }
     setup = setup.reload(Reload::Signal(libc::SIGHUP));
-    Some(application::beside(setup, &site.role))
+    Some(application::next_to_gateway(setup, &site.role))
 }
 
 fn upstreams(role: &Role) -> String {

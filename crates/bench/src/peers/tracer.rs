@@ -2,7 +2,7 @@
 //!
 //! Promises that the server runs on untraced when the tracer is dropped.
 
-use super::found::on_path;
+use super::finder::on_path;
 use super::process::{Line, Process};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,14 +20,14 @@ impl Tracer {
     /// Returns once every process is traced.
     pub(crate) fn attach(
         processes: &BTreeSet<u32>,
-        folder: &Path,
+        directory: &Path,
         until: Instant,
     ) -> Result<Self, String> {
         let program = on_path(&["strace"]).ok_or("strace is not installed")?;
         let mut words = vec![program.display().to_string(), "-c".to_owned(), "-f".to_owned()];
         words.extend(processes.iter().flat_map(|id| ["-p".to_owned(), id.to_string()]));
         let line = Line { words, environment: Vec::new() };
-        let process = Process::start(&line, folder, &folder.join("strace.log"))
+        let process = Process::start(&line, directory, &directory.join("strace.log"))
             .map_err(|why| why.to_string())?;
         let mut tracer = Self { process };
         let deadline = (Instant::now() + WAIT).min(until);

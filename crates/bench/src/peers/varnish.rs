@@ -47,10 +47,10 @@ sub vcl_recv {{ return (pass); }}
         format!("listen_depth={BACKLOG}"),
     ];
     let address = site.address.to_string();
-    let folder = site.folder.join("varnish").display().to_string();
+    let directory = site.directory.join("varnish").display().to_string();
     // A relative name is looked for where its own configurations lie, not where it runs.
-    let file = site.folder.join("site.vcl").display().to_string();
-    let mut words = vec!["-F", "-j", "none", "-n", &folder, "-a", &address, "-f", &file];
+    let file = site.directory.join("site.vcl").display().to_string();
+    let mut words = vec!["-F", "-j", "none", "-n", &directory, "-a", &address, "-f", &file];
     words.extend(["-s", "malloc,64m"]);
     for parameter in &parameters {
         words.extend(["-p", parameter]);
@@ -64,7 +64,7 @@ sub vcl_recv {{ return (pass); }}
     )
 }
 
-/// What is large is stored as gzip, as it is when a backend compresses; then those who cannot take
+/// What is large is stored as gzip, as it is when a backend compresses; then clients that cannot take
 /// it have it decompressed for each answer.
 fn cached(backend: SocketAddr, asked: Asked) -> String {
     let gzip = asked != Asked::Small;

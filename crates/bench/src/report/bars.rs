@@ -1,4 +1,4 @@
-//! The bars: how much a request may cost us beside another server, and whether it does.
+//! The bars: the allowed cost of a request relative to another server, and whether it is met.
 //!
 //! Owns the list of bars and the judgement. Promises that a bar counts as met or missed only when
 //! the whole interval of the ratio lies on one side of it and comes from enough undisturbed rounds,
@@ -10,7 +10,7 @@ use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, Record, Rou
 
 /// Where the bars hold that say nothing else.
 pub(crate) const CONNECTIONS: u32 = 100;
-/// The reference of a bar that holds beside every other server of the run.
+/// The reference of a bar against every other server of the run.
 const EVERYBODY: &str = "everybody";
 /// A bootstrap draws at random; the same file shall say the same every time.
 const SEED: u64 = 0x7469_6465;
@@ -33,7 +33,7 @@ pub(crate) struct Bar {
 enum Figure {
     /// CPU per request.
     Cpu,
-    /// The same without what the application costs that nobody serves, in this scenario.
+    /// The same without the cost of the bare application, in this scenario.
     CpuWithout(&'static str),
     P99,
     /// Time per request of all connections together: the inverse of requests a second.
@@ -101,7 +101,7 @@ pub(crate) const BARS: &[Bar] = &[
 pub(crate) const IDLE_BYTES: (f64, f64) = (8192.0, 4096.0);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum BarOutcome {
     Met,
     Missed,
     /// The interval lies on both sides of the bar.
@@ -125,11 +125,11 @@ pub(crate) fn no_verdict(record: &Record, reference: &Record) -> Option<NoVerdic
 }
 
 impl Bar {
-    pub(crate) fn outcome(&self, interval: &Interval) -> Outcome {
+    pub(crate) fn outcome(&self, interval: &Interval) -> BarOutcome {
         match () {
-            () if interval.high <= self.at_most => Outcome::Met,
-            () if interval.low > self.at_most => Outcome::Missed,
-            () => Outcome::Undecided,
+            () if interval.high <= self.at_most => BarOutcome::Met,
+            () if interval.low > self.at_most => BarOutcome::Missed,
+            () => BarOutcome::Undecided,
         }
     }
 
@@ -190,7 +190,7 @@ impl Bar {
 
 /// What a run says about one bar; `None` where it measured one of the two not. With errors it is
 /// missed whatever the figures say.
-pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, Outcome)> {
+pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
     let ours = bar.records(data).find(|record| record.server == OURS)?;
     let figures = bar.figures(data, ours)?;
     let beside = |record: &Record| {
@@ -203,8 +203,8 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, Outcome)> {
     let best = |a: &(Interval, _), b: &(Interval, _)| a.0.ratio.total_cmp(&b.0.ratio);
     let (interval, doubt) = references.filter_map(beside).max_by(best)?;
     let outcome = match doubt {
-        _ if ours.errors > 0 => Outcome::Missed,
-        Some(why) => Outcome::NoVerdict(why),
+        _ if ours.errors > 0 => BarOutcome::Missed,
+        Some(why) => BarOutcome::NoVerdict(why),
         None => bar.outcome(&interval),
     };
     Some((interval, outcome))
@@ -214,20 +214,20 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, Outcome)> {
 mod tests {
     use super::super::sample;
     use super::{
-        BARE_LOOP, Bar, Figure, NoVerdict, OURS, Outcome, Record, Round, Workers, app, bar, judge,
-        page,
+        BARE_LOOP, Bar, BarOutcome, Figure, NoVerdict, OURS, Record, Round, Workers, app, bar,
+        judge, page,
     };
 
-    fn outcome(at_most: f64) -> Option<Outcome> {
+    fn outcome(at_most: f64) -> Option<BarOutcome> {
         judge(&sample::data(), &bar("hello", "nginx", at_most, 0.5)).map(|(_, outcome)| outcome)
     }
 
     #[test]
     fn a_bar_is_met_or_missed_only_with_the_whole_interval() {
         // The sample: 5.9 ± 0.1 µs over 7.0 ± 0.1 µs.
-        assert_eq!(outcome(0.90), Some(Outcome::Met));
-        assert_eq!(outcome(0.80), Some(Outcome::Missed));
-        assert_eq!(outcome(0.843), Some(Outcome::Undecided));
+        assert_eq!(outcome(0.90), Some(BarOutcome::Met));
+        assert_eq!(outcome(0.80), Some(BarOutcome::Missed));
+        assert_eq!(outcome(0.843), Some(BarOutcome::Undecided));
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         let mut data = sample::data();
         data.records.iter_mut().for_each(|record| record.errors = 1);
         let (interval, outcome) = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
-        assert!(interval.high < 0.90 && outcome == Outcome::Missed);
+        assert!(interval.high < 0.90 && outcome == BarOutcome::Missed);
     }
 
     #[test]
@@ -255,10 +255,10 @@ mod tests {
         };
         for server in [OURS, "nginx"] {
             let few = with(server, &|record| record.rounds.truncate(3));
-            assert_eq!(few, Outcome::NoVerdict(NoVerdict::FewRounds));
+            assert_eq!(few, BarOutcome::NoVerdict(NoVerdict::FewRounds));
             let busy = |round: &mut Round| round.disturbed = Some("steal of 4 %".to_owned());
             let disturbed = with(server, &|record| busy(&mut record.rounds[1]));
-            assert_eq!(disturbed, Outcome::NoVerdict(NoVerdict::Disturbed));
+            assert_eq!(disturbed, BarOutcome::NoVerdict(NoVerdict::Disturbed));
             // With enough others, a disturbed round is passed over.
             let enough = with(server, &|record| {
                 let mut slow = record.rounds[0].clone();
@@ -266,7 +266,7 @@ mod tests {
                 busy(&mut slow);
                 record.rounds.extend([slow.clone(), slow]);
             });
-            assert_eq!(enough, Outcome::Met);
+            assert_eq!(enough, BarOutcome::Met);
         }
     }
 
@@ -282,7 +282,7 @@ mod tests {
         // 5.9 − 4.9 over 7.0 − 4.9.
         let (interval, outcome) = judge(&data, &without).unwrap();
         assert!((interval.ratio - 1.0 / 2.1).abs() < 1e-3, "{interval:?}");
-        assert_eq!(outcome, Outcome::Undecided);
+        assert_eq!(outcome, BarOutcome::Undecided);
         assert_eq!(without.label(), "hello, without the application");
     }
 

@@ -1,4 +1,4 @@
-//! Whether a change is real: the same measurement of two runs, beside each other.
+//! Whether a change is real: compares the same measurement of two runs.
 //!
 //! Owns the verdict of `tidegate bench compare`. Promises to call a difference real only when the
 //! bootstrap interval of the ratio leaves out 1, and beyond the bound only when it leaves out the
@@ -33,11 +33,11 @@ pub struct Row<'a> {
     pub after: &'a Record,
     /// after ÷ before; `None` where one of them has no figure.
     pub interval: Option<Interval>,
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// The interval holds 1: what is seen may be noise.
     Same,
     /// Real, and within the bound.
@@ -69,13 +69,13 @@ impl<'a> Row<'a> {
         let interval = bars::ratio(after, before);
         let doubt = bars::no_verdict(before, after);
         let verdict = match (interval, doubt) {
-            _ if after.errors > 0 && before.errors == 0 => Verdict::Errors,
-            (None, _) => Verdict::Unknown,
-            (Some(_), Some(why)) => Verdict::No(why),
-            (Some(interval), None) if !interval.is_real() => Verdict::Same,
-            (Some(interval), None) if interval.low > 1.0 + bound => Verdict::BeyondBound,
-            (Some(interval), None) if interval.low > 1.0 => Verdict::Dearer,
-            (Some(_), None) => Verdict::Cheaper,
+            _ if after.errors > 0 && before.errors == 0 => ComparisonVerdict::Errors,
+            (None, _) => ComparisonVerdict::Unknown,
+            (Some(_), Some(why)) => ComparisonVerdict::No(why),
+            (Some(interval), None) if !interval.is_real() => ComparisonVerdict::Same,
+            (Some(interval), None) if interval.low > 1.0 + bound => ComparisonVerdict::BeyondBound,
+            (Some(interval), None) if interval.low > 1.0 => ComparisonVerdict::Dearer,
+            (Some(_), None) => ComparisonVerdict::Cheaper,
         };
         Self { before, after, interval, verdict }
     }
@@ -84,11 +84,13 @@ impl<'a> Row<'a> {
         self.after.server == OURS
     }
 
-    /// A server that nobody changed, and that costs something else.
+    /// An unchanged server whose cost differs.
     fn drift(&self) -> Option<String> {
         let interval = self.interval.filter(Interval::is_real)?;
-        let moved =
-            matches!(self.verdict, Verdict::Cheaper | Verdict::Dearer | Verdict::BeyondBound);
+        let moved = matches!(
+            self.verdict,
+            ComparisonVerdict::Cheaper | ComparisonVerdict::Dearer | ComparisonVerdict::BeyondBound
+        );
         (!self.is_ours() && moved).then(|| {
             format!(
                 "{} did not change, but costs {} × as much in {} at {} connections: the machine \
@@ -105,7 +107,9 @@ impl<'a> Row<'a> {
 impl Comparison<'_> {
     /// Whether ours became dearer beyond the bound, or fails where it did not.
     pub fn is_worse(&self) -> bool {
-        let bad = |row: &Row<'_>| matches!(row.verdict, Verdict::BeyondBound | Verdict::Errors);
+        let bad = |row: &Row<'_>| {
+            matches!(row.verdict, ComparisonVerdict::BeyondBound | ComparisonVerdict::Errors)
+        };
         self.rows.iter().any(|row| row.is_ours() && bad(row))
     }
 
@@ -164,14 +168,14 @@ impl Comparison<'_> {
 
     fn word(&self, row: &Row<'_>) -> &'static str {
         match row.verdict {
-            Verdict::Same => "no difference seen",
-            Verdict::Cheaper => "cheaper",
-            Verdict::Dearer => "dearer",
-            Verdict::BeyondBound => "dearer, BEYOND THE BOUND",
-            Verdict::Errors => "FAILS now",
-            Verdict::No(NoVerdict::FewRounds) => "no verdict: too few rounds",
-            Verdict::No(NoVerdict::Disturbed) => "no verdict: disturbed",
-            Verdict::Unknown => "no verdict: no figure",
+            ComparisonVerdict::Same => "no difference seen",
+            ComparisonVerdict::Cheaper => "cheaper",
+            ComparisonVerdict::Dearer => "dearer",
+            ComparisonVerdict::BeyondBound => "dearer, BEYOND THE BOUND",
+            ComparisonVerdict::Errors => "FAILS now",
+            ComparisonVerdict::No(NoVerdict::FewRounds) => "no verdict: too few rounds",
+            ComparisonVerdict::No(NoVerdict::Disturbed) => "no verdict: disturbed",
+            ComparisonVerdict::Unknown => "no verdict: no figure",
         }
     }
 
@@ -182,12 +186,16 @@ impl Comparison<'_> {
         }
         let ours = || self.rows.iter().filter(|row| row.is_ours());
         let count = |verdict| ours().filter(|row| row.verdict == verdict).count();
-        let beyond = count(Verdict::BeyondBound);
-        let (dearer, cheaper) = (count(Verdict::Dearer) + beyond, count(Verdict::Cheaper));
+        let beyond = count(ComparisonVerdict::BeyondBound);
+        let (dearer, cheaper) =
+            (count(ComparisonVerdict::Dearer) + beyond, count(ComparisonVerdict::Cheaper));
         let all = ours().count();
         let mut parts = Vec::new();
-        if count(Verdict::Errors) > 0 {
-            parts.push(format!("{} of {all} fail where they did not", count(Verdict::Errors)));
+        if count(ComparisonVerdict::Errors) > 0 {
+            parts.push(format!(
+                "{} of {all} fail where they did not",
+                count(ComparisonVerdict::Errors)
+            ));
         }
         if dearer > 0 {
             let bound = percent(self.bound);
@@ -197,12 +205,15 @@ impl Comparison<'_> {
             parts.push(format!("{cheaper} of {all} became cheaper"));
         }
         for why in [NoVerdict::FewRounds, NoVerdict::Disturbed] {
-            if count(Verdict::No(why)) > 0 {
-                parts.push(format!("{} of {all} have {why} a side", count(Verdict::No(why))));
+            if count(ComparisonVerdict::No(why)) > 0 {
+                parts.push(format!(
+                    "{} of {all} have {why} a side",
+                    count(ComparisonVerdict::No(why))
+                ));
             }
         }
-        if count(Verdict::Unknown) > 0 {
-            parts.push(format!("{} of {all} have no figure", count(Verdict::Unknown)));
+        if count(ComparisonVerdict::Unknown) > 0 {
+            parts.push(format!("{} of {all} have no figure", count(ComparisonVerdict::Unknown)));
         }
         match parts.is_empty() {
             true => "The change is not real: every interval holds 1.".to_owned(),
@@ -249,7 +260,7 @@ fn conditions(before: &Data, after: &Data) -> Vec<String> {
 mod tests {
     use super::super::data::{Data, OURS};
     use super::super::sample;
-    use super::{Verdict, compare};
+    use super::{ComparisonVerdict, compare};
 
     /// The sample, with everything of `server` times `factor`.
     fn scaled(server: &str, factor: f64) -> Data {
@@ -263,7 +274,7 @@ mod tests {
         data
     }
 
-    fn verdict(factor: f64) -> (Verdict, bool, String) {
+    fn verdict(factor: f64) -> (ComparisonVerdict, bool, String) {
         let (before, after) = (sample::data(), scaled(OURS, factor));
         let found = compare(&before, &after, 0.05);
         let row = found.rows.iter().find(|row| {
@@ -275,7 +286,7 @@ mod tests {
     #[test]
     fn the_same_run_is_no_change() {
         let (verdict, worse, text) = verdict(1.0);
-        assert_eq!((verdict, worse), (Verdict::Same, false));
+        assert_eq!((verdict, worse), (ComparisonVerdict::Same, false));
         assert!(text.ends_with("The change is not real: every interval holds 1.\n"), "{text}");
         assert!(!text.contains("beware"), "{text}");
     }
@@ -283,16 +294,16 @@ mod tests {
     #[test]
     fn a_change_within_the_bound_is_real_and_allowed() {
         let (verdict, worse, text) = verdict(1.04);
-        assert_eq!((verdict, worse), (Verdict::Dearer, false), "{text}");
+        assert_eq!((verdict, worse), (ComparisonVerdict::Dearer, false), "{text}");
         assert!(text.contains("The change is real: "), "{text}");
     }
 
     #[test]
     fn a_change_beyond_the_bound_fails() {
         let (found, worse, text) = verdict(1.10);
-        assert_eq!((found, worse), (Verdict::BeyondBound, true), "{text}");
+        assert_eq!((found, worse), (ComparisonVerdict::BeyondBound, true), "{text}");
         let (found, worse, text) = verdict(0.90);
-        assert_eq!((found, worse), (Verdict::Cheaper, false), "{text}");
+        assert_eq!((found, worse), (ComparisonVerdict::Cheaper, false), "{text}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub const OURS: &str = "tidegate";
 pub const FLOOR: &str = "floor";
 /// Our own server without what a scenario adds.
 pub const BASELINE: &str = "baseline";
-/// An application that nobody serves.
+/// An application without a server.
 pub const BARE_LOOP: &str = "bare-loop";
 
 /// What `cpu_from` says where the figure is rough.
@@ -111,7 +111,7 @@ pub struct Peer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     pub scenario: String,
-    /// The command line and the file as it was written, with the page beside each setting.
+    /// The command line and the file as it was written, with the documentation page of each setting.
     pub command: String,
     pub text: String,
 }
@@ -128,7 +128,7 @@ pub struct Record {
     #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
     /// Median of the rounds, over the server's whole process tree. NaN, and null in the file, where
-    /// nothing was answered or nobody can see it: a server of somebody else.
+    /// no response arrived or the CPU cannot be read: a server of another user.
     #[serde(serialize_with = "seen", deserialize_with = "or_unseen")]
     pub cpu_us_per_request: f64,
     /// Where it comes from: `tasks`, `cgroup`, or `ticks`, which are rough; `None` when not seen.
@@ -245,7 +245,7 @@ fn rounded(value: f64) -> f64 {
     if value.is_finite() { digits } else { 0.0 }
 }
 
-/// What nobody could see is null.
+/// A figure that could not be read is null.
 fn seen<S: Serializer>(value: &f64, to: S) -> Result<S::Ok, S::Error> {
     if value.is_nan() { to.serialize_none() } else { figure(value, to) }
 }
@@ -381,13 +381,13 @@ mod tests {
 
     #[test]
     fn a_run_is_read_as_it_was_written() {
-        let folder = std::env::temp_dir().join(format!("tidegate-data-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("data.json");
+        let directory = std::env::temp_dir().join(format!("tidegate-data-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let path = directory.join("data.json");
         sample::data().write(&path).expect("written");
         assert_eq!(Data::read(&path).expect("read").to_json(), sample::data().to_json());
-        let names = std::fs::read_dir(&folder).expect("a folder").count();
-        std::fs::remove_dir_all(&folder).expect("nothing is left behind");
+        let names = std::fs::read_dir(&directory).expect("a directory").count();
+        std::fs::remove_dir_all(&directory).expect("nothing is left behind");
         assert_eq!(names, 1, "only the file itself");
     }
 

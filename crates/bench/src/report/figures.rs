@@ -58,7 +58,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     format!("{value:.places$}\u{a0}{}", UNITS[unit])
 }
 
-/// A time somebody waits: `48 s`, `4 min 10 s`.
+/// A duration: `48 s`, `4 min 10 s`.
 pub(crate) fn span(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match (whole / 60, whole % 60) {

@@ -50,7 +50,7 @@ pub fn render(data: &Data) -> String {
     let _ = write!(
         out,
         "</main>\n<footer><p>Measured on {}; it took {took} of {said}. The figures are in \
-         data.json beside this page.</p></footer>\n</body>\n</html>\n",
+         data.json next to this page.</p></footer>\n</body>\n</html>\n",
         escape(&data.date)
     );
     out
@@ -128,7 +128,7 @@ fn header(out: &mut String, data: &Data) {
     let others = data.peers.iter().filter(|peer| peer.name != OURS && peer.name != FLOOR);
     let others: Vec<_> = others.filter_map(|peer| version(&peer.name)).collect();
     let beside =
-        if others.is_empty() { String::new() } else { format!(" beside {}", others.join(", ")) };
+        if others.is_empty() { String::new() } else { format!(" and {}", others.join(", ")) };
     let ours = version(OURS).unwrap_or_else(|| OURS.to_owned());
     let _ = write!(
         out,
@@ -160,7 +160,7 @@ fn notes(out: &mut String, data: &Data) {
     out.push_str("</ul></section>\n");
 }
 
-/// One figure a scenario: ours, and what it is beside the others.
+/// One figure per scenario: ours, and its ratio to the others.
 fn tiles(out: &mut String, data: &Data) {
     out.push_str("<div class=\"tiles\">\n");
     for scenario in measured(data) {

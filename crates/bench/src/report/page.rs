@@ -1,6 +1,6 @@
 //! docs/benchmarks.md: a run as a page of the documentation.
 //!
-//! Owns the page but for the part between its two marks, which people write: why a bar is missed,
+//! Owns the page except for the part between its two marks, which is written by hand: why a bar is missed,
 //! what the next step is. Promises to keep that part as it is.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const NOTES_END: &str = "<!-- written by hand: end -->";
 const NOTES_EMPTY: &str = "Nothing has been written about this run yet.";
 
 /// The page. What stood between the marks of `before`, the page of an earlier run, stays; the
-/// folder `root` is left out of what names files, so that the page is the same for everybody.
+/// directory `root` is left out of what names files, so that the page does not depend on the machine.
 pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     let mut out = format!(
         "# Benchmarks\n\nWritten by `make bench-report`. Absolute figures belong to this machine; \
@@ -63,7 +63,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     if !ratios.is_empty() {
         let _ = write!(
             out,
-            "\n## Ours beside each\n\nCPU per request of tidegate over that of the other, with \
+            "\n## Tidegate and each server\n\nCPU per request of tidegate over that of the other, with \
              the interval that holds it in 95 of 100 runs. `~`: no difference is seen; `?`: no \
              verdict, because rounds are too few or were disturbed. Lower is better.\n\n{}",
             ratios.markdown()
@@ -76,7 +76,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     }
     out.push_str("```\n");
     out.push_str(
-        "\nThe exact configuration of each server, with the page of its documentation beside each \
+        "\nThe exact configuration of each server, with the page of its documentation next to each \
          setting: `tidegate bench --print-config NAME`, and `report.html` of the run.\n",
     );
     out

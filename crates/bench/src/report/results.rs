@@ -2,7 +2,7 @@
 
 use crate::stats::Interval;
 
-use super::bars::{self, BARS, IDLE_BYTES, Outcome};
+use super::bars::{self, BARS, BarOutcome, IDLE_BYTES};
 use super::data::{Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
@@ -15,7 +15,7 @@ pub(crate) enum Room {
     Page,
 }
 
-/// One row a server and number of connections; the columns that nobody fills are left out.
+/// One row per server and number of connections; empty columns are left out.
 pub(crate) fn of_scenario(data: &Data, scenario: &str, room: Room) -> Table {
     let records: Vec<_> = data.of_scenario(scenario).collect();
     let any = |filled: fn(&Record) -> bool| records.iter().any(|record| filled(record));
@@ -109,7 +109,7 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
         let cells = others.iter().map(|server| {
             let other = data.find(&Key { server, ..ours.key() });
             let found = other.and_then(|other| {
-                Some(beside(&bars::ratio(ours, other)?, bars::no_verdict(ours, other), room))
+                Some(ratio_cell(&bars::ratio(ours, other)?, bars::no_verdict(ours, other), room))
             });
             found.unwrap_or_else(|| "–".to_owned())
         });
@@ -121,7 +121,7 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
     table
 }
 
-fn beside(found: &Interval, doubt: Option<NoVerdict>, room: Room) -> String {
+fn ratio_cell(found: &Interval, doubt: Option<NoVerdict>, room: Room) -> String {
     let mark = match doubt {
         Some(_) => " ?",
         None if found.is_real() => "",
@@ -159,7 +159,7 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
                 format!("{:.3}–{:.3}", found.low, found.high),
                 verdict(outcome, found.ratio, bar.at_most),
                 match outcome {
-                    Outcome::NoVerdict(_) => "–",
+                    BarOutcome::NoVerdict(_) => "–",
                     _ => moonshot(&found),
                 },
             ),
@@ -184,7 +184,7 @@ fn idle_bar(data: &Data, table: &mut Table) {
         return;
     };
     let (bar, moonshot) = IDLE_BYTES;
-    let outcome = if cost <= bar { Outcome::Met } else { Outcome::Missed };
+    let outcome = if cost <= bar { BarOutcome::Met } else { BarOutcome::Missed };
     table.row([
         "connections".to_owned(),
         "memory of an idle one".to_owned(),
@@ -196,12 +196,12 @@ fn idle_bar(data: &Data, table: &mut Table) {
     ]);
 }
 
-fn verdict(outcome: Outcome, value: f64, at_most: f64) -> String {
+fn verdict(outcome: BarOutcome, value: f64, at_most: f64) -> String {
     match outcome {
-        Outcome::Met => "met".to_owned(),
-        Outcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
-        Outcome::Undecided => "undecided: the interval holds the bar".to_owned(),
-        Outcome::NoVerdict(why) => format!("no verdict: {why}"),
+        BarOutcome::Met => "met".to_owned(),
+        BarOutcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
+        BarOutcome::Undecided => "undecided: the interval holds the bar".to_owned(),
+        BarOutcome::NoVerdict(why) => format!("no verdict: {why}"),
     }
 }
 
@@ -252,7 +252,7 @@ fn rough(data: &Data) -> Option<String> {
     (!places.is_empty()).then(|| {
         format!(
             "Processes ended during a round, and there was no cgroup to count them: the CPU of {} \
-             is rough, to 10 ms a process, and lacks those that nobody waited for.",
+             is rough, to 10 ms a process, and lacks processes that were not waited for.",
             places.join(", ")
         )
     })
@@ -312,7 +312,7 @@ mod tests {
     use super::{Room, machine, notes, of_bars, of_scenario, ratios};
 
     #[test]
-    fn columns_that_nobody_fills_are_left_out() {
+    fn empty_columns_are_left_out() {
         let data = sample::data();
         let [hello, gateway] =
             ["hello", "gateway"].map(|scenario| of_scenario(&data, scenario, Room::Page));

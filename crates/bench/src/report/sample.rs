@@ -71,8 +71,8 @@ pub(crate) fn crowded() -> Data {
     target.requests_per_second = 100_000.0;
     target.cpu_from = None;
     data.records.push(target);
-    data.scenarios.push(scenario("target", "GET of somebody else's."));
-    data.notes.push(format!("FAILED {url}: {}", "a sentence that goes on and on ".repeat(8)));
+    data.scenarios.push(scenario("target", "GET of another server."));
+    data.notes.push(format!("FAILED {url}: {}", "a sentence that is far too long ".repeat(8)));
     data
 }
 

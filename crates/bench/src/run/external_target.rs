@@ -1,4 +1,4 @@
-//! Loading a server that somebody else started: only on this machine, unless it is the user's own.
+//! Loading a server that another process started: only on this machine, unless it is the user's own.
 //!
 //! Promises its CPU where one process of this machine listens there, and says which; elsewhere
 //! there is no figure.
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(found, ("127.0.0.1:8080".into(), "127.0.0.1:8080".into(), "/a?b".into()));
         let found = resolve("http://[::1]:81", false).unwrap();
         assert_eq!((found.0.as_str(), found.2.as_str()), ("[::1]:81", "/"));
-        // TEST-NET-1 of RFC 5737 is nobody's.
+        // TEST-NET-1 of RFC 5737 has no server.
         let refused = resolve("http://192.0.2.1/", false).unwrap_err();
         assert!(refused.contains("192.0.2.1:80 is not of this machine"), "{refused}");
         assert_eq!(resolve("http://192.0.2.1/", true).unwrap().0, "192.0.2.1:80");

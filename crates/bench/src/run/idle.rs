@@ -1,4 +1,4 @@
-//! Memory of idle connections, and load beside them.
+//! Memory of idle connections, and load along with them.
 //!
 //! Promises that the first connections do not count, and that memory is looked at when it is at
 //! rest.
@@ -18,7 +18,7 @@ const SETTLE_EVERY: Duration = Duration::from_millis(150);
 const SETTLE_MAX: Duration = Duration::from_millis(1200);
 
 impl Work<'_> {
-    /// Memory of idle connections, and load beside them.
+    /// Memory of idle connections, and load along with them.
     pub(super) fn idle(&mut self, step: &Step, stage: &Stage, server: &mut Server) {
         let (Some(&count), name) = (step.connections.first(), server.running.peer.name) else {
             return;

@@ -2,7 +2,7 @@
 
 use crate::cpu::{Counted, Sample, Tree};
 use crate::load::tools::Tool;
-use crate::load::{self, Moment, Outcome, Plan, Target};
+use crate::load::{self, LoadOutcome, LoadPlan, Moment, Target};
 use crate::machine::Watch;
 use crate::report::data::Round;
 use std::io;
@@ -11,8 +11,8 @@ use std::io;
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub round: Round,
-    pub outcome: Outcome,
-    /// How the CPU of the server was counted; `None` when nobody could see it.
+    pub outcome: LoadOutcome,
+    /// How the CPU of the server was counted; `None` if it could not be read.
     pub counted: Option<Counted>,
     pub rss_bytes: u64,
     pub user_ticks: u64,
@@ -20,12 +20,12 @@ pub(crate) struct Measured {
 }
 
 /// Loads the target, with our own generator unless there is a tool; `tree` is the server that does
-/// the work, if it is known, and `others` are processes whose CPU disturbs nobody because
+/// the work, if it is known, and `others` are processes whose CPU is no disturbance because
 /// they are part of the run.
 pub(crate) fn round(
     tool: Option<Tool>,
     target: &Target,
-    plan: &Plan,
+    plan: &LoadPlan,
     tree: Option<&Tree>,
     others: &[u32],
 ) -> io::Result<Measured> {
@@ -72,7 +72,7 @@ pub(crate) fn round(
 }
 
 /// The kinds under the names of data.json.
-pub(crate) fn errors_by_kind(outcome: &Outcome) -> [(&'static str, u64); 10] {
+pub(crate) fn errors_by_kind(outcome: &LoadOutcome) -> [(&'static str, u64); 10] {
     let errors = &outcome.errors;
     [
         ("connect", errors.connect),

@@ -42,7 +42,7 @@ pub struct Options {
     pub stop: Arc<AtomicBool>,
 }
 
-/// A server that somebody else started.
+/// A server started by another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalTarget {
     /// `http://HOST:PORT/PATH`

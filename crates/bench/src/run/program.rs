@@ -1,4 +1,4 @@
-//! Cases in which nobody is asked: programs that do something over and over, in turns.
+//! Cases without requests: programs that repeat some work, in turns.
 //!
 //! Promises the figures of a round from what the program says at its end, CPU included, because it
 //! alone knows when its start was over. A round is a process.
@@ -7,7 +7,7 @@ use super::measure::Measured;
 use super::schedule::Step;
 use super::work::Work;
 use crate::cpu::Counted;
-use crate::load::Outcome;
+use crate::load::LoadOutcome;
 use crate::peers::{Done, ITEM, Role, run_program};
 use crate::report::data::Round;
 use crate::scenarios::Serve;
@@ -70,7 +70,7 @@ impl Work<'_> {
             }
             _ => return None,
         };
-        let path = self.context.folder.join(format!("{document:?}.json").to_lowercase());
+        let path = self.context.directory.join(format!("{document:?}.json").to_lowercase());
         let text = document.text();
         let written = fs::write(&path, &text).map_err(|why| format!("{}: {why}", path.display()));
         Some(written.map(|()| {
@@ -94,7 +94,7 @@ fn measured(done: &Done, document_bytes: usize) -> Result<Measured, String> {
     let (documents, seconds) = result
         .filter(|&(documents, seconds)| documents > 0 && seconds.is_finite() && seconds > 0.0)
         .ok_or_else(|| format!("no result: {}", done.said))?;
-    let mut outcome = Outcome::new();
+    let mut outcome = LoadOutcome::new();
     outcome.requests = documents;
     outcome.bytes = documents * document_bytes as u64;
     outcome.elapsed = Duration::from_secs_f64(seconds);

@@ -96,7 +96,7 @@ impl Gathered {
         let median = |figures: Vec<f64>| stats::median(&figures).unwrap_or(0.0);
         let rates = record.rounds.iter().map(|round| round.requests_per_second).collect();
         let requests_per_second = median(rates);
-        // With rounds but no figure in them nobody could see it.
+        // Rounds without a figure mean that the CPU could not be read.
         let nothing = if record.rounds.is_empty() { 0.0 } else { f64::NAN };
         let cpu_us_per_request = stats::median(&record.cpu_of_rounds()).unwrap_or(nothing);
         record.cpu_us_per_request = cpu_us_per_request;
@@ -128,7 +128,7 @@ fn name(counted: Counted) -> &'static str {
 mod tests {
     use super::Gathered;
     use crate::cpu::Counted;
-    use crate::load::{Errors, Outcome};
+    use crate::load::{Errors, LoadOutcome};
     use crate::report::data::Round;
     use crate::run::measure::Measured;
     use hdrhistogram::Histogram;
@@ -137,7 +137,7 @@ mod tests {
     fn measured(cpu_us: f64, latency_ms: u64, timeouts: u64) -> Measured {
         let mut latency = Histogram::new_with_bounds(1, 120_000_000_000, 3).unwrap();
         latency.record(latency_ms * 1_000_000).unwrap();
-        let outcome = Outcome {
+        let outcome = LoadOutcome {
             requests: 1,
             bytes: 1000,
             elapsed: Duration::from_millis(500),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_whose_processes_nobody_sees_has_no_cost() {
+    fn a_server_whose_processes_cannot_be_read_has_no_cost() {
         let mut gathered = Gathered::new("http://192.0.2.1/", "target", 100, 1);
         gathered.add(measured(f64::NAN, 1, 0));
         let record = gathered.finish();

@@ -7,7 +7,7 @@ use super::{Options, system_calls};
 use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, App, Found, Peer};
+use crate::peers::{self, App, FoundPeer, Peer};
 use crate::report::data::{BARE_LOOP, BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::collections::BTreeSet;
@@ -16,11 +16,11 @@ use std::time::Duration;
 
 /// Columns of a name where names stand in front.
 pub(super) const NAME: usize = 16;
-/// What nobody who names nothing has to wait longer for.
+/// The longest run without arguments.
 pub(crate) const DEFAULT_SECONDS_MAX: f64 = 290.0;
 const DEFAULT_CONNECTIONS: &[usize] = &[100];
 const FULL_CONNECTIONS: &[usize] = &[1, 16, 100, 512];
-/// Connections that ask beside the idle ones.
+/// Active connections along with the idle ones.
 pub(crate) const BESIDE_IDLE: usize = 100;
 /// What a round takes beyond its time: connecting, and looking at the server before and after.
 const ROUND_EXTRA_SECONDS: f64 = 0.06;
@@ -46,7 +46,7 @@ pub struct Refused(pub String);
 #[derive(Debug)]
 pub struct Schedule {
     pub(crate) options: Options,
-    pub(crate) found: Vec<Found>,
+    pub(crate) found: Vec<FoundPeer>,
     pub(crate) missing: Vec<(&'static str, String)>,
     pub(crate) steps: Vec<Step>,
     /// What was left out, and why.
@@ -146,7 +146,7 @@ fn check_tool(
     let is_ping = |case: &Case| matches!(case.serve, Serve::Ping { .. });
     let is_websocket = |case: &Case| case.serve == Serve::App(App::WebSocket);
     if cases().any(|case| case.kind == Kind::Program) {
-        return refuse("makes no load where nobody is asked");
+        return refuse("makes no load for a case without requests");
     }
     match tool {
         _ if mode != Mode::Closed => refuse("has no fixed rate"),
@@ -189,7 +189,7 @@ type Missing = Vec<(&'static str, String)>;
 fn find(
     options: &Options,
     scenarios: &[&'static scenarios::Scenario],
-) -> Result<(Vec<Found>, Missing), Refused> {
+) -> Result<(Vec<FoundPeer>, Missing), Refused> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if options.external_target.is_some() {
         return Ok((found, missing));
@@ -239,7 +239,7 @@ fn chosen_peers(options: &Options) -> Result<Vec<&'static Peer>, Refused> {
         .collect())
 }
 
-fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step> {
+fn steps_of(case: &'static Case, options: &Options, found: &[FoundPeer]) -> Vec<Step> {
     let connections = match (case.kind, options.connections.as_slice()) {
         (Kind::Idle, _) => vec![options.idle],
         (Kind::Program, _) => vec![1],
@@ -265,8 +265,8 @@ fn steps_of(case: &'static Case, options: &Options, found: &[Found]) -> Vec<Step
     workers.into_iter().map(step).collect()
 }
 
-fn servers_of(case: &Case, workers: u32, found: &[Found]) -> Vec<usize> {
-    let can = |found: &Found| {
+fn servers_of(case: &Case, workers: u32, found: &[FoundPeer]) -> Vec<usize> {
+    let can = |found: &FoundPeer| {
         let has_python = found.no_python.is_none() || case.needs(found.peer).is_empty();
         has_python && case.is_for(found.peer, workers)
     };

@@ -4,7 +4,7 @@
 //! is no strace or it may not attach: that is never an error.
 
 use crate::cpu::Tree;
-use crate::load::{self, Moment, Plan, Target};
+use crate::load::{self, LoadPlan, Moment, Target};
 use crate::peers::Tracer;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -19,14 +19,14 @@ const REQUESTS_MIN: u64 = 50;
 /// Calls for each request of a round under `plan`; the error says why strace cannot be used here.
 pub(crate) fn per_request(
     target: &Target,
-    plan: &Plan,
+    plan: &LoadPlan,
     tree: &Tree,
-    folder: &Path,
+    directory: &Path,
     until: Instant,
 ) -> Result<Option<f64>, String> {
     let mut tracer = None;
     let outcome = load::run_with(target, plan, |moment| match moment {
-        Moment::Begin => tracer = Some(Tracer::attach(&tree.pids(), folder, until)),
+        Moment::Begin => tracer = Some(Tracer::attach(&tree.pids(), directory, until)),
         Moment::End => {
             if let Some(Ok(tracer)) = &mut tracer {
                 tracer.let_go();

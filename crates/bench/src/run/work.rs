@@ -7,7 +7,7 @@ use super::system_calls;
 use crate::cores::Moved;
 use crate::cpu::Tree;
 use crate::live::Live;
-use crate::load::Plan;
+use crate::load::LoadPlan;
 use crate::machine;
 use crate::peers::{RunContext, Running};
 use crate::report::data;
@@ -37,14 +37,14 @@ pub(super) struct Work<'a> {
 impl Schedule {
     /// Runs it, and says on `live` how far it is. The error is one sentence: nothing was measured.
     pub fn run(&self, live: &Live) -> Result<data::Data, String> {
-        let folder = tempfile::Builder::new()
+        let directory = tempfile::Builder::new()
             .prefix("tidegate-bench-")
             .tempdir()
-            .map_err(|why| format!("no folder for the servers: {why}"))?;
+            .map_err(|why| format!("no directory for the servers: {why}"))?;
         let began = Instant::now();
         let told = self.told();
         let deadline = began + told;
-        let context = RunContext::new(folder.path().to_owned(), &self.options.stop, deadline);
+        let context = RunContext::new(directory.path().to_owned(), &self.options.stop, deadline);
         let data = self.nothing_yet();
         // The generator's threads and the backend are where this thread is.
         let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
@@ -132,7 +132,7 @@ impl Work<'_> {
         true
     }
 
-    /// Whether what is left takes longer than there is time.
+    /// True if the rest takes longer than the remaining time.
     fn is_late(&self) -> bool {
         let left = self.schedule.work_seconds() - self.done_seconds;
         Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.context.deadline
@@ -282,10 +282,10 @@ impl Work<'_> {
             }
             let name = server.running.peer.name;
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
-            let plan = Plan { duration: system_calls::ROUND, ..self.plan(connections, false) };
+            let plan = LoadPlan { duration: system_calls::ROUND, ..self.plan(connections, false) };
             let target = stage.target(server.running.address);
-            let (folder, until) = (&self.context.folder, self.context.deadline);
-            match system_calls::per_request(&target, &plan, &server.tree, folder, until) {
+            let (directory, until) = (&self.context.directory, self.context.deadline);
+            match system_calls::per_request(&target, &plan, &server.tree, directory, until) {
                 Ok(Some(calls)) => server.gathered.system_calls(calls),
                 Ok(None) => {}
                 Err(why) => {
@@ -329,16 +329,16 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn plan(&self, connections: usize, warm: bool) -> Plan {
+    pub(super) fn plan(&self, connections: usize, warm: bool) -> LoadPlan {
         let options = &self.schedule.options;
-        Plan {
+        LoadPlan {
             connections,
             threads: options.threads,
             duration: if warm { options.warm_up } else { options.round },
             mode: options.mode,
             verify: options.verify,
             stop: options.stop.clone(),
-            ..Plan::default()
+            ..LoadPlan::default()
         }
     }
 
@@ -380,7 +380,7 @@ impl Work<'_> {
     }
 }
 
-/// One record as it is seen while the run goes on.
+/// One record as it is shown during the run.
 fn line(record: &data::Record) -> String {
     let (low, high) = record.cpu_range();
     let idle = record.rss_bytes_per_connection.map(|bytes| format!("  {bytes:.0} B each"));

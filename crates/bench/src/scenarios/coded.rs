@@ -1,7 +1,7 @@
 //! Compressed answers, which each server makes in its own way: asking until they are there, and
 //! looking whether the right thing is in them.
 
-use super::probe::{Answer, WAIT, ask, connect};
+use super::probe::{ProbeResponse, WAIT, ask, connect};
 use flate2::Compression;
 use flate2::read::{GzDecoder, GzEncoder};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How often a server is asked that is not ready.
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
-/// As small as gzip makes it: nobody has less to send.
+/// The smallest result of gzip.
 pub(super) fn gzip(document: &[u8]) -> Vec<u8> {
     let mut whole = Vec::new();
     GzEncoder::new(document, Compression::best())
@@ -36,7 +36,7 @@ pub(super) fn warm(
     deadline: Instant,
 ) -> Result<(), String> {
     let deadline = deadline.min(Instant::now() + WAIT);
-    let once = || -> io::Result<Answer> {
+    let once = || -> io::Result<ProbeResponse> {
         // A new one each time: the framing that we do not read may have been in the last.
         ask(&mut connect(address, deadline)?, request, deadline)
     };

@@ -13,10 +13,10 @@ use std::time::Instant;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "connections",
-    about: "memory of idle connections, and latency beside them",
+    about: "memory of idle connections, and latency with them",
     cases: &[Case {
         name: "connections",
-        about: "GET of four bytes by 100 connections beside so many idle ones.",
+        about: "GET of four bytes by 100 connections along with the idle ones.",
         replays: None,
         serve: Serve::Hello,
         kind: Kind::Idle,

@@ -1,4 +1,4 @@
-//! `files`: a small and a large file of a folder.
+//! `files`: a small and a large file of a directory.
 
 use super::{Case, Kind, Scenario, Serve};
 

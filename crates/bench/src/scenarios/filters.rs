@@ -4,10 +4,10 @@ use super::{Case, Kind, Scenario, Serve};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "filters",
-    about: "a proxied request with a key and a rate limit, beside the same without",
+    about: "a proxied request with a key and a rate limit, and the same without",
     cases: &[Case {
         name: "filters",
-        about: "GET of 2 KiB from one backend by those who bring a key, within a rate; `baseline` \
+        about: "GET of 2 KiB from one backend by clients with a key, within a rate; `baseline` \
                 is tidegate without both.",
         replays: None,
         serve: Serve::Guarded,

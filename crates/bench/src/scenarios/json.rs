@@ -1,6 +1,6 @@
 //! `json`: decoding and encoding of generated documents, as the page of Z.Haskell does it.
 //!
-//! A program does it, in a loop, and says how long it took; nobody sends requests.
+//! A program does it, in a loop, and reports how long it took; there are no requests.
 
 use super::documents::Document;
 use super::{Case, Kind, Scenario, Serve};

@@ -4,7 +4,7 @@ use super::{Case, Kind, Scenario, Serve};
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lua-hello",
-    about: "a four-byte answer from a Lua handler, beside the same from the configuration",
+    about: "a four-byte response from a Lua handler, and the same from the configuration",
     cases: &[Case {
         name: "lua-hello",
         about: "GET of four bytes from a Lua handler; `baseline` is tidegate's `respond`.",

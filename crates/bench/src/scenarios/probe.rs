@@ -15,7 +15,7 @@ pub(crate) const WAIT: Duration = Duration::from_secs(10);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct ProbeResponse {
     pub status: u16,
     pub head_bytes: usize,
     pub body: Vec<u8>,
@@ -36,7 +36,7 @@ pub(crate) fn probe(
     address: SocketAddr,
     request: &[u8],
     deadline: Instant,
-) -> Result<Answer, String> {
+) -> Result<ProbeResponse, String> {
     let mut stream =
         connect(address, deadline).map_err(|why| format!("cannot be connected to: {why}"))?;
     let mut asked =
@@ -89,14 +89,18 @@ pub(super) fn connect(address: SocketAddr, deadline: Instant) -> io::Result<TcpS
     Ok(stream)
 }
 
-/// What is left; never zero, which would mean without end.
+/// The remaining time; never zero, which would mean without end.
 pub(super) fn left_until(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now()).min(WAIT);
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 /// One request and its whole answer.
-pub(super) fn ask(stream: &mut TcpStream, request: &[u8], deadline: Instant) -> io::Result<Answer> {
+pub(super) fn ask(
+    stream: &mut TcpStream,
+    request: &[u8],
+    deadline: Instant,
+) -> io::Result<ProbeResponse> {
     stream.write_all(request)?;
     let mut received = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -107,7 +111,11 @@ pub(super) fn ask(stream: &mut TcpStream, request: &[u8], deadline: Instant) -> 
                 return Err(io::Error::other("bytes after the answer"));
             }
             if received.len() == whole {
-                return Ok(Answer { status, head_bytes, body: received.split_off(head_bytes) });
+                return Ok(ProbeResponse {
+                    status,
+                    head_bytes,
+                    body: received.split_off(head_bytes),
+                });
             }
         }
         stream.set_read_timeout(Some(left_until(deadline)?))?;
@@ -149,7 +157,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// Answers the requests of one connection with these texts.
-    fn answering(answers: &'static [&'static [u8]]) -> Result<super::Answer, String> {
+    fn answering(answers: &'static [&'static [u8]]) -> Result<super::ProbeResponse, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {

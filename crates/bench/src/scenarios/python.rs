@@ -72,7 +72,7 @@ pub(super) const WSGI_SLEEP: Scenario = scenario(
 
 pub(super) const FASTAPI: Scenario = scenario(
     "fastapi-json",
-    "a JSON endpoint of FastAPI, beside the same called in a loop that serves nobody",
+    "a JSON endpoint of FastAPI, and the same called in a loop without a server",
     &[
         case(
             "fastapi-json",
@@ -81,7 +81,7 @@ pub(super) const FASTAPI: Scenario = scenario(
         ),
         case(
             "fastapi-json-loop",
-            "The same application, called in a loop by a program that serves nobody.",
+            "The same application, called in a loop without a server.",
             Serve::AppLoop,
         ),
     ],
@@ -110,7 +110,7 @@ pub(super) const ASGI_UP: Scenario = scenario(
 
 pub(super) const CACHE: Scenario = scenario(
     "cache-python",
-    "hits of a document of an application, beside hits without Python",
+    "hits of a document of an application, and hits without Python",
     &[case(
         "cache-python",
         "GET of a stored document of 1 KiB that an application of ASGI answered once; `baseline` \

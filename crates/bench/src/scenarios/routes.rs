@@ -7,7 +7,7 @@ const COUNT: usize = 5000;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "routes",
-    about: "a request among 5 000 routes, beside the same among 5",
+    about: "a request among 5 000 routes, and the same among 5",
     cases: &[Case {
         name: "routes",
         about: "GET of four bytes by the last of 5 000 routes; `baseline` is tidegate with 5.",

@@ -77,7 +77,7 @@ impl Stage {
             }),
         };
         let backend = behaviour.map(|it| Backend::start(finder, it, context)).transpose()?;
-        let root = context.folder.join("files");
+        let root = context.directory.join("files");
         let written = match (serve, serve.listed_bytes()) {
             (Serve::File { name, bytes }, _) => {
                 write(&root, &[(name.to_owned(), floor::body(bytes))])
@@ -90,9 +90,9 @@ impl Stage {
             _ => Ok(()),
         };
         written.map_err(|why| format!("{}: {why}", root.display()))?;
-        // Where there is no backend nobody asks for its address.
+        // Without a backend its address is not used.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
-        let ask = Ask::of(serve).ok_or("nobody is asked anything")?;
+        let ask = Ask::of(serve).ok_or("the case sends no requests")?;
         Ok(Self { role: serve.role(address, root), ask, backend })
     }
 
@@ -166,13 +166,13 @@ impl Stage {
     }
 }
 
-fn write(folder: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    files.iter().try_for_each(|(name, text)| fs::write(folder.join(name), text))
+fn write(directory: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    files.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
 }
 
 impl Ask {
-    /// `None` where nobody is asked.
+    /// `None` without requests.
     fn of(serve: Serve) -> Option<Self> {
         let get = |path: &str, body: Vec<u8>| Self::Get {
             path: path.to_owned(),

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(why, "does not answer rightly: it says \"\"");
         let why = saying(&[WELCOME, b"\x81\x04toad"]).unwrap_err();
         assert!(why.contains("toad"), "{why}");
-        assert!(saying(&[b"HTTP/1.1 404 Not Found\r\n\r\n"]).unwrap_err().contains("404"));
+        assert!(saying(&[b"HTTP/1.1 404 Not FoundPeer\r\n\r\n"]).unwrap_err().contains("404"));
         assert_eq!(frame(b"tide").len(), 10);
     }
 }

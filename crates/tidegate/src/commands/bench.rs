@@ -1,6 +1,6 @@
-//! `tidegate bench`: measure this machine, with other servers beside ours.
+//! `tidegate bench`: measure Tidegate and other servers on this machine.
 //!
-//! Owns the words of the command; crate `bench` does the work, from the outside: it starts this
+//! Owns the options of the command; the crate `bench` does the work, from the outside: it starts this
 //! program again as the server that is measured, and as the floor.
 
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::print;
 
-/// Names the interpreter where `--python` does not.
+/// Names the interpreter if `--python` does not.
 const PYTHON: &str = "TIDEGATE_BENCH_PYTHON";
 
 const EXAMPLES: &str = "\
-What is measured is the CPU that a request costs the server, beside requests a second, latencies,
-memory and errors. Servers that are installed are measured too; one that is missing is a line that
-says how to get it. Ctrl-C ends a run early, leaves no process behind, and writes what it has.
+Measures the CPU that a request costs the server, requests per second, latencies, memory and
+errors. Installed servers are measured too; for a missing one a line says how to install it. Ctrl-C
+ends a run early, leaves no process behind, and writes the results so far.
 
 Examples:
   tidegate bench
@@ -39,7 +39,7 @@ Examples:
   tidegate bench compare before/data.json after/data.json --bound 5%
   tidegate bench --print-config nginx";
 
-/// Measure this machine, with other servers beside ours
+/// Measure Tidegate and other servers on this machine
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
@@ -52,13 +52,13 @@ pub(crate) struct Bench {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Say whether two runs differ; exit code 1 when ours became dearer by more than the bound
+    /// Compare two runs; exit code 1 if tidegate became more expensive by more than the bound
     Compare {
         /// data.json of the first run
         before: PathBuf,
         /// data.json of the second run
         after: PathBuf,
-        /// By how much a request may become dearer: 5% or 0.05
+        /// The allowed increase of the cost of a request: 5% or 0.05
         #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share)]
         bound: f64,
     },
@@ -69,7 +69,7 @@ enum What {
         #[command(flatten)]
         files: Files,
     },
-    /// Be a floor server; the run starts these
+    /// Serve as a floor server; started by a run
     #[command(hide = true)]
     Floor { arguments: Vec<String> },
 }
@@ -77,59 +77,59 @@ enum What {
 /// What is written.
 #[derive(Debug, clap::Args)]
 struct Files {
-    /// The folder for data.json and report.html
+    /// The directory for data.json and report.html
     #[arg(long, value_name = "DIR", default_value = "bench-results")]
     out: PathBuf,
 
-    /// Write a page in Markdown, too; what people wrote between its marks is kept
+    /// Also write a page in Markdown; text written by hand between its marks is kept
     #[arg(long, value_name = "FILE")]
     page: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
 struct Run {
-    /// What to measure; without it those that say most, within five minutes
+    /// What to measure [default: the most important ones, within five minutes]
     #[arg(value_name = "SCENARIO", value_parser = scenario_names())]
     scenarios: Vec<String>,
 
-    /// Everything: all scenarios, more connections, more workers; says before how long it takes
+    /// All scenarios, more connections, more workers; prints the duration first
     #[arg(long)]
     full: bool,
 
-    /// The servers beside tidegate and the floor, instead of all that are found
+    /// Servers to measure besides tidegate and the floor, instead of all that are installed
     #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = peer_names())]
     peers: Option<Vec<String>>,
 
-    /// Where the program of a peer is: nginx=/opt/nginx/sbin/nginx
+    /// The program of a peer: nginx=/opt/nginx/sbin/nginx
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
 
-    /// The Python that runs applications and the servers of Python, ours among them, instead of
-    /// TIDEGATE_BENCH_PYTHON, of what `make bench-peers` installs, or of python3
+    /// The Python of applications and their servers, tidegate included [default:
+    /// TIDEGATE_BENCH_PYTHON, the one of `make bench-peers`, or python3]
     #[arg(long, value_name = "PATH")]
     python: Option<PathBuf>,
 
-    /// How many connections ask, such as 1,16,100,512 [default: 100]
+    /// Numbers of connections, such as 1,16,100,512 [default: 100]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     connections: Vec<usize>,
 
-    /// How many workers the servers have, such as 1,2,4 [default: 1]
+    /// Numbers of workers of the servers, such as 1,2,4 [default: 1]
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',')]
     workers: Vec<u32>,
 
-    /// How long a round is
+    /// Seconds of a round
     #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
     seconds: Duration,
 
-    /// How many rounds each server has
+    /// Rounds per server
     #[arg(long, value_name = "N", default_value_t = 4)]
     rounds: u32,
 
-    /// Ask so often a second whether or not the server keeps up, instead of after each answer
+    /// Send this many requests per second whether or not the server keeps up (open loop)
     #[arg(long, value_name = "REQUESTS", value_parser = rate)]
     rate: Option<f64>,
 
-    /// Let another program make the load, in whole seconds, instead of our own generator
+    /// Use another load generator, in whole seconds
     #[arg(long, value_name = "PROGRAM", value_parser = tool_names(), conflicts_with = "rate")]
     tool: Option<String>,
 
@@ -141,7 +141,7 @@ struct Run {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     idle: usize,
 
-    /// Keep servers and load apart: the first cores for workers, the others for the load
+    /// Pin servers to the first cores and the load generator to the others
     #[arg(long)]
     pin: bool,
 
@@ -149,15 +149,15 @@ struct Run {
     #[arg(long)]
     verify: bool,
 
-    /// Load this URL instead of servers of our own
+    /// Load this URL instead of starting servers
     #[arg(long, value_name = "URL", conflicts_with_all = ["scenarios", "peers", "full"])]
     target: Option<String>,
 
-    /// The target is yours to load, although it is not on this machine
+    /// Confirm that you may load a target on another machine
     #[arg(long, requires = "target")]
     i_own_this_target: bool,
 
-    /// Show the exact configurations of a peer, and the pages that say so; runs nothing
+    /// Print the exact configurations of a peer and their documentation pages, and exit
     #[arg(long, value_name = "PEER", value_parser = peer_names())]
     print_config: Option<String>,
 
@@ -185,8 +185,8 @@ impl Run {
                 peers::named(name).ok_or_else(|| Failure::Wrong(format!("no peer {name}")))?;
             return print(&peer.configurations());
         }
-        // Before minutes are spent on figures that cannot be kept.
-        folder(&self.files.out)?;
+        // Fails before minutes are spent on figures that cannot be written.
+        directory(&self.files.out)?;
         let stop = interrupt::listen()
             .map_err(|why| Failure::Failed(format!("cannot listen for ctrl-C: {why}")))?;
         let options = self.options(stop, host)?;
@@ -198,13 +198,13 @@ impl Run {
         let mut data = schedule.run(&live).map_err(Failure::Failed)?;
         if cfg!(debug_assertions) {
             data.notes.push(format!(
-                "{OURS} and the floor are a debug build: their figures say nothing."
+                "{OURS} and the floor are a debug build: their figures are meaningless."
             ));
         }
         drop(live);
         let path = self.files.out.join("data.json");
         data.write(&path).map_err(|why| cannot_write(&path, &why))?;
-        // What is shown is what the file says, digit for digit.
+        // Prints what is in the file, digit for digit.
         let data = read(&path)?;
         print(&format!("{}\n{}\n", terminal::render(&data), path.display()))?;
         report(&data, &self.files)?;
@@ -241,7 +241,7 @@ impl Run {
     }
 }
 
-/// This program is the subject, and the floor as well; in the wheel it is a Python.
+/// This program is both subject and floor; in the wheel it is a Python interpreter.
 fn finder(
     given: &[(String, PathBuf)],
     python: Option<PathBuf>,
@@ -264,7 +264,7 @@ fn finder(
         given: given.iter().cloned().collect::<BTreeMap<_, _>>(),
         cache: cache.map(|cache| cache.join("tidegate").join("bench")),
         python: match python.or_else(|| std::env::var_os(PYTHON).map(PathBuf::from)) {
-            // A server runs in a folder of its own.
+            // A server runs in another directory.
             Some(path) => Some(std::path::absolute(&path).unwrap_or(path)),
             None => match host.python.as_ref().and_then(|command| command.first()) {
                 Some(ours) => Some(ours.into()),
@@ -295,7 +295,7 @@ fn read(path: &Path) -> Result<Data, Failure> {
 
 /// report.html, and the page if one is wanted.
 fn report(data: &Data, files: &Files) -> Result<(), Failure> {
-    folder(&files.out)?;
+    directory(&files.out)?;
     let path = files.out.join("report.html");
     std::fs::write(&path, html::render(data)).map_err(|why| cannot_write(&path, &why))?;
     let mut written = format!("{}\n", path.display());
@@ -309,7 +309,7 @@ fn report(data: &Data, files: &Files) -> Result<(), Failure> {
     print(&written)
 }
 
-fn folder(path: &Path) -> Result<(), Failure> {
+fn directory(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|why| cannot_write(path, &why))
 }
 

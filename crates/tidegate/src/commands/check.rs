@@ -34,7 +34,7 @@ pub(crate) struct Check {
     #[arg(long)]
     json: bool,
 
-    /// Accept environment variables that are not set; what depends on them is not checked
+    /// Accept environment variables that are not set; values that depend on them are not checked
     #[arg(long)]
     allow_unset_env: bool,
 }
@@ -92,7 +92,7 @@ fn count(number: usize, what: &str) -> String {
     }
 }
 
-/// A configuration on standard input; what it includes is read from files.
+/// A configuration on standard input, with includes from files.
 struct StandardInput {
     document: Document,
 }

@@ -13,7 +13,7 @@ Examples:
   tidegate completions zsh > \"${fpath[1]}/_tidegate\"
   tidegate completions fish > ~/.config/fish/completions/tidegate.fish";
 
-/// Print a script that completes our commands in a shell
+/// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Completions {

@@ -1,4 +1,4 @@
-//! `tidegate ctl`: talk to a running server.
+//! `tidegate ctl`: control a running server.
 
 mod caches;
 
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::ctl::{Client, Place, find, overview};
+use crate::ctl::{AdminAddress, Client, find, overview};
 use crate::failure::Failure;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-Every server has an admin API on a Unix socket, which whoever runs it may open. When one server runs
+Every server has an admin API on a Unix socket of its user. When one server runs
 on this machine it is meant; otherwise say which with --admin, or TIDEGATE_ADMIN. Over TCP the API
 wants the token of `admin.token`.
 
@@ -23,13 +23,13 @@ Examples:
   tidegate ctl purge pages --tag catalog --soft
   tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
 
-/// Talk to a running server
+/// Control a running server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Ctl {
-    /// Where its admin API answers: HOST:PORT, http://HOST:PORT or unix:/path [env: TIDEGATE_ADMIN]
+    /// The address of its admin API: HOST:PORT, http://HOST:PORT or unix:/path [env: TIDEGATE_ADMIN]
     #[arg(long, value_name = "ADDRESS", global = true)]
-    admin: Option<Place>,
+    admin: Option<AdminAddress>,
 
     /// A file that holds the token; without it TIDEGATE_TOKEN is used, if set
     #[arg(long, value_name = "FILE", global = true)]
@@ -41,32 +41,32 @@ pub(crate) struct Ctl {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Show what it serves and how it is
+    /// Show listeners, workers, upstreams and applications
     Status {
-        /// Print the answers of the API as JSON
+        /// Print the responses of the API as JSON
         #[arg(long)]
         json: bool,
     },
     /// Read the configuration again
     Reload {
-        /// Return when the new configuration serves, or say why it does not (exit code 1)
+        /// Return when the new configuration serves, or report why it does not (exit code 1)
         #[arg(long)]
         wait: bool,
 
         /// Replace the processes of this application instead, one after the other, and return when
-        /// all are ready or one could not be
+        /// all are ready or one has failed
         #[arg(long, value_name = "NAME", conflicts_with = "wait")]
         app: Option<String>,
     },
     Caches(caches::CachesOf),
     Purge(caches::Purge),
-    /// Finish what is under way, take nothing new, and end
+    /// Accept no new connections, finish requests in flight, and exit
     Drain,
 }
 
 impl Ctl {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let client = Client::new(find(place(self.admin)?)?, token(self.token_file)?);
+        let client = Client::new(find(address(self.admin)?)?, token(self.token_file)?);
         match self.what {
             What::Status { json } => status(&client, json),
             What::Reload { app: Some(app), .. } => {
@@ -113,14 +113,14 @@ fn reload(client: &Client) -> Result<(), Failure> {
     print(&said)
 }
 
-fn place(argument: Option<Place>) -> Result<Option<Place>, Failure> {
+fn address(argument: Option<AdminAddress>) -> Result<Option<AdminAddress>, Failure> {
     if argument.is_some() {
         return Ok(argument);
     }
     match variable("TIDEGATE_ADMIN")? {
         None => Ok(None),
         Some(typed) => match typed.parse() {
-            Ok(place) => Ok(Some(place)),
+            Ok(address) => Ok(Some(address)),
             Err(why) => Err(Failure::Wrong(format!("TIDEGATE_ADMIN: {why}"))),
         },
     }
@@ -145,7 +145,7 @@ fn token(file: Option<PathBuf>) -> Result<Option<String>, Failure> {
     }
 }
 
-/// An environment variable that says something.
+/// Returns an environment variable that is set and not empty.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) if value.is_empty() => Ok(None),

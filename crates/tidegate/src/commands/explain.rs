@@ -1,4 +1,4 @@
-//! `tidegate explain [FILE] METHOD URL`: which way a request would go.
+//! `tidegate explain [FILE] METHOD URL`: the route and filters of a request.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ Examples:
 const USAGE: &str = "a request is described by its METHOD and its URL, perhaps after a FILE\n\n\
     For example: tidegate explain GET http://127.0.0.1:8080/";
 
-/// Say which route a request takes, why not the others, and which filters in which order
+/// Show which route a request takes, why not the others, and its filters in order
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = format!("{ARGUMENTS}\n\n{EXAMPLES}"),
@@ -43,11 +43,11 @@ pub(crate) struct Explain {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = field)]
     headers: Vec<(String, String)>,
 
-    /// Who asks; nobody in particular without it
+    /// The address of the client
     #[arg(long, value_name = "IP")]
     client_ip: Option<IpAddr>,
 
-    /// The listener it arrives at; without it the first of the configuration
+    /// The listener of the request [default: the first of the configuration]
     #[arg(long, value_name = "NAME")]
     listener: Option<String>,
 
@@ -86,59 +86,58 @@ impl Explain {
     }
 }
 
-/// What an argument looks like.
+/// The kind of an argument, by its form.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Word {
+enum ArgumentKind {
     File,
     Method,
     Url,
 }
 
-impl Word {
-    fn of(word: &str) -> Option<Word> {
+impl ArgumentKind {
+    fn of(word: &str) -> Option<ArgumentKind> {
         let yaml = [".yaml", ".yml", ".json"].iter().any(|ending| word.ends_with(ending));
         let url = ["http://", "https://"].iter().any(|scheme| word.starts_with(scheme));
         // `/etc/a.yaml` may be the path of a request too.
         if url || (word.starts_with('/') && !(yaml && Path::new(word).is_file())) {
-            return Some(Word::Url);
+            return Some(ArgumentKind::Url);
         }
         if yaml || word.contains('/') {
-            return Some(Word::File);
+            return Some(ArgumentKind::File);
         }
         (!word.is_empty() && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-'))
-            .then_some(Word::Method)
+            .then_some(ArgumentKind::Method)
     }
 }
 
-/// What to write instead, where the arguments are recognised and not in their order, or one of them
-/// is missing.
+/// Suggests a command line if the arguments are in another order or one is missing.
 fn misplaced(words: &[String]) -> Option<String> {
-    const ORDER: [Word; 3] = [Word::File, Word::Method, Word::Url];
-    let kinds = words.iter().map(|word| Word::of(word)).collect::<Option<Vec<_>>>()?;
+    const ORDER: [ArgumentKind; 3] = [ArgumentKind::File, ArgumentKind::Method, ArgumentKind::Url];
+    let kinds = words.iter().map(|word| ArgumentKind::of(word)).collect::<Option<Vec<_>>>()?;
     let at = |kind| kinds.iter().position(|found| *found == kind);
     let distinct = kinds.iter().all(|kind| kinds.iter().filter(|k| *k == kind).count() == 1);
-    let missing = match (at(Word::Method), at(Word::Url)) {
+    let missing = match (at(ArgumentKind::Method), at(ArgumentKind::Url)) {
         (Some(_), Some(_)) => None,
         (None, Some(_)) => Some("the method is missing"),
         (Some(_), None) => Some("the URL is missing"),
         (None, None) => return None,
     };
-    let rank = |kind: &Word| ORDER.iter().position(|known| known == kind);
+    let rank = |kind: &ArgumentKind| ORDER.iter().position(|known| known == kind);
     if !distinct || (missing.is_none() && kinds.is_sorted_by_key(rank)) {
         return None;
     }
     let written = ORDER.iter().filter_map(|kind| match (at(*kind), kind) {
-        (Some(place), _) => Some(words[place].as_str()),
-        (None, Word::Method) => Some("GET"),
-        (None, Word::Url) => Some("http://127.0.0.1:8080/"),
-        (None, Word::File) => None,
+        (Some(index), _) => Some(words[index].as_str()),
+        (None, ArgumentKind::Method) => Some("GET"),
+        (None, ArgumentKind::Url) => Some("http://127.0.0.1:8080/"),
+        (None, ArgumentKind::File) => None,
     });
     let written = written.collect::<Vec<_>>().join(" ");
     let why = missing.unwrap_or("the arguments are in another order: a FILE, the METHOD, the URL");
     Some(format!("{why}\n\nWrite: tidegate explain {written}"))
 }
 
-/// As curl has it: `name: value`, the space is not part of the value.
+/// Parses a field as curl does: `name: value`, without the space.
 fn field(typed: &str) -> Result<(String, String), String> {
     match typed.split_once(':') {
         Some((name, value)) if wire::token::is_token(name.as_bytes()) => {

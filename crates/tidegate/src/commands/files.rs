@@ -1,4 +1,4 @@
-//! `tidegate files DIR`: serve a folder, without a configuration.
+//! `tidegate files DIR`: serve a directory, without a configuration.
 
 use std::path::PathBuf;
 
@@ -11,22 +11,22 @@ use crate::failure::Failure;
 use crate::serving::{ServingOptions, serve, url};
 
 const EXAMPLES: &str = "\
-Hidden files are not served, and links cannot lead out of the folder. For error pages, several
-folders or headers, write a configuration: see examples/static-site.yaml.
+Hidden files are not served, and links cannot lead out of the directory. For error pages, several
+directories or headers, write a configuration: see examples/static-site.yaml.
 
 Examples:
   tidegate files .
   tidegate files ./dist --spa index.html
   tidegate files /srv/share --listing --bind :8000";
 
-/// Serve a folder
+/// Serve a directory
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Files {
-    /// The folder
+    /// The directory
     dir: PathBuf,
 
-    /// Where to listen: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
+    /// The address to listen on: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -35,11 +35,11 @@ pub(crate) struct Files {
     )]
     bind: Address,
 
-    /// Show what is in folders that have no index.html
+    /// List directories without index.html
     #[arg(long)]
     listing: bool,
 
-    /// Answer with this file of the folder where there is none, for single-page applications
+    /// Serve this file for paths without a file, for single-page applications
     #[arg(long, value_name = "FILE")]
     spa: Option<String>,
 
@@ -53,7 +53,7 @@ impl Files {
         let dir = std::fs::canonicalize(&self.dir)
             .map_err(|error| Failure::Wrong(format!("cannot serve {shown}: {error}")))?;
         if !dir.is_dir() {
-            return Err(Failure::Wrong(format!("{shown} is not a folder")));
+            return Err(Failure::Wrong(format!("{shown} is not a directory")));
         }
         let Some(root) = dir.to_str() else {
             return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));
@@ -64,7 +64,7 @@ impl Files {
     }
 }
 
-/// JSON, which every reader of YAML reads, and which quotes whatever a path may hold.
+/// Returns the configuration as JSON, which is YAML and quotes any path.
 fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -> String {
     let mut files = json!({ "root": super::literal(root), "listing": listing });
     if let Some(spa) = spa {
@@ -87,7 +87,7 @@ mod tests {
     use crate::commands::errors;
 
     #[test]
-    fn any_folder_can_be_written() {
+    fn any_directory_can_be_served() {
         let dir = tempfile::tempdir().unwrap();
         let odd = dir.path().join("it's ${HERE}: \"{*x}\"");
         std::fs::create_dir(&odd).unwrap();

@@ -1,4 +1,4 @@
-//! `tidegate import`: another product's configuration as one of ours, on standard output.
+//! `tidegate import`: converts another product's configuration, to standard output.
 
 use std::path::PathBuf;
 
@@ -17,7 +17,7 @@ Examples:
   tidegate import pike pike.yml > tidegate.yaml
   tidegate import pike pike.yml | grep note:";
 
-/// Print another product's configuration as one of ours
+/// Convert another product's configuration
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Import {

@@ -1,15 +1,14 @@
 //! Options and commands of other servers: what to write instead.
 //!
-//! Owns the words of uvicorn, gunicorn, granian, hypercorn, nginx, haproxy and caddy that this
-//! command line does not take. Promises that each has a text of its own: the nearest word by
-//! spelling would be another thing.
+//! Owns the options of uvicorn, gunicorn, granian, hypercorn, nginx, haproxy and caddy that do not
+//! exist here. Each has a text of its own: the most similar option would do something else.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Error};
 
 use super::Tidegate;
 
-/// Some spellings and what to do about them.
+/// Spellings of an option, and the advice for them.
 type Row = (&'static [&'static str], &'static str);
 
 const TLS: &str = "TLS is not supported yet: put a server that terminates TLS in front, and name \
@@ -23,7 +22,7 @@ const STRICT: &str = "malformed requests are always rejected: leave it out";
 const THREADS: &str = "leave it out: each worker process has one thread for its connections, and \
                        the threads of --threads for WSGI";
 
-/// What all commands are asked for.
+/// Options for all commands.
 const ANY: &[Row] = &[
     (
         &[
@@ -92,7 +91,7 @@ const ANY: &[Row] = &[
     ),
 ];
 
-/// What users of Python servers type after `tidegate run`.
+/// Options of Python servers, for `tidegate run`.
 const RUN: &[Row] = &[
     (
         &["-k", "--worker-class"],
@@ -132,7 +131,7 @@ const RUN: &[Row] = &[
     ),
     (
         &["--timeout-worker-healthcheck", "--worker-healthcheck-timeout"],
-        "write --timeout: a worker that stands still for so long is killed",
+        "write --timeout: a worker without progress for that long is killed",
     ),
     (
         &[
@@ -189,7 +188,7 @@ const RUN: &[Row] = &[
             "--metrics-address",
             "--metrics-port",
         ],
-        "write --admin ADDRESS: /metrics there is for Prometheus; StatsD is not supported",
+        "write --admin ADDRESS: it serves /metrics for Prometheus; StatsD is not supported",
     ),
     (
         &["-n", "--name", "--process-name"],
@@ -262,7 +261,7 @@ const RUN: &[Row] = &[
     (&["-v"], "write tidegate version"),
 ];
 
-/// What users of nginx, haproxy and caddy type.
+/// Options of nginx, haproxy and caddy.
 const GATEWAYS: &[Row] = &[
     (&["-t", "-T"], "write tidegate check FILE"),
     (
@@ -302,7 +301,7 @@ const COMMANDS: &[Row] = &[
     (&["adapt"], "write tidegate import"),
 ];
 
-/// Puts the text of the table in place of clap's, where the refused word has one.
+/// Replaces clap's message for a rejected word by the advice for it.
 pub(super) fn advise(refused: Error, command: Option<&str>) -> Error {
     let context = |kind| match refused.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),

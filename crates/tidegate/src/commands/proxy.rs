@@ -8,11 +8,11 @@ use settings::{Address, Host, Size};
 use crate::failure::Failure;
 use crate::serving::{ServingOptions, serve, url};
 
-/// What a cache may take unless it is said.
+/// The default memory of the cache.
 const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
 
 const EXAMPLES: &str = "\
-Requests go on with X-Forwarded-For, -Proto and -Host; WebSocket and other upgrades pass through.
+Requests are forwarded with X-Forwarded-For, -Proto and -Host; WebSocket and other upgrades pass through.
 With --cache, answers that the origin allows to keep are kept in memory and given in gzip, br or
 zstd as clients prefer; however many ask at once, the origin is asked once. What it says nothing of
 is not kept. `tidegate ctl purge pages --all` empties the cache.
@@ -24,23 +24,23 @@ Examples:
   tidegate proxy 127.0.0.1:8080 http://app.internal
   tidegate proxy :8080 unix:/run/app.sock";
 
-/// Send everything that arrives at one address to another
+/// Forward all requests from one address to a server
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Proxy {
-    /// Where to listen: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
+    /// The address to listen on: 127.0.0.1:8080, :8080 for all addresses, or unix:/path
     #[arg(value_parser = super::address)]
     from: Address,
 
-    /// The server to ask: http://HOST[:PORT], HOST:PORT or unix:/path
+    /// The server: http://HOST[:PORT], HOST:PORT or unix:/path
     #[arg(value_parser = target)]
     to: Address,
 
-    /// Keep answers in memory, as the origin allows
+    /// Enable RFC 9111 caching in memory
     #[arg(long)]
     cache: bool,
 
-    /// How much memory the cache may take [default: 256MiB]
+    /// The memory of the cache [default: 256MiB]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "cache")]
     cache_memory: Option<Size>,
 
@@ -58,7 +58,7 @@ impl Proxy {
     }
 }
 
-/// A size that a cache may have; the error is a whole sentence.
+/// Parses the size of a cache; the error is a complete sentence.
 fn size(typed: &str) -> Result<Size, String> {
     let size: Size = typed.parse().map_err(|why| format!("\"{typed}\" {why}"))?;
     match size.bytes() {
@@ -67,7 +67,7 @@ fn size(typed: &str) -> Result<Size, String> {
     }
 }
 
-/// The address in a URL, as far as a URL can be one.
+/// Returns the address of a URL without path.
 fn target(typed: &str) -> Result<Address, String> {
     let lower = typed.to_ascii_lowercase();
     if lower.starts_with("https://") {
@@ -92,7 +92,7 @@ fn target(typed: &str) -> Result<Address, String> {
     }
 }
 
-/// JSON, which every reader of YAML reads.
+/// Returns the configuration as JSON, which is YAML.
 fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
     // A server with a name usually serves several, and knows its own. One at a bare address is most
     // often the application itself, which builds its links from what the client said.

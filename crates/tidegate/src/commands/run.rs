@@ -4,8 +4,8 @@ mod application;
 mod configuration;
 mod environment;
 mod lifecycle;
+mod listener_options;
 mod python;
-mod reception;
 mod target;
 mod values;
 
@@ -30,7 +30,7 @@ log file again. The program's silly.exit(code) is the exit code.
 A Python application: MODULE is imported and APP is found in it, ASGI or WSGI. It needs the
 tidegate of `pip install tidegate`. Options may stand on either side, with the names of uvicorn,
 gunicorn and granian where those agree; times without a unit are seconds. SIGHUP replaces the
-workers without losing a request, SIGTERM finishes what is under way, SIGTTIN and SIGTTOU start
+workers without losing a request, SIGTERM finishes requests in flight, SIGTTIN and SIGTTOU start
 and end a worker.
 
 Examples:
@@ -48,7 +48,7 @@ pub(crate) struct Run {
     application: application::ApplicationOptions,
 
     #[command(flatten)]
-    reception: reception::ReceptionOptions,
+    listeners: listener_options::ListenerOptions,
 
     #[command(flatten)]
     lifecycle: lifecycle::LifecycleOptions,
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", alias = "access-logfile")]
     access_log: Option<PathBuf>,
 
-    /// How a request of a Python application is logged: combined is Apache's [default: json]
+    /// The access log format of a Python application: combined is Apache's [default: json]
     #[arg(
         long,
         value_name = "FORMAT",
@@ -74,7 +74,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<Address>,
 
-    /// Print what the workers of a Python application would be told, and end
+    /// Print the settings of the workers of a Python application, and exit
     #[arg(long)]
     print_config: bool,
 
@@ -82,7 +82,7 @@ pub(crate) struct Run {
     #[arg(value_name = "PROGRAM")]
     program: String,
 
-    /// What a Lua program is told
+    /// Arguments of a Lua program
     #[arg(
         value_name = "--key=value",
         trailing_var_arg = true,
@@ -100,8 +100,8 @@ impl Run {
         }
     }
 
-    /// What stands after a Python application and is no option of ours, beginning with the first
-    /// such word: a program of Lua would be told it.
+    /// Returns the words after a Python application that are not our options. A Lua program would
+    /// get them as arguments.
     pub(crate) fn misplaced(&self) -> &[String] {
         match Target::parse(&self.program) {
             Ok(Target::Python) => &self.arguments,
@@ -137,12 +137,12 @@ impl Run {
         }
     }
 
-    /// What was asked for that only Python applications have.
+    /// Returns the options given that only Python applications have.
     fn only_python(&self) -> Option<&'static str> {
         if self.application != application::ApplicationOptions::default() {
             return Some("what was said about the application");
         }
-        if self.reception != reception::ReceptionOptions::default() {
+        if self.listeners != listener_options::ListenerOptions::default() {
             return Some("what was said about its clients");
         }
         if self.lifecycle != lifecycle::LifecycleOptions::default() {

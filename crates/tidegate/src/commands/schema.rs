@@ -1,4 +1,4 @@
-//! `tidegate schema`: what may be written in a configuration, for editors and for people.
+//! `tidegate schema`: the schema of the configuration, and reference pages.
 
 use clap::ValueEnum;
 

@@ -36,7 +36,7 @@ impl Up {
     }
 }
 
-/// A configuration that is not there is not an error in one: it needs other advice.
+/// Fails with advice for beginners if the configuration does not exist.
 pub(crate) fn exists(file: &Path) -> Result<(), Failure> {
     if file.try_exists().unwrap_or(true) {
         return Ok(());
@@ -49,7 +49,7 @@ pub(crate) fn exists(file: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// The least that is worth serving.
+/// A minimal configuration.
 const STARTER: &str = "  listeners: { web: { bind: \"127.0.0.1:8080\" } }
   upstreams: { app: { servers: [\"127.0.0.1:3000\"] } }
   routes:

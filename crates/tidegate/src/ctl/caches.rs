@@ -1,4 +1,4 @@
-//! What `ctl caches` shows: a line each, from the JSON of the admin API.
+//! The output of `ctl caches`: one line per cache, from the JSON of the admin API.
 
 use serde_json::Value;
 use settings::Size;
@@ -6,7 +6,7 @@ use settings::Size;
 use super::status::{heads, list, text};
 use crate::output::columns;
 
-/// The answer of `/v1/caches` as a table.
+/// Formats the response of `/v1/caches` as a table.
 pub(crate) fn table(caches: &Value) -> String {
     let mut rows = heads([
         "CACHE",
@@ -57,7 +57,7 @@ pub(crate) fn table(caches: &Value) -> String {
     page
 }
 
-/// What a tier on disk holds, or that it failed.
+/// Formats the content of a disk tier, or its failure.
 fn disk(disk: &Value) -> String {
     match &disk["failed"] {
         Value::String(_) => "failed".to_owned(),
@@ -65,7 +65,7 @@ fn disk(disk: &Value) -> String {
     }
 }
 
-/// A number, or numbers by reason.
+/// Formats a number, or the sum of numbers by reason.
 fn sum(value: &Value) -> u64 {
     match value {
         Value::Object(members) => members.values().filter_map(Value::as_u64).sum(),
@@ -73,7 +73,7 @@ fn sum(value: &Value) -> u64 {
     }
 }
 
-/// To three digits or so: this is for people.
+/// Formats a number of bytes with about three digits.
 fn bytes(value: &Value) -> String {
     let Some(bytes) = value.as_u64() else { return "-".to_owned() };
     match bytes {

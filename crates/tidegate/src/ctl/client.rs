@@ -1,8 +1,8 @@
-//! One request to an admin API and its answer: HTTP/1.1 over TCP or a Unix socket, a connection
-//! each.
+//! One request to an admin API and its response: HTTP/1.1 over TCP or a Unix socket, on a
+//! connection of its own.
 //!
-//! Promises that it ends: every wait and every size has a bound, and an answer that is cut short is
-//! an error. The token is sent and never shown.
+//! Promises that it ends: every wait and every size is limited, and a truncated response is an
+//! error. The token is sent and never printed.
 
 use std::io;
 use std::net::ToSocketAddrs;
@@ -13,24 +13,24 @@ use net::{Outgoing, Stream, timer, worker};
 use serde_json::Value;
 use wire::h1::{self, ChunkDecoder, ChunkEvent, HeadLimits, ResponseFraming};
 
-use super::locate::Place;
+use super::locate::AdminAddress;
 use crate::failure::Failure;
 
-/// For a connection.
+/// The time-out of connecting.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For a whole answer: a reload waits for the new configuration to serve.
+/// The time-out of a response: a reload waits until the new configuration serves.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// The largest answer that is read.
+/// The largest response.
 const ANSWER_BYTES: usize = 64 << 20;
 const TRAILER_BYTES: usize = 8 << 10;
 
 /// A running server's admin API.
 pub(crate) struct Client {
-    place: Place,
+    address: AdminAddress,
     token: Option<String>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
 struct Reply {
     status: u16,
@@ -38,22 +38,22 @@ struct Reply {
 }
 
 impl Client {
-    pub(crate) fn new(place: Place, token: Option<String>) -> Self {
-        Client { place, token }
+    pub(crate) fn new(address: AdminAddress, token: Option<String>) -> Self {
+        Client { address, token }
     }
 
-    /// Asks and takes an answer of success as JSON.
+    /// Sends a GET and returns the JSON of a successful response.
     pub(crate) fn ask(&self, method: &str, target: &str) -> Result<Value, Failure> {
         self.json(&self.succeed(method, target, "application/json", None)?)
     }
 
-    /// Posts JSON and takes an answer of success as JSON.
+    /// Posts JSON and returns the JSON of a successful response.
     pub(crate) fn post(&self, target: &str, body: &Value) -> Result<Value, Failure> {
         let body = body.to_string();
         self.json(&self.succeed("POST", target, "application/json", Some(&body))?)
     }
 
-    /// Asks for text.
+    /// Sends a GET and returns the text of a successful response.
     pub(crate) fn text(&self, target: &str) -> Result<String, Failure> {
         let reply = self.succeed("GET", target, "text/plain", None)?;
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
@@ -61,7 +61,7 @@ impl Client {
 
     fn json(&self, reply: &Reply) -> Result<Value, Failure> {
         serde_json::from_slice(&reply.body).map_err(|error| {
-            Failure::Failed(format!("{} answered what is no JSON: {error}", self.place))
+            Failure::Failed(format!("{} sent a response that is not JSON: {error}", self.address))
         })
     }
 
@@ -84,12 +84,12 @@ impl Client {
         body: Option<&str>,
     ) -> Result<Reply, Failure> {
         let addressed = |error: io::Error| {
-            let place = &self.place;
+            let address = &self.address;
             Failure::Failed(match error.kind() {
                 io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-                    format!("no server answers at {place}: {error}")
+                    format!("no server listens at {address}: {error}")
                 }
-                _ => format!("talking to {place} failed: {error}"),
+                _ => format!("the request to {address} failed: {error}"),
             })
         };
         let mut head = format!(
@@ -108,7 +108,7 @@ impl Client {
         head.push_str("\r\n");
         head.push_str(body.unwrap_or_default());
         worker::block_on_local(async {
-            let stream = within(CONNECT_TIMEOUT, connect(&self.place)).await?;
+            let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
             within(ANSWER_TIMEOUT, converse(&stream, head.into())).await
         })
         .map_err(addressed)
@@ -116,15 +116,15 @@ impl Client {
 }
 
 async fn within<T>(span: Duration, future: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {span:?}"));
+    let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no response within {span:?}"));
     timer::within(span, future).await.unwrap_or_else(|| Err(late()))
 }
 
-async fn connect(place: &Place) -> io::Result<Stream> {
-    match place {
-        Place::Unix(path) => Stream::connect_unix(path).await,
-        Place::Tcp { host, port } => {
-            // Blocks, which on a loop that does nothing else harms nobody.
+async fn connect(address: &AdminAddress) -> io::Result<Stream> {
+    match address {
+        AdminAddress::Unix(path) => Stream::connect_unix(path).await,
+        AdminAddress::Tcp { host, port } => {
+            // Blocks, which is fine on a loop that does nothing else.
             let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
             for address in (host.as_str(), *port).to_socket_addrs()? {
                 match Stream::connect_tcp(address).await {
@@ -152,18 +152,18 @@ async fn converse(stream: &Stream, request: Bytes) -> io::Result<Reply> {
             return Ok(reply);
         }
         if ended || received.len() > ANSWER_BYTES {
-            return Err(invalid("the answer was cut short"));
+            return Err(invalid("the response was truncated"));
         }
     }
 }
 
-/// The answer, once it is whole. Reads from the beginning each time: answers are small and come in
-/// few pieces.
+/// Parses the response once it is complete. Each call parses from the beginning: responses are
+/// small and arrive in few chunks.
 fn read(received: &[u8], ended: bool) -> io::Result<Option<Reply>> {
     let mut rest = received;
     let head = loop {
         let head = h1::parse_response(rest, &HeadLimits::default(), &mut Vec::new(), false)
-            .map_err(|reject| invalid(&format!("the answer is no HTTP: {reject:?}")))?;
+            .map_err(|reject| invalid(&format!("the response is not HTTP: {reject:?}")))?;
         let Some(head) = head else { return Ok(None) };
         rest = &rest[head.len..];
         if !head.is_interim() {
@@ -190,7 +190,7 @@ fn unchunked(mut input: Bytes) -> io::Result<Option<Vec<u8>>> {
             Ok(ChunkEvent::Data(data)) => body.extend_from_slice(&data),
             Ok(ChunkEvent::NeedMore) => return Ok(None),
             Ok(ChunkEvent::End(_)) => return Ok(Some(body)),
-            Err(reject) => return Err(invalid(&format!("the answer is no HTTP: {reject:?}"))),
+            Err(reject) => return Err(invalid(&format!("the response is not HTTP: {reject:?}"))),
         }
     }
 }
@@ -199,13 +199,13 @@ fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// What an answer of failure says, to an operator (problem+json, RFC 9457).
+/// Formats an error response for an operator (problem+json, RFC 9457).
 fn refused(reply: &Reply) -> Failure {
     let problem: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let text = |member: &str| problem.get(member).and_then(Value::as_str);
     let mut said = match text("detail").or(text("title")) {
         Some(detail) => detail.to_owned(),
-        None => format!("the server answered {}", reply.status),
+        None => format!("the server responded {}", reply.status),
     };
     if let Some(advice) = text("advice") {
         said.push_str(&format!("\n{advice}"));
@@ -255,6 +255,6 @@ mod tests {
         assert_eq!(errors, "2 errors\n\nerror: a\n");
         let token = said(401, r#"{"detail": "no", "advice": "do"}"#);
         assert!(token.starts_with("no\ndo\n") && token.contains("TIDEGATE_TOKEN"), "{token}");
-        assert_eq!(said(502, "<html>"), "the server answered 502");
+        assert_eq!(said(502, "<html>"), "the server responded 502");
     }
 }

@@ -1,4 +1,4 @@
-//! Which server is meant: the one that was named, or the only one that runs here.
+//! Finds the admin API: the address of the command line, or the only server of this user.
 
 use std::path::{Path, PathBuf};
 
@@ -10,55 +10,55 @@ use crate::output::columns;
 
 use super::client::CONNECT_TIMEOUT;
 
-/// Where an admin API answers.
+/// The address of an admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AdminAddress {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for AdminAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Place::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+            AdminAddress::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            AdminAddress::Tcp { host, port } => write!(f, "{host}:{port}"),
+            AdminAddress::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
 }
 
-impl std::str::FromStr for Place {
+impl std::str::FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(typed: &str) -> Result<Self, String> {
         if typed.starts_with("https://") {
-            return Err("TLS to the admin API comes later".to_owned());
+            return Err("TLS to the admin API is not supported yet".to_owned());
         }
         let address = typed.strip_prefix("http://").unwrap_or(typed).trim_end_matches('/');
         let address: Address = address.parse().map_err(|why| format!("\"{typed}\" {why}"))?;
         Ok(match address {
-            Address::Unix(path) => Place::Unix(path),
+            Address::Unix(path) => AdminAddress::Unix(path),
             Address::Tcp { host, port } => {
                 let host = match host {
                     Host::Any => "127.0.0.1".to_owned(),
                     Host::Ip(ip) => ip.to_string(),
                     Host::Name(name) => name,
                 };
-                Place::Tcp { host, port }
+                AdminAddress::Tcp { host, port }
             }
         })
     }
 }
 
-/// The server that is named, or the only one that runs here.
-pub(crate) fn find(named: Option<Place>) -> Result<Place, Failure> {
+/// Returns the named server, or the only one that runs here.
+pub(crate) fn find(named: Option<AdminAddress>) -> Result<AdminAddress, Failure> {
     match named {
-        Some(place) => Ok(place),
+        Some(address) => Ok(address),
         None => only_one(&server::admin_socket_dir()),
     }
 }
 
-fn only_one(dir: &Path) -> Result<Place, Failure> {
+fn only_one(dir: &Path) -> Result<AdminAddress, Failure> {
     let mut living = living(dir);
     match living.len() {
         0 => Err(Failure::Failed(format!(
@@ -66,7 +66,7 @@ fn only_one(dir: &Path) -> Result<Place, Failure> {
              Name one with --admin ADDRESS or TIDEGATE_ADMIN.",
             dir.display()
         ))),
-        1 => Ok(Place::Unix(living.remove(0))),
+        1 => Ok(AdminAddress::Unix(living.remove(0))),
         several => {
             let row = |path: &PathBuf| {
                 let process = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -74,13 +74,13 @@ fn only_one(dir: &Path) -> Result<Place, Failure> {
             };
             let rows: Vec<_> = living.iter().map(row).collect();
             let list = columns(&rows, 2);
-            Err(Failure::Failed(format!("{several} servers run here, say which:\n\n{list}")))
+            Err(Failure::Failed(format!("{several} servers run here; name one of them:\n\n{list}")))
         }
     }
 }
 
-/// The sockets in a folder behind which somebody answers, in order. What a dead server left is
-/// passed over.
+/// Returns the sockets in a directory that accept connections, sorted. Sockets of dead servers are
+/// skipped.
 fn living(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -103,17 +103,17 @@ fn living(dir: &Path) -> Vec<PathBuf> {
 mod tests {
     use net::{Bind, ListenOptions, Listening};
 
-    use super::{Place, only_one};
+    use super::{AdminAddress, only_one};
     use crate::failure::Failure;
 
     #[test]
     fn places() {
-        let reads = |typed: &str| typed.parse::<Place>().map(|place| place.to_string());
+        let reads = |typed: &str| typed.parse::<AdminAddress>().map(|address| address.to_string());
         assert_eq!(reads("http://127.0.0.1:9180/").as_deref(), Ok("127.0.0.1:9180"));
         assert_eq!(reads("[::1]:9180").as_deref(), Ok("[::1]:9180"));
         assert_eq!(reads(":9180").as_deref(), Ok("127.0.0.1:9180"));
         assert_eq!(reads("unix:/run/a.sock").as_deref(), Ok("unix:/run/a.sock"));
-        assert!(reads("https://a:1").unwrap_err().contains("comes later"));
+        assert!(reads("https://a:1").unwrap_err().contains("not supported yet"));
         assert!(reads("localhost").unwrap_err().contains("no port"));
     }
 
@@ -131,7 +131,7 @@ mod tests {
         assert!(sentence().starts_with("no server runs here"));
         std::fs::write(dir.path().join("1.sock"), "left over").unwrap();
         let first = listen("20.sock");
-        assert_eq!(only_one(dir.path()), Ok(Place::Unix(dir.path().join("20.sock"))));
+        assert_eq!(only_one(dir.path()), Ok(AdminAddress::Unix(dir.path().join("20.sock"))));
         let second = listen("30.sock");
         let both = sentence();
         assert!(both.starts_with("2 servers run here"), "{both}");

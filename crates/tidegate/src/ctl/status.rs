@@ -1,10 +1,10 @@
-//! What `ctl status` shows: the server at a glance, as tables, from the JSON of the admin API.
+//! The output of `ctl status`: tables, from the JSON of the admin API.
 
 use serde_json::Value;
 
 use crate::output::columns;
 
-/// The answers of `/v1/status`, `/v1/workers`, `/v1/upstreams` and `/v1/apps` as a page.
+/// Formats the responses of `/v1/status`, `/v1/workers`, `/v1/upstreams` and `/v1/apps`.
 pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value, apps: &Value) -> String {
     let mut out = format!(
         "tidegate {} is {} as process {} for {}\n",
@@ -24,7 +24,7 @@ pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value, apps:
     out
 }
 
-/// A table under its heads; nothing when it has no rows.
+/// Formats a table with headings; nothing without rows.
 fn section<const N: usize>(out: &mut String, rows: Vec<[String; N]>) {
     if rows.len() > 1 {
         out.push('\n');
@@ -43,7 +43,7 @@ fn reload(status: &Value) -> String {
         (Some(false), Some(errors)) => {
             let lines = errors.iter().filter_map(Value::as_str);
             let list: String = lines.map(|error| format!("\n  {error}")).collect();
-            format!("; the reload at {} was refused:{list}", text(last, "at"))
+            format!("; the reload at {} was rejected:{list}", text(last, "at"))
         }
         _ => String::new(),
     }
@@ -125,8 +125,7 @@ pub(super) fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &
     value[member].as_array().into_iter().flatten()
 }
 
-/// A member as it is shown: `-` when it is not there. Another version of the server may not have
-/// it.
+/// Formats a member, or `-` if it is missing, as it may be in another version of the server.
 pub(super) fn text(value: &Value, member: &str) -> String {
     match &value[member] {
         Value::Null => "-".to_owned(),
@@ -173,7 +172,7 @@ mod tests {
         let page = overview(&status, &workers, &upstreams, &apps);
         assert!(page.contains("shop  0       ready  9        4         1          50 MiB  3\n"));
         assert!(page.starts_with("tidegate 0.1.0 is serving as process 7 for 1m 1s\n"), "{page}");
-        assert!(page.contains("was refused:\n  a.yaml:1:2: odd\n"), "{page}");
+        assert!(page.contains("was rejected:\n  a.yaml:1:2: odd\n"), "{page}");
         assert!(page.contains("web       127.0.0.1:8080\n"), "{page}");
         assert!(page.contains("\n0       3            2     1          5    0    1    0    -\n"));
         assert!(page.contains("unhealthy (backup)") && page.contains("refused\n"), "{page}");

@@ -1,8 +1,8 @@
-//! A configuration of Pike (v4) as one of ours.
+//! Converts a configuration of Pike (v4).
 //!
 //! A server of Pike becomes a listener, each of its locations a route through `compress` and
-//! `cache`, in the order that Pike looks at them. Fields without a counterpart, and those that mean
-//! something else here, are said in comments.
+//! `cache`, in the order that Pike looks at them. Fields without a counterpart, and those with
+//! another meaning here, are named in comments.
 
 mod model;
 mod routes;
@@ -15,7 +15,7 @@ use super::writer::{Writer, list, quoted};
 use model::{Entry, section};
 use routes::{Origin, Serving};
 
-/// What Pike compresses cacheable answers with, unless a profile of that name says otherwise.
+/// Pike's profile for cacheable responses, unless the configuration declares it.
 const BEST: &str = "bestCompression";
 
 const HEAD: &str = "\
@@ -24,14 +24,17 @@ else. Everywhere: answers are kept as RFC 9111 says, so Expires, Vary and Author
 which Pike does not look at; methods that change things invalidate; what is stale is confirmed \
 with the origin instead of fetched again; caches have a size in bytes.";
 
-/// Our configuration as YAML, or why this is none of Pike's.
+/// Returns our configuration as YAML, or why the input is not a configuration of Pike.
 pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
     let servers = section(pike, "servers");
     if servers.is_empty() {
-        return Err(format!("{from} has no servers: it is no configuration of Pike"));
+        return Err(format!("{from} has no servers: it is not a configuration of Pike"));
     }
     let mut out = Writer::default();
-    out.comment(0, &format!("Made of {from}, a configuration of Pike, by `tidegate import pike`."));
+    out.comment(
+        0,
+        &format!("Converted from {from}, a configuration of Pike, by `tidegate import pike`."),
+    );
     out.comment(0, HEAD);
     root_notes(pike, &mut out);
     let listeners = listeners(&servers, &mut out)?;
@@ -50,7 +53,10 @@ pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
             };
             let upstream = name_of(&location.text("upstream"));
             let Some(origin) = origins.iter().find(|origin| origin.upstream == upstream) else {
-                out.note(2, &format!("the location {name} is left out, its upstream is not there"));
+                out.note(
+                    2,
+                    &format!("the location {name} is left out: its upstream does not exist"),
+                );
                 continue;
             };
             let uses = |server: &&Entry<'_>| server.texts("locations").contains(&name);
@@ -61,7 +67,7 @@ pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
         }
     }
     if written == 0 {
-        return Err(format!("{from} has no location that a server uses and an upstream answers"));
+        return Err(format!("{from} has no location with both a server and an upstream"));
     }
     for location in &locations {
         let name = location.text("name");
@@ -73,7 +79,7 @@ pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
     Ok(out.finish())
 }
 
-/// The name of something here: without spaces, and never empty.
+/// Returns a valid name: without spaces, never empty.
 pub(super) fn name_of(text: &str) -> String {
     let odd = |c: char| c.is_whitespace() || c.is_control() || "{}[],:#&*!|>'\"%@`".contains(c);
     let name: String = text.trim().chars().map(|c| if odd(c) { '-' } else { c }).take(60).collect();
@@ -90,14 +96,14 @@ fn root_notes(pike: &Value, out: &mut Writer) {
     let mut root = Entry::new(pike);
     root.expect(&["version", "admin", "compresses", "caches", "upstreams", "locations", "servers"]);
     if !root.text("version").is_empty() {
-        root.note("version is written by Pike for itself");
+        root.note("version is internal to Pike");
     }
     out.notes(0, &root.notes);
     let mut admin = root.child("admin");
     admin.expect(&["user", "password", "prefix", "remark"]);
     if !admin.text("user").is_empty() || !admin.text("password").is_empty() {
         admin.note(
-            "admin.user and admin.password: the admin API is on a Unix socket of whoever runs the \
+            "admin.user and admin.password: the admin API is on a Unix socket of the user of the \
              server (tidegate ctl); over TCP it takes a token: \
              admin: { bind: \"127.0.0.1:9180\", token: { file: admin.token } }",
         );
@@ -110,7 +116,7 @@ fn root_notes(pike: &Value, out: &mut Writer) {
     out.empty_line();
 }
 
-/// Writes a listener for each server; their names.
+/// Writes a listener for each server and returns their names.
 fn listeners(servers: &[Entry<'_>], out: &mut Writer) -> Result<Vec<String>, String> {
     out.line(0, "listeners:");
     let mut names: Vec<String> = Vec::new();
@@ -153,7 +159,7 @@ fn caches(pike: &Value, servers: &[Entry<'_>], out: &mut Writer) {
             cache.number("size").and_then(|size| u64::try_from(size).ok()).unwrap_or(12_800);
         let mib = (entries.saturating_mul(16) / 1024).clamp(64, 1 << 20);
         cache.note(format!(
-            "size: {entries} is a number of entries, memory is in bytes: look at it"
+            "size: {entries} is a number of entries, memory is in bytes: check this value"
         ));
         let disk = store(&mut cache);
         let remark = cache.text("remark");
@@ -170,16 +176,13 @@ fn caches(pike: &Value, servers: &[Entry<'_>], out: &mut Writer) {
     missing.sort();
     missing.dedup();
     for cache in missing {
-        out.note(
-            2,
-            &format!("the cache {cache} is not declared: here is one as they are by default"),
-        );
+        out.note(2, &format!("the cache {cache} is not declared: this one has the defaults"));
         out.line(2, &format!("{}: {{}}", name_of(&cache)));
     }
     out.empty_line();
 }
 
-/// The tier on disk that `badger` is here.
+/// Returns the disk tier that replaces `badger`.
 fn store(cache: &mut Entry<'_>) -> String {
     let store = cache.text("store");
     if store.is_empty() {
@@ -187,7 +190,7 @@ fn store(cache: &mut Entry<'_>) -> String {
     }
     match store.strip_prefix("badger://") {
         Some(path) if path.starts_with('/') => {
-            cache.note("store: our own folder beside badger's, which is not read; mind its size");
+            cache.note("store: a new directory beside badger's, which is not read; check its size");
             format!(
                 ", disk: {{ path: {}, size: 10GiB }}",
                 quoted(&format!("{}-tidegate", path.trim_end_matches('/')))
@@ -195,7 +198,7 @@ fn store(cache: &mut Entry<'_>) -> String {
         }
         _ => {
             let kind = store.split("://").next().unwrap_or_default();
-            cache.note(format!("store: {kind} is no store here, there are memory and disk"));
+            cache.note(format!("store: {kind} is not supported: stores are memory and disk"));
             String::new()
         }
     }
@@ -221,7 +224,7 @@ fn origins(
             users += 1;
             let timeout = location.duration("proxyTimeout");
             if users > 1 && timeout != response {
-                upstream.note("proxyTimeout differs between locations: the longest counts for all");
+                upstream.note("proxyTimeout differs between locations: the longest applies to all");
             }
             response = response.max(timeout);
         }
@@ -230,7 +233,9 @@ fn origins(
             continue;
         }
         if response.is_some() {
-            upstream.note("proxyTimeout was for the whole answer, response is for its head");
+            upstream.note(
+                "proxyTimeout applied to the whole response, `response` applies to its headers",
+            );
         }
         let codings = codings(&mut upstream);
         let empty = !upstreams::write(&mut upstream, &name_of(&written), response, &mut page);
@@ -255,7 +260,7 @@ fn codings(upstream: &mut Entry<'_>) -> Option<Vec<String>> {
         match word {
             "gzip" | "br" => codings.push(word.to_owned()),
             "zst" | "zstd" => codings.push("zstd".to_owned()),
-            _ => upstream.note(format!("acceptEncoding: {word} is no coding that is read here")),
+            _ => upstream.note(format!("acceptEncoding: {word} is not a supported encoding")),
         }
     }
     codings.dedup();
@@ -304,7 +309,7 @@ fn serving(pike: &Value, server: &Entry<'_>, listener: &str, out: &mut Writer) -
         let hour = Duration::from_secs(3600);
         if span.is_some_and(|span| span > hour) {
             server.note(
-                "hitForPass is at most an hour here; the first answer that can be kept ends it",
+                "hitForPass is at most an hour here; the first response that can be stored ends it",
             );
         }
         span.map(|span| span.min(hour).to_string())
@@ -322,7 +327,7 @@ fn serving(pike: &Value, server: &Entry<'_>, listener: &str, out: &mut Writer) -
     }
 }
 
-/// The words that Pike's regular expression usually lists, as media types.
+/// Returns media types for the alternatives of Pike's regular expression.
 fn types(server: &mut Entry<'_>) -> Option<String> {
     let filter = server.text("compressContentTypeFilter");
     if filter.is_empty() {

@@ -1,12 +1,12 @@
 //! Lines of YAML with comments.
 
-/// A page as it grows.
+/// The YAML text under construction.
 #[derive(Default)]
 pub(super) struct Writer {
     text: String,
 }
 
-/// Comments end here.
+/// The width of comments.
 const COLUMNS: usize = 100;
 
 impl Writer {
@@ -20,7 +20,7 @@ impl Writer {
         self.text.push('\n');
     }
 
-    /// A comment, over as many lines as it needs.
+    /// Writes a comment, wrapped over several lines.
     pub(super) fn comment(&mut self, indent: usize, text: &str) {
         let mut line = String::from("#");
         for word in text.split_whitespace() {
@@ -35,7 +35,7 @@ impl Writer {
         self.line(indent, &line);
     }
 
-    /// What was written and has no counterpart, or means something else here.
+    /// Writes a note about a setting that has no counterpart or another meaning here.
     pub(super) fn note(&mut self, indent: usize, text: &str) {
         self.comment(indent, &format!("note: {text}"));
     }
@@ -49,12 +49,12 @@ impl Writer {
     }
 }
 
-/// A text as YAML takes it whatever is in it. What would be an environment variable is none.
+/// Quotes a text for YAML and escapes environment variables.
 pub(super) fn quoted(text: &str) -> String {
     plain(&text.replace("${", "$${"))
 }
 
-/// The same, where `${NAME}` is meant to be one.
+/// Quotes a text for YAML; `${NAME}` stays an environment variable.
 pub(super) fn plain(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

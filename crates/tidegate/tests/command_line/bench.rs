@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::process::{Ended, run, run_in, tidegate};
 
-/// As short as it can be with enough rounds to compare. A debug binary measures nobody: that it
+/// As short as it can be with enough rounds to compare. A debug binary gives no figures: that it
 /// measures is what is tested.
 const RUN: [&str; 12] = [
     "bench",
@@ -31,7 +31,7 @@ fn read(path: &Path) -> Value {
 }
 
 /// The run with every figure of our rounds times `factor`, in another file.
-fn changed(folder: &Path, data: &Value, name: &str, factor: f64) -> PathBuf {
+fn changed(directory: &Path, data: &Value, name: &str, factor: f64) -> PathBuf {
     let mut data = data.clone();
     for record in data["records"].as_array_mut().unwrap() {
         if record["server"] != "tidegate" {
@@ -44,7 +44,7 @@ fn changed(folder: &Path, data: &Value, name: &str, factor: f64) -> PathBuf {
             round["disturbed"] = serde_json::Value::Null;
         }
     }
-    let path = folder.join(name);
+    let path = directory.join(name);
     std::fs::write(&path, data.to_string()).unwrap();
     path
 }
@@ -56,14 +56,14 @@ fn compare(before: &Path, after: &Path, more: &[&str]) -> Ended {
 
 #[test]
 fn a_run_writes_its_figures_and_two_are_compared() {
-    let folder = TempDir::new().unwrap();
-    let ended = run_in(folder.path(), &RUN);
+    let directory = TempDir::new().unwrap();
+    let ended = run_in(directory.path(), &RUN);
     let said = ended.said();
     assert!(said.contains("µs CPU") && said.contains("first/report.html"), "{said}");
 
-    let page = std::fs::read_to_string(folder.path().join("first/report.html")).unwrap();
+    let page = std::fs::read_to_string(directory.path().join("first/report.html")).unwrap();
     assert!(page.contains("<section id=\"hello\">") && page.ends_with("</html>\n"));
-    let data = read(&folder.path().join("first/data.json"));
+    let data = read(&directory.path().join("first/data.json"));
     assert_eq!((&data["version"], &data["complete"]), (&1.into(), &true.into()));
     for server in ["tidegate", "floor"] {
         let records = data["records"].as_array().unwrap();
@@ -73,7 +73,7 @@ fn a_run_writes_its_figures_and_two_are_compared() {
         assert_eq!(record["rounds"].as_array().unwrap().len(), 4, "{record}");
     }
 
-    let file = |name: &str, factor: f64| changed(folder.path(), &data, name, factor);
+    let file = |name: &str, factor: f64| changed(directory.path(), &data, name, factor);
     let (before, dearer) = (file("before.json", 1.0), file("dearer.json", 1.10));
     let said = compare(&before, &before, &[]).said();
     assert!(said.contains("The change is not real"), "{said}");
@@ -99,52 +99,53 @@ fn a_run_writes_its_figures_and_two_are_compared() {
         let said = compare(&before, &dearer, &[]).said();
         assert!(said.contains("no verdict") && !said.contains("BEYOND"), "{said}");
         let report = ["bench", "report", "dearer.json", "--out", change];
-        let said = run_in(folder.path(), &report).said();
-        let page = std::fs::read_to_string(folder.path().join(change).join("report.html")).unwrap();
+        let said = run_in(directory.path(), &report).said();
+        let page =
+            std::fs::read_to_string(directory.path().join(change).join("report.html")).unwrap();
         assert!(page.contains("No verdict from"), "{said}");
     }
 }
 
 #[test]
 fn a_page_is_made_of_a_run_and_keeps_what_people_wrote() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let mut words = RUN.to_vec();
     words.extend(["--page", "page.md"]);
-    run_in(folder.path(), &words).said();
-    let path = folder.path().join("page.md");
+    run_in(directory.path(), &words).said();
+    let path = directory.path().join("page.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mark = "Nothing has been written about this run yet.";
     std::fs::write(&path, page.replace(mark, "Because.")).unwrap();
     let again = ["bench", "report", "first/data.json", "--out", "again", "--page", "page.md"];
-    run_in(folder.path(), &again).said();
+    run_in(directory.path(), &again).said();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), page.replace(mark, "Because."));
-    assert!(folder.path().join("again/report.html").exists());
+    assert!(directory.path().join("again/report.html").exists());
 }
 
-/// Processes that run in a folder below this one.
-fn running_below(folder: &Path) -> Vec<u32> {
+/// Processes that run in a directory below this one.
+fn running_below(directory: &Path) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let below = |id: &u32| {
         let at = std::fs::read_link(format!("/proc/{id}/cwd")).unwrap_or_default();
-        at.starts_with(folder) && at != folder
+        at.starts_with(directory) && at != directory
     };
     ids.filter(below).collect()
 }
 
 #[test]
 fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let words = ["bench", "hello", "--peers", "nginx", "--seconds", "2", "--rounds", "50"];
-    let mut child = tidegate(folder.path(), &words)
+    let mut child = tidegate(directory.path(), &words)
         .args(["--connections", "4", "--out", "out"])
-        .env("TMPDIR", folder.path())
+        .env("TMPDIR", directory.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    while running_below(folder.path()).is_empty() {
+    while running_below(directory.path()).is_empty() {
         assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "no servers");
         std::thread::yield_now();
     }
@@ -154,11 +155,11 @@ fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
     assert!(child.wait().unwrap().success());
     // A run of its length would have taken minutes.
     assert!(interrupted.elapsed() < Duration::from_secs(20), "{:?}", interrupted.elapsed());
-    assert!(running_below(folder.path()).is_empty());
-    assert_eq!(read(&folder.path().join("out/data.json"))["complete"], false);
-    let page = std::fs::read_to_string(folder.path().join("out/report.html")).unwrap();
+    assert!(running_below(directory.path()).is_empty());
+    assert_eq!(read(&directory.path().join("out/data.json"))["complete"], false);
+    let page = std::fs::read_to_string(directory.path().join("out/report.html")).unwrap();
     assert!(page.contains("The run was stopped early"));
-    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let left = std::fs::read_dir(directory.path()).unwrap().flatten();
     assert_eq!(left.map(|entry| entry.file_name()).collect::<Vec<_>>(), ["out"]);
 }
 

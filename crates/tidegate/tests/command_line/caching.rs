@@ -16,19 +16,19 @@ routes:
     handler: { respond: { body: "from the backend" } }
 "#;
 
-fn backend(folder: &Path) -> (Running, String) {
-    std::fs::write(folder.join("tidegate.yaml"), BACKEND).unwrap();
-    let mut backend = Running::start(tidegate(folder, &["up", "--workers", "1"]));
+fn backend(directory: &Path) -> (Running, String) {
+    std::fs::write(directory.join("tidegate.yaml"), BACKEND).unwrap();
+    let mut backend = Running::start(tidegate(directory, &["up", "--workers", "1"]));
     let address = backend.address("backend").to_string();
     (backend, address)
 }
 
 #[test]
 fn proxy_keeps_what_it_may_and_is_emptied_by_ctl() {
-    let (folder, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let (directory, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (_backend, to) = backend(other.path());
     let arguments = ["proxy", "127.0.0.1:0", &to, "--cache", "--cache-memory", "8MiB"];
-    let mut proxy = Running::start(tidegate(folder.path(), &arguments));
+    let mut proxy = Running::start(tidegate(directory.path(), &arguments));
     let address = proxy.address("proxy");
     let kept = || get(address, "/kept", "");
     assert!(kept().contains("tidegate; fwd=uri-miss; stored"), "the first is asked for");
@@ -37,7 +37,7 @@ fn proxy_keeps_what_it_may_and_is_emptied_by_ctl() {
     for _ in 0..2 {
         assert!(!get(address, "/other", "").contains("tidegate; hit"), "nothing says to keep it");
     }
-    let ctl = |words: &[&str]| run_in(folder.path(), &[&["ctl"], words].concat());
+    let ctl = |words: &[&str]| run_in(directory.path(), &[&["ctl"], words].concat());
     let table = ctl(&["caches"]).said();
     assert!(table.contains("pages") && table.contains("8.0MiB"), "{table}");
     let url = format!("http://{address}/kept");
@@ -55,9 +55,9 @@ fn proxy_keeps_what_it_may_and_is_emptied_by_ctl() {
 
 #[test]
 fn sizes_of_its_cache_are_checked() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let refused = |words: &[&str]| {
-        run_in(folder.path(), &[&["proxy", ":0", "127.0.0.1:1"], words].concat()).failed(2)
+        run_in(directory.path(), &[&["proxy", ":0", "127.0.0.1:1"], words].concat()).failed(2)
     };
     assert!(refused(&["--cache", "--cache-memory", "5"]).contains("has no unit"));
     assert!(refused(&["--cache", "--cache-memory", "5B"]).contains("is not between"));
@@ -66,14 +66,14 @@ fn sizes_of_its_cache_are_checked() {
 
 #[test]
 fn the_example_answers_as_its_comments_say() {
-    let folder = TempDir::new().unwrap();
-    let (server, address) = crate::examples::start("cache.yaml", folder.path());
+    let directory = TempDir::new().unwrap();
+    let (server, address) = crate::examples::start("cache.yaml", directory.path());
     let first = get(address, "/products/7", "");
     assert_eq!(status(&first), "200");
     assert!(first.contains("fwd=uri-miss; stored"), "{first}");
     assert!(get(address, "/products/7?utm_source=mail", "").contains("tidegate; hit"));
     assert!(get(address, "/products/7?page=2", "").contains("fwd=uri-miss"), "another URL");
-    let purged = run_in(folder.path(), &["ctl", "purge", "pages", "--tag", "products"]).said();
+    let purged = run_in(directory.path(), &["ctl", "purge", "pages", "--tag", "products"]).said();
     assert_eq!(purged, "purged 2\n");
     assert!(get(address, "/products/7", "").contains("fwd=uri-miss; stored"));
     assert!(!get(address, "/basket", "").contains("stored"));

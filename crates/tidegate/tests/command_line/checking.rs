@@ -20,9 +20,9 @@ fn errors(report: &str) -> Vec<&str> {
 
 #[track_caller]
 fn checked(text: &str) -> String {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("tidegate.yaml"), text).unwrap();
-    run_in(folder.path(), &["check"]).failed(2)
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
+    run_in(directory.path(), &["check"]).failed(2)
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn ranges_and_references_say_what_is_possible() {
 }
 
 /// Checks what is written to standard input.
-fn from_stdin(folder: &TempDir, text: &str, options: &[&str]) -> crate::process::Ended {
-    let mut command = tidegate(folder.path(), &[&["check", "-"], options].concat());
+fn from_stdin(directory: &TempDir, text: &str, options: &[&str]) -> crate::process::Ended {
+    let mut command = tidegate(directory.path(), &[&["check", "-"], options].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // A command that does not read it has ended already.
@@ -120,23 +120,23 @@ fn from_stdin(folder: &TempDir, text: &str, options: &[&str]) -> crate::process:
 
 #[test]
 fn standard_input_is_checked_and_includes_files() {
-    let folder = TempDir::new().unwrap();
-    assert_eq!(from_stdin(&folder, RIGHT, &[]).said(), "ok: 1 route, 0 upstreams, 1 listener\n");
-    let why = from_stdin(&folder, &RIGHT.replace("bind", "bnid"), &[]).failed(2);
+    let directory = TempDir::new().unwrap();
+    assert_eq!(from_stdin(&directory, RIGHT, &[]).said(), "ok: 1 route, 0 upstreams, 1 listener\n");
+    let why = from_stdin(&directory, &RIGHT.replace("bind", "bnid"), &[]).failed(2);
     assert!(why.contains("--> stdin:1:21") && why.ends_with("1 error in stdin\n"), "{why}");
     let more = "routes: [{ name: two, match: { path: /2 }, handler: { respond: {} } }]\n";
-    std::fs::write(folder.path().join("more.yaml"), more).unwrap();
+    std::fs::write(directory.path().join("more.yaml"), more).unwrap();
     let text = format!("include: [more.yaml]\n{RIGHT}");
-    assert!(from_stdin(&folder, &text, &[]).said().starts_with("ok: 2 routes"));
+    assert!(from_stdin(&directory, &text, &[]).said().starts_with("ok: 2 routes"));
 }
 
 #[test]
 fn sarif_has_the_rule_the_message_and_the_place_of_each_error() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let wrong = RIGHT.replace("bind:", "tiemout: 5, bind:").replace("pong", "{path.id}");
     let wrong = wrong.replace("handler:", "handlr: { upstream: x }, handler:");
-    std::fs::write(folder.path().join("a b.yaml"), wrong).unwrap();
-    let ended = run_in(folder.path(), &["check", "a b.yaml", "--json"]);
+    std::fs::write(directory.path().join("a b.yaml"), wrong).unwrap();
+    let ended = run_in(directory.path(), &["check", "a b.yaml", "--json"]);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(2), ""), "{}", ended.stdout);
     let log: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(log["version"], "2.1.0");
@@ -163,23 +163,23 @@ fn sarif_has_the_rule_the_message_and_the_place_of_each_error() {
     assert_eq!(first["ruleId"], "unknown-name");
     assert_eq!(first["locations"][0]["physicalLocation"]["region"]["startColumn"], 21);
 
-    std::fs::write(folder.path().join("right.yaml"), RIGHT).unwrap();
-    let said = run_in(folder.path(), &["check", "right.yaml", "--json"]).said();
+    std::fs::write(directory.path().join("right.yaml"), RIGHT).unwrap();
+    let said = run_in(directory.path(), &["check", "right.yaml", "--json"]).said();
     let log: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(log["runs"][0]["results"], serde_json::json!([]));
 }
 
 #[test]
 fn variables_that_are_not_set_can_be_allowed() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let check = |text: &str| {
-        std::fs::write(folder.path().join("tidegate.yaml"), text).unwrap();
-        run_in(folder.path(), &["check", "--allow-unset-env"])
+        std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
+        run_in(directory.path(), &["check", "--allow-unset-env"])
     };
     let text = RIGHT.replace("127.0.0.1:0", "${TIDEGATE_TEST_BIND}");
     let said = check(&text).said();
     assert!(said.starts_with("ok: ") && said.contains("TIDEGATE_TEST_BIND is not set"), "{said}");
-    let why = run_in(folder.path(), &["check"]).failed(2);
+    let why = run_in(directory.path(), &["check"]).failed(2);
     assert!(why.contains("\"TIDEGATE_TEST_BIND\" is not set"), "{why}");
     // Other errors are found, and nothing that only the variable would have made right is one.
     let why = check(&text.replace("pong", "pong, sttaus: 200")).failed(2);
@@ -194,11 +194,11 @@ fn variables_that_are_not_set_can_be_allowed() {
 
 #[test]
 fn an_access_log_that_cannot_be_written_is_noted() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let check = |path: &str| {
         let text = format!("log: {{ access: {{ path: {path} }} }}\n{RIGHT}");
-        std::fs::write(folder.path().join("tidegate.yaml"), text).unwrap();
-        run_in(folder.path(), &["check"]).said()
+        std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
+        run_in(directory.path(), &["check"]).said()
     };
     let said = check("nowhere/access.log");
     assert!(
@@ -207,14 +207,14 @@ fn an_access_log_that_cannot_be_written_is_noted() {
     );
     assert!(said.contains("nowhere/access.log") && said.starts_with("ok: 1 route"), "{said}");
     assert!(!check("access.log").contains("note:"));
-    assert!(!folder.path().join("access.log").exists(), "a check creates nothing");
+    assert!(!directory.path().join("access.log").exists(), "a check creates nothing");
 }
 
 #[test]
 fn arguments_of_explain_in_another_order_are_recognised() {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("site.yaml"), RIGHT).unwrap();
-    std::fs::write(folder.path().join("tidegate.yaml"), RIGHT).unwrap();
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("site.yaml"), RIGHT).unwrap();
+    std::fs::write(directory.path().join("tidegate.yaml"), RIGHT).unwrap();
     for (words, wanted) in [
         (&["http://a/x", "GET"][..], "tidegate explain GET http://a/x"),
         (&["/x", "DELETE", "site.yaml"], "tidegate explain site.yaml DELETE /x"),
@@ -224,10 +224,10 @@ fn arguments_of_explain_in_another_order_are_recognised() {
         (&["/x"], "tidegate explain GET /x"),
         (&["GET"], "tidegate explain GET http://127.0.0.1:8080/"),
     ] {
-        let why = run_in(folder.path(), &[&["explain"], words].concat()).failed(2);
+        let why = run_in(directory.path(), &[&["explain"], words].concat()).failed(2);
         assert!(why.ends_with(&format!("Write: {wanted}\n")), "{words:?}: {why}");
     }
     for words in [&["GET", "/site.yaml"][..], &["site.yaml", "GET", "/x"], &["BREW", "/x"]] {
-        run_in(folder.path(), &[&["explain"], words].concat()).said();
+        run_in(directory.path(), &[&["explain"], words].concat()).said();
     }
 }

@@ -27,9 +27,9 @@ fn pong(address: SocketAddr) -> String {
 
 #[test]
 fn everything_on_the_page_responds() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let arguments = ["demo", "--port", "0", "--workers", "1"];
-    let mut demo = Running::start(tidegate(folder.path(), &arguments));
+    let mut demo = Running::start(tidegate(directory.path(), &arguments));
     let gateway = address(&mut demo, "gateway");
     let backend = address(&mut demo, "mock backend");
     let admin = address(&mut demo, "metrics");
@@ -76,35 +76,35 @@ fn everything_on_the_page_responds() {
     assert_eq!(status(&get(admin, "/readyz", "")), "200");
     assert_eq!(status(&get(admin, "/v1/status", "")), "403", "no token was configured");
 
-    let seen = run_in(folder.path(), &["ctl", "status"]).said();
+    let seen = run_in(directory.path(), &["ctl", "status"]).said();
     assert!(seen.contains("gateway") && seen.contains("healthy"), "{seen}");
 }
 
 #[test]
 fn its_configuration_can_be_printed_and_served() {
-    let folder = TempDir::new().unwrap();
-    let text = run_in(folder.path(), &["demo", "--print-config"]).said();
-    std::fs::write(folder.path().join("demo.yaml"), &text).unwrap();
-    let checked = run_in(folder.path(), &["check", "demo.yaml"]).said();
+    let directory = TempDir::new().unwrap();
+    let text = run_in(directory.path(), &["demo", "--print-config"]).said();
+    std::fs::write(directory.path().join("demo.yaml"), &text).unwrap();
+    let checked = run_in(directory.path(), &["check", "demo.yaml"]).said();
     assert_eq!(checked, "ok: 10 routes, 2 upstreams, 2 listeners\n");
     let url = "http://127.0.0.1:8080/private/hello";
     let arguments = ["explain", "demo.yaml", "GET", url, "--listener", "gateway"];
-    let explained = run_in(folder.path(), &arguments).said();
+    let explained = run_in(directory.path(), &arguments).said();
     assert!(explained.contains("private") && explained.contains("key_auth"), "{explained}");
     // The error that the page suggests.
     let broken = text.replace("upstream:", "upstraem:");
-    std::fs::write(folder.path().join("broken.yaml"), broken).unwrap();
-    let why = run_in(folder.path(), &["check", "broken.yaml"]).failed(2);
+    std::fs::write(directory.path().join("broken.yaml"), broken).unwrap();
+    let why = run_in(directory.path(), &["check", "broken.yaml"]).failed(2);
     assert!(why.contains("did you mean \"upstream\"?"), "{why}");
 }
 
 #[test]
 fn a_taken_port_is_replaced_and_printed() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let wanted = taken.local_addr().unwrap();
     let port = wanted.port().to_string();
-    let mut demo = Running::start(tidegate(folder.path(), &["demo", "--port", &port]));
+    let mut demo = Running::start(tidegate(directory.path(), &["demo", "--port", &port]));
     demo.line(|line| line.contains(&format!("{wanted} is taken: the gateway is on")).then_some(()));
     let gateway = address(&mut demo, "gateway");
     assert_ne!(gateway, wanted);

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut pages = vec![root.join("README.md")];
-    for folder in ["docs/guide", "docs/guide/lua"] {
-        let entries = std::fs::read_dir(root.join(folder)).unwrap();
+    for directory in ["docs/guide", "docs/guide/lua"] {
+        let entries = std::fs::read_dir(root.join(directory)).unwrap();
         let paths = entries.map(|entry| entry.unwrap().path());
         pages.extend(paths.filter(|path| path.extension().is_some_and(|name| name == "md")));
     }

@@ -16,12 +16,12 @@ fn examples() -> PathBuf {
 const KEY_SHA256: &str = "5e78863ed1ffb9fc66b1d61634b126bf8eb20267e7996297eeeb9b19c8c0f732";
 
 /// Starts an example with every address of its own on a free port, and says where it is.
-pub(crate) fn start(name: &str, folder: &Path) -> (Running, SocketAddr) {
+pub(crate) fn start(name: &str, directory: &Path) -> (Running, SocketAddr) {
     let text = std::fs::read_to_string(examples().join(name)).unwrap();
-    start_text(name, &text, folder)
+    start_text(name, &text, directory)
 }
 
-fn start_text(name: &str, text: &str, folder: &Path) -> (Running, SocketAddr) {
+fn start_text(name: &str, text: &str, directory: &Path) -> (Running, SocketAddr) {
     let moved: Vec<_> = text
         .lines()
         .map(|line| match line.split_once("bind: \"127.0.0.1:") {
@@ -33,10 +33,10 @@ fn start_text(name: &str, text: &str, folder: &Path) -> (Running, SocketAddr) {
         })
         .collect();
     for beside in ["site", "handlers"] {
-        copy(&examples().join(beside), &folder.join(beside));
+        copy(&examples().join(beside), &directory.join(beside));
     }
-    std::fs::write(folder.join(name), moved.join("\n")).unwrap();
-    let mut command = tidegate(folder, &["up", name, "--workers", "1"]);
+    std::fs::write(directory.join(name), moved.join("\n")).unwrap();
+    let mut command = tidegate(directory, &["up", name, "--workers", "1"]);
     command.env("CATALOG_KEY_SHA256", KEY_SHA256);
     let mut server = Running::start(command);
     let address = server.address("web");
@@ -79,8 +79,8 @@ fn every_example_is_started_here() {
 
 #[test]
 fn lua_handlers() {
-    let folder = TempDir::new().unwrap();
-    let (mut server, address) = start("lua-handlers.yaml", folder.path());
+    let directory = TempDir::new().unwrap();
+    let (mut server, address) = start("lua-handlers.yaml", directory.path());
     let answer = get(address, "/hello?name=you", "");
     assert!(answer.contains("{\"hello\":\"you\"}"), "{answer}");
     assert_eq!(status(&get(address, "/notes/1", "")), "404");
@@ -102,9 +102,9 @@ fn lua_handlers() {
 
 #[test]
 fn minimal() {
-    let folder = TempDir::new().unwrap();
-    let (_server, address) = start("minimal.yaml", folder.path());
-    // Its application does not run here: what was tried is said, or somebody's answer comes.
+    let directory = TempDir::new().unwrap();
+    let (_server, address) = start("minimal.yaml", directory.path());
+    // Its application does not run here: either the failed command is printed, or another server responds.
     let answer = get(address, "/", "");
     assert!(answer.starts_with("http/1.1 "), "{answer}");
     if status(&answer) == "502" {
@@ -114,8 +114,8 @@ fn minimal() {
 
 #[test]
 fn mock() {
-    let folder = TempDir::new().unwrap();
-    let (_server, address) = start("mock.yaml", folder.path());
+    let directory = TempDir::new().unwrap();
+    let (_server, address) = start("mock.yaml", directory.path());
     let order = get(address, "/orders/7", "");
     assert!(status(&order) == "200" && order.contains("x-order: 7"), "{order}");
     assert!(order.ends_with(r#"{ "state": "shipped" }"#), "{order}");
@@ -127,8 +127,8 @@ fn mock() {
 
 #[test]
 fn static_site() {
-    let folder = TempDir::new().unwrap();
-    let (_server, address) = start("static-site.yaml", folder.path());
+    let directory = TempDir::new().unwrap();
+    let (_server, address) = start("static-site.yaml", directory.path());
     let page = get(address, "/", "");
     assert!(status(&page) == "200" && page.contains("<h1>A site</h1>"), "{page}");
     assert!(page.contains("cache-control: no-cache"), "{page}");
@@ -149,15 +149,15 @@ routes:
   - match: { path: "/{*rest}" }
     handler: { respond: { body: mock, headers: { x-path: "{path}" } } }
 "#;
-    let folder = TempDir::new().unwrap();
-    let (_mock, server) = start_text("servers.yaml", mock, folder.path());
+    let directory = TempDir::new().unwrap();
+    let (_mock, server) = start_text("servers.yaml", mock, directory.path());
     let text = std::fs::read_to_string(examples().join("gateway.yaml")).unwrap();
     let port = format!("127.0.0.1:{}", server.port());
     let ports = ["9001", "9002", "9003", "9011", "9012"].map(|port| format!("127.0.0.1:{port}"));
-    // A server stands once in an upstream: the others are left where nobody is.
+    // A server stands once in an upstream: the others keep an address without a server.
     let text = text.replace(&ports[0], &port).replace(&ports[3], &port);
     let text = text.replace(&format!("{port}\", \"{}\"", ports[4]), &format!("{port}\""));
-    let (_server, address) = start_text("gateway.yaml", &text, folder.path());
+    let (_server, address) = start_text("gateway.yaml", &text, directory.path());
 
     assert_eq!(status(&get(address, "/api/catalog/1", "")), "401");
     let known = get(address, "/api/catalog/1", "X-API-Key: my-key\r\n");

@@ -1,7 +1,7 @@
 //! `tidegate import pike`: what comes out, and that it is right.
 //!
 //! `UPDATE_GOLDENS=1 cargo test -p tidegate --test command_line importing` writes what comes out
-//! anew; read the difference.
+//! again; read the difference.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ fn fixtures() -> PathBuf {
 }
 
 /// What comes of a file, checked.
-fn imported(name: &str, folder: &Path) -> String {
+fn imported(name: &str, directory: &Path) -> String {
     let file = fixtures().join(name);
     let run = |arguments: &[&str]| {
-        let mut command = tidegate(folder, arguments);
+        let mut command = tidegate(directory, arguments);
         command.env("SHOP_TOKEN", "a-token");
         ended(command.output().expect("the binary"))
     };
     let text = run(&["import", "pike", file.to_str().expect("a name of letters")]).said();
-    std::fs::write(folder.join("tidegate.yaml"), &text).unwrap();
+    std::fs::write(directory.join("tidegate.yaml"), &text).unwrap();
     let checked = run(&["check"]).said();
     assert!(checked.contains("ok: "), "{checked}");
     text
@@ -30,9 +30,9 @@ fn imported(name: &str, folder: &Path) -> String {
 
 #[test]
 fn what_comes_out_is_what_it_was() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     for name in ["small", "everything"] {
-        let found = imported(&format!("{name}.yml"), folder.path());
+        let found = imported(&format!("{name}.yml"), directory.path());
         let golden = fixtures().join(format!("{name}.yaml"));
         if std::env::var_os("UPDATE_GOLDENS").is_some() {
             std::fs::write(&golden, &found).unwrap();
@@ -45,8 +45,8 @@ fn what_comes_out_is_what_it_was() {
 /// Each field of Pike is either in what comes out or in a note.
 #[test]
 fn no_field_is_lost_without_a_word() {
-    let folder = TempDir::new().unwrap();
-    let text = imported("everything.yml", folder.path());
+    let directory = TempDir::new().unwrap();
+    let text = imported("everything.yml", directory.path());
     let notes: Vec<&str> = text.split("note: ").skip(1).collect();
     for field in [
         "version",
@@ -85,14 +85,14 @@ fn no_field_is_lost_without_a_word() {
 
 #[test]
 fn what_cannot_be_read_is_said() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let failed = |text: &str| {
-        std::fs::write(folder.path().join("pike.yml"), text).unwrap();
-        run_in(folder.path(), &["import", "pike", "pike.yml"]).failed(2)
+        std::fs::write(directory.path().join("pike.yml"), text).unwrap();
+        run_in(directory.path(), &["import", "pike", "pike.yml"]).failed(2)
     };
     assert!(failed("routes: []").contains("pike.yml has no servers"));
     assert!(failed("a: [").contains("pike.yml:1"));
     assert!(failed("servers: [{ addr: nowhere }]").contains("\"nowhere\""));
-    let missing = run_in(folder.path(), &["import", "pike", "none.yml"]).failed(2);
+    let missing = run_in(directory.path(), &["import", "pike", "none.yml"]).failed(2);
     assert!(missing.contains("none.yml"), "{missing}");
 }

@@ -13,13 +13,13 @@ use tempfile::TempDir;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, in surroundings of its own.
-pub(crate) fn tidegate(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn tidegate(directory: &Path, arguments: &[&str]) -> Command {
     let another = std::env::var_os("TIDEGATE_BINARY");
     let mut command = Command::new(another.unwrap_or(env!("CARGO_BIN_EXE_tidegate").into()));
-    command.args(arguments).current_dir(folder).stdin(Stdio::null());
+    command.args(arguments).current_dir(directory).stdin(Stdio::null());
     command.env_remove("TIDEGATE_ADMIN").env_remove("TIDEGATE_TOKEN");
     // Admin sockets of other tests would be found otherwise.
-    command.env("XDG_RUNTIME_DIR", folder).env("TMPDIR", folder);
+    command.env("XDG_RUNTIME_DIR", directory).env("TMPDIR", directory);
     command
 }
 
@@ -46,8 +46,8 @@ impl Ended {
     }
 }
 
-pub(crate) fn run_in(folder: &Path, arguments: &[&str]) -> Ended {
-    ended(tidegate(folder, arguments).output().expect("the binary starts"))
+pub(crate) fn run_in(directory: &Path, arguments: &[&str]) -> Ended {
+    ended(tidegate(directory, arguments).output().expect("the binary starts"))
 }
 
 pub(crate) fn ended(output: Output) -> Ended {
@@ -55,9 +55,9 @@ pub(crate) fn ended(output: Output) -> Ended {
     Ended { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
-/// Runs in an empty folder.
+/// Runs in an empty directory.
 pub(crate) fn run(arguments: &[&str]) -> Ended {
-    run_in(TempDir::new().expect("a temporary folder").path(), arguments)
+    run_in(TempDir::new().expect("a temporary directory").path(), arguments)
 }
 
 /// A running server.

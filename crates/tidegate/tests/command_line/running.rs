@@ -41,7 +41,7 @@ fn options_stand_on_either_side_of_the_application() {
         assert!(why.contains("'--wrokers'") && why.contains("'--workers'"), "{why}");
     }
     let why = refused(&["app:app", "other:app"]);
-    assert!(why.starts_with("error: \"other:app\" is one too many"), "{why}");
+    assert!(why.starts_with("error: \"other:app\" is unexpected"), "{why}");
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn clients_come_in_where_it_is_said() {
 }
 
 #[test]
-fn limits_and_folders_come_before_the_application() {
-    let folder = TempDir::new().unwrap();
-    std::fs::create_dir(folder.path().join("public")).unwrap();
+fn limits_and_directories_come_before_the_application() {
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir(directory.path().join("public")).unwrap();
     let arguments = [
         "run",
         "app:app",
@@ -91,7 +91,7 @@ fn limits_and_folders_come_before_the_application() {
         "--access-log=-",
         "--backlog=128",
     ];
-    let told: Value = serde_json::from_str(&run_in(folder.path(), &arguments).said()).unwrap();
+    let told: Value = serde_json::from_str(&run_in(directory.path(), &arguments).said()).unwrap();
     let told = &told["configuration"];
     assert_eq!(told["routes"][0]["match"]["path"], "/static/{*file}");
     let root = told["routes"][0]["handler"]["files"]["root"].as_str().unwrap();
@@ -150,7 +150,7 @@ fn peers_are_believed_as_elsewhere() {
 #[test]
 fn what_is_not_there_or_not_for_lua_is_said() {
     for (wrong, said) in [
-        (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a folder"),
+        (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a directory"),
         (&["app:app", "--log-config", "log.json"], "there is no file log.json"),
         (&["app:app", "--reload-dir", "."], "--reload"),
         (&["app:app", "--access-log-format", "json"], "--access-log"),
@@ -190,9 +190,9 @@ fn the_guide_has_every_option() {
 
 #[test]
 fn what_workers_are_told_is_a_configuration() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let odd = "it's ${HERE}: {x}";
-    std::fs::create_dir(folder.path().join(odd)).unwrap();
+    std::fs::create_dir(directory.path().join(odd)).unwrap();
     let mount = format!("/static={odd}");
     for options in [
         &["--port=0"][..],
@@ -202,10 +202,11 @@ fn what_workers_are_told_is_a_configuration() {
         &["--limit-concurrency=1", "--response-timeout=1", "--ws-ping-interval=0"],
     ] {
         let arguments = [&["run", "app:app", "--print-config"], options].concat();
-        let told: Value = serde_json::from_str(&run_in(folder.path(), &arguments).said()).unwrap();
-        let file = folder.path().join("tidegate.yaml");
+        let told: Value =
+            serde_json::from_str(&run_in(directory.path(), &arguments).said()).unwrap();
+        let file = directory.path().join("tidegate.yaml");
         std::fs::write(file, told["configuration"].to_string()).unwrap();
-        let said = run_in(folder.path(), &["check"]).said();
+        let said = run_in(directory.path(), &["check"]).said();
         assert!(said.starts_with("ok: "), "{options:?}: {said}");
     }
 }
@@ -213,7 +214,7 @@ fn what_workers_are_told_is_a_configuration() {
 #[test]
 fn a_long_turn_of_a_program_is_logged_with_its_stack() {
     // It ends when the line was seen.
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let program = "
 local function count_for_ever()
   while true do
@@ -224,15 +225,15 @@ local function count_for_ever()
 end
 require 'silly.task'.fork(function() count_for_ever() require 'silly'.exit() end)
 ";
-    std::fs::write(folder.path().join("busy.lua"), program).unwrap();
-    let mut running = Running::start(tidegate(folder.path(), &["run", "busy.lua"]));
+    std::fs::write(directory.path().join("busy.lua"), program).unwrap();
+    let mut running = Running::start(tidegate(directory.path(), &["run", "busy.lua"]));
     let line = running.line(|line| {
         line.contains("a turn of Lua has been running for more than a second")
             .then(|| line.to_owned())
     });
     assert!(line.contains("vm=lua-0") && line.contains("busy.lua:"), "{line}");
     assert!(line.contains("count_for_ever"), "{line}");
-    std::fs::write(folder.path().join("seen"), "").unwrap();
+    std::fs::write(directory.path().join("seen"), "").unwrap();
     let (code, said) = running.end();
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.matches("a turn of Lua has").count(), 1, "{said}");

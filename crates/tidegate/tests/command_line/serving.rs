@@ -14,15 +14,15 @@ routes:
     handler: { respond: { body: "from the backend", headers: { x-host: "{header.host}" } } }
 "#;
 
-fn up(folder: &Path, text: &str) -> Running {
-    std::fs::write(folder.join("tidegate.yaml"), text).unwrap();
-    Running::start(tidegate(folder, &["up", "--workers", "1"]))
+fn up(directory: &Path, text: &str) -> Running {
+    std::fs::write(directory.join("tidegate.yaml"), text).unwrap();
+    Running::start(tidegate(directory, &["up", "--workers", "1"]))
 }
 
 #[test]
 fn up_serves_and_ends_well_when_it_is_told_to() {
-    let folder = TempDir::new().unwrap();
-    let mut server = up(folder.path(), BACKEND);
+    let directory = TempDir::new().unwrap();
+    let mut server = up(directory.path(), BACKEND);
     let address = server.address("backend");
     let answer = get(address, "/", "");
     assert!(status(&answer) == "200" && answer.ends_with("from the backend"), "{answer}");
@@ -33,11 +33,11 @@ fn up_serves_and_ends_well_when_it_is_told_to() {
 
 #[test]
 fn proxy_sends_on() {
-    let folder = TempDir::new().unwrap();
-    let mut backend = up(folder.path(), BACKEND);
+    let directory = TempDir::new().unwrap();
+    let mut backend = up(directory.path(), BACKEND);
     let to = format!("http://{}", backend.address("backend"));
     let arguments = ["proxy", "127.0.0.1:0", &to, "--log-format", "text"];
-    let mut proxy = Running::start(tidegate(folder.path(), &arguments));
+    let mut proxy = Running::start(tidegate(directory.path(), &arguments));
     let address = proxy.address("proxy");
     let answer = get(address, "/any/path?a=b", "");
     assert!(status(&answer) == "200" && answer.ends_with("from the backend"), "{answer}");
@@ -47,23 +47,23 @@ fn proxy_sends_on() {
 
 #[test]
 fn proxy_says_what_it_cannot() {
-    let folder = TempDir::new().unwrap();
-    let refused = |to: &str| run_in(folder.path(), &["proxy", ":0", to]).failed(2);
+    let directory = TempDir::new().unwrap();
+    let refused = |to: &str| run_in(directory.path(), &["proxy", ":0", to]).failed(2);
     assert!(refused("https://example.com").contains("TLS to upstreams comes later"));
     assert!(refused("http://example.com/api").contains("more than a host and a port"));
-    let why = run_in(folder.path(), &["proxy", "example.com:80", "127.0.0.1:1"]).failed(2);
+    let why = run_in(directory.path(), &["proxy", "example.com:80", "127.0.0.1:1"]).failed(2);
     assert!(why.contains("bound to an address"), "{why}");
 }
 
 #[test]
-fn files_serves_a_folder() {
-    let folder = TempDir::new().unwrap();
-    std::fs::create_dir(folder.path().join("site")).unwrap();
-    std::fs::write(folder.path().join("site/a.txt"), "text").unwrap();
-    std::fs::write(folder.path().join("site/app.html"), "<p>app").unwrap();
+fn files_serves_a_directory() {
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir(directory.path().join("site")).unwrap();
+    std::fs::write(directory.path().join("site/a.txt"), "text").unwrap();
+    std::fs::write(directory.path().join("site/app.html"), "<p>app").unwrap();
     let start = |more: &[&str]| {
         let arguments = [&["files", "site", "--bind", "127.0.0.1:0"], more].concat();
-        Running::start(tidegate(folder.path(), &arguments))
+        Running::start(tidegate(directory.path(), &arguments))
     };
     let mut plain = start(&[]);
     let address = plain.address("files");
@@ -82,33 +82,33 @@ fn files_serves_a_folder() {
 }
 
 #[test]
-fn files_says_what_is_no_folder() {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("a.txt"), "").unwrap();
-    let why = run_in(folder.path(), &["files", "none"]).failed(2);
+fn files_rejects_a_path_that_is_no_directory() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("a.txt"), "").unwrap();
+    let why = run_in(directory.path(), &["files", "none"]).failed(2);
     assert!(why.starts_with("error: cannot serve none: No such file"), "{why}");
-    let why = run_in(folder.path(), &["files", "a.txt"]).failed(2);
-    assert_eq!(why, "error: a.txt is not a folder\n");
+    let why = run_in(directory.path(), &["files", "a.txt"]).failed(2);
+    assert_eq!(why, "error: a.txt is not a directory\n");
 }
 
 #[test]
 fn an_address_in_use_is_one_sentence() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let folder = TempDir::new().unwrap();
-    let why = run_in(folder.path(), &["files", ".", "--bind", &address]).failed(1);
+    let directory = TempDir::new().unwrap();
+    let why = run_in(directory.path(), &["files", ".", "--bind", &address]).failed(1);
     assert!(why.contains(&format!("cannot listen on {address}: the address is in use")), "{why}");
     assert_eq!(why.lines().count(), 1, "{why}");
 }
 
 /// A terminal that is stopped, a collector of logs that hangs.
 #[test]
-fn who_does_not_read_the_log_stops_neither_requests_nor_the_end() {
-    let folder = TempDir::new().unwrap();
+fn an_unread_log_stops_neither_requests_nor_the_shutdown() {
+    let directory = TempDir::new().unwrap();
     let (unread, mut full) = std::io::pipe().unwrap();
-    let mut command = tidegate(folder.path(), &["files", ".", "--bind", "127.0.0.1:0"]);
+    let mut command = tidegate(directory.path(), &["files", ".", "--bind", "127.0.0.1:0"]);
     command.stderr(full.try_clone().unwrap());
-    // Ends when nobody can read the pipe any more.
+    // Ends when the pipe has no reader any more.
     let filling = std::thread::spawn(move || {
         use std::io::Write;
         while full.write_all(&[b'x'; 4096]).is_ok() {}

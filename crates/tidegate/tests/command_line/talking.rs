@@ -13,36 +13,36 @@ routes:
   - { name: ping, match: { path: /ping }, handler: { respond: { body: pong } } }
 "#;
 
-fn start(folder: &Path, file: &str) -> Running {
-    std::fs::write(folder.join(file), CONFIG).unwrap();
-    let mut server = Running::start(tidegate(folder, &["up", file, "--workers", "1"]));
+fn start(directory: &Path, file: &str) -> Running {
+    std::fs::write(directory.join(file), CONFIG).unwrap();
+    let mut server = Running::start(tidegate(directory, &["up", file, "--workers", "1"]));
     server.address("web");
     server
 }
 
 #[test]
 fn without_a_server_it_says_where_it_looked() {
-    let folder = TempDir::new().unwrap();
-    let why = run_in(folder.path(), &["ctl", "status"]).failed(1);
+    let directory = TempDir::new().unwrap();
+    let why = run_in(directory.path(), &["ctl", "status"]).failed(1);
     assert!(why.starts_with("error: no server runs here") && why.contains("--admin"), "{why}");
-    let why = run_in(folder.path(), &["ctl", "status", "--admin", "unix:/nowhere"]).failed(1);
-    assert!(why.starts_with("error: no server answers at unix:/nowhere"), "{why}");
-    run_in(folder.path(), &["ctl", "status", "--admin", "nowhere"]).failed(2);
+    let why = run_in(directory.path(), &["ctl", "status", "--admin", "unix:/nowhere"]).failed(1);
+    assert!(why.starts_with("error: no server listens at unix:/nowhere"), "{why}");
+    run_in(directory.path(), &["ctl", "status", "--admin", "nowhere"]).failed(2);
 }
 
 #[test]
 fn the_only_server_is_found_by_itself() {
-    let folder = TempDir::new().unwrap();
-    let server = start(folder.path(), "tidegate.yaml");
-    let said = run_in(folder.path(), &["ctl", "status"]).said();
+    let directory = TempDir::new().unwrap();
+    let server = start(directory.path(), "tidegate.yaml");
+    let said = run_in(directory.path(), &["ctl", "status"]).said();
     assert!(said.contains(&format!("is serving as process {}", server.id())), "{said}");
     assert!(said.contains("LISTENER") && said.contains("\nweb "), "{said}");
-    let json = run_in(folder.path(), &["ctl", "status", "--json"]).said();
+    let json = run_in(directory.path(), &["ctl", "status", "--json"]).said();
     let json: serde_json::Value = serde_json::from_str(&json).expect("--json prints JSON");
     assert_eq!((&json["state"], &json["workers"][0]["index"]), (&"serving".into(), &0.into()));
 
-    let other = start(folder.path(), "other.yaml");
-    let why = run_in(folder.path(), &["ctl", "status"]).failed(1);
+    let other = start(directory.path(), "other.yaml");
+    let why = run_in(directory.path(), &["ctl", "status"]).failed(1);
     assert!(why.starts_with("error: 2 servers run here"), "{why}");
     for id in [server.id(), other.id()] {
         assert!(why.contains(&format!("{id}.sock")), "{why}");
@@ -51,15 +51,15 @@ fn the_only_server_is_found_by_itself() {
 
 #[test]
 fn over_tcp_it_needs_the_token() {
-    let folder = TempDir::new().unwrap();
-    let mut server = start(folder.path(), "tidegate.yaml");
+    let directory = TempDir::new().unwrap();
+    let mut server = start(directory.path(), "tidegate.yaml");
     let admin = server.address("admin").to_string();
-    let why = run_in(folder.path(), &["ctl", "status", "--admin", &admin]).failed(1);
+    let why = run_in(directory.path(), &["ctl", "status", "--admin", &admin]).failed(1);
     assert!(why.contains("Bearer") && why.contains("TIDEGATE_TOKEN"), "{why}");
-    std::fs::write(folder.path().join("token"), "sesame\n").unwrap();
+    std::fs::write(directory.path().join("token"), "sesame\n").unwrap();
     let arguments = ["ctl", "--admin", &admin, "--token-file", "token", "status"];
-    assert!(run_in(folder.path(), &arguments).said().contains("serving"));
-    let mut command = tidegate(folder.path(), &["ctl", "status"]);
+    assert!(run_in(directory.path(), &arguments).said().contains("serving"));
+    let mut command = tidegate(directory.path(), &["ctl", "status"]);
     command.env("TIDEGATE_ADMIN", format!("http://{admin}")).env("TIDEGATE_TOKEN", "wrong");
     let why = ended(command.output().unwrap()).failed(1);
     assert!(why.contains("not the admin token"), "{why}");
@@ -68,10 +68,10 @@ fn over_tcp_it_needs_the_token() {
 
 #[test]
 fn reload_waits_for_what_comes_of_it() {
-    let folder = TempDir::new().unwrap();
-    let server = start(folder.path(), "tidegate.yaml");
-    let reload = || run_in(folder.path(), &["ctl", "reload", "--wait"]);
-    let write = |text: &str| std::fs::write(folder.path().join("tidegate.yaml"), text).unwrap();
+    let directory = TempDir::new().unwrap();
+    let server = start(directory.path(), "tidegate.yaml");
+    let reload = || run_in(directory.path(), &["ctl", "reload", "--wait"]);
+    let write = |text: &str| std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
 
     write(&CONFIG.replace("pong", "new"));
     let said = reload().said();
@@ -80,22 +80,22 @@ fn reload_waits_for_what_comes_of_it() {
     write(&CONFIG.replace("handler", "hanlder"));
     let why = reload().failed(1);
     assert!(why.contains("did you mean \"handler\"?") && why.contains("stays in use"), "{why}");
-    let status = run_in(folder.path(), &["ctl", "status"]).said();
-    assert!(status.contains("was refused:\n  tidegate.yaml:"), "{status}");
+    let status = run_in(directory.path(), &["ctl", "status"]).said();
+    assert!(status.contains("was rejected:\n  tidegate.yaml:"), "{status}");
 
     write(CONFIG);
-    let asked = run_in(folder.path(), &["ctl", "reload"]).said();
+    let asked = run_in(directory.path(), &["ctl", "reload"]).said();
     assert!(asked.starts_with("asked for a reload"), "{asked}");
     drop(server);
 }
 
 #[test]
 fn drain_ends_the_server() {
-    let folder = TempDir::new().unwrap();
-    let server = start(folder.path(), "tidegate.yaml");
-    assert_eq!(run_in(folder.path(), &["ctl", "drain"]).said(), "draining\n");
+    let directory = TempDir::new().unwrap();
+    let server = start(directory.path(), "tidegate.yaml");
+    assert_eq!(run_in(directory.path(), &["ctl", "drain"]).said(), "draining\n");
     let (code, said) = server.end();
     assert_eq!(code, Some(0), "{said}");
-    let why = run_in(folder.path(), &["ctl", "status"]).failed(1);
+    let why = run_in(directory.path(), &["ctl", "status"]).failed(1);
     assert!(why.starts_with("error: no server runs here"), "{why}");
 }

@@ -36,10 +36,10 @@ routes:
 upstreams: { app: { servers: ["127.0.0.1:9"] } }
 "#;
 
-fn folder_with(name: &str, text: &str) -> TempDir {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join(name), text).unwrap();
-    folder
+fn directory_with(name: &str, text: &str) -> TempDir {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join(name), text).unwrap();
+    directory
 }
 
 #[test]
@@ -112,8 +112,8 @@ fn schema_and_reference_pages() {
 
 #[test]
 fn check_counts_what_is_right() {
-    let folder = folder_with("tidegate.yaml", TINY);
-    let said = run_in(folder.path(), &["check"]).said();
+    let directory = directory_with("tidegate.yaml", TINY);
+    let said = run_in(directory.path(), &["check"]).said();
     assert_eq!(said, "ok: 2 routes, 1 upstream, 1 listener\n");
 }
 
@@ -123,8 +123,8 @@ fn check_says_every_error_at_once() {
         .replace("bind:", "bnid:")
         .replace("upstream: app", "upstream: ap")
         .replace("respond:", "repsond:");
-    let folder = folder_with("site.yaml", &wrong);
-    let ended = run_in(folder.path(), &["check", "site.yaml"]);
+    let directory = directory_with("site.yaml", &wrong);
+    let ended = run_in(directory.path(), &["check", "site.yaml"]);
     assert_eq!(ended.stdout, "");
     let why = ended.failed(2);
     for part in
@@ -133,7 +133,7 @@ fn check_says_every_error_at_once() {
         assert!(why.contains(part), "{why}\nwanted {part}");
     }
     // What would not start says the same.
-    let started = run_in(folder.path(), &["up", "site.yaml"]).failed(2);
+    let started = run_in(directory.path(), &["up", "site.yaml"]).failed(2);
     assert!(started.contains("did you mean \"bind\"?"), "{started}");
 }
 
@@ -152,15 +152,15 @@ fn a_missing_file_gets_one_sentence_and_an_advice() {
 fn the_advice_for_a_missing_file_is_a_configuration() {
     let why = run(&["check"]).failed(2);
     let (_, starter) = why.split_once("write this into it:\n\n").expect("a starter");
-    let folder = folder_with("tidegate.yaml", starter);
-    let said = run_in(folder.path(), &["check"]).said();
+    let directory = directory_with("tidegate.yaml", starter);
+    let said = run_in(directory.path(), &["check"]).said();
     assert_eq!(said, "ok: 1 route, 1 upstream, 1 listener\n");
 }
 
 #[test]
 fn explain_names_the_route_and_what_was_asked() {
-    let folder = folder_with("tidegate.yaml", TINY);
-    let explain = |words: &[&str]| run_in(folder.path(), &[&["explain"], words].concat());
+    let directory = directory_with("tidegate.yaml", TINY);
+    let explain = |words: &[&str]| run_in(directory.path(), &[&["explain"], words].concat());
     let said = explain(&["GET", "http://a/api/x"]).said();
     assert!(said.contains("api"), "{said}");
     let named = explain(&["tidegate.yaml", "GET", "http://a/ping", "-H", "x-a: b"]).said();
@@ -173,8 +173,8 @@ fn explain_names_the_route_and_what_was_asked() {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    let folder = TempDir::new().unwrap();
-    let mut command = tidegate(folder.path(), &["schema"]);
+    let directory = TempDir::new().unwrap();
+    let mut command = tidegate(directory.path(), &["schema"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Like `| head -c 1`, without waiting for it to have written everything.
     let mut stdout = child.stdout.take().unwrap();

@@ -1,7 +1,7 @@
 //! Answers in one piece, in two at every cut, and byte by byte: always the same judgement.
 
 use super::super::{Expect, Kind};
-use super::{Answer, Fed, Rules};
+use super::{Fed, ResponseParser, Rules};
 use std::sync::Arc;
 
 fn rules(expect: &Expect) -> Rules {
@@ -34,7 +34,7 @@ fn fed(expect: &Expect, bytes: &[u8]) -> Fed {
 /// The first result that is not "more", as a connection would see it. Bytes that are left when
 /// the answer is whole are extra: a framing error, as if they had come with its last piece.
 fn feed_pieces(rules: &Rules, pieces: &[&[u8]]) -> Fed {
-    let mut answer = Answer::default();
+    let mut answer = ResponseParser::default();
     answer.expect(true);
     for (index, piece) in pieces.iter().enumerate() {
         match answer.feed(rules, piece) {
@@ -94,7 +94,7 @@ fn the_end_of_the_connection_is_announced() {
 #[test]
 fn a_body_without_length_ends_with_the_connection() {
     let rules = rules(&pong());
-    let mut answer = Answer::default();
+    let mut answer = ResponseParser::default();
     answer.expect(true);
     assert_eq!(answer.feed(&rules, b"HTTP/1.1 200 OK\r\n\r\npo"), MORE);
     assert_eq!(answer.feed(&rules, b"ng"), MORE);
@@ -110,7 +110,7 @@ fn an_early_end_is_a_read_error() {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npong\r\n",
         b"",
     ] {
-        let mut answer = Answer::default();
+        let mut answer = ResponseParser::default();
         answer.expect(true);
         answer.feed(&rules, bytes);
         assert_eq!(answer.ended(&rules), Fed::Broken { right: 0, kind: Kind::Read });
@@ -146,7 +146,7 @@ fn wrong_answers_that_keep_their_framing() {
 #[test]
 fn a_body_is_compared_only_when_it_is_its_turn() {
     let rules = rules(&pong());
-    let mut answer = Answer::default();
+    let mut answer = ResponseParser::default();
     answer.expect(false);
     let bytes = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npung";
     assert_eq!(answer.feed(&rules, bytes), RIGHT);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{Act, END, PONG, Scripted, consistent, load, load_with, plan, pong, says, target};
-use crate::load::{Address, Errors, Expect, Moment, Plan, Target, Traffic, run, run_with};
+use crate::load::{Address, Errors, Expect, LoadPlan, Moment, Target, Traffic, run, run_with};
 
 #[test]
 fn right_answers_are_counted_and_timed() {
@@ -22,10 +22,10 @@ fn right_answers_are_counted_and_timed() {
 #[test]
 fn every_thread_loads_with_its_connections() {
     let server = says(PONG);
-    let found = load_with(&server, &Plan { connections: 7, threads: 3, ..plan() });
+    let found = load_with(&server, &LoadPlan { connections: 7, threads: 3, ..plan() });
     assert_eq!(server.accepted(), 7);
     assert_eq!(found.errors, Errors::default());
-    let found = load_with(&server, &Plan { connections: 2, threads: 5, ..plan() });
+    let found = load_with(&server, &LoadPlan { connections: 2, threads: 5, ..plan() });
     assert_eq!(server.accepted(), 9);
     assert_eq!(found.errors, Errors::default());
 }
@@ -59,7 +59,7 @@ fn a_large_body_is_compared_whole() {
     let expect = Expect { length: None, body: Some(body.into()), ..pong() };
     let traffic = Traffic::Http { request: super::REQUEST.to_vec(), expect, keep_alive: true };
     let target = Target { address: server.address.clone(), traffic };
-    let found = consistent(run(&target, &Plan { verify: true, ..plan() }).unwrap());
+    let found = consistent(run(&target, &LoadPlan { verify: true, ..plan() }).unwrap());
     assert_eq!(found.errors, Errors::default());
     assert!(found.requests > 0);
 }
@@ -73,7 +73,7 @@ fn a_large_request_is_sent_whole() {
     request.extend_from_slice(END);
     let traffic = Traffic::Http { request, expect: pong(), keep_alive: true };
     let target = Target { address: server.address.clone(), traffic };
-    let found = consistent(run(&target, &Plan { connections: 1, ..plan() }).unwrap());
+    let found = consistent(run(&target, &LoadPlan { connections: 1, ..plan() }).unwrap());
     assert_eq!(found.errors, Errors::default());
     assert!(server.asked() > 0);
 }
@@ -117,8 +117,8 @@ fn a_connection_for_each_request() {
 
 #[test]
 fn a_unix_socket_is_a_server_too() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
     let server = Scripted::unix(path, END, |_| vec![Act::Send(PONG.to_vec())]);
     let found = load(&server);
     assert_eq!(found.errors, Errors::default());
@@ -129,7 +129,7 @@ fn a_unix_socket_is_a_server_too() {
 fn the_warm_up_is_in_no_figure() {
     let server = says(PONG);
     let mut told = Vec::new();
-    let plan = Plan { warm_up: Duration::from_millis(200), ..plan() };
+    let plan = LoadPlan { warm_up: Duration::from_millis(200), ..plan() };
     let found = run_with(&target(&server.address), &plan, |moment| {
         told.push((moment, server.asked()));
     });
@@ -143,7 +143,7 @@ fn the_warm_up_is_in_no_figure() {
 #[test]
 fn a_run_can_be_stopped() {
     let server = says(PONG);
-    let plan = Plan { duration: Duration::from_secs(60), ..plan() };
+    let plan = LoadPlan { duration: Duration::from_secs(60), ..plan() };
     let stop = plan.stop.clone();
     let started = Instant::now();
     let found = run_with(&target(&server.address), &plan, |moment| {
@@ -156,7 +156,7 @@ fn a_run_can_be_stopped() {
 #[test]
 fn a_plan_that_makes_no_sense_is_refused() {
     let target = target(&Address::Unix("/nowhere".into()));
-    assert!(run(&target, &Plan { connections: 0, ..plan() }).is_err());
+    assert!(run(&target, &LoadPlan { connections: 0, ..plan() }).is_err());
     let mode = crate::load::Mode::Open { rate: 0.0 };
-    assert!(run(&target, &Plan { mode, ..plan() }).is_err());
+    assert!(run(&target, &LoadPlan { mode, ..plan() }).is_err());
 }

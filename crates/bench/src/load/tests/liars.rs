@@ -4,11 +4,11 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::{Act, END, PONG, Scripted, consistent, load, load_with, plan, says, target};
-use crate::load::{Address, BODY_COMPARED_ONE_IN, Errors, Outcome, Plan, run};
+use crate::load::{Address, BODY_COMPARED_ONE_IN, Errors, LoadOutcome, LoadPlan, run};
 
 /// Nothing but errors, all of one kind.
 #[track_caller]
-fn all_wrong(found: &Outcome, kind: impl Fn(&mut Errors) -> &mut u64) {
+fn all_wrong(found: &LoadOutcome, kind: impl Fn(&mut Errors) -> &mut u64) {
     let mut errors = found.errors.clone();
     let count = std::mem::take(kind(&mut errors));
     assert!(count > 0, "{:?}", found.errors);
@@ -62,14 +62,14 @@ fn no_answer_but_the_end() {
 #[test]
 fn another_body_when_all_are_compared() {
     let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping");
-    let found = load_with(&server, &Plan { verify: true, ..plan() });
+    let found = load_with(&server, &LoadPlan { verify: true, ..plan() });
     all_wrong(&found, |errors| &mut errors.body);
 }
 
 #[test]
 fn another_body_is_seen_on_some() {
     let server = says(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping");
-    let found = load_with(&server, &Plan { connections: 1, ..plan() });
+    let found = load_with(&server, &LoadPlan { connections: 1, ..plan() });
     let wrong = found.errors.body;
     assert_eq!(found.errors, Errors { body: wrong, ..Errors::default() });
     // The first of every sixteen.
@@ -106,7 +106,7 @@ fn a_server_that_never_answers_does_not_keep_us() {
     let server = Scripted::tcp(END, |_| vec![Act::Hang]);
     let timeout = Duration::from_millis(300);
     let started = Instant::now();
-    let found = load_with(&server, &Plan { timeout, ..plan() });
+    let found = load_with(&server, &LoadPlan { timeout, ..plan() });
     all_wrong(&found, |errors| &mut errors.timeout);
     assert!(started.elapsed() >= timeout);
     assert!(started.elapsed() < Duration::from_secs(10));
@@ -116,13 +116,13 @@ fn a_server_that_never_answers_does_not_keep_us() {
 fn an_answer_that_stops_in_the_middle_is_given_up() {
     let server =
         Scripted::tcp(END, |_| vec![Act::Send(PONG[..PONG.len() - 1].to_vec()), Act::Hang]);
-    let found = load_with(&server, &Plan { timeout: Duration::from_millis(50), ..plan() });
+    let found = load_with(&server, &LoadPlan { timeout: Duration::from_millis(50), ..plan() });
     all_wrong(&found, |errors| &mut errors.timeout);
     assert!(server.accepted() > 2, "what was given up is replaced");
 }
 
 #[test]
-fn nobody_listens() {
+fn no_server_listens() {
     let address = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Address::Tcp(listener.local_addr().unwrap())

@@ -1,13 +1,15 @@
 //! RESP.
 
 use super::{Act, Scripted, consistent, plan};
-use crate::load::{Command, Errors, Mode, Outcome, PIPELINE_MAX, Plan, Target, Traffic, run};
+use crate::load::{
+    Command, Errors, LoadOutcome, LoadPlan, Mode, PIPELINE_MAX, Target, Traffic, run,
+};
 
 fn traffic(command: Command, pipeline: u32) -> Traffic {
     Traffic::Resp { command, pipeline }
 }
 
-fn load(server: &Scripted, command: Command, pipeline: u32) -> Outcome {
+fn load(server: &Scripted, command: Command, pipeline: u32) -> LoadOutcome {
     let target = Target { address: server.address.clone(), traffic: traffic(command, pipeline) };
     consistent(run(&target, &plan()).unwrap())
 }
@@ -52,7 +54,7 @@ fn an_answer_too_few_is_a_time_out() {
     });
     let target = Target { address: server.address.clone(), traffic: traffic(Command::Inline, 4) };
     let timeout = std::time::Duration::from_millis(50);
-    let found = consistent(run(&target, &Plan { connections: 1, timeout, ..plan() }).unwrap());
+    let found = consistent(run(&target, &LoadPlan { connections: 1, timeout, ..plan() }).unwrap());
     assert!(found.errors.timeout > 0);
     assert_eq!(found.errors, Errors { timeout: found.errors.timeout, ..Errors::default() });
 }
@@ -62,7 +64,8 @@ fn a_pipeline_has_its_limits() {
     let server = says(b"+PONG\r\n");
     let refused = |pipeline, mode| {
         let traffic = traffic(Command::Inline, pipeline);
-        run(&Target { address: server.address.clone(), traffic }, &Plan { mode, ..plan() }).is_err()
+        run(&Target { address: server.address.clone(), traffic }, &LoadPlan { mode, ..plan() })
+            .is_err()
     };
     assert!(refused(0, Mode::Closed));
     assert!(refused(PIPELINE_MAX + 1, Mode::Closed));

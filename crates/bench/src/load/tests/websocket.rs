@@ -1,7 +1,7 @@
 //! WebSocket: handshakes, and texts that are said back.
 
 use super::{Act, END, Scripted, consistent, plan};
-use crate::load::{Errors, Outcome, Plan, Target, Traffic, greeting, run};
+use crate::load::{Errors, LoadOutcome, LoadPlan, Target, Traffic, greeting, run};
 use std::time::Duration;
 
 const WELCOME: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
@@ -26,7 +26,7 @@ fn says(welcome: &'static [u8], answer: Vec<u8>) -> Scripted {
     })
 }
 
-fn load(server: &Scripted, plan: &Plan) -> Outcome {
+fn load(server: &Scripted, plan: &LoadPlan) -> LoadOutcome {
     let traffic = Traffic::WebSocket { greeting: greeting("a", "/"), text: text() };
     consistent(run(&Target { address: server.address.clone(), traffic }, plan).unwrap())
 }
@@ -65,6 +65,6 @@ fn a_refused_handshake_is_an_error_and_is_tried_again_later() {
 #[test]
 fn a_handshake_without_an_end_is_a_connection_that_was_not_made() {
     let timeout = Duration::from_millis(60);
-    let found = load(&says(b"HTTP/1.1 101", Vec::new()), &Plan { timeout, ..plan() });
+    let found = load(&says(b"HTTP/1.1 101", Vec::new()), &LoadPlan { timeout, ..plan() });
     assert!(found.errors.connect > 0 && found.requests == 0, "{found:?}");
 }

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::load::Plan;
+use crate::load::LoadPlan;
 
 /// How often it is looked whether the tool ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -27,7 +27,7 @@ pub(super) struct Ended {
 }
 
 /// Runs the command to its end.
-pub(super) fn run(command: &mut Command, plan: &Plan) -> io::Result<Ended> {
+pub(super) fn run(command: &mut Command, plan: &LoadPlan) -> io::Result<Ended> {
     let mut output = tempfile::tempfile()?;
     let child = command
         .stdin(Stdio::null())
@@ -48,7 +48,7 @@ pub(super) fn run(command: &mut Command, plan: &Plan) -> io::Result<Ended> {
 }
 
 /// The wait status, the CPU time, and whether it was killed.
-fn wait(mut child: Child, plan: &Plan) -> io::Result<(i32, Duration, bool)> {
+fn wait(mut child: Child, plan: &LoadPlan) -> io::Result<(i32, Duration, bool)> {
     let mut stopped = false;
     let longest = plan.duration.max(plan.warm_up) * 2 + plan.timeout * 2 + LATE_MAX;
     let deadline = Instant::now() + longest;

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{process, record_cumulated};
-use crate::load::{self, Address, Moment, Outcome, Plan, Target, Traffic};
+use crate::load::{self, Address, LoadOutcome, LoadPlan, Moment, Target, Traffic};
 
 /// Requests of the first run, which tells how many the second needs.
 const FIRST_REQUESTS: u64 = 20_000;
@@ -17,9 +17,9 @@ const ANSWER_BYTES: u64 = b"+PONG\r\n".len() as u64;
 pub(super) fn run(
     program: &Path,
     target: &Target,
-    plan: &Plan,
+    plan: &LoadPlan,
     at: &mut dyn FnMut(Moment),
-) -> io::Result<Outcome> {
+) -> io::Result<LoadOutcome> {
     let Traffic::Resp { command, pipeline } = target.traffic else {
         return Err(io::ErrorKind::Unsupported.into());
     };
@@ -63,7 +63,7 @@ pub(super) fn run(
     at(Moment::End);
     let ended = ended?;
     if ended.stopped {
-        return Ok(Outcome::new());
+        return Ok(LoadOutcome::new());
     }
     let mut outcome = read(&ended.output).ok_or_else(|| unread(&ended.output))?;
     outcome.client_cpu = ended.cpu;
@@ -71,8 +71,8 @@ pub(super) fn run(
 }
 
 /// Reads its table of percentiles and its summary.
-fn read(output: &str) -> Option<Outcome> {
-    let mut outcome = Outcome::new();
+fn read(output: &str) -> Option<LoadOutcome> {
+    let mut outcome = LoadOutcome::new();
     let mut lines = output.lines();
     lines.find(|line| line.starts_with("Latency by percentile distribution"))?;
     let points: Vec<(u64, u64)> = lines.by_ref().map_while(point).collect();

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::Tool;
 use crate::load::tests::{Act, END, PONG, Scripted, target};
-use crate::load::{Command, Errors, Moment, Outcome, Plan, Target, Traffic, run};
+use crate::load::{Command, Errors, LoadOutcome, LoadPlan, Moment, Target, Traffic, run};
 
 const SLOW: Duration = Duration::from_millis(10);
 
-fn plan() -> Plan {
-    Plan { connections: 4, duration: Duration::from_secs(1), ..Plan::default() }
+fn plan() -> LoadPlan {
+    LoadPlan { connections: 4, duration: Duration::from_secs(1), ..LoadPlan::default() }
 }
 
 /// The outcome of the tool and of ours on the same server, or a line why there is none.
-fn both(tool: Tool, target: &Target) -> Option<(Outcome, Outcome)> {
+fn both(tool: Tool, target: &Target) -> Option<(LoadOutcome, LoadOutcome)> {
     let Some(program) = tool.program() else {
         println!("skipped: {} is not installed", tool.name());
         return None;
@@ -26,7 +26,7 @@ fn both(tool: Tool, target: &Target) -> Option<(Outcome, Outcome)> {
 }
 
 #[track_caller]
-fn alike(theirs: &Outcome, ours: &Outcome) {
+fn alike(theirs: &LoadOutcome, ours: &LoadOutcome) {
     assert_eq!(theirs.errors, Errors::default());
     assert_eq!(ours.errors, Errors::default());
     // What no machine, however busy, can do: answer before the server does.
@@ -75,7 +75,7 @@ fn a_load_that_a_tool_cannot_make_is_refused() {
     assert!(Tool::Wrk.can(&http, &plan()).is_ok());
     assert!(Tool::RedisBenchmark.can(&http, &plan()).is_err());
     let mode = crate::load::Mode::Open { rate: 1.0 };
-    assert!(Tool::Wrk.can(&http, &Plan { mode, ..plan() }).is_err());
+    assert!(Tool::Wrk.can(&http, &LoadPlan { mode, ..plan() }).is_err());
     assert_eq!(Tool::by_name("redis-benchmark"), Some(Tool::RedisBenchmark));
     assert_eq!(Tool::by_name("ab"), None);
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{process, record_cumulated};
-use crate::load::{Address, Moment, Outcome, Plan, Target, Traffic};
+use crate::load::{Address, LoadOutcome, LoadPlan, Moment, Target, Traffic};
 
 /// `done` runs once, after the load, so it costs nothing a request. The percentiles are every
 /// half up to 99, then every tenth, then every hundredth.
@@ -32,9 +32,9 @@ const PARTS: f64 = 10_000.0;
 pub(super) fn run(
     program: &Path,
     target: &Target,
-    plan: &Plan,
+    plan: &LoadPlan,
     at: &mut dyn FnMut(Moment),
-) -> io::Result<Outcome> {
+) -> io::Result<LoadOutcome> {
     let (Traffic::Http { request, .. }, Address::Tcp(address)) = (&target.traffic, &target.address)
     else {
         return Err(io::ErrorKind::Unsupported.into());
@@ -64,7 +64,7 @@ pub(super) fn run(
     let ended = ended?;
     match read(&ended.output) {
         Some(outcome) => Ok(outcome),
-        None if ended.stopped => Ok(Outcome::new()),
+        None if ended.stopped => Ok(LoadOutcome::new()),
         None => Err(io::Error::other(format!("wrk said no result: {}", ended.output))),
     }
 }
@@ -109,14 +109,14 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 /// Reads what `done` wrote.
-fn read(output: &str) -> Option<Outcome> {
+fn read(output: &str) -> Option<LoadOutcome> {
     let numbers = |name: &str| -> Option<Vec<f64>> {
         let line = output.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_ascii_whitespace().map(|word| word.parse().ok()).collect()
     };
     let [requests, duration_us, bytes, cpu_seconds] = numbers("RESULT ")?[..] else { return None };
     let [connect, read, write, timeout, status] = numbers("ERRORS ")?[..] else { return None };
-    let mut outcome = Outcome::new();
+    let mut outcome = LoadOutcome::new();
     outcome.requests = (requests - status).max(0.0) as u64;
     outcome.bytes = bytes as u64;
     outcome.elapsed = Duration::from_secs_f64((duration_us / 1e6).max(0.0));
@@ -138,7 +138,7 @@ fn read(output: &str) -> Option<Outcome> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::{quoted, read, script};
-    use crate::load::Outcome;
+    use crate::load::LoadOutcome;
     use std::fmt::Write as _;
     use std::time::Duration;
 
@@ -176,7 +176,7 @@ pub(super) mod tests {
                 if rare { 40_000 + (random >> 54) } else { 200 + (random >> 33) % 1600 }
             })
             .collect();
-        let mut ours = Outcome::new();
+        let mut ours = LoadOutcome::new();
         ours.elapsed = Duration::from_secs(2);
         for latency_us in &latencies_us {
             ours.requests += 1;

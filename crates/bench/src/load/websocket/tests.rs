@@ -1,7 +1,7 @@
 //! Frames as servers send them, wherever they are cut, and lies.
 
 use super::super::Kind;
-use super::{ACCEPT, Answer, Fed, Rules, frame, greeting};
+use super::{ACCEPT, EchoParser, Fed, Rules, frame, greeting};
 
 const ONE: Fed = Fed::Last { right: 1, wrong: None, close: false };
 const MORE: Fed = Fed::More { right: 0 };
@@ -26,7 +26,7 @@ fn says(first: u8, payload: &[u8]) -> Vec<u8> {
 
 /// Fed to one that waits for this text, piece after piece, until it is whole or broken.
 fn fed(text: &[u8], pieces: &[&[u8]]) -> Fed {
-    let (rules, mut answer) = (Rules::new(text), Answer::default());
+    let (rules, mut answer) = (Rules::new(text), EchoParser::default());
     answer.expect();
     let mut found = MORE;
     for piece in pieces {
@@ -66,7 +66,7 @@ fn answers_are_whole_wherever_they_are_cut() {
 }
 
 #[test]
-fn lies_are_told_apart() {
+fn wrong_replies_are_distinguished() {
     assert_eq!(fed(b"Hello", &[&says(0x81, b"Jello")]), broken(Kind::Body));
     assert_eq!(fed(b"Hello", &[&says(0x81, b"Hell")]), broken(Kind::Length));
     assert_eq!(fed(b"Hello", &[&says(0x81, b"Hello!")]), broken(Kind::Length));
@@ -83,7 +83,7 @@ fn lies_are_told_apart() {
 #[test]
 fn a_handshake_is_looked_at() {
     let greeted = |answer: &str| {
-        let (rules, mut state) = (Rules::new(b"x"), Answer::default());
+        let (rules, mut state) = (Rules::new(b"x"), EchoParser::default());
         state.greet();
         state.feed(&rules, answer.as_bytes())
     };

@@ -1,4 +1,4 @@
-//! tidegate with an application of Python: served by the wheel, or in processes beside a gateway.
+//! tidegate with an application of Python: served by the wheel, or in processes next to a gateway.
 
 use super::super::python::{Interface, environment_of};
 use super::super::{App, DOCUMENT_PATH, Role, Setup, Site};
@@ -18,7 +18,7 @@ pub(super) fn served(site: &Site, app: App) -> Setup {
     setup.note("all arguments", "docs/guide/python.md")
 }
 
-/// What runs beside a gateway in this role.
+/// What runs next to a gateway in this role.
 fn app_of(role: &Role) -> Option<App> {
     match role {
         Role::AppGateway => Some(App::AsgiHello),
@@ -32,7 +32,7 @@ fn app_of(role: &Role) -> Option<App> {
 pub(super) fn apps(site: &Site) -> String {
     let Some(app) = app_of(&site.role) else { return String::new() };
     let (target, workers) = (app.target(Interface::Asgi), site.workers);
-    let (dir, venv) = (site.folder.display(), environment_of(&site.python));
+    let (dir, venv) = (site.directory.display(), environment_of(&site.python));
     let mut text = format!(
         "apps:
   bench:
@@ -51,7 +51,7 @@ pub(super) fn apps(site: &Site) -> String {
 }
 
 /// With the files of that application, and what it takes.
-pub(super) fn beside(setup: Setup, role: &Role) -> Setup {
+pub(super) fn next_to_gateway(setup: Setup, role: &Role) -> Setup {
     let Some(app) = app_of(role) else { return setup };
     let mut setup = setup.app(app, Interface::Asgi);
     setup.needs.extend(WHEEL);

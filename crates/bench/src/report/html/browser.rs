@@ -72,19 +72,21 @@ addEventListener("load", () => {
 
 fn browser() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    let folders: Vec<_> = std::env::split_paths(&path).collect();
-    let named = |name: &str| folders.iter().map(|folder| folder.join(name)).find(|it| it.exists());
+    let directories: Vec<_> = std::env::split_paths(&path).collect();
+    let named = |name: &str| {
+        directories.iter().map(|directory| directory.join(name)).find(|it| it.exists())
+    };
     NAMES.iter().find_map(|name| named(name))
 }
 
 /// Runs the browser on `file`; what it prints.
-fn browse(browser: &Path, folder: &Path, arguments: &[String], file: &Path) -> String {
+fn browse(browser: &Path, directory: &Path, arguments: &[String], file: &Path) -> String {
     let output = Command::new("timeout")
         .args(["--kill-after=5", PATIENCE])
         .arg(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
         .args(["--disable-background-networking", "--no-first-run"])
-        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("--user-data-dir={}", directory.join("profile").display()))
         .args(arguments)
         .arg(format!("file://{}", file.display()))
         .stderr(Stdio::null())
@@ -95,7 +97,14 @@ fn browse(browser: &Path, folder: &Path, arguments: &[String], file: &Path) -> S
 }
 
 /// The page in a frame `width` wide, and what the probe found there.
-fn look(browser: &Path, folder: &Path, name: &str, page: &str, width: u32, scheme: &str) -> Value {
+fn look(
+    browser: &Path,
+    directory: &Path,
+    name: &str,
+    page: &str,
+    width: u32,
+    scheme: &str,
+) -> Value {
     let mut around = format!("<!doctype html><meta charset=\"utf-8\">{PROBE}");
     let style = format!("width:{width}px;height:9000px;border:0;color-scheme:{scheme}");
     let _ = write!(
@@ -103,15 +112,15 @@ fn look(browser: &Path, folder: &Path, name: &str, page: &str, width: u32, schem
         "<body style=\"margin:0\"><iframe style=\"{style}\" srcdoc=\"{}\"></iframe>",
         escape(page)
     );
-    let file = folder.join(format!("{name}-{scheme}-{width}.html"));
+    let file = directory.join(format!("{name}-{scheme}-{width}.html"));
     std::fs::write(&file, around).expect("a page");
     if let Some(pictures) = std::env::var_os("TIDEGATE_SCREENSHOTS") {
         let picture = Path::new(&pictures).join(format!("{name}-{scheme}-{width}.png"));
         let size = format!("--window-size={},9000", width.max(500));
         let to = format!("--screenshot={}", picture.display());
-        browse(browser, folder, &[size, to], &file);
+        browse(browser, directory, &[size, to], &file);
     }
-    let dumped = browse(browser, folder, &["--dump-dom".to_owned()], &file);
+    let dumped = browse(browser, directory, &["--dump-dom".to_owned()], &file);
     let found = dumped.split("<pre id=\"found\">").nth(1).expect("the probe has run");
     let found = found.split("</pre>").next().expect("the end");
     serde_json::from_str(&found.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
@@ -124,8 +133,8 @@ fn the_page_can_be_read_everywhere() {
         eprintln!("skipped: no Chromium to look at report.html with (apt-get install chromium)");
         return;
     };
-    let folder = std::env::temp_dir().join(format!("tidegate-report-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let directory = std::env::temp_dir().join(format!("tidegate-report-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a directory");
     // Bars that are long enough to be seen: those of a server that is 500 times another are not.
     let pages = [("usual", sample::data(), 24.0), ("crowded", sample::crowded(), 24.0)];
     let pages = pages.map(|(name, data, bars)| (name, render(&data), bars));
@@ -134,7 +143,7 @@ fn the_page_can_be_read_everywhere() {
         pages.iter().flat_map(|page| ways.iter().map(move |way| (page, way)))
     {
         let (width, scheme) = (*width, *scheme);
-        let found = look(&browser, &folder, name, page, width, scheme);
+        let found = look(&browser, &directory, name, page, width, scheme);
         let number = |name: &str| found[name].as_f64().unwrap_or(f64::NAN);
         let context = format!("{name}, {scheme}, {width} px: {found}");
         assert_eq!(found["scheme"], scheme, "{context}");
@@ -147,5 +156,5 @@ fn the_page_can_be_read_everywhere() {
         assert!(number("bars") >= *bars, "{context}");
         assert_eq!(number("long_bars"), 0.0, "{context}");
     }
-    std::fs::remove_dir_all(&folder).expect("nothing is left behind");
+    std::fs::remove_dir_all(&directory).expect("nothing is left behind");
 }

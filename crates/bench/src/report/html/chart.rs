@@ -147,7 +147,7 @@ impl Chart {
         out
     }
 
-    /// Writes each server's name beside the last point of its line.
+    /// Writes each server's name next to the last point of its line.
     fn draw_labels(&self, out: &mut String, x_at: impl Fn(f64) -> f64, y_at: impl Fn(f64) -> f64) {
         let mut labels: Vec<_> = self
             .series
@@ -265,7 +265,7 @@ fn short(value: f64) -> String {
         value if value >= 1e3 => (value / 1e3, "k"),
         value => (value, ""),
     };
-    // What is left of 0.1 + 0.2 when it is rounded: a tick has at most three digits.
+    // Rounds errors such as that of 0.1 + 0.2: a tick has at most three digits.
     let digits = format!("{value:.3}");
     format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }

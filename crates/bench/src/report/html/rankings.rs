@@ -1,4 +1,4 @@
-//! What a public page printed, beside what was measured here: two tables that share nothing but
+//! The figures of a public page next to those measured here: two tables that share nothing but
 //! the kind of work.
 
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
 use crate::load::tools::Tool;
-use crate::peers::{ALL, Finder, Found};
+use crate::peers::{ALL, Finder, FoundPeer};
 use crate::run::ExternalTarget;
 use crate::scenarios;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn options() -> Options {
 
 /// As if every peer there is were installed.
 fn everything(options: Options) -> Schedule {
-    let found: Vec<Found> = ALL.iter().map(|peer| Found::sample(peer)).collect();
+    let found: Vec<FoundPeer> = ALL.iter().map(|peer| FoundPeer::sample(peer)).collect();
     let scenarios = scenarios::listed().filter(|one| options.full || one.by_default);
     let cases = scenarios.flat_map(|scenario| scenario.cases);
     let steps = cases.flat_map(|case| steps_of(case, &options, &found)).collect();
@@ -74,7 +74,7 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     let said = refused(|options| {
         (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["json".to_owned()]);
     });
-    assert_eq!(said, "wrk makes no load where nobody is asked");
+    assert_eq!(said, "wrk makes no load for a case without requests");
     let said = refused(|options| {
         (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["ping".to_owned()]);
     });

@@ -22,7 +22,7 @@ pub(super) fn of_notes(notes: &[String]) -> String {
     log(vec![NOTE; notes.len().min(1)], notes.iter().map(result).collect())
 }
 
-/// A log with one run, also if there is nothing to report: readers take it as the new state.
+/// Returns a log with one run, also without results: readers take it as the new state.
 fn log(mut rules: Vec<&str>, results: Vec<Value>) -> String {
     rules.sort_unstable();
     rules.dedup();
@@ -67,7 +67,7 @@ fn result(report: &Report, error: &Diagnostic) -> Value {
     result
 }
 
-/// The path of a file as a URI, relative as it was given (RFC 3986).
+/// Returns a path as a URI, relative if the path is (RFC 3986).
 fn uri(path: &str) -> String {
     let mut uri = String::from(if path.starts_with('/') { "file://" } else { "" });
     for byte in path.bytes() {

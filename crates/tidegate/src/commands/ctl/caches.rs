@@ -6,16 +6,16 @@ use crate::ctl::{Client, caches_table};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// What a purge may name.
+/// The arguments that select what to purge.
 const WHAT: [&str; 5] = ["url", "prefix", "tag", "group", "all"];
 
-/// Show caches and what they do, or why a request is or is not answered from one
+/// Show caches, or explain why a request is a hit or a miss
 #[derive(Debug, clap::Args)]
 pub(super) struct CachesOf {
-    /// The cache; all of them without it
+    /// The cache [default: all]
     name: Option<String>,
 
-    /// Say what would become of a request for this URL, and what is stored for it
+    /// Explain how a request for this URL would be handled, and show what is stored for it
     #[arg(long, value_name = "URL", requires = "name")]
     explain: Option<String>,
 
@@ -23,39 +23,39 @@ pub(super) struct CachesOf {
     #[arg(short = 'H', long = "header", value_name = "FIELD", requires = "explain")]
     headers: Vec<String>,
 
-    /// Print the answer of the API as JSON
+    /// Print the response of the API as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Take out what a cache holds, and print how many responses that were
+/// Remove responses from a cache and print their number
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(WHAT))]
 pub(super) struct Purge {
     /// The cache
     cache: String,
 
-    /// What is stored for this URL, with all its variants
+    /// Responses for this URL, with all variants
     #[arg(long)]
     url: Option<String>,
 
-    /// What has a URL that begins so
+    /// Responses whose URL begins with this
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
 
-    /// What has this tag (Surrogate-Key, Cache-Tag); may be repeated
+    /// Responses with this tag (Surrogate-Key, Cache-Tag); may be repeated
     #[arg(long)]
     tag: Vec<String>,
 
-    /// What is in this cache group (RFC 9875); may be repeated
+    /// Responses in this cache group (RFC 9875); may be repeated
     #[arg(long)]
     group: Vec<String>,
 
-    /// Everything
+    /// All responses
     #[arg(long)]
     all: bool,
 
-    /// Make it stale instead: it is asked for anew, and given meanwhile where that is allowed
+    /// Mark them as stale instead: they are fetched again, and served stale where allowed
     #[arg(long)]
     soft: bool,
 }
@@ -109,7 +109,7 @@ impl Purge {
     }
 }
 
-/// A name or a URL as a part of another URL.
+/// Percent-encodes a name or a URL for use in another URL.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! Options that say which application is run, and how Python runs it.
+//! Options of the application and of its Python interpreter.
 
 use std::path::PathBuf;
 
@@ -9,31 +9,31 @@ use super::values::{self, Threads};
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Python applications")]
 pub(super) struct ApplicationOptions {
-    /// What the application speaks; `auto` looks at it [default: auto]
+    /// The interface of the application; `auto` detects it [default: auto]
     #[arg(long, value_name = "WHICH")]
     pub(super) interface: Option<Interface>,
 
-    /// APP is a function that makes the application, without arguments
+    /// APP is a function without arguments that creates the application
     #[arg(long)]
     pub(super) factory: bool,
 
-    /// Where modules are looked for first [default: the working folder]
+    /// The directory searched first for modules [default: the working directory]
     #[arg(long, value_name = "DIR", alias = "chdir")]
     pub(super) app_dir: Option<PathBuf>,
 
-    /// Set the environment variables of this file that are not set already; may be repeated
+    /// Set the environment variables of this file, unless already set; may be repeated
     #[arg(long, value_name = "FILE", alias = "env-files")]
     pub(super) env_file: Vec<PathBuf>,
 
-    /// Below which path the application is reached from outside
+    /// The public path prefix of the application
     #[arg(long, value_name = "PATH", alias = "url-path-prefix", value_parser = values::root_path)]
     pub(super) root_path: Option<String>,
 
-    /// The event loop of ASGI; `auto` is uvloop where it is installed [default: auto]
+    /// The event loop of ASGI; `auto` is uvloop if it is installed [default: auto]
     #[arg(long = "loop", value_name = "WHICH")]
     pub(super) event_loop: Option<EventLoop>,
 
-    /// Most threads of WSGI in each worker; `auto` starts more while one is not enough
+    /// Maximum WSGI threads per worker; `auto` adds threads while requests wait
     /// [default: auto]
     #[arg(
         long,
@@ -43,7 +43,7 @@ pub(super) struct ApplicationOptions {
     )]
     pub(super) threads: Option<Threads>,
 
-    /// Tell an ASGI application of start and end; `auto` does if it listens [default: auto]
+    /// Send ASGI lifespan events; `auto` does if the application supports them [default: auto]
     #[arg(long, value_name = "WHICH")]
     pub(super) lifespan: Option<Lifespan>,
 
@@ -76,7 +76,7 @@ pub(super) enum Lifespan {
     Off,
 }
 
-/// The word that stands for a value, on the command line and in what workers are told.
+/// Returns the name of a value on the command line and in worker settings.
 pub(super) fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }

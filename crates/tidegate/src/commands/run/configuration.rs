@@ -1,20 +1,20 @@
-//! What a worker process serves, written as a configuration: listeners, folders, the application.
+//! The configuration of a worker process: listeners, directories, the application.
 //!
-//! JSON, which every reader of YAML reads, and which quotes whatever a path may hold. Listeners are
-//! bound by the supervisor and handed over under their names.
+//! It is JSON, which is YAML and quotes any path. The supervisor binds the listeners and passes them
+//! by name.
 
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::reception::ReceptionOptions;
+use super::listener_options::ListenerOptions;
 use crate::commands::literal;
 use crate::failure::Failure;
 
-/// What a descriptor is written as: where it listens, it knows.
+/// The address written for a descriptor: the socket has the real one.
 pub(super) const ANYWHERE: &str = "127.0.0.1:0";
 
-/// The name of the listener for the place that is named as number `index`.
+/// Returns the name of the listener for the address number `index`.
 pub(super) fn listener_name(index: usize) -> String {
     match index {
         0 => "main".to_owned(),
@@ -25,7 +25,7 @@ pub(super) fn listener_name(index: usize) -> String {
 /// `target` is the application, `binds` are the listeners' addresses in their order.
 pub(super) fn configuration(
     target: &str,
-    options: &ReceptionOptions,
+    options: &ListenerOptions,
     binds: &[String],
     access_log: Option<Value>,
 ) -> Result<Value, Failure> {
@@ -37,8 +37,8 @@ pub(super) fn configuration(
     };
     let listeners: Map<String, Value> = binds.iter().enumerate().map(listener).collect();
     let mut routes = Vec::new();
-    for (number, (prefix, folder)) in (1..).zip(&options.mounts) {
-        routes.push(mount(number, prefix, folder)?);
+    for (number, (prefix, directory)) in (1..).zip(&options.mounts) {
+        routes.push(mount(number, prefix, directory)?);
     }
     routes.push(json!({
         "name": "app",
@@ -67,11 +67,11 @@ pub(super) fn configuration(
     Ok(configuration)
 }
 
-/// The longest pause in an answer, unless it is said.
+/// The default of the longest pause in a response.
 const PAUSE: &str = "1h";
 
-/// What counts between the server and the application; how it is run, the supervisor knows.
-fn app(target: &str, options: &ReceptionOptions) -> Value {
+/// Returns the settings of the application that the worker needs; the supervisor has the others.
+fn app(target: &str, options: &ListenerOptions) -> Value {
     let (mut limits, mut timeouts, mut websocket) = (json!({}), json!({}), json!({}));
     set(&mut limits, "in_flight", options.limit_concurrency);
     set(&mut timeouts, "answer", options.response_timeout);
@@ -88,7 +88,7 @@ fn app(target: &str, options: &ReceptionOptions) -> Value {
     json!({ "python": target, "limits": limits, "timeouts": timeouts, "websocket": websocket })
 }
 
-/// A number stays one; what has a unit is written as it is read.
+/// Writes a number as JSON, a value with a unit as text.
 fn set(map: &mut Value, key: &str, value: Option<impl ToString>) {
     if let Some(value) = value {
         let text = value.to_string();
@@ -96,12 +96,12 @@ fn set(map: &mut Value, key: &str, value: Option<impl ToString>) {
     }
 }
 
-fn mount(number: usize, prefix: &str, folder: &Path) -> Result<Value, Failure> {
-    let shown = folder.display();
-    let found = std::fs::canonicalize(folder)
+fn mount(number: usize, prefix: &str, directory: &Path) -> Result<Value, Failure> {
+    let shown = directory.display();
+    let found = std::fs::canonicalize(directory)
         .map_err(|error| Failure::Wrong(format!("cannot serve {shown}: {error}")))?;
     if !found.is_dir() {
-        return Err(Failure::Wrong(format!("cannot serve {shown}: it is not a folder")));
+        return Err(Failure::Wrong(format!("cannot serve {shown}: it is not a directory")));
     }
     let Some(root) = found.to_str() else {
         return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));

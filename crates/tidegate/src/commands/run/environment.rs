@@ -1,17 +1,17 @@
 //! Files of environment variables (`--env-file`), as uvicorn and Docker read them.
 //!
 //! A line is `NAME=VALUE`, with or without `export` before it; empty lines and those that begin
-//! with `#` say nothing. A value in single quotes is taken as it stands, one in double quotes knows
-//! `\n \t \" \\`, one without ends at ` #`. Nothing is expanded: what is read is what is set.
+//! with `#` are ignored. A value in single quotes is literal, one in double quotes supports
+//! `\n \t \" \\`, one without quotes ends at ` #`. Variables are not expanded.
 
 use std::path::Path;
 
 use crate::failure::Failure;
 
-/// More is no file of settings.
+/// The largest file.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The variables of a file, in its order.
+/// Returns the variables of a file, in its order.
 pub(super) fn read(file: &Path) -> Result<Vec<(String, String)>, Failure> {
     let shown = file.display();
     let wrong = |why: String| Failure::Wrong(format!("the environment file {shown} {why}"));
@@ -24,7 +24,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, String)>, Failure> {
     parse(&text).map_err(|(line, why)| wrong(format!("is wrong in line {line}: {why}")))
 }
 
-/// The variables, or the number of the line that is wrong and why.
+/// Returns the variables, or the number of the wrong line and the reason.
 fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, &'static str)> {
     let mut variables = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -74,7 +74,7 @@ fn nothing_after(rest: &str) -> Result<(), &'static str> {
     }
 }
 
-/// What stands before the closing quote, and what after it.
+/// Splits at the closing quote.
 fn double_quoted(text: &str) -> Result<(String, &str), &'static str> {
     let mut value = String::new();
     let mut letters = text.char_indices();

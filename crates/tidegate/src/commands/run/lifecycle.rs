@@ -86,7 +86,7 @@ impl LifecycleOptions {
         }
     }
 
-    /// What is watched, in the folder of the application unless others are named.
+    /// Returns the watched directories and patterns; by default the directory of the application.
     pub(super) fn dev_reload(&self, app_dir: &Path) -> Option<DevReload> {
         let folders = match self.reload_dir.as_slice() {
             [] => vec![app_dir.to_owned()],

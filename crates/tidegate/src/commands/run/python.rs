@@ -1,5 +1,4 @@
-//! `tidegate run MODULE:APP`: from the options of the command line to what the supervisor of the
-//! worker processes is told.
+//! `tidegate run MODULE:APP`: converts command-line options to the settings of the supervisor.
 
 use std::path::Path;
 
@@ -10,22 +9,22 @@ use settings::{Address, Host as Named};
 
 use super::application::word;
 use super::configuration::{ANYWHERE, configuration, listener_name};
-use super::values::{Place, Threads};
+use super::values::{ListenAddress, Threads};
 use super::{Run, environment};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::serving;
 
-/// How many workers where nobody says it: uvicorn and gunicorn read it too.
+/// The variable with the default number of workers, as in uvicorn and gunicorn.
 const WORKERS_VARIABLE: &str = "WEB_CONCURRENCY";
 
 impl Run {
     pub(super) fn run_python(self, host: &Host) -> Result<(), Failure> {
         let python = self.python()?;
-        let doors = self.doors()?;
-        let binds: Vec<_> = doors.iter().map(written).collect();
+        let sources = self.listeners()?;
+        let binds: Vec<_> = sources.iter().map(written).collect();
         let mut configuration =
-            configuration(&self.program, &self.reception, &binds, self.access()?)?;
+            configuration(&self.program, &self.listeners, &binds, self.access()?)?;
         if let Some(store) = self.lifecycle.store {
             let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
             limits["store"] = json!(store.to_string());
@@ -53,7 +52,7 @@ impl Run {
             folder: None,
             python,
             configuration,
-            listeners: (0..).map(listener_name).zip(doors).collect(),
+            listeners: (0..).map(listener_name).zip(sources).collect(),
             workers: self.processes()?,
             policy: self.lifecycle.policy(),
             reload: self.lifecycle.dev_reload(app_dir),
@@ -65,18 +64,20 @@ impl Run {
         Ok(server::run_application(spec)?)
     }
 
-    /// The places that clients come in at.
-    fn doors(&self) -> Result<Vec<ListenerSource>, Failure> {
+    /// Returns the listeners.
+    fn listeners(&self) -> Result<Vec<ListenerSource>, Failure> {
         let mut options = ListenOptions::default();
-        options.backlog = self.reception.backlog.unwrap_or(options.backlog);
-        let door = |place| match place {
-            Place::Address(address) => Ok(ListenerSource::Bind(bind(&address)?, options.clone())),
-            Place::Descriptor(number) => Ok(ListenerSource::Descriptor(number)),
+        options.backlog = self.listeners.backlog.unwrap_or(options.backlog);
+        let bind = |address| match address {
+            ListenAddress::Address(address) => {
+                Ok(ListenerSource::Bind(bind(&address)?, options.clone()))
+            }
+            ListenAddress::Descriptor(number) => Ok(ListenerSource::Descriptor(number)),
         };
-        self.reception.places()?.into_iter().map(door).collect()
+        self.listeners.addresses()?.into_iter().map(bind).collect()
     }
 
-    /// What the files of `--env-file` say; a later one wins, and what is set already before all.
+    /// Returns the variables of `--env-file`. Later files win; variables already set win over all.
     fn environment(&self) -> Result<Vec<(String, String)>, Failure> {
         let mut variables = Vec::new();
         for file in &self.application.env_file {
@@ -86,10 +87,10 @@ impl Run {
         Ok(variables)
     }
 
-    /// What each worker is told of its application.
+    /// Returns the application settings of each worker.
     fn python(&self) -> Result<Value, Failure> {
         let options = &self.application;
-        let app_dir = folder(options.app_dir.as_deref().unwrap_or(Path::new(".")))?;
+        let app_dir = directory(options.app_dir.as_deref().unwrap_or(Path::new(".")))?;
         let log_config = options.log_config.as_deref().map(file).transpose()?;
         let threads = match options.threads {
             Some(Threads::Count(count)) => Some(count),
@@ -109,7 +110,7 @@ impl Run {
         }))
     }
 
-    /// `log.access` of the configuration.
+    /// Returns `log.access` of the configuration.
     fn access(&self) -> Result<Option<Value>, Failure> {
         let Some(path) = &self.access_log else { return Ok(None) };
         let path = match path.to_str() {
@@ -120,7 +121,7 @@ impl Run {
         Ok(Some(json!({ "path": crate::commands::literal(&path), "format": format })))
     }
 
-    /// How many worker processes.
+    /// Returns the number of worker processes.
     fn processes(&self) -> Result<usize, Failure> {
         let typed = std::env::var(WORKERS_VARIABLE).unwrap_or_default();
         let default = match typed.parse() {
@@ -136,7 +137,7 @@ impl Run {
     }
 }
 
-/// An address of this machine: names may lead elsewhere tomorrow.
+/// Resolves an address to bind; names are not accepted.
 fn bind(address: &Address) -> Result<Bind, Failure> {
     if let Address::Unix(path) = address {
         return Ok(Bind::Unix(path.clone()));
@@ -152,16 +153,16 @@ fn bind(address: &Address) -> Result<Bind, Failure> {
     })
 }
 
-/// A door as a configuration has it.
-fn written(door: &ListenerSource) -> String {
-    match door {
+/// Returns an address as the configuration writes it.
+fn written(source: &ListenerSource) -> String {
+    match source {
         ListenerSource::Bind(Bind::Tcp(address), _) => address.to_string(),
         ListenerSource::Bind(Bind::Unix(path), _) => format!("unix:{}", path.display()),
         ListenerSource::Descriptor(_) => ANYWHERE.to_owned(),
     }
 }
 
-/// What is printed when the first worker is ready.
+/// Returns the text that is printed when the first worker is ready.
 fn greeting(program: &str, bound: &[Bound]) -> String {
     let places: Vec<_> = bound
         .iter()
@@ -171,7 +172,7 @@ fn greeting(program: &str, bound: &[Bound]) -> String {
     format!("serving {program} on {}\n", places.join(" and "))
 }
 
-/// Workers start in whatever folder: what they are told is absolute.
+/// Returns an absolute path: workers may start in another directory.
 fn absolute(path: &Path) -> Result<String, Failure> {
     let absolute = std::path::absolute(path)
         .map_err(|error| Failure::Wrong(format!("{}: {error}", path.display())))?;
@@ -181,10 +182,10 @@ fn absolute(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn folder(path: &Path) -> Result<String, Failure> {
+fn directory(path: &Path) -> Result<String, Failure> {
     match path.is_dir() {
         true => absolute(path),
-        false => Err(Failure::Wrong(format!("{} is not a folder", path.display()))),
+        false => Err(Failure::Wrong(format!("{} is not a directory", path.display()))),
     }
 }
 

@@ -1,19 +1,19 @@
-//! What `tidegate run` is to run: a Lua program, or an application of Python, and what was probably
-//! meant where it is neither.
+//! The argument of `tidegate run`: a Lua program or a Python application, and suggestions for
+//! anything else.
 
 use std::path::Path;
 
-/// What was named.
+/// The program to run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// The name of a file that ends in `.lua`.
     Lua,
-    /// An application, `MODULE:APP`: what to import, and where in it the application is found.
+    /// A Python application, `MODULE:APP`.
     Python,
 }
 
 impl Target {
-    /// The error is a whole sentence.
+    /// Parses the argument; the error is a complete sentence.
     pub(super) fn parse(typed: &str) -> Result<Self, String> {
         if Path::new(typed).extension().is_some_and(|extension| extension == "lua") {
             return Ok(Target::Lua);
@@ -46,7 +46,7 @@ impl Target {
     }
 }
 
-/// gunicorn calls `app:create()`; we are told that it is to be called.
+/// Suggests `--factory` for gunicorn's `app:create()`.
 fn call(typed: &str, module: &str, called: &str) -> String {
     match called.split_once('(') {
         Some((name, "")) if is_dotted(module) && is_dotted(name) => {
@@ -59,8 +59,8 @@ fn call(typed: &str, module: &str, called: &str) -> String {
     }
 }
 
-/// The module that a file is: `./src/shop/web.py` is `src.shop.web`; of a file elsewhere, with the
-/// option that makes it one.
+/// Returns the module of a file: `./src/shop/web.py` is `src.shop.web`; a file elsewhere needs an
+/// option.
 fn meant(typed: &str) -> Option<String> {
     let bare = typed.strip_prefix("./").unwrap_or(typed);
     let bare = bare.strip_suffix(".py").unwrap_or(bare).trim_end_matches('/');
@@ -69,12 +69,12 @@ fn meant(typed: &str) -> Option<String> {
     if is_dotted(&dotted) {
         return Some(dotted);
     }
-    let (folder, module) = bare.rsplit_once('/')?;
-    let folder = if folder.is_empty() { "/" } else { folder };
-    is_dotted(module).then(|| format!("--app-dir {folder} {module}"))
+    let (directory, module) = bare.rsplit_once('/')?;
+    let directory = if directory.is_empty() { "/" } else { directory };
+    is_dotted(module).then(|| format!("--app-dir {directory} {module}"))
 }
 
-/// Names of Python with dots between them. Which letters beyond ASCII make a name, Python knows.
+/// True for Python names with dots between them. Letters beyond ASCII are left to Python.
 fn is_dotted(text: &str) -> bool {
     text.split('.').all(|name| {
         let mut letters = name.chars();

@@ -1,13 +1,12 @@
-//! Values of options that have a unit or several spellings. Every error is a whole sentence.
+//! Parsers of option values with units or several spellings. Every error is a complete sentence.
 //!
-//! A number without a unit is seconds where gunicorn, uvicorn and granian count seconds, so that
-//! their command lines keep their meaning.
+//! A time without a unit is in seconds, as in gunicorn, uvicorn and granian.
 
 use std::path::PathBuf;
 
 use settings::{Address, Cidr, Duration, Size};
 
-/// The descriptors that a process can have been given: the first three are its own.
+/// Descriptors that a process may inherit, without standard input, output and error.
 const DESCRIPTORS: std::ops::RangeInclusive<i32> = 3..=65_535;
 
 /// `30`, `30s`, `500ms`.
@@ -19,7 +18,7 @@ pub(super) fn seconds(typed: &str) -> Result<Duration, String> {
     written.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }
 
-/// A duration of some length: 0 would be never.
+/// Parses a duration above zero.
 pub(super) fn some_seconds(typed: &str) -> Result<Duration, String> {
     match seconds(typed)? {
         zero if zero.get().is_zero() => Err(format!("\"{typed}\" is no time at all")),
@@ -36,7 +35,7 @@ pub(super) fn size(typed: &str) -> Result<Size, String> {
     written.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }
 
-/// A size that a store may have, as a configuration has it.
+/// Parses the size of a store, with the limits of the configuration.
 pub(super) fn store(typed: &str) -> Result<Size, String> {
     let bounds = Size::from_bytes(1 << 20)..=Size::from_bytes(64 << 30);
     let size = size(typed)?;
@@ -44,24 +43,24 @@ pub(super) fn store(typed: &str) -> Result<Size, String> {
     fits.ok_or_else(|| format!("\"{typed}\" is not from 1MiB to 64GiB"))
 }
 
-/// Where to listen.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ListenAddress {
     Address(Address),
-    /// A socket that whoever started us has opened.
+    /// An inherited socket.
     Descriptor(i32),
 }
 
 /// An address, a port alone, `unix:/path` or `fd://N`.
-pub(super) fn place(typed: &str) -> Result<Place, String> {
+pub(super) fn listen_address(typed: &str) -> Result<ListenAddress, String> {
     if let Some(number) = typed.strip_prefix("fd://") {
-        return descriptor(number).map(Place::Descriptor);
+        return descriptor(number).map(ListenAddress::Descriptor);
     }
     let typed = match typed.parse::<u16>() {
         Ok(port) => format!("127.0.0.1:{port}"),
         Err(_) => typed.to_owned(),
     };
-    crate::commands::address(&typed).map(Place::Address)
+    crate::commands::address(&typed).map(ListenAddress::Address)
 }
 
 pub(super) fn descriptor(typed: &str) -> Result<i32, String> {
@@ -70,21 +69,21 @@ pub(super) fn descriptor(typed: &str) -> Result<i32, String> {
     })
 }
 
-/// `/static=./public`: the path below which a folder is served.
+/// Parses `/static=./public`: a path prefix and its directory.
 pub(super) fn mount(typed: &str) -> Result<(String, PathBuf), String> {
-    let (prefix, folder) = typed
+    let (prefix, directory) = typed
         .split_once('=')
-        .filter(|(prefix, folder)| !prefix.is_empty() && !folder.is_empty())
+        .filter(|(prefix, directory)| !prefix.is_empty() && !directory.is_empty())
         .ok_or_else(|| format!("\"{typed}\" is not PREFIX=DIR, such as /static=./public"))?;
     match root_path(prefix)? {
         prefix if prefix.is_empty() => {
             Err(format!("\"{typed}\" would hide the application: name a path below /"))
         }
-        prefix => Ok((prefix, folder.into())),
+        prefix => Ok((prefix, directory.into())),
     }
 }
 
-/// A path without the slash at its end; `/` itself becomes nothing.
+/// Parses a path prefix and removes its final slash.
 pub(super) fn root_path(typed: &str) -> Result<String, String> {
     let odd = |letter: char| letter.is_control() || "?#{}%".contains(letter);
     if !typed.is_empty() && !typed.starts_with('/') {
@@ -96,7 +95,7 @@ pub(super) fn root_path(typed: &str) -> Result<String, String> {
     Ok(typed.trim_end_matches('/').to_owned())
 }
 
-/// `10.0.0.0/8,::1`, or `*` for everybody.
+/// Parses `10.0.0.0/8,::1`, or `*` for all peers.
 pub(super) fn peers(typed: &str) -> Result<Vec<Cidr>, String> {
     let mut ranges = Vec::new();
     for word in typed.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -108,7 +107,7 @@ pub(super) fn peers(typed: &str) -> Result<Vec<Cidr>, String> {
     Ok(ranges)
 }
 
-/// How many threads: a number, or as many as turn out to be needed.
+/// The number of threads: fixed, or as many as needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Threads {
     Auto,
@@ -127,7 +126,8 @@ pub(super) fn threads(typed: &str) -> Result<Threads, String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        Place, Threads, mount, peers, place, root_path, seconds, size, some_seconds, threads,
+        ListenAddress, Threads, listen_address, mount, peers, root_path, seconds, size,
+        some_seconds, threads,
     };
 
     #[test]
@@ -143,10 +143,10 @@ mod tests {
     }
 
     #[test]
-    fn places() {
-        let at = |typed: &str| match place(typed) {
-            Ok(Place::Address(address)) => address.to_string(),
-            Ok(Place::Descriptor(number)) => format!("descriptor {number}"),
+    fn addresses() {
+        let at = |typed: &str| match listen_address(typed) {
+            Ok(ListenAddress::Address(address)) => address.to_string(),
+            Ok(ListenAddress::Descriptor(number)) => format!("descriptor {number}"),
             Err(why) => why,
         };
         assert_eq!(at("8000"), "127.0.0.1:8000");

@@ -1,15 +1,15 @@
-//! A configuration of Pike (v4) as it is written, with what is odd about it noted.
+//! The model of a configuration of Pike (v4), with notes about its entries.
 
 use serde_json::Value;
 use settings::{Duration, Size};
 
-/// One section's entry and what has to be said about it.
+/// An entry of a section, with notes about it.
 pub(super) struct Entry<'v> {
     value: &'v Value,
     pub(super) notes: Vec<String>,
 }
 
-/// The entries of a section.
+/// Returns the entries of a section.
 pub(super) fn section<'v>(root: &'v Value, name: &str) -> Vec<Entry<'v>> {
     items(&root[name]).iter().map(|value| Entry { value, notes: Vec::new() }).collect()
 }
@@ -23,7 +23,7 @@ impl<'v> Entry<'v> {
         Entry { value, notes: Vec::new() }
     }
 
-    /// The same entry without what was noted.
+    /// Returns the same entry without notes.
     pub(super) fn again(&self) -> Self {
         Entry::new(self.value)
     }
@@ -32,7 +32,7 @@ impl<'v> Entry<'v> {
         self.notes.push(text.into());
     }
 
-    /// The text of a field, without the spaces around it; empty when there is none.
+    /// Returns the trimmed text of a field; empty if it is missing.
     pub(super) fn text(&self, field: &str) -> String {
         text(&self.value[field])
     }
@@ -45,7 +45,7 @@ impl<'v> Entry<'v> {
         self.text(field).parse().ok()
     }
 
-    /// A list of texts; one alone is a list of one.
+    /// Returns a list of texts; a single text is a list of one.
     pub(super) fn texts(&self, field: &str) -> Vec<String> {
         match &self.value[field] {
             Value::Null => Vec::new(),
@@ -62,7 +62,7 @@ impl<'v> Entry<'v> {
         Entry::new(&self.value[field])
     }
 
-    /// A length of time that we can read too; another is noted.
+    /// Returns a duration, or adds a note if it is not valid here.
     pub(super) fn duration(&mut self, field: &str) -> Option<Duration> {
         let text = self.text(field);
         if text.is_empty() {
@@ -70,12 +70,12 @@ impl<'v> Entry<'v> {
         }
         let read = text.parse().ok();
         if read.is_none() {
-            self.note(format!("{field}: {text} is no duration that can be read here"));
+            self.note(format!("{field}: {text} is not a valid duration here"));
         }
         read
     }
 
-    /// A size, `1kb`, as the library that Pike uses reads it.
+    /// Returns a size such as `1kb`, as Pike's library parses it.
     pub(super) fn size(&mut self, field: &str) -> Option<Size> {
         let text = self.text(field).to_ascii_lowercase();
         if text.is_empty() {
@@ -93,18 +93,18 @@ impl<'v> Entry<'v> {
         };
         let bytes = number.parse::<u64>().ok().zip(factor).and_then(|(n, f)| n.checked_mul(f));
         if bytes.is_none() {
-            self.note(format!("{field}: {text} is no size that can be read here"));
+            self.note(format!("{field}: {text} is not a valid size here"));
         }
         bytes.map(Size::from_bytes)
     }
 
-    /// Notes fields that Pike does not have.
+    /// Adds notes about fields that Pike does not have.
     pub(super) fn expect(&mut self, known: &[&str]) {
         let Value::Object(members) = self.value else { return };
         let odd: Vec<String> = members
             .keys()
             .filter(|key| !known.contains(&key.as_str()))
-            .map(|key| format!("{key} is no field of Pike that is known here"))
+            .map(|key| format!("{key} is not a known field of Pike"))
             .collect();
         self.notes.extend(odd);
     }

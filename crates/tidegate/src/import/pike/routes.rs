@@ -1,36 +1,36 @@
-//! `locations` and `servers` of Pike: what becomes a route and its filters.
+//! Converts `locations` and `servers` of Pike to routes and filters.
 
 use settings::Size;
 
 use super::super::writer::{Writer, list, plain, quoted};
 use super::model::Entry;
 
-/// What Pike has for one server, as filters say it.
+/// The filters of one server of Pike.
 pub(super) struct Serving {
     pub(super) listener: String,
-    /// Where a location stands among several servers, its route is called after both.
+    /// If a location belongs to several servers, its route is named after both.
     pub(super) several: bool,
-    /// The cache and how long an answer is known not to be kept.
+    /// The cache, and its `hit_for_miss`.
     pub(super) cache: String,
     pub(super) hit_for_miss: Option<String>,
-    /// Levels for what is not kept: `{ gzip: 6 }`.
+    /// Compression levels of responses that are not stored: `{ gzip: 6 }`.
     pub(super) levels: String,
-    /// Levels for what is.
+    /// Compression levels of stored responses.
     pub(super) best_levels: String,
     pub(super) min_size: Size,
-    /// `None` for ours.
+    /// `None` for the default.
     pub(super) types: Option<String>,
 }
 
-/// Codings that the origin is asked for, by upstream.
+/// Encodings requested from the origin, by upstream.
 pub(super) struct Origin {
     pub(super) upstream: String,
     pub(super) codings: Option<Vec<String>>,
-    /// It has no server that we can ask.
+    /// It has no supported server.
     pub(super) empty: bool,
 }
 
-/// How Pike orders locations: prefix and host, prefix, host, neither.
+/// Returns Pike's order of locations: prefix and host, prefix, host, neither.
 fn priority(location: &Entry<'_>) -> i64 {
     let has = |field: &str| !location.texts(field).is_empty();
     2 * i64::from(has("prefixes")) + i64::from(has("hosts"))
@@ -77,7 +77,7 @@ pub(super) fn write(
     filters.iter().for_each(|filter| out.line(6, filter));
     match origin.empty {
         true => {
-            out.note(4, "there is nobody to ask: see upstreams");
+            out.note(4, "no upstream: see the note there");
             out.line(4, "handler: { respond: { status: 502 } }");
         }
         false => out.line(4, &format!("handler: {{ upstream: {} }}", origin.upstream)),
@@ -148,7 +148,7 @@ fn cache(serving: &Serving, origin: &Origin, out: &mut Writer) {
     }
 }
 
-/// What stands behind the cache: what Pike does on the way to the upstream and back.
+/// Writes the filters after the cache: Pike's changes of requests and responses.
 fn behind(location: &mut Entry<'_>) -> Vec<String> {
     let mut filters = Vec::new();
     for rewrite in location.texts("rewrites") {
@@ -199,14 +199,14 @@ fn behind(location: &mut Entry<'_>) -> Vec<String> {
     filters
 }
 
-/// `$NAME` is a variable of the environment.
+/// Returns the name of the environment variable in `$NAME`.
 fn environment(value: &str) -> Option<&str> {
     let name = value.strip_prefix('$')?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     (!name.is_empty() && name.bytes().all(is_name)).then_some(name)
 }
 
-/// What means something to a regular expression, but for the star.
+/// Escapes the special characters of regular expressions, except for the star.
 fn escaped(pattern: &str) -> String {
     let special = |c: char| ".+?()[]{}|\\".contains(c);
     pattern.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect()

@@ -1,11 +1,11 @@
-//! `upstreams` of Pike, and the servers in them.
+//! Converts `upstreams` of Pike and their servers.
 
 use settings::{Address, Duration};
 
 use super::super::writer::{Writer, list, quoted};
 use super::model::Entry;
 
-/// Writes one upstream; `false` where it has no server that we can ask.
+/// Writes one upstream; returns `false` if no server of it is supported.
 pub(super) fn write(
     upstream: &mut Entry<'_>,
     name: &str,
@@ -22,7 +22,7 @@ pub(super) fn write(
         "remark",
     ]);
     if upstream.flag("enableH2C") {
-        upstream.note("enableH2C: HTTP/2 to upstreams comes later, they are asked in HTTP/1.1");
+        upstream.note("enableH2C: HTTP/2 to upstreams is not supported yet, HTTP/1.1 is used");
     }
     let policy = upstream.text("policy");
     let mut servers = Vec::new();
@@ -40,19 +40,19 @@ pub(super) fn write(
     }
     let balance = match policy.as_str() {
         "first" => {
-            upstream.note("policy: first is a first server with all others as its backups");
+            upstream.note("policy: first becomes one server with all others as backups");
             "round_robin"
         }
         "" | "roundRobin" => "round_robin",
         "random" => "random",
         "leastconn" => "least_requests",
         other => {
-            upstream.note(format!("policy: {other} is not known, it is round_robin here"));
+            upstream.note(format!("policy: {other} is unknown and becomes round_robin"));
             "round_robin"
         }
     };
     if servers.is_empty() {
-        out.comment(2, &format!("{name} has no server that can be asked from here"));
+        out.comment(2, &format!("{name} has no supported server"));
         out.notes(2, &upstream.notes);
         return false;
     }
@@ -74,16 +74,18 @@ pub(super) fn write(
     true
 }
 
-/// `http://host:port` as an address.
+/// Converts `http://host:port` to an address.
 fn address(url: &str) -> Result<String, String> {
     let lower = url.to_ascii_lowercase();
     if lower.starts_with("https://") {
-        return Err(format!("{url}: TLS to upstreams comes later, so this server is left out"));
+        return Err(format!(
+            "{url}: TLS to upstreams is not supported yet, so this server is left out"
+        ));
     }
     let rest = if lower.starts_with("http://") { &url["http://".len()..] } else { url };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if !path.is_empty() {
-        return Err(format!("{url}: a server has no path here, so it is left out: use rewrite"));
+        return Err(format!("{url}: servers cannot have a path, so it is left out: use rewrite"));
     }
     let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let written = if has_port { authority.to_owned() } else { format!("{authority}:80") };

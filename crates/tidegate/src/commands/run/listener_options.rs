@@ -1,30 +1,29 @@
-//! Options that say where clients come in, how much one may ask, and what is answered before the
-//! application.
+//! Options of listeners, limits per client, and static files.
 
 use std::path::PathBuf;
 
 use settings::{Address, Cidr, Duration, Host, Size};
 
-use super::values::{self, Place};
+use super::values::{self, ListenAddress};
 use crate::failure::Failure;
 
-/// Where uvicorn, gunicorn and granian listen too.
+/// The default address of uvicorn, gunicorn and granian.
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Clients of Python applications")]
-pub(super) struct ReceptionOptions {
-    /// Where to listen: 127.0.0.1:8000, :8000 for all addresses, unix:/path or fd://N; may be
-    /// repeated [default: 127.0.0.1:8000]
-    #[arg(short = 'b', long, value_name = "ADDRESS", value_parser = values::place)]
-    pub(super) bind: Vec<Place>,
+pub(super) struct ListenerOptions {
+    /// The address to listen on: 127.0.0.1:8000, :8000 for all addresses, unix:/path or fd://N; may
+    /// be repeated [default: 127.0.0.1:8000]
+    #[arg(short = 'b', long, value_name = "ADDRESS", value_parser = values::listen_address)]
+    pub(super) bind: Vec<ListenAddress>,
 
     /// Listen on this address; with --port
     #[arg(long, value_name = "HOST", conflicts_with = "bind")]
     host: Option<String>,
 
-    /// Listen on this port; 0 is a free one
+    /// Listen on this port; 0 chooses a free one
     #[arg(long, value_name = "PORT", conflicts_with = "bind")]
     port: Option<u16>,
 
@@ -32,7 +31,7 @@ pub(super) struct ReceptionOptions {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["bind", "host", "port"])]
     uds: Option<PathBuf>,
 
-    /// Listen on the socket that is open as this descriptor
+    /// Listen on the inherited socket with this descriptor
     #[arg(
         long,
         value_name = "N",
@@ -74,29 +73,29 @@ pub(super) struct ReceptionOptions {
     )]
     pub(super) keep_alive: Option<Duration>,
 
-    /// Believe Forwarded and X-Forwarded-* of the peers in --forwarded-allow-ips: on by default
+    /// Trust Forwarded and X-Forwarded-* of the peers in --forwarded-allow-ips: on by default
     #[arg(long, overrides_with = "no_proxy_headers")]
     proxy_headers: bool,
 
-    /// Believe no peer
+    /// Trust no peer
     #[arg(long)]
     no_proxy_headers: bool,
 
-    /// Which peers are believed: addresses and ranges with commas between them, or * for all
+    /// Trusted peers: addresses and ranges with commas between them, or * for all
     /// [default: 127.0.0.1,::1]
     #[arg(long, value_name = "PEERS", value_parser = values::peers)]
     forwarded_allow_ips: Option<Peers>,
 
-    /// Serve the files of a folder below a path, without Python: /static=./public; may be repeated
+    /// Serve the files of a directory below a path, without Python: /static=./public; may be repeated
     #[arg(long = "static", value_name = "PREFIX=DIR", value_parser = values::mount)]
     pub(super) mounts: Vec<(String, PathBuf)>,
 
-    /// From a request's last byte to the head of its answer; then the client gets 504
+    /// From a request's last byte to the headers of its response; then the client gets 504
     /// [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) response_timeout: Option<Duration>,
 
-    /// Longest pause in the body of an answer; then it is cut [default: 1h]
+    /// Longest pause in the body of a response; then it is cut off [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) pause_timeout: Option<Duration>,
 
@@ -108,15 +107,15 @@ pub(super) struct ReceptionOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(super) ws_max_queue: Option<u32>,
 
-    /// Ping a client of a WebSocket that was silent for so long; 0 is never [default: 20s]
+    /// Ping a client of a WebSocket after this much silence; 0 is never [default: 20s]
     #[arg(long, value_name = "TIME", value_parser = values::seconds)]
     pub(super) ws_ping_interval: Option<Duration>,
 
-    /// Close a WebSocket whose client stays silent for so long after a ping [default: 20s]
+    /// Close a WebSocket whose client stays silent for this long after a ping [default: 20s]
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) ws_ping_timeout: Option<Duration>,
 
-    /// Compress messages of WebSockets for clients that ask for it [default: false]
+    /// Compress messages of WebSockets for clients that offer it [default: false]
     #[arg(long, value_name = "true|false")]
     pub(super) ws_per_message_deflate: Option<bool>,
 }
@@ -124,17 +123,17 @@ pub(super) struct ReceptionOptions {
 /// One value, not several: clap takes a bare `Vec` for an option that is repeated.
 type Peers = Vec<Cidr>;
 
-impl ReceptionOptions {
-    /// Where to listen, at least at one place.
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+impl ListenerOptions {
+    /// Returns the addresses to listen on, at least one.
+    pub(super) fn addresses(&self) -> Result<Vec<ListenAddress>, Failure> {
         if !self.bind.is_empty() {
             return Ok(self.bind.clone());
         }
         if let Some(number) = self.fd {
-            return Ok(vec![Place::Descriptor(number)]);
+            return Ok(vec![ListenAddress::Descriptor(number)]);
         }
         if let Some(path) = &self.uds {
-            return Ok(vec![Place::Address(Address::Unix(path.clone()))]);
+            return Ok(vec![ListenAddress::Address(Address::Unix(path.clone()))]);
         }
         let host = self.host.as_deref().unwrap_or(DEFAULT_HOST);
         let port = self.port.unwrap_or(DEFAULT_PORT);
@@ -144,7 +143,7 @@ impl ReceptionOptions {
         };
         match crate::commands::address(&format!("{host}:{port}")) {
             Ok(address @ Address::Tcp { host: Host::Ip(_) | Host::Name(_), .. }) => {
-                Ok(vec![Place::Address(address)])
+                Ok(vec![ListenAddress::Address(address)])
             }
             Ok(_) | Err(_) => Err(Failure::Wrong(format!(
                 "\"{host}\" is no address to listen on: write one such as 127.0.0.1, 0.0.0.0 or ::"
@@ -152,7 +151,7 @@ impl ReceptionOptions {
         }
     }
 
-    /// Whose word about the client counts.
+    /// Returns the trusted peers.
     pub(super) fn believed(&self) -> Vec<Cidr> {
         if self.no_proxy_headers && !self.proxy_headers {
             return Vec::new();

@@ -33,7 +33,7 @@ pub struct Finder {
 
 /// A peer that can be run.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundPeer {
     pub peer: &'static Peer,
     /// As the program tells it.
     pub version: String,
@@ -45,7 +45,7 @@ pub struct Found {
     pub(crate) no_python: Option<String>,
 }
 
-impl Found {
+impl FoundPeer {
     fn new(
         peer: &'static Peer,
         version: String,
@@ -73,8 +73,9 @@ impl Finder {
     }
 
     /// The peer, or the line that says what is missing.
-    pub fn find(&self, peer: &'static Peer) -> Result<Found, String> {
-        let found = |version, program| Found::new(peer, version, program, self.python.as_deref());
+    pub fn find(&self, peer: &'static Peer) -> Result<FoundPeer, String> {
+        let found =
+            |version, program| FoundPeer::new(peer, version, program, self.python.as_deref());
         let (program, version) = match &peer.program {
             Program::Subject => (self.subject.clone(), "version"),
             Program::Floor => {
@@ -105,8 +106,8 @@ impl Finder {
         Ok(found(version, program))
     }
 
-    /// Looks for what it takes in Python beside what it is itself.
-    pub(crate) fn look_into_python(&self, found: &mut Found, needs: &[&str]) {
+    /// Looks for the Python packages it needs besides its own.
+    pub(crate) fn look_into_python(&self, found: &mut FoundPeer, needs: &[&str]) {
         let is_known = |name: &&str| found.version.contains(&format!("{name} "));
         let needs: Vec<&str> = needs.iter().copied().filter(|name| !is_known(name)).collect();
         if needs.is_empty() {
@@ -114,7 +115,7 @@ impl Finder {
         }
         match python::versions(self.python.as_deref(), &needs) {
             Ok(versions) => {
-                // Whoever runs in it has said so.
+                // The interpreter has reported it.
                 let interpreter = versions.rfind(", CPython").filter(|_| is_known(&"CPython"));
                 let versions = &versions[..interpreter.unwrap_or(versions.len())];
                 found.version += &format!(", {}", versions.trim());
@@ -144,14 +145,14 @@ fn told_version(program: &[String], argument: &str) -> Result<String, String> {
 /// What the command wrote; an error when it failed or did not end in time.
 pub(super) fn run_to_end(
     words: Vec<String>,
-    folder: &Path,
+    directory: &Path,
     longest: Duration,
 ) -> Result<String, String> {
     let name = words.first().cloned().unwrap_or_default();
     let line = Line { words, environment: Vec::new() };
     let log = tempfile::NamedTempFile::new().map_err(|why| why.to_string())?;
     let mut process =
-        Process::start(&line, folder, log.path()).map_err(|why| format!("{name}: {why}"))?;
+        Process::start(&line, directory, log.path()).map_err(|why| format!("{name}: {why}"))?;
     match process.wait(longest) {
         Ok(Some(status)) if status.success() => Ok(process.said()),
         Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
@@ -163,9 +164,9 @@ pub(super) fn run_to_end(
 /// The first of these programs that is on PATH or where servers are kept.
 pub(super) fn on_path(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> =
+    let directories: Vec<PathBuf> =
         env::split_paths(&path).chain(SERVER_FOLDERS.iter().map(PathBuf::from)).collect();
-    let candidates = names.iter().flat_map(|name| folders.iter().map(move |at| at.join(name)));
+    let candidates = names.iter().flat_map(|name| directories.iter().map(move |at| at.join(name)));
     candidates.into_iter().find(|path| is_program(path))
 }
 
@@ -210,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_version_does_not_begin_with_where_the_program_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("nginx");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nginx");
         std::fs::write(&path, "#!/bin/sh\necho; echo \"$0  version: 1.2/RELEASE\"\n").unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let found = finder(path.to_str().unwrap()).find(named("nginx").unwrap()).unwrap();
