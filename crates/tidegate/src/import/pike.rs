@@ -20,7 +20,7 @@ const BEST: &str = "bestCompression";
 
 const HEAD: &str = "\
 Lines that begin with \"note:\" name what Pike has and we have not, and what means something \
-else. Everywhere: answers are kept as RFC 9111 says, so Expires, Vary and Authorization count, \
+else. Everywhere: responses are stored as RFC 9111 says, so Expires, Vary and Authorization count, \
 which Pike does not look at; methods that change things invalidate; what is stale is confirmed \
 with the origin instead of fetched again; caches have a size in bytes.";
 
@@ -190,7 +190,8 @@ fn store(cache: &mut Entry<'_>) -> String {
     }
     match store.strip_prefix("badger://") {
         Some(path) if path.starts_with('/') => {
-            cache.note("store: a new directory beside badger's, which is not read; check its size");
+            cache
+                .note("store: a new directory next to badger's, which is not read; check its size");
             format!(
                 ", disk: {{ path: {}, size: 10GiB }}",
                 quoted(&format!("{}-tidegate", path.trim_end_matches('/')))
