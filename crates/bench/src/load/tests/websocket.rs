@@ -55,7 +55,7 @@ fn what_is_said_back_wrongly_is_an_error() {
 fn a_refused_handshake_is_an_error_and_is_tried_again_later() {
     let server = says(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", Vec::new());
     let timeout = Duration::from_secs(5);
-    let found = load(&server, &Plan { timeout, ..plan() });
+    let found = load(&server, &LoadPlan { timeout, ..plan() });
     assert!(found.errors.status > 0 && found.requests == 0, "{found:?}");
     assert_eq!(found.errors, Errors { status: found.errors.status, ..Errors::default() });
     // Two connections, each again after 10 ms or more, in less than ten seconds.
