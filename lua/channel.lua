@@ -22,7 +22,7 @@ return function()
     if task.status(place.task) == "WAIT" then task.wakeup(place.task) end
   end
 
-  -- Somebody who waits to push.
+  -- A task that waits to push.
   local Pusher = {}
   function Pusher.__close(place)
     if place.over then return end
@@ -31,7 +31,7 @@ return function()
     end
   end
 
-  -- The one who waits for a value.
+  -- The task that waits for a value.
   local Popper = {}
   function Popper.__close(place)
     if place.session then time.cancel(place.session) end

@@ -77,7 +77,7 @@ return function()
     conn:close()
   end
 
-  --- `console{ addr =, cmd = { NAME = fn } }` → listener, or nil, err. Whoever reaches the console owns
+  --- `console{ addr =, cmd = { NAME = fn } }` → listener, or nil, err. A client of the console controls
   --- the program, so only a Unix socket is allowed.
   local function open(_, options)
     if type(options) ~= "table" or type(options.addr) ~= "string" then

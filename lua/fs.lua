@@ -49,7 +49,7 @@ return function(raw, check)
     return raw.mkdir(path, options and options.parents or false)
   end
 
-  --- `remove(path[, { recursive = true }])` → true | nil, err: a file, a link, or a folder
+  --- `remove(path[, { recursive = true }])` → true | nil, err: a file, a link, or a directory
   function fs.remove(path, options)
     check("remove", 1, path, "string")
     return raw.remove(path, options and options.recursive or false)
@@ -103,17 +103,17 @@ return function(raw, check)
   local Watch = { __name = "watch" }
   Watch.__index = Watch
 
-  --- `watch(path)` → watch | nil, err: of a folder, or of the file of that name in its folder
+  --- `watch(path)` → watch | nil, err: of a directory, or of the file of that name in its directory
   function fs.watch(path)
     check("watch", 1, path, "string")
     local found = fs.stat(path)
-    local folder, name = path, nil
+    local directory, name = path, nil
     if not found or found.type ~= "directory" then
-      folder, name = path:match("^(.*)/([^/]+)$")
-      if not folder then folder, name = ".", path end
-      if folder == "" then folder = "/" end
+      directory, name = path:match("^(.*)/([^/]+)$")
+      if not directory then directory, name = ".", path end
+      if directory == "" then directory = "/" end
     end
-    local handle, why = raw.watch(folder)
+    local handle, why = raw.watch(directory)
     if not handle then return nil, why end
     return setmetatable({ handle = handle, name = name, first = 1, events = {} }, Watch)
   end

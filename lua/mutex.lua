@@ -9,7 +9,7 @@ return function()
   local Held = {}
   Held.__index = Held
 
-  --- The lock goes to the first who still waits.
+  --- Passes the lock to the first task that still waits.
   local function pass_on(mutex, key)
     local lock = mutex[key]
     local heir = table.remove(lock.waiting, 1)

@@ -61,7 +61,7 @@ return function()
       if not other then
         if name ~= "_ENV" then absent[#absent + 1] = at end
       elseif entry.tree and entry.tree.fn and other.tree then
-        -- A function is replaced: its own upvalues are what goes on living.
+        -- A function is replaced: its own upvalues stay alive.
         join(entry.tree, other.tree, at, absent, seen)
       else
         debug.upvaluejoin(new.fn, entry.index, old.fn, other.index)
@@ -82,7 +82,7 @@ return function()
   end
 
   --- `reload(name)` → the module, absent paths: loads a module's file again, joins its functions to
-  --- the state of the old ones and puts them into the table that everybody holds. `nil, err` if the
+  --- the state of the old ones and puts them into the table that all modules hold. `nil, err` if the
   --- new file does not load; then nothing has changed.
   function patch.reload(name)
     local old = package.loaded[name]

@@ -51,7 +51,7 @@ return function(perf)
     end
   end
 
-  --- `resume(co)`: the coroutine goes on.
+  --- `resume(co)`: the coroutine continues.
   function perf.resume(co)
     local now = hrtime()
     for _, section in ipairs(open[co] or {}) do section.since = now end

@@ -1,7 +1,7 @@
 -- `pool`: things that are dear to open, kept by key and lent to one coroutine at a time.
 --
--- Of a key at most `max` are open, those being opened among them. Who waits is served in the order of
--- asking. A resource is given back or dropped; whoever opens one in vain lets the next one try. What a
+-- Of a key at most `max` are open, those being opened among them. Waiting tasks are served in the order of
+-- asking. A resource is given back or dropped; a task that fails to open one lets the next one try. What a
 -- coroutine has begun that is closed on the way, as one whose client has gone, is undone.
 return function()
   local task = require "silly.task"
@@ -40,7 +40,7 @@ return function()
     return options
   end
 
-  --- Closes what is not in use any more; its errors go to the log.
+  --- Closes what is not in use any more; its errors are logged.
   local function discard(pool, entry)
     pool.counts.closed = pool.counts.closed + 1
     if not pool.options.close then return end
@@ -54,7 +54,7 @@ return function()
     if task.status(waiter.task) == "WAIT" then task.wakeup(waiter.task) end
   end
 
-  --- A place has become free: the first who waits may open one, or the key is forgotten.
+  --- A slot has become free: the first waiting task may open one, or the key is removed.
   local function leave(pool, shelf)
     shelf.open = shelf.open - 1
     local waiter = table.remove(shelf.waiting, 1)
@@ -155,7 +155,7 @@ return function()
     end
   end
 
-  --- Room for another key: one that nobody uses gives way.
+  --- Makes space for another key by evicting an unused one.
   local function make_room(pool)
     for _, shelf in pairs(pool.shelves) do
       if shelf.open == #shelf.idle and shelf.open > 0 then
@@ -313,7 +313,7 @@ return function()
     return stat
   end
 
-  --- `close()`: idle ones are closed now, lent ones when they come back; who waits is told.
+  --- `close()`: idle ones are closed now, lent ones when they come back; waiting tasks get an error.
   function Pool:close()
     if self.closed then return end
     self.closed = true

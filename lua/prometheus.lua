@@ -51,7 +51,7 @@ return function(raw)
     if child then return child end
     local found, own = self.registry:cell(self.name, values)
     child = setmetatable({ name = self.name, cell = found, width = 0 }, getmetatable(self))
-    -- Past the bound all share one, and to remember who does would have no bound.
+    -- Past the bound all share one, and remembering which series do would have no limit.
     if own then self.children[key] = child end
     return child
   end

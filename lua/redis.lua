@@ -12,7 +12,7 @@ return function(raw)
   local CHUNK_BYTES = 64 * 1024
   local DEFAULTS = { timeout = 5000, connect_timeout = 5000, pool = 1, waiting = 100000, protocol = 2 }
 
-  --- Options are checked when a client is made, so that an error shows where it is.
+  --- Options are checked when a client is made, so that an error shows its position.
   local function checked(given)
     if type(given) ~= "table" then
       error("bad argument #1 to 'new' (table expected, got " .. type(given) .. ")", 3)
@@ -56,7 +56,7 @@ return function(raw)
     return table.concat(parts), #parts
   end
 
-  --- A request is over. Its task may have been woken by somebody else and be about to look.
+  --- A request is over. Its task may have been woken otherwise and be about to check.
   local function settle(request, why)
     if request.done then return end
     request.done, request.why = true, why
@@ -114,7 +114,7 @@ return function(raw)
     end
   end
 
-  --- The greeting is over: what has been asked meanwhile is sent.
+  --- The greeting is over: requests since then are sent.
   function Link:begin()
     self.greetings = nil
     local unsent = self.unsent

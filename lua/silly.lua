@@ -8,7 +8,7 @@ return function(silly)
     return xpcall(f, debug.traceback, ...)
   end
 
-  --- `error(message)`: logs it with a traceback and goes on.
+  --- `error(message)`: logs it with a traceback and continues.
   silly.error = task.error
 
   --- `register(kind, fn)`: keeps a handler for messages of Silly's engine. There are none here, so it

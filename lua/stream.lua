@@ -217,7 +217,7 @@ return function(_, check)
     stream[back] = unpacking("tide.compress." .. name)
   end
 
-  --- Pieces of a multiple of `unit` bytes; the last one is what is left.
+  --- Pieces of a multiple of `unit` bytes; the last one is the rest.
   local function in_units(unit, turn)
     return stepwise(function()
       local rest = ""

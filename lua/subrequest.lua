@@ -37,7 +37,7 @@ return function(raw)
   local Answer = { __name = "answer" }
   Answer.__index = Answer
 
-  --- `answer:close()`: nobody wants its body any more.
+  --- `answer:close()`: drops the body.
   function Answer:close() return raw.close(self.raw) end
   Answer.__close = Answer.close
 

@@ -4,7 +4,7 @@ return function(task)
   task.sethooks = nil
 
   --- `hook([create], [term])` → resume, yield: `create(thread)` is called before any task first
-  --- runs, whoever began it, `term(thread)` when it has ended, however it ended. Without arguments
+  --- runs, however it began, `term(thread)` when it has ended, however it ended. Without arguments
   --- there are no hooks.
   function task.hook(create, term)
     for index, hook in ipairs { create or false, term or false } do

@@ -27,14 +27,14 @@ return function(time, check)
       settle(ok, ...)
     end
     task.fork(function(...) finish(pcall(fn, ...)) end, ...)
-    -- Whoever else wakes this coroutine is not who it waits for.
+    -- Another wake of this coroutine is not the one it waits for.
     while not result do task.wait() end
     if not result[1] then error(result[2], 0) end
     return table.unpack(result, 2, result.n)
   end
 
   --- `throttle(ms, fn)` returns a function that calls `fn` at most once in `ms`: at once, and with
-  --- the latest arguments once the time is up if it was called meanwhile.
+  --- the latest arguments once the time is up if it was called before that.
   function time.throttle(ms, fn)
     check("throttle", 1, ms, "number")
     check("throttle", 2, fn, "function")

@@ -21,7 +21,7 @@ return function(trace)
     return old
   end
 
-  --- `attach(id)` → old id: this coroutine goes on with another's trace.
+  --- `attach(id)` → old id: continues another coroutine's trace in this one.
   function trace.attach(id)
     local old = get()
     set(id)

@@ -5,7 +5,7 @@ return function()
   local Group = {}
   Group.__index = Group
 
-  -- A forked task is under way until this is closed, however it ends.
+  -- A forked task is running until this is closed, however it ends.
   local Under = {}
   function Under.__close(under)
     local group = under.group

@@ -5,7 +5,7 @@ return function(worker)
   local send_raw = worker.send_raw
   worker.send_raw = nil
 
-  -- Per channel: values nobody has taken, and tasks that wait, first come first served.
+  -- Per channel: values that were not taken, and waiting tasks, in order of arrival.
   local channels = {}
 
   local function channel_of(name)
@@ -84,7 +84,7 @@ return function(worker)
     if waiter then
       settle(waiter, { value, from })
     elseif channel.last - channel.first + 1 >= worker.letters then
-      task.error(("worker: nobody receives from channel '%s', a message is dropped"):format(name))
+      task.error(("worker: no task receives from channel '%s', message dropped"):format(name))
     else
       channel.last = channel.last + 1
       channel.values[channel.last] = { value, from }

@@ -203,12 +203,12 @@ fn a_handler_that_blocks_its_worker_is_told_of_while_it_does() {
     );
     let mut client = server.connect("web");
     client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
-    let line = server.wait_for_log("a turn of Lua has been running for more than a second");
+    let line = server.wait_for_log("Lua turn has been running for more than a second");
     assert!(line.contains("vm=worker-0"), "{line}");
     server.write("release", "");
     assert_eq!(client.answer().text(), "let go");
     // Once, however long it lasts.
-    let told = server.log().iter().filter(|line| line.contains("a turn of Lua has")).count();
+    let told = server.log().iter().filter(|line| line.contains("Lua turn has")).count();
     assert_eq!(told, 1);
 }
 
@@ -218,7 +218,7 @@ fn errors_of_a_handler_are_logged_at_most_ten_times_a_second() {
     let mut client = server.connect("web");
     let began = Instant::now();
     let failures = || {
-        let of_script = |line: &String| line.contains("a Lua coroutine failed");
+        let of_script = |line: &String| line.contains("Lua error in a coroutine");
         server.log().into_iter().filter(of_script).collect::<Vec<_>>()
     };
     // One of the lines says how many were left out since the one before.
@@ -251,7 +251,7 @@ fn a_vm_that_holds_too_much_is_replaced() {
     assert_eq!(get(&server, "/x").text(), "1");
     assert_eq!(get(&server, "/x?hold").text(), "2");
     assert_eq!(get(&server, "/x").text(), "1");
-    server.wait_for_log("holds more memory than it may");
+    server.wait_for_log("exceeds its memory limit");
     assert_eq!(get(&server, "/x?grow").status, 500);
     server.wait_for_log("the VM has used up its memory");
     assert_eq!(get(&server, "/x").status, 200);

@@ -1,8 +1,8 @@
-//! `filters: [{ lua: FILE }]`: functions of Lua that see requests and answers go by.
+//! `filters: [{ lua: FILE }]`: Lua functions for requests and responses.
 //!
-//! `request(request, response)` may change the path and the fields of a request, or answer it;
-//! `response(request, response)` may change an answer; `body(piece)` gets each piece of the
-//! content, then nil, and returns what is sent instead.
+//! `request(request, response)` may change the path and the fields of a request, or respond to it;
+//! `response(request, response)` may change a response; `body(piece)` gets each piece of the
+//! content, then nil, and returns what to send instead.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use exchange::{
     Fault, Filter, FilterKind, FilterPlan, MaybeFuture, Mentions, Request, Response, Stage, Step,
     WorkerContext,
 };
-use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm, Ticket};
+use lua_vm::calls::{self, CallHandle, CallProgress, FunctionRef, RunningVm};
 use mlua::{Error, Function, Result, Value};
 use settings::{Node, Reader, Setting};
 
-use super::filter_body::Filtered;
+use super::filter_body::FilteredBody;
 use super::generation::Generation;
-use super::loaded::Loaded;
+use super::loaded_file::LoadedFile;
 use super::settings as written;
-use super::settings::Source;
+use super::settings::ScriptSource;
 
 /// The kind, for the table of filters.
 pub const FILTER: FilterKind = FilterKind { name: "lua", schema: written::Filter::schema, read };
@@ -28,20 +28,20 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = written::Filter::read(node, reader)?;
     let span = node.get("file").unwrap_or(node).span;
     let budget = settings.budget.instructions();
-    let source = Source::read(span, &settings.file, settings.memory, budget, reader)?;
-    Some(Arc::new(Plan(source)))
+    let source = ScriptSource::read(span, &settings.file, settings.memory, budget, reader)?;
+    Some(Arc::new(LuaFilterPlan(source)))
 }
 
-struct Plan(Arc<Source>);
+struct LuaFilterPlan(Arc<ScriptSource>);
 
-impl FilterPlan for Plan {
+impl FilterPlan for LuaFilterPlan {
     fn name(&self) -> &'static str {
         FILTER.name
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
         let generation = Generation::current(worker);
-        Stage::Filter(Rc::new(LuaFilter(Loaded::new(self.0.clone(), generation, functions))))
+        Stage::Filter(Rc::new(LuaFilter(LoadedFile::new(self.0.clone(), generation, functions))))
     }
 
     fn describe(&self) -> String {
@@ -53,15 +53,15 @@ impl FilterPlan for Plan {
     }
 }
 
-/// What a filter file returned.
-struct Functions {
+/// The functions that a filter file returned.
+struct FilterFunctions {
     running: Rc<RunningVm>,
     request: Option<FunctionRef>,
     response: Option<FunctionRef>,
     body: Option<Function>,
 }
 
-fn functions(running: &Rc<RunningVm>, value: Value) -> Result<Functions> {
+fn functions(running: &Rc<RunningVm>, value: Value) -> Result<FilterFunctions> {
     let Value::Table(table) = value else {
         let found = value.type_name();
         let why = format!("a filter file returns {{ request, response, body }}, not a {found}");
@@ -71,7 +71,7 @@ fn functions(running: &Rc<RunningVm>, value: Value) -> Result<Functions> {
         let function: Option<Function> = table.get(name)?;
         function.map(|function| FunctionRef::new(running, function)).transpose()
     };
-    Ok(Functions {
+    Ok(FilterFunctions {
         running: running.clone(),
         request: kept("request")?,
         response: kept("response")?,
@@ -79,25 +79,25 @@ fn functions(running: &Rc<RunningVm>, value: Value) -> Result<Functions> {
     })
 }
 
-struct LuaFilter(Loaded<Functions>);
+struct LuaFilter(LoadedFile<FilterFunctions>);
 
 impl LuaFilter {
-    fn functions(&self) -> std::result::Result<Rc<Functions>, Fault> {
+    fn functions(&self) -> std::result::Result<Rc<FilterFunctions>, Fault> {
         self.0.get().ok_or_else(|| Fault::internal("the Lua filter could not be loaded"))
     }
 
-    /// Puts the body's function in front of the content.
-    fn filter_body(&self, functions: &Functions, response: &mut Response) {
+    /// Sends the content through the function `body`.
+    fn filter_body(&self, functions: &FilterFunctions, response: &mut Response) {
         if let Some(body) = &functions.body
             && !response.body.is_empty()
         {
-            Filtered::put(&functions.running, body, self.0.source.budget, response);
+            FilteredBody::put(&functions.running, body, self.0.source.budget, response);
         }
     }
 }
 
-/// What a request's function has said, once it has ended.
-fn asked(ticket: &Ticket) -> Step {
+/// The step after the function `request` has ended.
+fn request_step(ticket: &CallHandle) -> Step {
     if !ticket.has_response() {
         return Step::Continue;
     }
@@ -107,8 +107,8 @@ fn asked(ticket: &Ticket) -> Step {
     }
 }
 
-/// Puts the answer back that a response's function has had in its hands.
-fn answered(ticket: &Ticket, response: &mut Response) -> Step {
+/// Takes the response back after the function `response` has ended.
+fn response_step(ticket: &CallHandle, response: &mut Response) -> Step {
     match ticket.take_response() {
         Ok(changed) => {
             *response = changed;
@@ -133,7 +133,7 @@ impl Filter for LuaFilter {
         let ticket = calls::begin(kept, request, Response::new(200), budget);
         running.check_memory();
         match ticket.progress() {
-            CallProgress::Ended => asked(&ticket).into(),
+            CallProgress::Ended => request_step(&ticket).into(),
             CallProgress::Failed => Step::Fail(calls::failed()).into(),
             CallProgress::Responding | CallProgress::Waiting => {
                 ticket.keep(request);
@@ -142,7 +142,7 @@ impl Filter for LuaFilter {
                     match ticket.progress() {
                         CallProgress::Ended => {
                             ticket.give_back(request);
-                            asked(&ticket)
+                            request_step(&ticket)
                         }
                         _ => match ticket.into_outcome(request) {
                             Ok(response) => Step::Respond(response),
@@ -173,7 +173,7 @@ impl Filter for LuaFilter {
         running.check_memory();
         match ticket.progress() {
             CallProgress::Ended => {
-                let step = answered(&ticket, response);
+                let step = response_step(&ticket, response);
                 self.filter_body(&functions, response);
                 step.into()
             }

@@ -1,6 +1,6 @@
-//! The content of an answer on its way through a filter's `body` function.
+//! A response body that passes through a filter's function `body`.
 //!
-//! Promises that pieces are asked for only as the client takes them. The function cannot wait.
+//! Promises that pieces are read only as the client takes them. The function cannot wait.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,10 +12,10 @@ use lua_vm::calls::{self, RunningVm};
 use mlua::{Function, Lua, Value};
 use wire::Known;
 
-use lua_vm::End;
+use lua_vm::TaskEnd;
 
-/// A body and the function it goes through.
-pub(crate) struct Filtered {
+/// A body and the function it passes through.
+pub(crate) struct FilteredBody {
     body: Body,
     running: Rc<RunningVm>,
     function: Function,
@@ -24,19 +24,19 @@ pub(crate) struct Filtered {
     ended: bool,
 }
 
-impl Filtered {
-    /// Puts the function in front of a response's content.
+impl FilteredBody {
+    /// Sends a response's content through the function.
     pub(crate) fn put(
         running: &Rc<RunningVm>,
         function: &Function,
         budget: u64,
         response: &mut Response,
     ) {
-        // Of other content than it will be (RFC 9110 8.6, 8.8.3).
+        // These describe the content before the function (RFC 9110 8.6, 8.8.3).
         for name in [Known::ContentLength, Known::Etag, Known::AcceptRanges] {
             response.headers.remove(name);
         }
-        response.body = Body::stream(Filtered {
+        response.body = Body::stream(FilteredBody {
             body: std::mem::take(&mut response.body),
             running: running.clone(),
             function: function.clone(),
@@ -46,15 +46,15 @@ impl Filtered {
         });
     }
 
-    /// What the function makes of a piece.
+    /// Calls the function with a piece; returns its result.
     fn through(&self, piece: Option<&[u8]>) -> Result<Bytes, Fault> {
         let vm = self.running.vm();
         let said: Rc<RefCell<Option<Result<Bytes, Fault>>>> = Rc::default();
         let ended = said.clone();
-        let ended = move |_: &Lua, end: End| {
+        let ended = move |_: &Lua, end: TaskEnd| {
             *ended.borrow_mut() = Some(match end {
-                End::Returned(values) => bytes(values.front()),
-                End::Failed(_) => Err(calls::failed()),
+                TaskEnd::Returned(values) => bytes(values.front()),
+                TaskEnd::Failed(_) => Err(calls::failed()),
             });
         };
         let piece = piece.map(|piece| vm.lua().create_string(piece)).transpose();
@@ -82,7 +82,7 @@ fn bytes(value: Option<&Value>) -> Result<Bytes, Fault> {
     }
 }
 
-impl BodyStream for Filtered {
+impl BodyStream for FilteredBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         while !self.ended {
             let said = match ready!(self.body.poll_frame(cx)) {

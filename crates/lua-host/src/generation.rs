@@ -1,8 +1,8 @@
-//! The VM of a worker under one Plan.
+//! The VM of a worker under one plan.
 //!
-//! Owns its life: made when the first file of the Plan is loaded, replaced when it holds too much
-//! memory, gone when the last request and the last connection that use it have ended. So a reload
-//! begins with fresh modules, and what is under way ends as it began.
+//! The VM is made when the first file of the plan is loaded, replaced when it exceeds its memory
+//! limit, and dropped when the last request and connection that use it have ended. So a reload
+//! starts with fresh modules, and requests in flight end in the VM they started in.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -12,11 +12,11 @@ use exchange::{AccessLog, Subrequests, WorkerContext};
 use telemetry::event;
 use telemetry::log::Level;
 
-use lua_std::http::{Observed, observe};
+use lua_std::http::{ListenerMetrics, observe};
 use lua_std::{SharedTable, VmContext};
 use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
-use lua_vm::{Options, Vm, drive, errors, guard};
+use lua_vm::{Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
 
 use crate::limits::LAST_BYTES_MS;
@@ -24,38 +24,39 @@ use crate::sandbox;
 use crate::settings::ServingSettings;
 use crate::subrequest;
 
-/// What requests of listeners that scripts have opened are counted as: no route can be called so.
+/// The route name of requests on listeners that scripts have opened; no route of a configuration
+/// can have it.
 const LISTENERS: &str = "(lua listeners)";
 
-/// What a worker has of Lua under one Plan.
+/// The Lua state of a worker under one plan.
 pub struct Generation {
-    seat: Rc<Seat>,
+    seat: Rc<CurrentGeneration>,
     name: String,
     native_modules: bool,
     shared: std::sync::Arc<SharedTable>,
     metrics: std::sync::Arc<telemetry::Scripted>,
     subrequests: Rc<Subrequests>,
-    observed: Observed,
+    observed: ListenerMetrics,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<RunningVm>>>,
 }
 
-/// Where plans find the generation that is being built.
+/// The generation that is being built, for handlers and filters.
 #[derive(Default)]
-struct Seat {
+struct CurrentGeneration {
     current: RefCell<Weak<Generation>>,
 }
 
 impl Generation {
-    /// What is built from now on on this worker belongs to a new generation. Whoever begins it
-    /// holds it.
+    /// Begins a new generation on this worker: handlers and filters that are built from now on
+    /// belong to it. The caller owns it.
     pub fn begin(
         worker: &WorkerContext,
         settings: &ServingSettings,
         subrequests: Rc<Subrequests>,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Generation> {
-        let seat = worker.local.get((), Seat::default);
+        let seat = worker.local.get((), CurrentGeneration::default);
         let generation = Rc::new(Generation {
             seat,
             name: format!("worker-{}", worker.index),
@@ -63,7 +64,7 @@ impl Generation {
             shared: worker.shared.get((), SharedTable::default),
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
-            observed: Observed {
+            observed: ListenerMetrics {
                 worker: worker.telemetry.worker(worker.index),
                 route: worker.telemetry.route(worker.index, LISTENERS),
                 access,
@@ -77,7 +78,7 @@ impl Generation {
 
     /// The generation under construction.
     pub(crate) fn current(worker: &WorkerContext) -> Rc<Generation> {
-        let seat = worker.local.get((), Seat::default);
+        let seat = worker.local.get((), CurrentGeneration::default);
         let known = seat.current.borrow().upgrade();
         known.unwrap_or_else(|| {
             let settings = ServingSettings { native_modules: false };
@@ -85,7 +86,7 @@ impl Generation {
         })
     }
 
-    /// The VM may hold at least this much.
+    /// Raises the memory limit of the VM to at least this.
     pub(crate) fn allow(&self, memory: usize) {
         self.memory.set(self.memory.get().max(memory));
         if let Some(running) = &*self.running.borrow() {
@@ -93,7 +94,7 @@ impl Generation {
         }
     }
 
-    /// The VM; made if there is none.
+    /// The VM; created if there is none.
     pub(crate) fn running(self: &Rc<Self>) -> Option<Rc<RunningVm>> {
         if let Some(running) = &*self.running.borrow() {
             return Some(running.clone());
@@ -105,7 +106,7 @@ impl Generation {
             }
             Err(error) => {
                 let error = errors::text(&error);
-                event!(Level::Error, "a Lua VM cannot be made", error = error);
+                event!(Level::Error, "Lua VM cannot be created", error = error);
                 None
             }
         }
@@ -113,11 +114,11 @@ impl Generation {
 
     fn make(self: &Rc<Self>) -> mlua::Result<Rc<RunningVm>> {
         let context = VmContext { shared: Some(self.shared.clone()), member: None };
-        let vm = lua_std::open_vm(Options::default(), context)?;
+        let vm = lua_std::open_vm(VmOptions::default(), context)?;
         lua_std::count_into(&vm, self.metrics.clone());
         observe(&vm, self.observed.clone());
         sandbox::close(vm.lua(), self.native_modules)?;
-        open_calls(&vm, &self.subrequests)?;
+        add_call_objects(&vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
         let driven = vm.clone();
         net::task::spawn_local(async move {
@@ -152,8 +153,8 @@ impl Generation {
     }
 }
 
-/// Makes what requests are seen through known to a VM.
-fn open_calls(vm: &Vm, subrequests: &Rc<Subrequests>) -> mlua::Result<()> {
+/// Adds the objects of requests and responses to a VM.
+fn add_call_objects(vm: &Vm, subrequests: &Rc<Subrequests>) -> mlua::Result<()> {
     let lua = vm.lua();
     let require: Function = lua.globals().get("require")?;
     let json: Table = require.call("tide.encoding.json")?;

@@ -1,4 +1,4 @@
-//! `handler: { lua: FILE }`: a route that ends in a function of Lua.
+//! `handler: { lua: FILE }`: a Lua function as the handler of a route.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use mlua::{Error, Result, Value};
 use settings::{Node, Reader, Setting};
 
 use super::generation::Generation;
-use super::loaded::Loaded;
+use super::loaded_file::LoadedFile;
 use super::settings as written;
-use super::settings::Source;
+use super::settings::ScriptSource;
 
 /// The kind, for the table of handlers.
 pub const HANDLER: HandlerKind =
@@ -24,20 +24,20 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     let settings = written::Handler::read(node, reader)?;
     let span = node.get("file").unwrap_or(node).span;
     let budget = settings.budget.instructions();
-    let source = Source::read(span, &settings.file, settings.memory, budget, reader)?;
-    Some(Arc::new(Plan(source)))
+    let source = ScriptSource::read(span, &settings.file, settings.memory, budget, reader)?;
+    Some(Arc::new(LuaHandlerPlan(source)))
 }
 
-struct Plan(Arc<Source>);
+struct LuaHandlerPlan(Arc<ScriptSource>);
 
-impl HandlerPlan for Plan {
+impl HandlerPlan for LuaHandlerPlan {
     fn name(&self) -> &'static str {
         HANDLER.name
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
         let generation = Generation::current(worker);
-        Rc::new(LuaHandler(Loaded::new(self.0.clone(), generation, function)))
+        Rc::new(LuaHandler(LoadedFile::new(self.0.clone(), generation, function)))
     }
 
     fn describe(&self) -> String {
@@ -59,7 +59,7 @@ fn function(running: &Rc<RunningVm>, value: Value) -> Result<FunctionRef> {
     }
 }
 
-struct LuaHandler(Loaded<FunctionRef>);
+struct LuaHandler(LoadedFile<FunctionRef>);
 
 impl Handler for LuaHandler {
     fn name(&self) -> &'static str {

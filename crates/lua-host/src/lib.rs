@@ -13,7 +13,7 @@ mod filter_body;
 mod generation;
 mod handler;
 mod limits;
-mod loaded;
+mod loaded_file;
 mod mentions;
 pub mod program;
 mod raw_program;

@@ -1,13 +1,13 @@
 //! Upstreams that a Lua file names, found without running it.
 //!
 //! Promises that a name written in `tide.upstream("name")` is found with its line, and that every
-//! other string of the file is at hand, because it may become such a name. What stands in a
-//! comment, or is put together while the file runs, is not found. The file is known to be Lua.
+//! other string of the file is listed, because it may be such a name. Names in comments, and names
+//! that are built at run time, are not found. The file is valid Lua.
 
 use exchange::{Mention, Mentions};
 use settings::Span;
 
-/// What a file is made of, as far as that matters here.
+/// A token of a Lua file.
 #[derive(Debug, PartialEq)]
 enum Token<'t> {
     Word(&'t [u8]),
@@ -21,14 +21,14 @@ struct Scanner<'t> {
     line: usize,
 }
 
-/// What `text`, the file called `name` that is named at `span`, says of upstreams.
+/// What `text`, the file called `name` that is named at `span`, mentions of upstreams.
 pub(crate) fn find(text: &[u8], name: &str, span: Span) -> Mentions {
     let mut scanner = Scanner { text, at: 0, line: 1 };
     let mut mentions = Mentions::default();
     let mut before: Vec<Token<'_>> = Vec::new();
     let mut bracketed: Option<Mention> = None;
     while let Some(token) = scanner.next() {
-        // With more behind it, it is a part of the name only.
+        // If an operator follows, it is only a part of the name.
         let whole = bracketed.take().filter(|_| token == Token::Sign(b')'));
         mentions.upstreams.extend(whole);
         if let Token::Text(said) = &token {
@@ -50,7 +50,7 @@ pub(crate) fn find(text: &[u8], name: &str, span: Span) -> Mentions {
     mentions
 }
 
-/// What stands before the name of an upstream, perhaps with a bracket.
+/// The text before the name of an upstream, with an optional bracket.
 const ASKED: [Token<'static>; 3] =
     [Token::Word(b"tide"), Token::Sign(b'.'), Token::Word(b"upstream")];
 
@@ -103,7 +103,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// A string in quotes. One with an escape is no name of an upstream, whatever it becomes.
+    /// A string in quotes. A string with an escape is not taken as a name of an upstream.
     fn quoted(&mut self, quote: u8) -> String {
         self.step();
         let start = self.at;
@@ -136,7 +136,7 @@ impl<'t> Scanner<'t> {
         }
         let said = &self.text[start..self.at];
         self.at = (self.at + end.len()).min(self.text.len());
-        // The first line break of a long string is none of it.
+        // The first line break of a long string is not part of it.
         let said = said.strip_prefix(b"\n").unwrap_or(said);
         String::from_utf8_lossy(said).into_owned()
     }

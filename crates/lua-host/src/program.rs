@@ -19,44 +19,44 @@ use crate::limits::LAST_BYTES_MS;
 use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm};
 use lua_vm::errors;
 use lua_vm::watchdog;
-use lua_vm::{Options, Vm};
+use lua_vm::{Vm, VmOptions};
 
 pub mod arguments;
 
 use arguments::Arguments;
 
-/// What is to run.
+/// A program to run.
 #[derive(Debug)]
 pub struct Program {
     pub file: PathBuf,
-    /// What stands after the program on the command line.
+    /// The arguments after the program on the command line.
     pub arguments: Arguments,
     pub workers: usize,
-    /// Whether each worker keeps to a core of its own.
+    /// True if each worker is pinned to its own core.
     pub cpu_affinity: bool,
-    /// Where the requests of its HTTP listeners are logged.
+    /// The access log of its HTTP listeners.
     pub access_log: Option<PathBuf>,
 }
 
-/// Why a program did not begin; one sentence.
+/// Why a program could not start; one sentence.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum StartError {
     /// The program or its options are wrong.
     Wrong(String),
-    /// Something else is.
+    /// The system failed.
     Failed(String),
 }
 
-/// How one worker's VM came to its end.
-enum Ended {
+/// How one worker's VM ended.
+enum ProgramEnd {
     Exit(i32),
-    Refused(Refusal),
+    Refused(StartError),
 }
 
 /// Runs a program to its end; returns its exit code.
-pub fn run(program: Program) -> Result<i32, Refusal> {
+pub fn run(program: Program) -> Result<i32, StartError> {
     net::raise_descriptor_limit();
-    let _pid_file = program.arguments.claim_pid_file().map_err(Refusal::Failed)?;
+    let _pid_file = program.arguments.claim_pid_file().map_err(StartError::Failed)?;
     let writer = Arc::new(open_log(&program.arguments)?);
     let access = program.access_log.map(open_access_log).transpose()?.map(Arc::new);
     let text: Arc<[u8]> = read(&program.file)?.into();
@@ -72,46 +72,48 @@ pub fn run(program: Program) -> Result<i32, Refusal> {
         let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
         net::worker::spawn(format!("lua-{index}"), core, move || async move {
             let ended = work(options, member, &text, &file).await;
-            // The process may have ended by another worker.
+            // Another worker may have ended the process.
             let _ = tell.send(ended);
         })
-        .map_err(|error| Refusal::Failed(format!("cannot start a worker: {error}")))?;
+        .map_err(|error| StartError::Failed(format!("cannot start a worker: {error}")))?;
     }
     drop(tell);
     let ended = told.recv();
     writer.flush();
     access.inspect(|access| access.flush());
     match ended {
-        Ok(Ended::Exit(code)) => Ok(code),
-        Ok(Ended::Refused(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::Failed("the program's worker ended without a word".to_owned())),
+        Ok(ProgramEnd::Exit(code)) => Ok(code),
+        Ok(ProgramEnd::Refused(refusal)) => Err(refusal),
+        Err(_) => {
+            Err(StartError::Failed("the worker of the program ended without a result".to_owned()))
+        }
     }
 }
 
-fn open_log(arguments: &Arguments) -> Result<LogWriter, Refusal> {
+fn open_log(arguments: &Arguments) -> Result<LogWriter, StartError> {
     if let Some(level) = arguments.log_level {
         log::set_level(level);
     }
     let sink = arguments.log_path.clone().map_or(Sink::Stderr, Sink::File);
     let writer = LogWriter::start("events", sink, &Telemetry::default())
-        .map_err(|error| Refusal::Failed(format!("the log cannot be written: {error}")))?;
+        .map_err(|error| StartError::Failed(format!("the log cannot be written: {error}")))?;
     log::install(Some(writer.ring()));
     Ok(writer)
 }
 
-fn open_access_log(path: PathBuf) -> Result<LogWriter, Refusal> {
+fn open_access_log(path: PathBuf) -> Result<LogWriter, StartError> {
     LogWriter::start("access", Sink::File(path), &Telemetry::default())
-        .map_err(|error| Refusal::Failed(format!("the access log cannot be written: {error}")))
+        .map_err(|error| StartError::Failed(format!("the access log cannot be written: {error}")))
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, Refusal> {
+fn read(file: &Path) -> Result<Vec<u8>, StartError> {
     std::fs::read(file).map_err(|error| {
-        Refusal::Wrong(format!("cannot read the program {}: {error}", file.display()))
+        StartError::Wrong(format!("cannot read the program {}: {error}", file.display()))
     })
 }
 
-fn options(arguments: &Arguments) -> Options {
-    Options {
+fn options(arguments: &Arguments) -> VmOptions {
+    VmOptions {
         arguments: arguments.environment.clone(),
         path: arguments.lualib_path.clone(),
         cpath: arguments.lualib_cpath.clone(),
@@ -120,40 +122,42 @@ fn options(arguments: &Arguments) -> Options {
 }
 
 /// One worker: its VM, from the program's first line to the last byte.
-async fn work(options: Options, member: GroupMember, text: &[u8], file: &Path) -> Ended {
+async fn work(options: VmOptions, member: GroupMember, text: &[u8], file: &Path) -> ProgramEnd {
     let name = format!("lua-{}", member.index);
     let access = member.access.clone();
     let context = VmContext { shared: Some(member.group.table()), member: Some(member) };
-    let failed = |error: mlua::Error| Refusal::Failed(errors::text(&error));
+    let failed = |error: mlua::Error| StartError::Failed(errors::text(&error));
     let vm = match open_vm(options, context) {
         Ok(vm) => vm,
-        Err(error) => return Ended::Refused(failed(error)),
+        Err(error) => return ProgramEnd::Refused(failed(error)),
     };
     watchdog::watch_program(&vm, &name);
     if let Some(access) = access {
         let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));
-        http::observe(&vm, http::Observed { access, ..Default::default() });
+        http::observe(&vm, http::ListenerMetrics { access, ..Default::default() });
     }
     let main = match load(&vm, text, file) {
         Ok(main) => main,
-        Err(error) => return Ended::Refused(Refusal::Wrong(errors::text(&error))),
+        Err(error) => return ProgramEnd::Refused(StartError::Wrong(errors::text(&error))),
     };
     if let Err(error) = lua_std::watch_signals(&vm) {
-        return Ended::Refused(Refusal::Failed(format!("cannot watch for signals: {error}")));
+        return ProgramEnd::Refused(StartError::Failed(format!(
+            "cannot watch for signals: {error}"
+        )));
     }
     lua_std::open_mailbox(&vm);
     let begun = vm.turn(|turn| turn.start(&main, (), None));
     if let Some(Err(error)) = begun {
-        return Ended::Refused(failed(error));
+        return ProgramEnd::Refused(failed(error));
     }
     let code = lua_vm::drive(vm.clone()).await;
     net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.send_last_bytes()).await;
-    // As in Silly: a program that was warned has not ended well.
-    Ended::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
+    // As in Silly, a warning makes the exit code 1.
+    ProgramEnd::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
 }
 
-/// The program as a function; a first line that begins with `#` is for the shell.
+/// The program as a function; a first line that begins with `#` is a shebang line.
 fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
     let hash = text.first() == Some(&b'#');
     let line_end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());

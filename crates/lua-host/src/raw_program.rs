@@ -1,7 +1,7 @@
 //! `programs: [{ bind, lua: FILE }]`: functions of Lua that speak TCP.
 //!
 //! Promises a coroutine for each connection, that the connection ends when its function does, and
-//! that connections of a former Plan end in the VM they began in.
+//! that connections of a former plan end in the VM they started in.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -18,21 +18,22 @@ use settings::{Reader, Size};
 
 use crate::generation::Generation;
 use crate::limits::PROGRAM_MEMORY_BYTES;
-use crate::loaded::Loaded;
-use crate::settings::{ProgramSettings, Source};
+use crate::loaded_file::LoadedFile;
+use crate::settings::{ProgramSettings, ScriptSource};
 
-/// A program, checked and frozen.
-pub struct ProgramPlan(Arc<Source>);
+/// The validated settings of a program.
+pub struct ProgramPlan(Arc<ScriptSource>);
 
 impl ProgramPlan {
     /// Reads the file that the settings name.
     pub fn read(settings: &ProgramSettings, reader: &mut Reader<'_>) -> Option<ProgramPlan> {
         let memory = Size::from_bytes(PROGRAM_MEMORY_BYTES);
         let file = &settings.lua;
-        Source::read(file.span, &file.value, memory, TURN_INSTRUCTIONS, reader).map(ProgramPlan)
+        ScriptSource::read(file.span, &file.value, memory, TURN_INSTRUCTIONS, reader)
+            .map(ProgramPlan)
     }
 
-    /// What its file says of upstreams.
+    /// What its file mentions of upstreams.
     pub fn mentions(&self) -> &Mentions {
         &self.0.mentions
     }
@@ -40,14 +41,14 @@ impl ProgramPlan {
 
 /// A program on one worker.
 pub struct RawProgram {
-    loaded: Loaded<FunctionRef>,
+    loaded: LoadedFile<FunctionRef>,
     connections: Rc<Cell<usize>>,
 }
 
 impl RawProgram {
     pub fn build(plan: &ProgramPlan, worker: &WorkerContext) -> Rc<RawProgram> {
         let generation = Generation::current(worker);
-        let loaded = Loaded::new(plan.0.clone(), generation, function);
+        let loaded = LoadedFile::new(plan.0.clone(), generation, function);
         Rc::new(RawProgram { loaded, connections: Rc::default() })
     }
 
@@ -56,10 +57,11 @@ impl RawProgram {
         self.connections.get()
     }
 
-    /// Gives a connection to the program; `seat` is dropped when it ends.
-    pub fn admit(&self, accepted: Accepted, seat: impl Any) {
+    /// Passes a connection to the program; `permit` is dropped when it ends.
+    pub fn admit(&self, accepted: Accepted, permit: impl Any) {
         let Some(function) = self.loaded.get() else { return };
-        let open = OpenConnection { connections: self.connections.clone(), _seat: Box::new(seat) };
+        let open =
+            OpenConnection { connections: self.connections.clone(), _permit: Box::new(permit) };
         open.connections.set(open.connections.get() + 1);
         let running = function.running();
         running.vm().turn(|turn| tcp::serve_connection(turn, &function, accepted, open));
@@ -69,7 +71,7 @@ impl RawProgram {
 
 struct OpenConnection {
     connections: Rc<Cell<usize>>,
-    _seat: Box<dyn Any>,
+    _permit: Box<dyn Any>,
 }
 
 impl Drop for OpenConnection {
@@ -79,7 +81,7 @@ impl Drop for OpenConnection {
 }
 
 fn function(running: &Rc<RunningVm>, value: Value) -> Result<FunctionRef> {
-    // Its metatables come with the module.
+    // Opening the module makes its metatables.
     let require: mlua::Function = running.vm().lua().globals().get("require")?;
     require.call::<Value>("tide.net.tcp")?;
     match value {

@@ -1,12 +1,12 @@
-//! What a script in a server may not do that a program of its own may.
+//! Restrictions of scripts in a server, compared with a program of its own.
 //!
-//! Promises that none ends the process, takes the hook off that counts its instructions, or, unless
-//! the configuration says so, loads a module in C. It is no wall against who means harm: files and
-//! processes are as open as to the server.
+//! Promises that no script ends the process, removes the hook that counts its instructions, or,
+//! unless the configuration allows it, loads a C module. It is not a security boundary: scripts can
+//! access all files and processes that the server can.
 
 use mlua::{Function, Lua, Result, Table, Value};
 
-/// What is left of `debug`: looking, not changing.
+/// The functions of `debug` that remain: those that only read.
 const DEBUG: &[&str] = &["traceback", "getinfo", "getlocal"];
 
 pub(crate) fn close(lua: &Lua, native_modules: bool) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn close(lua: &Lua, native_modules: bool) -> Result<()> {
         let package: Table = globals.get("package")?;
         package.set("cpath", "")?;
         package.set("loadlib", Value::Nil)?;
-        // Preloaded modules and files of Lua; not those in C, nor in a library for all.
+        // Keeps the searchers of preloaded modules and Lua files; removes those of C modules.
         let searchers: Table = package.get("searchers")?;
         for place in (3..=searchers.raw_len()).rev() {
             searchers.raw_set(place, Value::Nil)?;

@@ -1,7 +1,7 @@
-//! What may be written of Lua in a configuration, and the files it names.
+//! The settings of Lua in a configuration, and the files they name.
 //!
-//! Promises that a file which is missing or is no Lua is an error of the configuration, with file
-//! and line, and that the watcher knows it. Runs nothing of it.
+//! Promises that a missing file or a syntax error is an error of the configuration, with file and
+//! line, and that the file is watched for changes. Does not run the file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,26 +17,26 @@ use settings::{
 use super::mentions;
 use lua_vm::errors;
 
-/// Answers with a function of Lua.
+/// Responds with a Lua function.
 ///
-/// The file returns `function(request, response)`. It may wait on anything without holding up
-/// others. A change of the file is a reload: requests under way end as they began.
+/// The file returns `function(request, response)`. It may wait without blocking other requests. A
+/// change of the file is a reload: requests in flight end in the old version.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = file)]
 pub(crate) struct Handler {
     /// The file.
     #[setting(example = "hello.lua")]
     pub(crate) file: FilePath,
-    /// Memory that the VM of a worker may hold; the largest that any file asks for counts. A
-    /// VM still above it after a full collection is replaced.
+    /// Memory limit of a worker's VM; the largest of all files counts. A VM that still exceeds it
+    /// after a full collection is replaced.
     #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
     pub(crate) memory: Size,
-    /// Instructions of Lua that one turn may take before its coroutine is ended.
+    /// Lua instructions of one turn, after which its coroutine is ended.
     #[setting(default = "50M")]
     pub(crate) budget: Budget,
 }
 
-/// Lets functions of Lua look at requests and answers.
+/// Passes requests and responses through Lua functions.
 ///
 /// The file returns `{ request = fn, response = fn, body = fn }`, each of them optional.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -57,7 +57,7 @@ pub(crate) struct Filter {
 /// called for each connection on every worker; the connection ends when it does.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ProgramSettings {
-    /// The address, as of a listener.
+    /// The address to listen on.
     #[setting(example = "127.0.0.1:6380")]
     pub bind: Spanned<Address>,
     /// The file.
@@ -68,7 +68,7 @@ pub struct ProgramSettings {
 /// What scripts may do in the server.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ServingSettings {
-    /// Whether `require` may load modules in C. They can do to the server what they like.
+    /// Allows `require` to load C modules, which have full access to the server.
     #[setting(default = false)]
     pub native_modules: bool,
 }
@@ -120,8 +120,8 @@ impl Setting for Budget {
     }
 }
 
-/// A file that was read and is Lua.
-pub(crate) struct Source {
+/// A file that was read and has valid syntax.
+pub(crate) struct ScriptSource {
     pub(crate) path: PathBuf,
     pub(crate) text: Vec<u8>,
     pub(crate) memory: usize,
@@ -129,14 +129,14 @@ pub(crate) struct Source {
     pub(crate) mentions: Mentions,
 }
 
-impl Source {
+impl ScriptSource {
     pub(crate) fn read(
         span: Span,
         path: &FilePath,
         memory: Size,
         budget: u64,
         reader: &mut Reader<'_>,
-    ) -> Option<Arc<Source>> {
+    ) -> Option<Arc<ScriptSource>> {
         let text = reader.read_file(span, path)?;
         let path: PathBuf = path.to_path_buf();
         let name = path.display().to_string();
@@ -147,7 +147,7 @@ impl Source {
             return None;
         }
         let mentions = mentions::find(&text, &name, span);
-        Some(Arc::new(Source { path, text, memory: memory.bytes_usize(), budget, mentions }))
+        Some(Arc::new(ScriptSource { path, text, memory: memory.bytes_usize(), budget, mentions }))
     }
 }
 

@@ -1,13 +1,13 @@
-//! `tide.upstream(name)` and `tide.route(request)`: requests that scripts send from within.
+//! `tide.upstream(name)` and `tide.route(request)`: subrequests of scripts.
 //!
-//! Owns how a script's words become a request and who carries it. The Lua part
-//! (`lua/subrequest.lua`) is what scripts see; whom a request goes to is the Plan's
-//! ([`exchange::Subrequests`]). Promises that at most [`SUBREQUESTS`] are under way in a VM, and
-//! that one whose coroutine is closed, as by a client that goes away, is given up.
+//! Converts a script's values to a request and sends it. Scripts see the Lua part,
+//! `lua/subrequest.lua`; upstreams and routes are those of the plan ([`exchange::Subrequests`]).
+//! Promises that at most [`SUBREQUESTS`] are in flight in a VM, and that a subrequest is cancelled
+//! when its coroutine is closed, as when the client disconnects.
 
-mod answer;
+mod cancel_on_drop;
 mod changes;
-mod errand;
+mod response;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,37 +17,38 @@ use mlua::{AnyUserData, Error, Function, Lua, LuaString, Result, Table, UserData
 use wire::Method;
 
 use crate::limits::SUBREQUESTS;
-use answer::Content;
+use cancel_on_drop::{CancelOnDrop, SubrequestResult};
 use changes::Changes;
-use errand::{Done, Errand};
 use lua_vm::calls;
 use lua_vm::errno;
 use lua_vm::script;
+use response::SubrequestResponse;
 
-/// An upstream, as a script holds it.
+/// The userdata of an upstream.
 struct Upstream(Rc<dyn Handler>);
 
 impl UserData for Upstream {}
 
-/// A place among the requests under way.
-struct Seat(Rc<Cell<usize>>);
+/// A permit for one subrequest in flight.
+struct SubrequestPermit(Rc<Cell<usize>>);
 
-impl Seat {
-    fn take(taken: &Rc<Cell<usize>>) -> Option<Seat> {
+impl SubrequestPermit {
+    fn take(taken: &Rc<Cell<usize>>) -> Option<SubrequestPermit> {
         (taken.get() < SUBREQUESTS).then(|| {
             taken.set(taken.get() + 1);
-            Seat(taken.clone())
+            SubrequestPermit(taken.clone())
         })
     }
 }
 
-impl Drop for Seat {
+impl Drop for SubrequestPermit {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
 }
 
-/// Adds both functions to the module `tide`; returns what makes an answer the response.
+/// Adds both functions to the module `tide`; returns the function that makes a subrequest's
+/// response the response.
 pub(crate) fn open(lua: &Lua, subrequests: &Rc<Subrequests>) -> Result<Function> {
     let raw = lua.create_table()?;
     let plan = subrequests.clone();
@@ -62,8 +63,8 @@ pub(crate) fn open(lua: &Lua, subrequests: &Rc<Subrequests>) -> Result<Function>
     raw.set("is_request", lua.create_function(is_request)?)?;
     raw.set("send", sender(lua, subrequests.clone())?)?;
     raw.set("pass", lua.create_function(pass)?)?;
-    answer::add(lua, &raw)?;
-    errand::add(lua, &raw)?;
+    response::add(lua, &raw)?;
+    cancel_on_drop::add(lua, &raw)?;
     let made = script::open(lua, "subrequest", include_str!("../../../lua/subrequest.lua"), raw)?;
     let require: Function = lua.globals().get("require")?;
     let tide: Table = require.call("tide")?;
@@ -84,12 +85,12 @@ fn is_request(lua: &Lua, value: mlua::Value) -> Result<bool> {
     Ok(object.is_some_and(|object| calls::with_request(lua, object, |_| ()).is_some()))
 }
 
-/// `send(function, upstream | nil, request | nil, changes, body | nil) → errand | nil, err`
+/// `send(function, upstream | nil, request | nil, changes, body | nil) → pending | nil, err`
 fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
-    type Asked =
+    type SendArguments =
         (String, Option<UserDataRef<Upstream>>, Option<AnyUserData>, Table, Option<LuaString>);
     let taken = Rc::new(Cell::new(0));
-    lua.create_function(move |lua, (name, upstream, parent, table, body): Asked| {
+    lua.create_function(move |lua, (name, upstream, parent, table, body): SendArguments| {
         let mut request = match parent {
             Some(object) => beneath(lua, &object)?,
             None => {
@@ -101,18 +102,18 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
         let changes = Changes::read(&name, &table)?;
         let within = changes.within;
         changes.apply(&mut request, body.as_ref().map(|body| body.as_bytes()).as_deref());
-        let Some(seat) = Seat::take(&taken) else {
-            return Ok((None, Some("too many requests from within are under way")));
+        let Some(seat) = SubrequestPermit::take(&taken) else {
+            return Ok((None, Some("too many subrequests are in flight")));
         };
         let (handler, plan) = (upstream.map(|upstream| upstream.0.clone()), subrequests.clone());
-        let errand = Errand::begin(async move {
+        let errand = CancelOnDrop::begin(async move {
             let _seat = seat;
             let sent = carry(handler, plan, request);
             match within {
-                None => answer::of(sent.await).await,
+                None => response::of(sent.await).await,
                 Some(span) => {
-                    let answered = async { answer::of(sent.await).await };
-                    let late = || Done::Failed(errno::of_number(libc::ETIMEDOUT), 504);
+                    let answered = async { response::of(sent.await).await };
+                    let late = || SubrequestResult::Failed(errno::of_number(libc::ETIMEDOUT), 504);
                     net::timer::within(span, answered).await.unwrap_or_else(late)
                 }
             }
@@ -121,7 +122,7 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
     })
 }
 
-/// The request that another one leads to.
+/// Makes a subrequest of the script's request.
 fn beneath(lua: &Lua, object: &AnyUserData) -> Result<Request> {
     calls::with_request(lua, object, Request::beneath)
         .ok_or_else(|| Error::runtime("this request is over"))
@@ -139,7 +140,10 @@ async fn carry(
     }
 }
 
-/// `pass(response, content)`: the response is this answer, with the fields that were set before.
-fn pass(lua: &Lua, (object, content): (AnyUserData, UserDataRef<Content>)) -> Result<()> {
+/// `pass(response, content)`: makes `content` the response, with the fields that were set before.
+fn pass(
+    lua: &Lua,
+    (object, content): (AnyUserData, UserDataRef<SubrequestResponse>),
+) -> Result<()> {
     calls::set_response(lua, &object, || content.response())
 }

@@ -1,5 +1,5 @@
-//! How fast `encoding.json` is beside lua-cjson: `cargo run --profile quick -p lua-std --example
-//! json_speed [ROUNDS]`.
+//! How fast `encoding.json` is compared with lua-cjson: `cargo run --profile quick -p lua-std
+//! --example json_speed [ROUNDS]`.
 //!
 //! Both run the same loop over the same documents, ours in this process, lua-cjson in Debian's
 //! `lua5.4`, in turns; the best of the rounds counts. `json_speed one DOCUMENT decode|encode TIMES`
@@ -8,13 +8,13 @@
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 use lua_std::{VmContext, open_vm};
-use lua_vm::Options;
+use lua_vm::VmOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Makes the documents with the module itself, the same ones on every run.
 const DOCUMENTS: &str = r##"
-local json, folder = ...
+local json, directory = ...
 math.randomseed(7, 7)
 local words = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota"}
 local function word() return words[math.random(#words)] end
@@ -47,7 +47,7 @@ local documents = {
     strings = list(400, text),
 }
 local function write(name, content)
-    local file = assert(io.open(folder .. "/" .. name .. ".json", "wb"))
+    local file = assert(io.open(directory .. "/" .. name .. ".json", "wb"))
     file:write(content)
     file:close()
 end
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn run(arguments: &[String], folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let vm = open_vm(Options::default(), VmContext::default())?;
+    let vm = open_vm(VmOptions::default(), VmContext::default())?;
     let json: mlua::Table = vm.lua().load("return require 'tide.encoding.json'").eval()?;
     vm.lua().load(DOCUMENTS).call::<()>((&json, folder.to_string_lossy()))?;
     let call: mlua::Function = vm.lua().load(LOOP).into_function()?;

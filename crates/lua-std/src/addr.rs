@@ -1,6 +1,6 @@
 //! `net.addr`: addresses as text.
 //!
-//! Promises to understand what `net.tcp` understands.
+//! Promises to accept the addresses that `net.tcp` accepts.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ fn join(host: &str, port: &str) -> String {
     if kind(host) == 6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// 4, 6, or 0 for what is no address.
+/// 4, 6, or 0 if it is not an address.
 fn kind(host: &str) -> u8 {
     match host.parse() {
         Ok(IpAddr::V4(_)) => 4,
@@ -69,7 +69,7 @@ mod tests {
     use super::{is_host, join, kind};
 
     #[test]
-    fn joins_and_tells_apart() {
+    fn joins_and_classifies_addresses() {
         assert_eq!(join("::1", "80"), "[::1]:80");
         assert_eq!(join("a.example", "80"), "a.example:80");
         assert_eq!((kind("127.0.0.1"), kind("::1"), kind("a.example")), (4, 6, 0));

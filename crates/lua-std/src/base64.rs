@@ -1,7 +1,7 @@
 //! `encoding.base64`: bytes as text of RFC 4648, in its two alphabets, and back.
 //!
-//! Promises Silly's four functions, whose decoding takes both alphabets and skips what is neither;
-//! and two strict ones, for which text that no encoder writes is `nil, reason`.
+//! Promises Silly's four functions, whose decoding accepts both alphabets and skips other bytes;
+//! and two strict ones, which return `nil, reason` for text that no encoder writes.
 
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use base64::engine::{DecodePaddingMode, Engine};
@@ -9,7 +9,7 @@ use base64::{DecodeError, alphabet};
 use lua_vm::arguments::function;
 use mlua::{Lua, LuaString, Result, Table};
 
-/// Padding may stand or not (RFC 4648 section 5), but what is decoded has one spelling only.
+/// Padding is optional (RFC 4648 section 5), but otherwise each value has one encoding only.
 const URL_SAFE: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -49,20 +49,20 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// What `jwt` is made of: unpadded, url-safe.
+/// The encoding of `jwt`: unpadded, URL-safe.
 pub(super) fn encode_url_safe(bytes: &[u8]) -> String {
     URL_SAFE.encode(bytes)
 }
 
-/// The strict way back. None for what is no base64.
+/// Decodes strictly; `None` if the text is not base64.
 pub(super) fn decode_url_safe(text: &[u8]) -> Option<Vec<u8>> {
     URL_SAFE.decode(text).ok()
 }
 
-/// Decodes what can be: an end in the middle gives the whole bytes before it, and padding starts
-/// anew, so that texts may stand end to end.
+/// Decodes leniently: a truncated text gives the complete bytes before its end, and decoding
+/// restarts after padding, so that texts may be concatenated.
 fn lenient(text: &[u8]) -> Vec<u8> {
-    // The usual text is without fault, and the engine quicker than a loop of our own.
+    // Most text is valid, and the engine is faster than the loop below.
     if let Ok(bytes) = STANDARD.decode(text) {
         return bytes;
     }

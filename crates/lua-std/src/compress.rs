@@ -1,13 +1,13 @@
-//! `compress.gzip`, `.br`, `.zstd`, `.lz4`, `.snappy`: one shape for five codings.
+//! `compress.gzip`, `.br`, `.zstd`, `.lz4`, `.snappy`: one interface for five formats.
 //!
 //! Each module has `compress(s[, level])` and `decompress(s[, limit])` for whole strings, and
-//! `compressor([level])` and `decompressor([limit])` for streams. Promises that nothing unpacks to
-//! more than its limit, and that damaged input is `nil, reason`. Never yields: what is large takes
-//! its time on the worker.
+//! `compressor([level])` and `decompressor([limit])` for streams. Promises that output stays within
+//! its limit, and that damaged input is `nil, reason`. Never yields: large data occupies the
+//! worker.
 
-mod coded;
 mod lz4;
 mod snappy;
+mod streaming;
 
 use crate::limits;
 use coding::Coding;
@@ -15,32 +15,32 @@ use lua_vm::arguments::function;
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 use std::ops::RangeInclusive;
 
-/// Applies a coding. An error means that there is no memory or that the stream is over.
-trait Pack {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome;
-    /// Brings out all that was written so far.
-    fn flush(&mut self, out: &mut Vec<u8>) -> Outcome;
-    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome;
+/// Compresses a stream. An error means that there is no memory or that the stream has ended.
+trait StreamCompressor {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult;
+    /// Flushes all input so far.
+    fn flush(&mut self, out: &mut Vec<u8>) -> StreamResult;
+    fn finish(&mut self, out: &mut Vec<u8>) -> StreamResult;
 }
 
-/// Undoes a coding. After an error it is of no use.
-trait Unpack {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome;
-    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome;
+/// Decompresses a stream. It cannot be used after an error.
+trait StreamDecompressor {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult;
+    fn finish(&mut self, out: &mut Vec<u8>) -> StreamResult;
 }
 
-type NewPack = fn(u32) -> std::result::Result<Box<dyn Pack>, String>;
-type NewUnpack = fn(usize) -> std::result::Result<Box<dyn Unpack>, String>;
-type Outcome = std::result::Result<(), String>;
+type NewCompressor = fn(u32) -> std::result::Result<Box<dyn StreamCompressor>, String>;
+type NewDecompressor = fn(usize) -> std::result::Result<Box<dyn StreamDecompressor>, String>;
+type StreamResult = std::result::Result<(), String>;
 
-/// What one module of this family is made of.
-struct Family {
-    /// The levels there are, and the one that is meant when none is named.
+/// The implementation of one module.
+struct Format {
+    /// The valid levels, and the default.
     levels: RangeInclusive<u32>,
     level: u32,
-    pack: NewPack,
-    unpack: NewUnpack,
-    /// Whole strings, where they are not just a stream that is written once.
+    pack: NewCompressor,
+    unpack: NewDecompressor,
+    /// Functions for whole strings, if they are not a stream with one write.
     whole: Option<Whole>,
 }
 
@@ -50,15 +50,15 @@ struct Whole {
 }
 
 pub(crate) fn open_gzip(lua: &Lua) -> Result<Table> {
-    open(lua, coded::family(Coding::Gzip))
+    open(lua, streaming::family(Coding::Gzip))
 }
 
 pub(crate) fn open_br(lua: &Lua) -> Result<Table> {
-    open(lua, coded::family(Coding::Br))
+    open(lua, streaming::family(Coding::Br))
 }
 
 pub(crate) fn open_zstd(lua: &Lua) -> Result<Table> {
-    open(lua, coded::family(Coding::Zstd))
+    open(lua, streaming::family(Coding::Zstd))
 }
 
 pub(crate) fn open_lz4(lua: &Lua) -> Result<Table> {
@@ -69,7 +69,7 @@ pub(crate) fn open_snappy(lua: &Lua) -> Result<Table> {
     open(lua, snappy::family())
 }
 
-fn open(lua: &Lua, family: Family) -> Result<Table> {
+fn open(lua: &Lua, family: Format) -> Result<Table> {
     let family = std::rc::Rc::new(family);
     let table = lua.create_table()?;
     let of = family.clone();
@@ -98,7 +98,7 @@ fn open(lua: &Lua, family: Family) -> Result<Table> {
     Ok(table)
 }
 
-impl Family {
+impl Format {
     fn level(&self, name: &str, position: usize, level: Option<i64>) -> Result<u32> {
         let Some(level) = level else { return Ok(self.level) };
         let found = u32::try_from(level).ok().filter(|level| self.levels.contains(level));
@@ -143,9 +143,9 @@ fn limit_bytes(name: &str, position: usize, limit: Option<i64>) -> Result<usize>
     })
 }
 
-type Answer = (Option<LuaString>, Option<String>);
+type CompressResult = (Option<LuaString>, Option<String>);
 
-fn answer(lua: &Lua, outcome: std::result::Result<Vec<u8>, String>) -> Result<Answer> {
+fn answer(lua: &Lua, outcome: std::result::Result<Vec<u8>, String>) -> Result<CompressResult> {
     match outcome {
         Ok(bytes) => Ok((Some(lua.create_string(bytes)?), None)),
         Err(reason) => Ok((None, Some(reason))),
@@ -153,8 +153,8 @@ fn answer(lua: &Lua, outcome: std::result::Result<Vec<u8>, String>) -> Result<An
 }
 
 struct Compressor {
-    /// None once it is finished.
-    stream: Option<Box<dyn Pack>>,
+    /// `None` once it is finished.
+    stream: Option<Box<dyn StreamCompressor>>,
 }
 
 impl Compressor {
@@ -162,7 +162,7 @@ impl Compressor {
         &mut self,
         lua: &Lua,
         name: &str,
-        step: impl FnOnce(&mut dyn Pack, &mut Vec<u8>) -> Outcome,
+        step: impl FnOnce(&mut dyn StreamCompressor, &mut Vec<u8>) -> StreamResult,
     ) -> Result<LuaString> {
         let Some(stream) = &mut self.stream else {
             return Err(Error::runtime(format!("'{name}' after 'finish'")));
@@ -190,16 +190,16 @@ impl UserData for Compressor {
 }
 
 struct Decompressor {
-    /// What went wrong stays so.
-    stream: std::result::Result<Box<dyn Unpack>, String>,
+    /// An error is final.
+    stream: std::result::Result<Box<dyn StreamDecompressor>, String>,
 }
 
 impl Decompressor {
     fn through(
         &mut self,
         lua: &Lua,
-        step: impl FnOnce(&mut dyn Unpack, &mut Vec<u8>) -> Outcome,
-    ) -> Result<Answer> {
+        step: impl FnOnce(&mut dyn StreamDecompressor, &mut Vec<u8>) -> StreamResult,
+    ) -> Result<CompressResult> {
         let mut out = Vec::new();
         let outcome = match &mut self.stream {
             Ok(stream) => step(stream.as_mut(), &mut out),
@@ -227,7 +227,7 @@ impl UserData for Decompressor {
     }
 }
 
-/// The reason for stopping at a limit, the same for all codings.
+/// The reason for stopping at a limit, the same for all formats.
 fn too_large() -> String {
     "the unpacked data is larger than allowed".to_owned()
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lua_vm::{Options, Vm};
+use lua_vm::{Vm, VmOptions};
 use mlua::Result;
 
 use crate::MODULES;
@@ -15,12 +15,12 @@ use crate::shared::SharedTable;
 pub struct VmContext {
     /// The table behind `tide.shared`; a VM without one has its own.
     pub shared: Option<Arc<SharedTable>>,
-    /// The VM's membership in the group of a program; none in a server.
+    /// The VM's membership in the group of a program; `None` in a server.
     pub member: Option<GroupMember>,
 }
 
 /// Makes a VM with the standard library.
-pub fn open_vm(mut options: Options, context: VmContext) -> Result<Rc<Vm>> {
+pub fn open_vm(mut options: VmOptions, context: VmContext) -> Result<Rc<Vm>> {
     if let Some(member) = context.member.clone() {
         options.bind =
             Some(Arc::new(move |bind, options| member.group.socket(member.index, bind, options)));

@@ -1,8 +1,7 @@
-//! `net.dns`: names to addresses, through the process's own client.
+//! `net.dns`: resolves names with the resolver of `net`.
 //!
-//! Promises what `net.tcp` resolves by: literals, the hosts file, `localhost`, DNS with search list
-//! and cache; random query ids and TCP when an answer is cut are the client's. A lookup ends, in
-//! fifteen seconds at most.
+//! Resolves as `net.tcp` does: literals, the hosts file, `localhost`, DNS with search list and
+//! cache. Promises that a lookup ends within fifteen seconds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,19 +16,19 @@ use lua_vm::Vm;
 use lua_vm::errno;
 use lua_vm::waits;
 
-/// Record types as scripts name them.
+/// Record types by the names scripts use.
 const A: i64 = 1;
 const AAAA: i64 = 28;
 
-/// What `conf` and `sethosts` have set.
+/// The settings of `conf` and `sethosts`.
 #[derive(Default)]
-struct Own {
+struct StaticHosts {
     names: Option<Rc<Resolver>>,
     hosts: HashMap<String, Vec<IpAddr>>,
 }
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
-    let own = Rc::new(RefCell::new(Own::default()));
+    let own = Rc::new(RefCell::new(StaticHosts::default()));
     let table = lua.create_table()?;
     table.set("A", A)?;
     table.set("AAAA", AAAA)?;
@@ -38,14 +37,14 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         "lookup",
         waits::function(lua, move |lua, query: Query| {
             let found = find(lua, &known, query)?;
-            Ok(async move { Ok(First(found.await)) })
+            Ok(async move { Ok(FirstAddress(found.await)) })
         })?,
     )?;
     table.set(
         "resolve",
         waits::function(lua, move |lua, query: Query| {
             let found = find(lua, &all, query)?;
-            Ok(async move { Ok(All(found.await)) })
+            Ok(async move { Ok(AllAddresses(found.await)) })
         })?,
     )?;
     let hosts = own.clone();
@@ -66,14 +65,14 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
 
 /// Name, record type, time-out in milliseconds.
 type Query = (String, Option<i64>, Option<u64>);
-type Found = std::result::Result<Vec<IpAddr>, String>;
+type LookupResult = std::result::Result<Vec<IpAddr>, String>;
 
-/// Begins a lookup.
+/// Starts a lookup.
 fn find(
     lua: &Lua,
-    own: &Rc<RefCell<Own>>,
+    own: &Rc<RefCell<StaticHosts>>,
     (name, kind, ms): Query,
-) -> Result<impl Future<Output = Found> + use<>> {
+) -> Result<impl Future<Output = LookupResult> + use<>> {
     let kind = kind.unwrap_or(A);
     if kind != A && kind != AAAA {
         let text = "bad argument #2 to 'lookup' (dns.A or dns.AAAA expected)";
@@ -102,7 +101,7 @@ fn find(
 }
 
 /// `conf{ nameservers = { "ip[:port]", … } }`
-fn configure(own: &RefCell<Own>, options: &Table) -> Result<()> {
+fn configure(own: &RefCell<StaticHosts>, options: &Table) -> Result<()> {
     let Some(servers) = options.get::<Option<Vec<String>>>("nameservers")? else { return Ok(()) };
     let servers: Option<Vec<SocketAddr>> = servers
         .iter()
@@ -133,9 +132,9 @@ fn parse_hosts(text: &str) -> HashMap<String, Vec<IpAddr>> {
 }
 
 /// `ip` or `nil, err`.
-struct First(Found);
+struct FirstAddress(LookupResult);
 
-impl IntoLuaMulti for First {
+impl IntoLuaMulti for FirstAddress {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         match self.0.map(|found| found.first().map(ToString::to_string)) {
             Ok(Some(ip)) => ip.into_lua_multi(lua),
@@ -146,9 +145,9 @@ impl IntoLuaMulti for First {
 }
 
 /// A list, or `nil, err`.
-struct All(Found);
+struct AllAddresses(LookupResult);
 
-impl IntoLuaMulti for All {
+impl IntoLuaMulti for AllAddresses {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         match self.0 {
             Ok(found) if found.is_empty() => (Value::Nil, errno::RESOLVE).into_lua_multi(lua),
@@ -165,7 +164,7 @@ mod tests {
     use crate::testing::said;
 
     #[test]
-    fn literals_hosts_and_what_is_no_name() {
+    fn literals_hosts_and_invalid_names() {
         let program = r#"
             local dns, silly = require "silly.net.dns", require "silly"
             say(dns.lookup("127.0.0.1", dns.A))

@@ -9,8 +9,8 @@ use telemetry::log::Level;
 use crate::http;
 use crate::limits::DRAIN_MS;
 
-/// Listens no more, and ends the process once every connection is closed or the time is up.
-/// Requests come first: their handlers may need the other connections.
+/// Closes the listeners, and ends the process once every connection is closed or the time is up.
+/// Requests end first: their handlers may need the other connections.
 pub(crate) fn drain(vm: &Vm) {
     let Some(served) = http::drain(vm) else {
         drain_streams(vm);

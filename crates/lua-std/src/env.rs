@@ -10,7 +10,7 @@ use lua_vm::script;
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
     for (key, value) in &Vm::of(lua)?.options().arguments {
-        // The first of two equal options counts.
+        // The first of two options with one key counts.
         if !raw.contains_key(key.as_str())? {
             raw.set(key.as_str(), value.as_str())?;
         }

@@ -1,6 +1,6 @@
-//! `errno`: the reasons calls give, by name.
+//! `errno`: error texts by name.
 //!
-//! Promises that a reason can be compared: `errno.EOF` is the very string that `read` gives.
+//! Promises that errors can be compared: `errno.EOF` is the string that `read` returns.
 
 use mlua::{Lua, Result, Table};
 
@@ -23,7 +23,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         table.set(*name, errno::of_number(*number))?;
     }
     let meta = lua.create_table()?;
-    // An unknown name has a text too, and always the same.
+    // An unknown name has a text too.
     meta.set(
         "__index",
         lua.create_function(|_, (table, name): (Table, mlua::LuaString)| {

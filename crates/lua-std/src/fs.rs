@@ -1,13 +1,13 @@
-//! `fs`: files and folders.
+//! `fs`: files and directories.
 //!
-//! Promises that nothing here is done on the loop: every call runs on the pool of blocking threads
-//! while its coroutine waits. What fails is `nil, err`. Reading is bounded; what is no regular file
-//! (a pipe, a device) is not read or written, as that could wait for ever.
+//! Promises that no call blocks the worker: it runs on the pool of blocking threads while its
+//! coroutine waits. A failure is `nil, err`. Reading is limited; only regular files are read and
+//! written, as a pipe or device could block for ever.
 
-mod folder;
+mod contents;
+mod directory;
 mod handle;
 mod watch;
-mod whole;
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,20 +25,20 @@ use lua_vm::waits;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
-    whole::open(lua, &raw)?;
-    folder::open(lua, &raw)?;
+    contents::open(lua, &raw)?;
+    directory::open(lua, &raw)?;
     handle::open(lua, &raw)?;
     watch::open(lua, &raw)?;
     script::open(lua, "fs", include_str!("../../../lua/fs.lua"), raw)
 }
 
-/// A path as a script writes it: any bytes but zero.
-struct Place(PathBuf);
+/// A path argument: any bytes except zero.
+struct PathArgument(PathBuf);
 
-impl FromLua for Place {
-    fn from_lua(value: Value, _: &Lua) -> Result<Place> {
+impl FromLua for PathArgument {
+    fn from_lua(value: Value, _: &Lua) -> Result<PathArgument> {
         match &value {
-            Value::String(text) => Ok(Place(OsStr::from_bytes(&text.as_bytes()).into())),
+            Value::String(text) => Ok(PathArgument(OsStr::from_bytes(&text.as_bytes()).into())),
             other => {
                 let got = other.type_name();
                 Err(mlua::Error::runtime(format!("a path expected, got {got}")))
@@ -47,7 +47,7 @@ impl FromLua for Place {
     }
 }
 
-/// A function whose work is done off the loop.
+/// Makes a function that runs on the pool of blocking threads.
 fn off_loop<A, W, T>(lua: &Lua, begin: impl Fn(A) -> Result<W> + 'static) -> Result<Function>
 where
     A: FromLuaMulti,
@@ -56,14 +56,14 @@ where
 {
     waits::function(lua, move |_, arguments: A| {
         let work = begin(arguments)?;
-        Ok(async move { Ok(Answer(blocking(work).await.and_then(|done| done))) })
+        Ok(async move { Ok(FsResult(blocking(work).await.and_then(|done| done))) })
     })
 }
 
 /// A value, or `nil, err`.
-struct Answer<T>(io::Result<T>);
+struct FsResult<T>(io::Result<T>);
 
-impl<T: IntoLua> IntoLuaMulti for Answer<T> {
+impl<T: IntoLua> IntoLuaMulti for FsResult<T> {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         match self.0 {
             Ok(value) => value.into_lua_multi(lua),
@@ -72,7 +72,7 @@ impl<T: IntoLua> IntoLuaMulti for Answer<T> {
     }
 }
 
-/// Bytes on their way to Lua.
+/// Bytes, as a Lua string.
 struct Bytes(Vec<u8>);
 
 impl IntoLua for Bytes {
@@ -81,7 +81,7 @@ impl IntoLua for Bytes {
     }
 }
 
-/// A path on its way to Lua.
+/// A path, as a Lua string.
 fn text(path: &OsStr) -> Bytes {
     Bytes(path.as_bytes().to_vec())
 }

@@ -1,8 +1,8 @@
-//! What the VMs of one process share: listening addresses, and messages between them.
+//! The VMs of one program: their shared listening addresses, and messages between them.
 //!
-//! Promises that each VM which listens on an address has a socket of its own there (SO_REUSEPORT),
-//! that no socket listens for a VM which does not, that an address in use by others is an error for
-//! all, and that a full mailbox refuses a message instead of growing.
+//! Promises that each VM that listens on an address has its own socket (SO_REUSEPORT), that no
+//! socket listens for a VM that does not, that an address used by another process is an error in
+//! every VM, and that a full mailbox rejects messages instead of growing.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::limits::MAILBOX_MESSAGES;
 use crate::message::Message;
 use crate::shared::SharedTable;
 
-/// The place of a VM among those of its process.
+/// The membership of a VM in the group of its program.
 #[derive(Clone)]
 pub struct GroupMember {
     pub index: usize,
     pub group: Arc<WorkerGroup>,
-    /// Who writes the log, to have its file opened again.
+    /// The writer of the log, which reopens its file.
     pub log: Option<Arc<LogWriter>>,
-    /// The same of its HTTP listeners' log.
+    /// The writer of the access log of its HTTP listeners.
     pub access: Option<Arc<LogWriter>>,
 }
 
-/// What a VM tells another: where from, on which channel, what.
-pub(crate) struct Letter {
+/// A message from one VM to another.
+pub(crate) struct WorkerMessage {
     pub from: usize,
     pub channel: String,
     pub value: Message,
@@ -36,18 +36,19 @@ pub(crate) struct Letter {
 
 /// An address that VMs listen on together.
 enum SharedAddress {
-    /// Where that is, and which VMs have asked for it.
+    /// The bound address, and the VMs that have requested it.
     Tcp(SocketAddr, Vec<bool>),
-    /// Handles on the one socket for VMs which have not asked yet: they accept from one queue.
+    /// Handles on the one socket, for VMs that have not requested it yet: they accept from one
+    /// queue.
     Unix(Vec<Option<BoundSocket>>),
 }
 
 pub struct WorkerGroup {
     workers: usize,
-    /// By the address that was asked for.
+    /// By the requested address.
     bound: Mutex<HashMap<Bind, SharedAddress>>,
-    mailboxes: Vec<mpsc::Sender<Letter>>,
-    readers: Mutex<Vec<Option<mpsc::Receiver<Letter>>>>,
+    mailboxes: Vec<mpsc::Sender<WorkerMessage>>,
+    readers: Mutex<Vec<Option<mpsc::Receiver<WorkerMessage>>>>,
     table: Arc<SharedTable>,
     metrics: Arc<Scripted>,
 }
@@ -63,12 +64,12 @@ impl WorkerGroup {
         WorkerGroup { workers, bound: Mutex::default(), mailboxes, readers, table, metrics }
     }
 
-    /// What `tide.shared` keeps.
+    /// The table of `tide.shared`.
     pub fn table(&self) -> Arc<SharedTable> {
         self.table.clone()
     }
 
-    /// What the program counts.
+    /// The metrics of the program.
     pub(crate) fn metrics(&self) -> Arc<Scripted> {
         self.metrics.clone()
     }
@@ -77,7 +78,7 @@ impl WorkerGroup {
         self.workers
     }
 
-    /// The socket of VM `index` on an address; the first VM to ask binds for all.
+    /// The socket of VM `index` on an address; the first request binds for all VMs.
     pub(crate) fn socket(
         &self,
         index: usize,
@@ -112,13 +113,13 @@ impl WorkerGroup {
         Ok(own)
     }
 
-    /// Sends a letter; false if there is no such VM, or its mailbox is full.
-    pub(crate) fn send(&self, to: usize, letter: Letter) -> bool {
+    /// Sends a message; false if there is no such VM, or its mailbox is full.
+    pub(crate) fn send(&self, to: usize, letter: WorkerMessage) -> bool {
         self.mailboxes.get(to).is_some_and(|mailbox| mailbox.try_send(letter).is_ok())
     }
 
-    /// The mailbox of a VM, once.
-    pub(crate) fn mailbox(&self, index: usize) -> Option<mpsc::Receiver<Letter>> {
+    /// Takes the mailbox of a VM; `None` the second time.
+    pub(crate) fn mailbox(&self, index: usize) -> Option<mpsc::Receiver<WorkerMessage>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index)?.take()
     }
 }

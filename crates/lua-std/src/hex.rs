@@ -1,6 +1,6 @@
 //! `encoding.hex`: bytes as hexadecimal digits and back.
 //!
-//! Promises lower-case digits out, either case in; what is no hexadecimal text is `nil, reason`.
+//! Promises lower-case output and input in either case; other text is `nil, reason`.
 
 use lua_vm::arguments::function;
 use mlua::{Lua, LuaString, Result, Table};

@@ -1,36 +1,36 @@
 //! `net.http`: a server and a client of HTTP/1.1 for programs.
 //!
-//! Owns how a script's words become requests and responses; everything on the wire is the house's:
-//! the serving loop, the client's connection and its pools, with their limits. The Lua part
-//! (`lua/http.lua`) is what scripts see.
+//! Converts a script's values to requests and responses. The serving loop, the client's connection
+//! and its pools, with their limits, are those of `exchange`. Scripts see the Lua part,
+//! `lua/http.lua`.
 
-mod bell;
+mod body_reader;
+mod body_writer;
 mod client;
+mod client_exchange;
 mod faults;
-mod feed;
 pub mod fields;
-mod inbound;
-mod input;
-mod outbound;
 mod request;
 mod server;
+mod server_exchange;
 mod stream;
 #[cfg(test)]
 mod tests;
 pub(super) mod url;
+mod waker_set;
 
 use mlua::{Lua, Result, Table};
 
 use lua_vm::script;
 
-pub(super) use bell::EventFd;
 pub(super) use client::Client;
 pub use faults::reason;
-pub(super) use inbound::Inbound;
 pub(crate) use server::drain;
-pub use server::{Observed, observe};
+pub use server::{ListenerMetrics, observe};
+pub(super) use server_exchange::ServerExchange;
 pub(super) use stream::Stream;
 pub(super) use url::Url;
+pub(super) use waker_set::WakerSet;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;

@@ -1,8 +1,9 @@
 //! `security.jwt`: signed JSON Web Tokens (RFC 7519), HS, RS and ES with 256, 384 and 512 bits.
 //!
-//! Promises that the token never chooses how it is checked: the key and the caller say which
-//! algorithms are right (RFC 8725 section 3.1). `exp` and `nbf` are checked. Whatever a token
-//! holds, decoding it answers `nil, reason` and never raises.
+//! Promises that the token never chooses how it is checked: the key and the caller define the
+//! allowed algorithms (RFC 8725 section 3.1). `exp` and `nbf` are checked. Decoding an invalid
+//! token returns `nil, reason` and never raises. Own code because the crate `jsonwebtoken` has no
+//! ES512 and reads claims with serde, not as Lua values.
 
 use super::base64::{decode_url_safe, encode_url_safe};
 use super::crypto::{hash_mac, pkey};
@@ -16,7 +17,7 @@ const SECRET_ALGORITHMS: &[&str] = &["HS256", "HS384", "HS512"];
 const ALGORITHMS: [&str; 9] =
     ["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512"];
 
-type Outcome<T> = std::result::Result<T, String>;
+type JwtResult<T> = std::result::Result<T, String>;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let require: Function = lua.globals().get("require")?;
@@ -46,7 +47,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// What a token is signed and checked with.
+/// The key of a signature.
 enum Key {
     Secret(LuaString),
     Pair(AnyUserData),
@@ -64,15 +65,15 @@ impl Key {
         }
     }
 
-    /// The algorithms a key of this kind is for.
-    fn algorithms(&self) -> Outcome<&'static [&'static str]> {
+    /// The algorithms of a key of this kind.
+    fn algorithms(&self) -> JwtResult<&'static [&'static str]> {
         match self {
             Self::Secret(_) => Ok(SECRET_ALGORITHMS),
             Self::Pair(key) => Ok(borrow(key)?.web_algorithms()),
         }
     }
 
-    fn sign(&self, data: &[u8], name: &str) -> Outcome<Vec<u8>> {
+    fn sign(&self, data: &[u8], name: &str) -> JwtResult<Vec<u8>> {
         let hash = hash_of(name);
         match self {
             Self::Secret(secret) => hash_mac(&secret.as_bytes(), data, &hash)
@@ -91,7 +92,7 @@ impl Key {
     }
 }
 
-fn borrow(key: &AnyUserData) -> Outcome<mlua::UserDataRef<pkey::Key>> {
+fn borrow(key: &AnyUserData) -> JwtResult<mlua::UserDataRef<pkey::Key>> {
     key.borrow::<pkey::Key>().map_err(|error| error.to_string())
 }
 
@@ -100,9 +101,9 @@ fn hash_of(name: &str) -> String {
     format!("sha{}", name.get(2..).unwrap_or(""))
 }
 
-/// What the caller asks of a token.
+/// The caller's requirements of a token.
 struct Rules {
-    /// None: whatever the key is for.
+    /// `None` allows all algorithms of the key.
     algorithms: Option<Vec<String>>,
     leeway_s: f64,
     now_s: f64,
@@ -124,7 +125,7 @@ impl Rules {
     }
 }
 
-fn encode(payload: &[u8], key: &Key, name: &str) -> Outcome<String> {
+fn encode(payload: &[u8], key: &Key, name: &str) -> JwtResult<String> {
     if !ALGORITHMS.contains(&name) {
         return Err(format!("unsupported algorithm: {name}"));
     }
@@ -141,14 +142,14 @@ fn encode(payload: &[u8], key: &Key, name: &str) -> Outcome<String> {
     Ok(token)
 }
 
-/// The outer error is one of the VM: memory.
+/// The outer error is one of the VM, such as no memory.
 fn decode(
     lua: &Lua,
     token: &[u8],
     key: &Key,
     rules: &Rules,
     from_json: &Function,
-) -> Result<Outcome<Table>> {
+) -> Result<JwtResult<Table>> {
     let parts = match parts(token) {
         Some(parts) => parts,
         None => return Ok(Err("invalid token format".to_owned())),
@@ -196,7 +197,7 @@ fn parts(token: &[u8]) -> Option<Parts<'_>> {
     })
 }
 
-/// A part of a token as a table. None if it is no JSON object.
+/// A part of a token as a table. `None` if it is not a JSON object.
 fn object(lua: &Lua, part: &[u8], from_json: &Function) -> Result<Option<Table>> {
     let Some(text) = decode_url_safe(part) else { return Ok(None) };
     if !text.trim_ascii_start().starts_with(b"{") {
@@ -205,9 +206,9 @@ fn object(lua: &Lua, part: &[u8], from_json: &Function) -> Result<Option<Table>>
     from_json.call(lua.create_string(text)?)
 }
 
-/// The algorithm, if it is one that both the key and the caller allow.
-fn checked_header(header: &Table, key: &Key, rules: &Rules) -> Result<Outcome<String>> {
-    // What we do not understand and must not ignore (RFC 7515 section 4.1.11).
+/// The algorithm of the header, if both the key and the caller allow it.
+fn checked_header(header: &Table, key: &Key, rules: &Rules) -> Result<JwtResult<String>> {
+    // Critical extensions must not be ignored, and none is supported (RFC 7515 section 4.1.11).
     if header.contains_key("crit")? {
         return Ok(Err("invalid header".to_owned()));
     }
@@ -223,7 +224,7 @@ fn checked_header(header: &Table, key: &Key, rules: &Rules) -> Result<Outcome<St
 }
 
 /// RFC 7519 sections 4.1.4 and 4.1.5.
-fn in_time(payload: &Table, rules: &Rules) -> Result<Outcome<()>> {
+fn in_time(payload: &Table, rules: &Rules) -> Result<JwtResult<()>> {
     let claim = |name: &str| -> Result<std::result::Result<Option<f64>, ()>> {
         Ok(match payload.get::<Value>(name)? {
             Value::Nil => Ok(None),

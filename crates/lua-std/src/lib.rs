@@ -1,9 +1,9 @@
 //! The standard library of Lua programs: Silly's modules, and Tidegate's own.
 //!
-//! Owns the names: every module answers to `silly.NAME` and `tide.NAME`; the names of 2024,
-//! `core.…`, are aliases of the same table. There is one file per module, and one in `lua/` where part
-//! of it is written in Lua. A module is opened when it is first required. [`open_vm`] makes a VM that
-//! has all of them.
+//! Every module is called `silly.NAME` and `tide.NAME`; Silly's names of 2024, `core.…`, are
+//! aliases of the same table. There is one file per module, and one in `lua/` where part of it is
+//! written in Lua. A module is opened when it is first required. [`open_vm`] makes a VM that has
+//! all of them.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,7 @@ pub use shared::SharedTable;
 pub use signal::watch_signals;
 pub use worker::open_mailbox;
 
-/// A module that is all Lua: a file of `lua/`.
+/// Opens a module that is written in Lua: a file of `lua/`.
 macro_rules! script {
     ($name:literal) => {
         |lua| {

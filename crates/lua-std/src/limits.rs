@@ -11,20 +11,20 @@ pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
 /// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
 pub(crate) const LZ4_BLOCK_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long connections of a program may go on after SIGTERM.
+/// How long connections of a program may continue after SIGTERM.
 pub(crate) const DRAIN_MS: u64 = 10_000;
 
-/// Messages from other VMs that nobody has looked at.
+/// Unread messages from other VMs.
 pub(crate) const MAILBOX_MESSAGES: usize = 1024;
 
-/// Messages of one channel between VMs that nobody has received.
+/// Messages of one channel between VMs that were not received.
 pub(crate) const WORKER_LETTERS: usize = 65_536;
 
 /// Values and bytes of one message between VMs.
 pub(crate) const MESSAGE_VALUES: usize = 1_000_000;
 pub(crate) const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
-/// How deep tables of a message may stand in each other.
+/// Depth of nested tables in a message.
 pub(crate) const MESSAGE_DEPTH: usize = 100;
 
 /// Datagrams that wait for a script; the kernel keeps or drops the rest.
@@ -36,31 +36,31 @@ pub(crate) const RANDOM_BYTES: usize = 1024 * 1024;
 /// The longest message that an authenticated cipher seals or opens.
 pub(crate) const SEALED_BYTES: usize = 64 * 1024 * 1024;
 
-/// The longest JSON Web Token that is looked at.
+/// The longest JSON Web Token that is read.
 pub(crate) const JWT_BYTES: usize = 64 * 1024;
 
 /// Memory of one compiled regular expression.
 pub(crate) const RE_PROGRAM_BYTES: usize = 256 * 1024;
 
-/// Memory of what one regular expression works out while it is used.
+/// Memory of one regular expression's lazy automaton.
 pub(crate) const RE_STATES_BYTES: usize = 1024 * 1024;
 
-/// Bytes that replacing may come to: one match may stand for much.
+/// Bytes of the result of a replacement: one match may become long.
 pub(crate) const RE_OUTPUT_BYTES: usize = 256 * 1024 * 1024;
 
-/// Compiled regular expressions that a VM keeps for patterns given as strings.
+/// Compiled regular expressions in a VM's cache.
 pub(crate) const RE_KEPT: usize = 64;
 
 /// Characters of a pattern.
 pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
 
-/// Bytes of datagrams that wait for the kernel to take them.
+/// Bytes of datagrams that wait to be sent.
 pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 
-/// What one that waits takes beside its bytes.
+/// Overhead that a waiting datagram counts for.
 pub(crate) const DATAGRAM_TAKES: usize = 256;
 
-/// Entries of `tide.shared`; the one least used goes for another.
+/// Entries of `tide.shared`; the least used one is evicted.
 pub(crate) const SHARED_ENTRIES: usize = 65_536;
 
 /// Bytes of a key and of a text in `tide.shared`.
@@ -69,7 +69,7 @@ pub(crate) const SHARED_BYTES: usize = 64 * 1024;
 /// Bytes of one reply of Redis, unless told otherwise.
 pub(crate) const REDIS_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Memory that a connection to Redis keeps from one reply to the next.
+/// Buffer that a connection to Redis reuses for the next reply.
 pub(crate) const REDIS_KEPT_BYTES: usize = 16 * 1024;
 
 /// Bytes of a file that `fs.read` reads, unless told otherwise.
@@ -78,37 +78,37 @@ pub(crate) const FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes that one read of an open file gives.
 pub(crate) const FILE_PIECE_BYTES: usize = 1024 * 1024;
 
-/// Entries of a folder that `fs.list` lists.
+/// Entries of a directory that `fs.list` lists.
 pub(crate) const FOLDER_ENTRIES: usize = 100_000;
 
-/// Room for what happened in a watched folder; a name has at most 255 bytes.
+/// Buffer for the events of a watched directory; a name has at most 255 bytes.
 pub(crate) const WATCH_READ_BYTES: usize = 4 * 1024;
 
 /// Bytes of a request's body that an HTTP server takes, and that `readall` collects.
 pub(crate) const HTTP_BODY_BYTES: usize = 64 * 1024 * 1024;
 
-/// Bytes a handler writes before they leave without being asked to.
+/// Bytes a handler writes before they are sent without a flush.
 pub(crate) const HTTP_GATHER_BYTES: usize = 4 * 1024;
 
 /// Unsent bytes of a body beyond which a write waits.
 pub(crate) const HTTP_UNSENT_BYTES: usize = 256 * 1024;
 
-/// Output per input byte of a coded answer: what DEFLATE can reach is 1032.
+/// Output per input byte of a compressed response; DEFLATE can reach 1032.
 pub(crate) const HTTP_INFLATE_RATIO: u64 = 1100;
 
-/// How long a request's head may take.
+/// Time-out of a request's head.
 pub(crate) const HTTP_HEAD_MS: u64 = 10_000;
 
 /// How long a server keeps a connection between requests.
 pub(crate) const HTTP_IDLE_MS: u64 = 60_000;
 
-/// Connections of one HTTP listener; further ones are answered 503.
+/// Connections of one HTTP listener; further ones get a 503.
 pub(crate) const HTTP_CONNECTIONS: usize = 10_000;
 
 /// How long an HTTP client tries to connect to one address.
 pub(crate) const HTTP_CONNECT_MS: u64 = 10_000;
 
-/// How long an HTTP client waits for an answer's head, and for more of its body.
+/// How long an HTTP client waits for a response's head, and for more of its body.
 pub(crate) const HTTP_READ_MS: u64 = 30_000;
 
 /// How long an HTTP client keeps an idle connection, as Silly has it.

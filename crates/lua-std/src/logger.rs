@@ -1,8 +1,8 @@
 //! `logger`: lines of the program in the process's log.
 //!
 //! Promises never to block: a line goes through the log's ring, and a full ring drops it and counts
-//! it. A line carries where it was logged, and the coroutine's trace id if it has one. What a line
-//! is made of is in `lua/logger.lua`.
+//! it. A line carries where it was logged, and the coroutine's trace id if it has one. Lines are
+//! formatted in `lua/logger.lua`.
 
 use mlua::{Lua, LuaString, Result, Table};
 use telemetry::log::{self, Event, Level};
@@ -18,7 +18,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     script::open(lua, "logger", include_str!("../../../lua/logger.lua"), raw)
 }
 
-/// Silly's number of a level: the more important, the larger.
+/// Silly's number of a level; larger is more severe.
 fn number(level: Level) -> i64 {
     match level {
         Level::Debug => 0,
@@ -42,7 +42,7 @@ fn write(lua: &Lua, (number, text, place): (i64, LuaString, LuaString)) -> Resul
     Ok(())
 }
 
-/// A line of the log stays one line, whatever is in it.
+/// Escapes control characters, so that the text stays one line of the log.
 fn one_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if !text.chars().any(char::is_control) {

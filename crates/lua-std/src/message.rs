@@ -1,7 +1,7 @@
-//! Lua values as they travel between VMs: copies, without what belongs to one VM.
+//! Lua values on their way between VMs: deep copies.
 //!
-//! Promises a deep copy of nil, booleans, numbers, strings and tables of these; anything else, and
-//! tables too deep, is refused by name.
+//! Copies nil, booleans, numbers, strings and tables of these; other values, and tables nested too
+//! deeply, are an error that names them.
 
 use mlua::{Error, Lua, Result, Value};
 
@@ -17,30 +17,34 @@ pub(crate) enum Message {
     Table(Vec<(Message, Message)>),
 }
 
-/// What a message may still take.
-struct Room {
+/// The remaining size of a message.
+struct MessageBudget {
     values: usize,
     bytes: usize,
 }
 
-impl Room {
+impl MessageBudget {
     fn take(&mut self, bytes: usize) -> Result<()> {
         let left = self.values.checked_sub(1).zip(self.bytes.checked_sub(bytes));
         let Some((values, bytes)) = left else {
             return Err(Error::runtime("the value is too large to leave its VM"));
         };
-        *self = Room { values, bytes };
+        *self = MessageBudget { values, bytes };
         Ok(())
     }
 }
 
 impl Message {
     pub(crate) fn copy(value: &Value) -> Result<Message> {
-        Message::copy_at(value, 0, &mut Room { values: MESSAGE_VALUES, bytes: MESSAGE_BYTES })
+        Message::copy_at(
+            value,
+            0,
+            &mut MessageBudget { values: MESSAGE_VALUES, bytes: MESSAGE_BYTES },
+        )
     }
 
-    fn copy_at(value: &Value, depth: usize, room: &mut Room) -> Result<Message> {
-        // A table that stands in several places is copied for each.
+    fn copy_at(value: &Value, depth: usize, room: &mut MessageBudget) -> Result<Message> {
+        // A table with several references is copied for each.
         room.take(value.as_string().map_or(0, |text| text.as_bytes().len()))?;
         Ok(match value {
             Value::Nil => Message::Nil,

@@ -1,6 +1,6 @@
-//! `perf`: sections of a program that are timed; see `lua/perf.lua`.
+//! `perf`: timed sections of a program; see `lua/perf.lua`.
 //!
-//! Owns the clock of it, in nanoseconds.
+//! Provides the clock, in nanoseconds.
 
 use std::sync::OnceLock;
 use std::time::Instant;

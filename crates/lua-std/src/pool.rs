@@ -1,4 +1,4 @@
-//! `pool`: things that are dear to open; all of it is `lua/pool.lua`.
+//! `pool`: reuse of objects that are expensive to open; written in `lua/pool.lua`.
 
 use mlua::{Lua, Result, Table};
 

@@ -1,6 +1,6 @@
 //! `process`: facts of this process.
 //!
-//! Promises numbers as the system has them now; what it does not say is zero.
+//! Promises current numbers of the system; an unknown number is zero.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         "hostname",
         lua.create_function(|_, ()| Ok(first_line("/proc/sys/kernel/hostname")))?,
     )?;
-    table.set("cwd", lua.create_function(|_, ()| Ok(current_folder()))?)?;
+    table.set("cwd", lua.create_function(|_, ()| Ok(current_directory()))?)?;
     // uptime() → ms
     table.set("uptime", lua.create_function(|_, ()| Ok(timers::now_ms()))?)?;
     // cpu() → user seconds, system seconds
@@ -42,7 +42,7 @@ fn first_line(file: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-fn current_folder() -> String {
+fn current_directory() -> String {
     std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default()
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::{cpu, descriptors, resident};
 
     #[test]
-    fn the_system_says_something() {
+    fn numbers_of_the_system_are_plausible() {
         assert!(resident() > 1_000_000);
         let (open, most) = descriptors();
         assert!(open > 2 && most > 2);

@@ -1,7 +1,7 @@
-//! `metrics.prometheus`: the numbers of a program.
+//! `metrics.prometheus`: the metrics of a program.
 //!
-//! Promises that all workers of a process count into the same numbers, that a server shows them at
-//! its `/metrics`, and that counting takes no lock. The rest is `lua/prometheus.lua`.
+//! Promises that all workers of a process share their metrics, that a server shows them at its
+//! `/metrics`, and that counting takes no lock. The rest is `lua/prometheus.lua`.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::context::VmContext;
 use lua_vm::Vm;
 use lua_vm::script;
 
-/// Where the numbers of a VM go, if it was told.
+/// The metrics of a VM in a server.
 struct Metrics(Arc<Scripted>);
 
-/// The programs of this VM count there.
+/// Sets the metrics of a VM.
 pub fn count_into(vm: &Vm, metrics: Arc<Scripted>) {
     vm.lua().set_app_data(Metrics(metrics));
 }

@@ -1,9 +1,9 @@
 //! `re`: regular expressions whose time is linear in the text, whatever the pattern.
 //!
-//! Owns the patterns a VM has compiled: those given as strings are kept, a few of them. Promises
-//! bounds on a pattern's memory, and the conventions of Lua's own `string` functions: positions
-//! from one, captures as results, the whole match if there are none. Text is bytes; `.` and classes
-//! are characters of UTF-8 unless a pattern says `(?-u)`.
+//! Caches a few compiled patterns that are given as strings. Promises a limit on a pattern's
+//! memory, and the conventions of Lua's own `string` functions: positions from one, captures as
+//! results, the whole match if there are none. Text is bytes; `.` and classes are characters of
+//! UTF-8 unless a pattern says `(?-u)`.
 
 mod pattern;
 mod replace;
@@ -13,14 +13,14 @@ use mlua::{
     Error, FromLua, Function, IntoLua, Lua, LuaString, MultiValue, Result, Table, UserData,
     UserDataMethods, Value,
 };
-use pattern::{Kept, Pattern};
+use pattern::{Pattern, PatternCache};
 use regex::bytes::Captures;
 use std::rc::Rc;
 
 type Optional = (LuaString, Target, Option<i64>);
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
-    let kept = Rc::new(Kept::default());
+    let kept = Rc::new(PatternCache::default());
     let table = lua.create_table()?;
     let compile = |_: &Lua, pattern: LuaString| {
         Ok(match Pattern::new(&pattern.as_bytes()) {
@@ -98,7 +98,7 @@ impl FromLua for Target {
     }
 }
 
-/// Where to begin, as `string.find` counts. None past the end.
+/// The start offset, as `string.find` counts; `None` past the end.
 fn start(init: Option<i64>, length: usize) -> Option<usize> {
     let at = match init.unwrap_or(1) {
         at if at > 0 => usize::try_from(at - 1).ok()?,
@@ -152,7 +152,7 @@ fn captures(lua: &Lua, s: &LuaString, pattern: &Pattern, init: Option<i64>) -> R
     Ok(Value::Table(table))
 }
 
-/// `gmatch(s, pattern)`: an iterator over what `match` would answer.
+/// `gmatch(s, pattern)`: an iterator over the results of `match`.
 fn gmatch(lua: &Lua, s: LuaString, pattern: Pattern) -> Result<Function> {
     let (mut at, mut last) = (0, None);
     lua.create_function_mut(move |lua, ()| match pattern.next(&s.as_bytes(), &mut at, &mut last) {

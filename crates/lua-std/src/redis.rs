@@ -1,7 +1,7 @@
 //! `store.redis`: the bytes of commands and replies; the client is `lua/redis.lua`.
 //!
-//! Owns the way from Lua values to a command and from a reply to Lua values. Promises that what has
-//! been received is parsed once however it is split, and that a reply is bounded.
+//! Converts Lua values to commands and replies to Lua values. Promises that received bytes are
+//! parsed once however they are split, and that the size of a reply is limited.
 
 use mlua::{Error, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods, Value};
 use wire::resp;
@@ -23,7 +23,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     script::open(lua, "redis", include_str!("../../../lua/redis.lua"), raw)
 }
 
-/// `encode(name, …) → string`: strings and numbers, which the server gets as text.
+/// `encode(name, …) → string`: strings and numbers, which are sent as text.
 fn encode(lua: &Lua, words: MultiValue) -> Result<LuaString> {
     let mut out = Vec::with_capacity(64);
     resp::array_head(words.len(), &mut out);
@@ -53,10 +53,10 @@ fn encode(lua: &Lua, words: MultiValue) -> Result<LuaString> {
     lua.create_string(out)
 }
 
-/// What one connection has received.
+/// The received bytes of one connection.
 struct Replies {
     bytes: Vec<u8>,
-    /// Where the reply begins that is not complete.
+    /// The start of the incomplete reply.
     start: usize,
     reader: Reader,
     limits: Limits,
@@ -74,7 +74,8 @@ impl Replies {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// `true, value`; `false, error`; `"push", message`; `"fault", reason`; nil when bytes lack.
+    /// `true, value`; `false, error`; `"push", message`; `"fault", reason`; nil if the reply is
+    /// incomplete.
     fn next(&mut self, lua: &Lua) -> Result<(Value, Value)> {
         let unread = &self.bytes[self.start..];
         let length = match self.reader.read(unread, &self.limits) {
@@ -107,7 +108,7 @@ fn text(lua: &Lua, bytes: &[u8]) -> Result<Value> {
     Ok(Value::String(lua.create_string(bytes)?))
 }
 
-/// The next value; as deep as the reader allows.
+/// Converts the next value; the reader limits its depth.
 fn value(lua: &Lua, bytes: &[u8], items: &mut std::slice::Iter<'_, Item>) -> Result<Value> {
     let Some(item) = items.next() else { return Ok(Value::Nil) };
     Ok(match item {
@@ -128,7 +129,7 @@ fn value(lua: &Lua, bytes: &[u8], items: &mut std::slice::Iter<'_, Item>) -> Res
                 holes |= one.is_nil();
                 table.raw_set(at, one)?;
             }
-            // With a null in it the length of a table says nothing.
+            // The length of a table with a null is undefined.
             if holes {
                 table.raw_set("n", *count)?;
             }

@@ -1,8 +1,8 @@
-//! `shared`: counters and short texts that all workers see, with an end to their time.
+//! `shared`: counters and short texts that all workers share, with an optional time to live.
 //!
-//! On the keyed state of `exchange`: bounded, a hit takes no exclusive lock but the entry's own.
-//! Promises that `add` loses no count, that an entry whose time is over is not there, and that of a
-//! full table the entries used least go first.
+//! Uses the keyed state of `exchange`: limited in size, and a hit takes no exclusive lock except
+//! the entry's own. Promises that `add` loses no count, that expired entries are not returned, and
+//! that a full table evicts the least used entries.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,18 +14,18 @@ use crate::limits::{SHARED_BYTES, SHARED_ENTRIES};
 use lua_vm::Vm;
 use lua_vm::timers::now_ms;
 
-/// The table of a server or program.
+/// The shared table of a server or program.
 pub struct SharedTable(Keyed<Mutex<Entry>>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Entry {
-    value: Kept,
-    /// On the clock of timers; 0 for never.
+    value: SharedValue,
+    /// Expiry on the clock of timers; 0 for never.
     until_ms: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Kept {
+enum SharedValue {
     #[default]
     Nothing,
     Integer(i64),
@@ -72,13 +72,13 @@ fn short<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
     Err(Error::runtime(format!("'{name}' takes keys and texts of up to {SHARED_BYTES} bytes")))
 }
 
-fn kept(value: &Value) -> Result<Kept> {
+fn kept(value: &Value) -> Result<SharedValue> {
     Ok(match value {
-        Value::Nil => Kept::Nothing,
-        Value::Integer(number) => Kept::Integer(*number),
-        Value::Number(number) => Kept::Number(*number),
-        Value::Boolean(truth) => Kept::Boolean(*truth),
-        Value::String(text) => Kept::Bytes(short(&text.as_bytes(), "set")?.into()),
+        Value::Nil => SharedValue::Nothing,
+        Value::Integer(number) => SharedValue::Integer(*number),
+        Value::Number(number) => SharedValue::Number(*number),
+        Value::Boolean(truth) => SharedValue::Boolean(*truth),
+        Value::String(text) => SharedValue::Bytes(short(&text.as_bytes(), "set")?.into()),
         other => {
             let found = other.type_name();
             let why = format!("bad argument #2 to 'set' (a plain value expected, got {found})");
@@ -87,42 +87,42 @@ fn kept(value: &Value) -> Result<Kept> {
     })
 }
 
-fn value(lua: &Lua, kept: Kept) -> Result<Value> {
+fn value(lua: &Lua, kept: SharedValue) -> Result<Value> {
     Ok(match kept {
-        Kept::Nothing => Value::Nil,
-        Kept::Integer(number) => Value::Integer(number),
-        Kept::Number(number) => Value::Number(number),
-        Kept::Boolean(truth) => Value::Boolean(truth),
-        Kept::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
+        SharedValue::Nothing => Value::Nil,
+        SharedValue::Integer(number) => Value::Integer(number),
+        SharedValue::Number(number) => Value::Number(number),
+        SharedValue::Boolean(truth) => Value::Boolean(truth),
+        SharedValue::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
     })
 }
 
 impl SharedTable {
-    fn get(&self, key: &[u8]) -> Kept {
+    fn get(&self, key: &[u8]) -> SharedValue {
         self.0.peek(key, |entry| lock(entry).value.clone()).unwrap_or_default()
     }
 
-    fn set(&self, key: &[u8], value: Kept, until_ms: u64) {
-        if value == Kept::Nothing {
+    fn set(&self, key: &[u8], value: SharedValue, until_ms: u64) {
+        if value == SharedValue::Nothing {
             self.0.remove(key);
             return;
         }
         self.0.with(key, Mutex::default, |entry| *lock(entry) = Entry { value, until_ms });
     }
 
-    /// Adds to a counter; a new one lives until then. `None` if there is something else.
+    /// Adds to a counter; a new one expires then. `None` if the entry is not a counter.
     fn add(&self, key: &[u8], by: i64, until_ms: u64) -> Option<i64> {
         self.0.with(key, Mutex::default, |entry| {
             let mut entry = lock(entry);
             let sum = match entry.value {
-                Kept::Nothing => {
+                SharedValue::Nothing => {
                     entry.until_ms = until_ms;
                     by
                 }
-                Kept::Integer(number) => number.wrapping_add(by),
+                SharedValue::Integer(number) => number.wrapping_add(by),
                 _ => return None,
             };
-            entry.value = Kept::Integer(sum);
+            entry.value = SharedValue::Integer(sum);
             Some(sum)
         })
     }

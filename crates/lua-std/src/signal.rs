@@ -1,9 +1,8 @@
 //! `signal`: signals of the process as events.
 //!
-//! The module is called: `signal("SIGHUP", fn)` returns the function that was there before.
-//! Promises that a handler runs in a coroutine of its own, at once when the signal arrives. In a
-//! program SIGTERM drains, SIGINT ends, SIGUSR1 opens the log file again, unless it has handlers
-//! for them.
+//! The module is called: `signal("SIGHUP", fn)` returns the previous function. Promises that a
+//! handler runs in a coroutine of its own, at once when the signal arrives. In a program SIGTERM
+//! drains, SIGINT ends, SIGUSR1 reopens the log file, unless it has handlers for them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +18,7 @@ use crate::context::VmContext;
 use crate::drain;
 use lua_vm::Vm;
 
-/// What scripts may ask for: those that can be caught and are not the runtime's own.
+/// Signals that scripts may handle: those that can be caught and that the runtime does not use.
 const SIGNALS: &[(&str, i32)] = &[
     ("SIGHUP", libc::SIGHUP),
     ("SIGINT", libc::SIGINT),
@@ -39,7 +38,7 @@ const SIGNALS: &[(&str, i32)] = &[
     ("SIGIO", libc::SIGIO),
 ];
 
-/// The handlers of a VM; a signal that is watched and has none does what it does by default.
+/// The handlers of a VM; a watched signal without a handler has its default action.
 #[derive(Clone, Default)]
 struct Handlers(Rc<RefCell<HashMap<i32, Option<Function>>>>);
 
@@ -76,7 +75,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// Watches the signals that a program acts on by default.
+/// Watches the signals with a default action in a program.
 pub fn watch_signals(vm: &Vm) -> io::Result<()> {
     for name in ["SIGINT", "SIGTERM", "SIGUSR1"] {
         if let Some(&(name, number)) = SIGNALS.iter().find(|(known, _)| *known == name) {
@@ -118,7 +117,11 @@ fn by_default(vm: &Vm, number: i32) {
             let member = VmContext::of(vm).member;
             for log in member.into_iter().flat_map(|member| [member.log, member.access]).flatten() {
                 if let Err(error) = log.reopen() {
-                    event!(Level::Error, "the log cannot be opened again", error = error);
+                    event!(
+                        Level::Error,
+                        "log file cannot be reopened, logging to the old one",
+                        error = error
+                    );
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `stream`: pipelines of pieces; all of it is `lua/stream.lua`.
+//! `stream`: pipelines; written in `lua/stream.lua`.
 
 use mlua::{Lua, Result, Table};
 

@@ -1,6 +1,6 @@
 //! Runs Lua programs in tests.
 //!
-//! A program says what it sees with `say(...)` and ends with `silly.exit(code)`. Promises an end
+//! A program reports results with `say(...)` and ends with `silly.exit(code)`. Promises an end
 //! within ten seconds; an error of the main coroutine ends it with 99.
 
 use std::cell::RefCell;
@@ -12,13 +12,13 @@ use mlua::Variadic;
 
 use crate::context::{VmContext, open_vm};
 use crate::group::{GroupMember, WorkerGroup};
-use lua_vm::End;
-use lua_vm::{Options, Vm};
+use lua_vm::TaskEnd;
+use lua_vm::{Vm, VmOptions};
 
-/// The exit code and what was said.
+/// Runs a program; returns its exit code and the words of `say`.
 pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
     let program = program.to_owned();
-    // As in a worker, where a VM is driven by a task among those that wait for it.
+    // As in a worker, where the VM's loop is one task of several.
     net::worker::block_on_local(async {
         net::task::spawn_local(async move { run_here(&program).await }).await.unwrap()
     })
@@ -26,16 +26,17 @@ pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
 
 /// As [`run`], on the loop of the caller.
 pub(crate) async fn run_here(program: &str) -> (i32, Vec<String>) {
-    run_in(open_vm(Options::default(), VmContext::default()).unwrap(), program, false).await
+    run_in(open_vm(VmOptions::default(), VmContext::default()).unwrap(), program, false).await
 }
 
-/// A block of the documentation: it ends when its main coroutine does, and none may fail.
+/// Runs an example of the documentation: it ends with its main coroutine, and no coroutine may
+/// fail.
 pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
     net::worker::block_on_local(async {
         let group = Arc::new(WorkerGroup::new(1));
         let member = GroupMember { index: 0, group, log: None, access: None };
         let context = VmContext { shared: None, member: Some(member) };
-        let vm = open_vm(Options::default(), context).unwrap();
+        let vm = open_vm(VmOptions::default(), context).unwrap();
         crate::open_mailbox(&vm);
         let (code, mut said) = run_in(vm.clone(), program, true).await;
         if vm.failures() > 0 {
@@ -57,7 +58,7 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
         Ok(())
     });
     vm.lua().globals().set("say", say.unwrap()).unwrap();
-    // `cancel(thread)`: as if its client had gone.
+    // `cancel(thread)`: as if its client had disconnected.
     let cancel = vm.lua().create_function(|lua, thread: mlua::Thread| {
         Vm::of(lua)?.cancel_thread(&thread);
         Ok(())
@@ -65,8 +66,8 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     vm.lua().globals().set("cancel", cancel.unwrap()).unwrap();
     let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
     let (weak, log) = (vm.weak(), said.clone());
-    let ended = move |_: &mlua::Lua, end: End| {
-        if let End::Failed(text) = end {
+    let ended = move |_: &mlua::Lua, end: TaskEnd| {
+        if let TaskEnd::Failed(text) = end {
             log.borrow_mut().push(text);
             weak.upgrade().unwrap().exit(99);
         } else if ends_with_main {
@@ -80,7 +81,7 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     (code, said)
 }
 
-/// What a program says that ends well.
+/// The words of a program that exits with 0.
 pub(crate) fn said(program: &str) -> Vec<String> {
     let (code, said) = run(program);
     assert_eq!(code, 0, "{said:?}");

@@ -1,8 +1,8 @@
 //! `net.udp`: datagrams.
 //!
-//! Promises that a datagram comes whole, that a task which waits for one gets it in the turn it
-//! arrived in, that no more than a bounded number wait for a script (the kernel drops what comes
-//! while they do), and that sending never waits. An address is text, `ip:port`.
+//! Promises that a datagram is delivered whole, that a waiting task gets it in the turn it arrived
+//! in, that the queue of a script is limited (the kernel drops further datagrams), and that sending
+//! never waits. An address is text, `ip:port`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,17 +23,17 @@ use lua_vm::address;
 use lua_vm::errno;
 use lua_vm::waits;
 
-/// A socket and the datagrams nobody has taken.
+/// A socket and its queues.
 struct Socket {
     datagram: Datagram,
-    /// Sends to and hears from this one only.
+    /// The only peer it sends to and receives from.
     peer: Option<SocketAddr>,
     waiting: RefCell<VecDeque<(Bytes, SocketAddr)>>,
-    /// Something has arrived, been taken or been closed.
+    /// Notified when a datagram arrives or is taken, or the socket is closed.
     changed: Notify,
     /// The coroutine that waits for a datagram.
     reader: Cell<Option<TaskId>>,
-    /// Datagrams that the kernel had no room for, first in first out.
+    /// Datagrams that wait for space in the kernel's send buffer.
     queue: RefCell<VecDeque<(Vec<u8>, SocketAddr)>>,
     /// A task is sending the queue.
     sending: Cell<bool>,
@@ -43,9 +43,9 @@ struct Socket {
 }
 
 /// What a script holds.
-struct Handle(Rc<Socket>);
+struct SocketHandle(Rc<Socket>);
 
-impl Drop for Handle {
+impl Drop for SocketHandle {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -70,7 +70,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let receive = waits::function(lua, |lua, (socket, ms): (Value, Option<u64>)| {
         let socket = held(lua, socket, "recvfrom")?;
         let vm = Vm::of(lua)?;
-        // One that was closed or woken by somebody else waits no more.
+        // A reader that was closed or woken otherwise no longer waits.
         let waits = |task: TaskId| vm.is_waiting(task);
         if socket.reader.get().is_some_and(waits) {
             return Err(mlua::Error::runtime("another task reads from this socket"));
@@ -139,13 +139,15 @@ fn begin(lua: &Lua, own: SocketAddr, peer: Option<SocketAddr>) -> Result<(Value,
         unsent: Cell::new(0),
         closed: Cell::new(false),
     });
-    let object = lua.create_userdata(Handle(socket))?;
+    let object = lua.create_userdata(SocketHandle(socket))?;
     Ok((Value::UserData(object), None))
 }
 
 fn held(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
     let socket = match &value {
-        Value::UserData(object) => object.borrow::<Handle>().ok().map(|handle| handle.0.clone()),
+        Value::UserData(object) => {
+            object.borrow::<SocketHandle>().ok().map(|handle| handle.0.clone())
+        }
         _ => None,
     };
     socket.ok_or_else(|| {
@@ -155,14 +157,14 @@ fn held(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
 }
 
 impl Socket {
-    /// The next datagram; what is there first.
+    /// Receives the next datagram.
     async fn next(
         &self,
         own: Option<TaskId>,
         is_wanted: impl Fn() -> bool,
     ) -> std::result::Result<(Bytes, SocketAddr), String> {
         loop {
-            // What nobody waits for is left to the next who does.
+            // A datagram without a reader stays for the next one.
             if self.reader.get() != own || !is_wanted() {
                 return Err(errno::CLOSED.to_owned());
             }
@@ -189,7 +191,7 @@ impl Socket {
         }
     }
 
-    /// Takes what the kernel has, up to the bound.
+    /// Receives what the kernel has, up to the limit.
     fn fill(&self) {
         while self.waiting.borrow().len() < DATAGRAMS {
             match self.datagram.try_receive_from() {
@@ -199,7 +201,7 @@ impl Socket {
         }
     }
 
-    /// Sends now, or behind the datagrams that wait for room in the kernel, up to a bound.
+    /// Sends now, or queues behind the waiting datagrams, up to a limit.
     fn send(self: &Rc<Socket>, data: &[u8], to: SocketAddr) -> io::Result<()> {
         if !self.sending.get() {
             match self.datagram.try_send_to(data, to) {
@@ -222,7 +224,7 @@ impl Socket {
     async fn send_queue(&self) {
         loop {
             let Some((data, to)) = self.queue.borrow_mut().pop_front() else { break };
-            // A datagram may be lost anywhere on its way, here too.
+            // UDP may lose datagrams; this one is lost here.
             let _ = self.datagram.send_to(&data, to).await;
             self.unsent.set(self.unsent.get() - takes(&data));
         }
@@ -237,7 +239,7 @@ impl Socket {
     }
 }
 
-/// What a queued datagram counts for: an empty one takes room too.
+/// The size of a queued datagram; an empty one takes memory too.
 fn takes(data: &[u8]) -> usize {
     data.len() + DATAGRAM_TAKES
 }
@@ -257,11 +259,11 @@ impl mlua::IntoLuaMulti for Received {
     }
 }
 
-impl UserData for Handle {
+impl UserData for SocketHandle {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method(
             "sendto",
-            |_, Handle(socket), (data, to): (mlua::LuaString, Option<String>)| {
+            |_, SocketHandle(socket), (data, to): (mlua::LuaString, Option<String>)| {
                 if socket.closed.get() {
                     return Ok((false, Some(errno::CLOSED.to_owned())));
                 }
@@ -278,27 +280,26 @@ impl UserData for Handle {
                 })
             },
         );
-        methods.add_method("close", |_, Handle(socket), ()| {
+        methods.add_method("close", |_, SocketHandle(socket), ()| {
             let first = socket.close();
             Ok((first, (!first).then(|| errno::CLOSED.to_owned())))
         });
-        methods.add_method("isalive", |_, Handle(socket), ()| Ok(!socket.closed.get()));
-        methods.add_method("unreadbytes", |_, Handle(socket), ()| {
+        methods.add_method("isalive", |_, SocketHandle(socket), ()| Ok(!socket.closed.get()));
+        methods.add_method("unreadbytes", |_, SocketHandle(socket), ()| {
             socket.fill();
             Ok(socket.waiting.borrow().iter().map(|(data, _)| data.len()).sum::<usize>())
         });
-        methods.add_method("unsentbytes", |_, Handle(socket), ()| Ok(socket.unsent.get()));
-        methods.add_meta_method(
-            "__index",
-            |lua, Handle(socket), name: mlua::LuaString| match &*name.as_bytes() {
+        methods.add_method("unsentbytes", |_, SocketHandle(socket), ()| Ok(socket.unsent.get()));
+        methods.add_meta_method("__index", |lua, SocketHandle(socket), name: mlua::LuaString| {
+            match &*name.as_bytes() {
                 b"recvfrom" => lua.named_registry_value::<Value>("tidegate.udp.recvfrom"),
                 b"addr" => {
                     let local = socket.datagram.local().to_string();
                     Value::from_lua(Value::String(lua.create_string(local)?), lua)
                 }
                 _ => Ok(Value::Nil),
-            },
-        );
+            }
+        });
     }
 }
 
@@ -307,7 +308,7 @@ mod tests {
     use crate::testing::said;
 
     #[test]
-    fn a_datagram_is_left_to_the_next_if_who_waited_is_gone() {
+    fn a_datagram_of_a_closed_reader_goes_to_the_next() {
         let program = r#"
             local udp, task = require "silly.net.udp", require "silly.task"
             local time = require "silly.time"

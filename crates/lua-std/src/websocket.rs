@@ -1,7 +1,7 @@
-//! `net.websocket`: both sides of RFC 6455, over the house's server and client.
+//! `net.websocket`: both sides of RFC 6455, over the server and client of `exchange`.
 //!
-//! Promises what its socket does (see `websocket/socket.rs`), that a text which is written is
-//! UTF-8, and that a socket which a script has forgotten is closed. Extensions are not spoken.
+//! Promises what `websocket/socket.rs` does, that written text is UTF-8, and that a collected
+//! socket is closed. Extensions are not supported.
 
 mod handshake;
 mod sides;
@@ -126,7 +126,7 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
 fn options_of_client() -> ClientOptions {
     ClientOptions {
         response: Duration::from_millis(HTTP_CONNECT_MS),
-        // A socket may be quiet for as long as it likes.
+        // A WebSocket has no idle time-out.
         tunnel_idle: Duration::from_millis(u64::from(u32::MAX)),
         via: false,
         ..ClientOptions::default()
@@ -158,7 +158,7 @@ impl UserData for Handle {
             Some(read) => Read(read).into_lua_multi(lua),
             None => Ok(MultiValue::new()),
         });
-        // A third value says that the caller has to wait for room.
+        // The third value is true if the caller has to wait for space.
         methods.add_method("write", |_, Handle(socket), (data, kind): (LuaString, LuaString)| {
             let data = data.as_bytes();
             let opcode = opcode(&kind.as_bytes(), &data)?;

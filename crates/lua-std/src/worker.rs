@@ -1,12 +1,12 @@
 //! `worker`: the VMs of one program, and messages between them.
 //!
 //! Promises that a message is a copy, that messages of one sender on one channel arrive in order,
-//! and that a full mailbox is told to the sender.
+//! and that `send` returns false if the mailbox is full.
 
 use mlua::{Function, Lua, Result, Table, Value};
 
 use crate::context::VmContext;
-use crate::group::Letter;
+use crate::group::WorkerMessage;
 use crate::limits::WORKER_LETTERS;
 use crate::message::Message;
 use lua_vm::Vm;
@@ -21,7 +21,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let send = move |_: &Lua, (to, channel, value): (usize, String, Value)| {
         let value = Message::copy(&value)?;
         let Some(member) = &member else { return Ok(false) };
-        let letter = Letter { from: member.index + 1, channel, value };
+        let letter = WorkerMessage { from: member.index + 1, channel, value };
         Ok(to > 0 && member.group.send(to - 1, letter))
     };
     raw.set("letters", WORKER_LETTERS)?;
@@ -29,7 +29,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     script::open(lua, "worker", include_str!("../../../lua/worker.lua"), raw)
 }
 
-/// Letters to this VM become events.
+/// Turns messages to this VM into events.
 pub fn open_mailbox(vm: &Vm) {
     let Some(member) = VmContext::of(vm).member else { return };
     let Some(mut mailbox) = member.group.mailbox(member.index) else { return };

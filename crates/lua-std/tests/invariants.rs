@@ -1,10 +1,10 @@
-//! What must hold for any bytes given to `encoding.json`: it takes what another parser takes, says
-//! where the error is in what it does not, and what it took comes back the same, at once or in
-//! pieces. The fuzz target calls [`json`] with what a fuzzer finds; here it is called with known
-//! texts and with random damage to them, the same in every run.
+//! What must hold for any bytes given to `encoding.json`: it takes what another parser takes,
+//! reports the position of the error in what it does not, and what it took comes back the same, at
+//! once or in pieces. The fuzz target calls [`json`] with what a fuzzer finds; here it is called
+//! with known texts and with random damage to them, the same in every run.
 
 use lua_std::{VmContext, open_vm};
-use lua_vm::{Options, Vm};
+use lua_vm::{Vm, VmOptions};
 use mlua::{Function, LuaString};
 use std::rc::Rc;
 
@@ -62,7 +62,7 @@ struct Checker {
 
 thread_local! {
     static CHECKER: Checker = {
-        let vm = open_vm(Options::default(), VmContext::default()).expect("a VM");
+        let vm = open_vm(VmOptions::default(), VmContext::default()).expect("a VM");
         let check = vm.lua().load(CHECK).eval().expect("the check compiles");
         Checker { vm, check }
     };

@@ -1,13 +1,12 @@
 //! Addresses as scripts write them: `host:port`, `[v6]:port`, `:port`, `unix:path`.
 //!
-//! Promises that what is not understood is refused and never guessed. Resolves nothing but
-//! `localhost`.
+//! Promises that malformed input is rejected and never guessed. Resolves nothing but `localhost`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use net::Bind;
 
-/// Host and port of an address; either may be missing. A bare IPv6 address needs brackets.
+/// Splits an address into host and port; either may be missing. A bare IPv6 address needs brackets.
 pub fn split(text: &str) -> (Option<&str>, Option<&str>) {
     let some = |part: &'_ str| -> bool { !part.is_empty() };
     if let Some(rest) = text.strip_prefix('[') {
@@ -21,7 +20,7 @@ pub fn split(text: &str) -> (Option<&str>, Option<&str>) {
     }
 }
 
-/// An address to listen on; without a host that is every address of the machine.
+/// Parses an address to listen on; without a host it is every address of the machine.
 pub fn bind(text: &str) -> Option<Bind> {
     if let Some(path) = text.strip_prefix("unix:") {
         return (!path.is_empty()).then(|| Bind::Unix(path.into()));
@@ -29,7 +28,7 @@ pub fn bind(text: &str) -> Option<Bind> {
     socket(text).map(Bind::Tcp)
 }
 
-/// A numeric address, or `localhost`; without a host the IPv6 wildcard, which takes IPv4 too.
+/// Parses a numeric address or `localhost`; without a host the IPv6 wildcard, which takes IPv4 too.
 pub fn socket(text: &str) -> Option<SocketAddr> {
     let (host, port) = split(text);
     let port = port?.parse().ok()?;

@@ -1,29 +1,29 @@
 //! Calls of a script's function for a request.
 //!
 //! Owns the objects that the function gets (request, response, headers, body) and the state they
-//! stand for. [`begin`] starts the coroutine; the [`Ticket`] waits for it, and dropping the ticket
-//! ends it.
+//! stand for. [`begin`] starts the coroutine; the [`CallHandle`] waits for it, and dropping the
+//! ticket ends it.
 
+mod body_read;
 mod call;
 mod headers;
 mod object;
-mod outlet;
-mod reading;
+mod progress;
 mod request;
 mod request_state;
 mod response;
+mod response_stream;
 mod running;
-mod waiting;
 
 use mlua::{Function, Lua, Result};
 
 use crate::vm::Vm;
 
-pub(crate) use call::{CallId, Calls};
-pub use call::{Ticket, begin};
+pub use call::{CallHandle, begin};
+pub(crate) use call::{CallId, CallTable};
 pub use object::{set_response, with_request};
+pub use progress::{CallProgress, failed};
 pub use running::{FunctionRef, RunningVm};
-pub use waiting::{CallProgress, failed};
 
 /// Makes the objects of calls known to a VM. `pass` makes the result of a subrequest the response.
 pub fn open(
@@ -36,5 +36,5 @@ pub fn open(
     headers::open(lua, vm)?;
     request::open(lua, vm)?;
     response::open(lua, vm, encode, pass)?;
-    reading::open(lua, vm, decode)
+    body_read::open(lua, vm, decode)
 }

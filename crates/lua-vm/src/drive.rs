@@ -1,8 +1,8 @@
-//! The loop of a VM: timers and sockets become events, one turn each.
+//! The event loop of a VM: each timer and socket event is one turn.
 //!
-//! Promises that an event is looked at only after the one before it has been seen through, that a
-//! script which is always busy lets the worker's other tasks run, and that the loop sleeps while
-//! there is nothing to do. It ends when the script exits; a VM without a loop has no timers.
+//! Promises that an event is handled only after the turn of the one before it has ended, that a
+//! busy script lets the worker's other tasks run, and that the loop sleeps while there is nothing
+//! to do. It ends when the script exits; a VM without a loop has no timers.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,12 +14,12 @@ use net::clock;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::TIMERS_PER_LOOK;
-use crate::timers::{self, Due, Session};
+use crate::timers::{self, TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
 
 /// Drives a VM until its program exits; returns the code.
 pub async fn drive(vm: Rc<Vm>) -> i32 {
-    // Nothing sleeps before it was told until when.
+    // Reset before the first use.
     let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
     let mut until = 0;
     poll_fn(|cx| poll(&vm, cx, sleep.as_mut(), &mut until)).await
@@ -37,7 +37,7 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, until: &mut u
         }
         if busy {
             clock::refresh();
-            // Comes back after the event loop has looked at the sockets.
+            // Continues after the worker's event loop has polled the sockets.
             ready!(pin!(tokio::task::yield_now()).poll(cx));
             continue;
         }
@@ -57,7 +57,7 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, until: &mut u
     }
 }
 
-/// Runs what is due, up to a bound; true if there may be more.
+/// Runs due timers, up to a limit; true if there may be more.
 fn run_timers(vm: &Vm) -> bool {
     for _ in 0..TIMERS_PER_LOOK {
         let Some((session, due)) = vm.timers.next_due(clock::now().as_ms()) else { return false };
@@ -68,16 +68,18 @@ fn run_timers(vm: &Vm) -> bool {
     true
 }
 
-fn timer(turn: &Turn<'_>, session: Session, due: Due) {
+fn timer(turn: &Turn<'_>, session: TimerId, due: TimerAction) {
     match due {
-        Due::Wake(task) => {
+        TimerAction::Wake(task) => {
             turn.wake_with(task, |_| 0);
         }
-        Due::Call { function, argument } => {
+        TimerAction::Call { function, argument } => {
             crate::native::time::call(turn, session, function, argument)
         }
-        Due::Read { connection, task } => turn.streams.too_late(turn, connection, task),
-        Due::Linger(connection) => turn.streams.give_up(connection),
-        Due::Accept(listener) => turn.streams.accept_again(listener),
+        TimerAction::Read { connection, task } => {
+            turn.streams.time_out_read(turn, connection, task)
+        }
+        TimerAction::Linger(connection) => turn.streams.drop_lingering(connection),
+        TimerAction::Accept(listener) => turn.streams.accept_again(listener),
     }
 }

@@ -1,12 +1,12 @@
-//! The reasons that calls give, as scripts compare them.
+//! Error texts that functions return, as scripts compare them.
 //!
-//! Owns their texts: what the system says, and its number, `Connection refused (111)`; reasons that
-//! are ours have numbers above 10000, which Silly gave them. Promises that a reason has one text
-//! wherever it comes from.
+//! An error of the system is its text and number, `Connection refused (111)`; our own errors have
+//! numbers above 10000, which Silly defines. Promises that an error has one text wherever it comes
+//! from.
 
 use std::io;
 
-/// Reasons of our own.
+/// Errors of our own.
 pub const RESOLVE: &str = "Address resolution failed (10000)";
 pub const NOSOCKET: &str = "No free socket (10001)";
 pub const CLOSING: &str = "Socket is closing (10002)";
@@ -55,14 +55,14 @@ pub const SYSTEM: &[(&str, i32)] = &[
     ("PERM", libc::EPERM),
 ];
 
-/// What the system says of an error number.
+/// The text of a system error number.
 pub fn of_number(number: i32) -> String {
     let text = io::Error::from_raw_os_error(number).to_string();
     let words = text.split(" (os error").next().unwrap_or_default();
     format!("{words} ({number})")
 }
 
-/// What an I/O error is called.
+/// The text of an I/O error.
 pub fn of_error(error: &io::Error) -> String {
     match (error.raw_os_error(), error.kind()) {
         (Some(number), _) => of_number(number),

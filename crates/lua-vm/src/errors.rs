@@ -1,9 +1,8 @@
-//! Errors of scripts: what `pcall` gives them, what the log says of those nobody caught.
+//! Errors of scripts: what `pcall` returns, and what the log says of uncaught ones.
 //!
-//! Owns `pcall` and `xpcall` of a state. They are Lua's own but for two things: an error of one of
-//! our modules arrives as a string, as it does in Silly (the library we are built on would hand
-//! over an object), and nothing can be caught after `silly.exit`. Promises that describing an error
-//! never raises another.
+//! Owns `pcall` and `xpcall` of a state. They differ from Lua's own in two ways: an error of one of
+//! our modules arrives as a string, as it does in Silly (mlua would pass an object), and nothing
+//! can be caught after `silly.exit`. Promises that describing an error never raises another.
 
 use std::ffi::{CStr, c_int};
 
@@ -12,10 +11,10 @@ use telemetry::event_limited;
 use telemetry::log::Level;
 
 use crate::limits::{ERROR_LINES_PER_SECOND, TRACEBACK_BYTES};
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
-/// Where in the registry the function lies that makes text of our library's error objects.
+/// The registry key of the function that converts mlua's error objects to text.
 const PLAIN: &CStr = c"tidegate.plain_error";
 
 /// Replaces `pcall` and `xpcall`.
@@ -25,7 +24,7 @@ pub(crate) fn install(vm: &Vm) -> Result<()> {
         Value::Error(error) => Ok(Value::String(lua.create_string(text(error))?)),
         _ => Ok(error),
     })?;
-    // SAFETY: takes one function and leaves nothing.
+    // SAFETY: takes one function from the stack and leaves nothing.
     unsafe {
         lua.exec_raw::<()>(plain, |state| {
             ffi::lua_setfield(state, ffi::LUA_REGISTRYINDEX, PLAIN.as_ptr());
@@ -38,7 +37,7 @@ pub(crate) fn install(vm: &Vm) -> Result<()> {
     Ok(())
 }
 
-/// What went wrong, without the layers it came through.
+/// The text of an error, without the callbacks it passed through.
 pub fn text(error: &Error) -> String {
     match error {
         Error::RuntimeError(text) | Error::MemoryError(text) => text.clone(),
@@ -56,7 +55,7 @@ pub fn text(error: &Error) -> String {
 }
 
 /// `pcall(f, …)`.
-unsafe extern "C-unwind" fn pcall(state: State) -> c_int {
+unsafe extern "C-unwind" fn pcall(state: LuaState) -> c_int {
     // SAFETY: as in Lua's own: `true` goes below the function, and the continuation sees what a
     // direct return sees.
     unsafe {
@@ -70,7 +69,7 @@ unsafe extern "C-unwind" fn pcall(state: State) -> c_int {
 }
 
 /// `xpcall(f, handler, …)`.
-unsafe extern "C-unwind" fn xpcall(state: State) -> c_int {
+unsafe extern "C-unwind" fn xpcall(state: LuaState) -> c_int {
     // SAFETY: as in Lua's own. The stack becomes: f, handler wrapped, true, f, arguments.
     unsafe {
         ffi::luaL_checktype(state, 2, ffi::LUA_TFUNCTION);
@@ -88,7 +87,7 @@ unsafe extern "C-unwind" fn xpcall(state: State) -> c_int {
 }
 
 /// The message handler of `xpcall`: the script's, given plain text.
-unsafe extern "C-unwind" fn handle(state: State) -> c_int {
+unsafe extern "C-unwind" fn handle(state: LuaState) -> c_int {
     // SAFETY: one argument, one result; the upvalues are the VM and the script's handler.
     unsafe {
         ffi::lua_settop(state, 1);
@@ -104,7 +103,7 @@ unsafe extern "C-unwind" fn handle(state: State) -> c_int {
 }
 
 unsafe extern "C-unwind" fn finish(
-    state: State,
+    state: LuaState,
     status: c_int,
     skipped: ffi::lua_KContext,
 ) -> c_int {
@@ -124,11 +123,11 @@ unsafe extern "C-unwind" fn finish(
     2
 }
 
-/// Makes text of the error object on top of the stack, if it is one of our library's.
+/// Replaces the error object on top of the stack with its text, if it is one of mlua's.
 ///
 /// # Safety
 /// Called from a raw function with a value on top of its stack.
-unsafe fn make_plain(state: State) {
+unsafe fn make_plain(state: LuaState) {
     // SAFETY: the function in the registry takes one value and leaves one, and does not raise.
     unsafe {
         if ffi::lua_type(state, -1) == ffi::LUA_TUSERDATA {
@@ -139,18 +138,18 @@ unsafe fn make_plain(state: State) {
     }
 }
 
-/// Logs an error that has no coroutine to be raised in.
+/// Logs an error that cannot be raised in a coroutine.
 pub fn log(error: &Error) {
     event_limited!(
         ERROR_LINES_PER_SECOND,
         Level::Error,
-        "a Lua function could not be called",
+        "Lua function could not be called",
         error = text(error)
     );
 }
 
-/// Logs the error a coroutine ended with, at most so many each second, and returns its text.
-pub(crate) fn report(vm: &Vm, thread: State) -> String {
+/// Logs the error that a coroutine ended with, rate limited, and returns its text.
+pub(crate) fn report(vm: &Vm, thread: LuaState) -> String {
     if vm.exit_code().is_some() {
         return String::new();
     }
@@ -159,15 +158,15 @@ pub(crate) fn report(vm: &Vm, thread: State) -> String {
     event_limited!(
         ERROR_LINES_PER_SECOND,
         Level::Error,
-        "a Lua coroutine failed",
+        "Lua error in a coroutine",
         error = message,
         traceback = traceback
     );
     message.to_owned()
 }
 
-/// The error on top of a thread's stack and where it came from.
-fn describe(vm: &Vm, thread: State) -> String {
+/// The error on top of a thread's stack, with its traceback.
+fn describe(vm: &Vm, thread: LuaState) -> String {
     let main = vm.main();
     // SAFETY: the error value is moved to the main stack and back (the thread may have no room for
     // a copy), and everything that may raise runs in a protected call there; both stacks are left
@@ -188,10 +187,10 @@ fn describe(vm: &Vm, thread: State) -> String {
     }
 }
 
-unsafe extern "C-unwind" fn describe_raw(state: State) -> c_int {
+unsafe extern "C-unwind" fn describe_raw(state: LuaState) -> c_int {
     // SAFETY: called by `describe` with a thread that does not run, and a value.
     unsafe {
-        let thread: State = ffi::lua_touserdata(state, 1).cast();
+        let thread: LuaState = ffi::lua_touserdata(state, 1).cast();
         make_plain(state);
         let text = ffi::luaL_tolstring(state, 2, std::ptr::null_mut());
         ffi::luaL_traceback(state, thread, text, 0);

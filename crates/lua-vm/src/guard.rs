@@ -1,10 +1,10 @@
-//! What one turn may use: instructions and memory. Time is only watched.
+//! Instruction and memory budget of a turn.
 //!
-//! A hook on every coroutine counts instructions: `coroutine.create` hands it on, and in a server
-//! scripts cannot take it off. Promises that a coroutine over its budget yields and is never
-//! resumed (so no `pcall` keeps it alive), that where it cannot yield the error comes again, and
-//! that the other coroutines go on. A VM that was not armed counts nothing. Time inside one
-//! function of C is not bounded: the [watchdog](crate::watchdog) logs it.
+//! A debug hook on every coroutine counts instructions: `coroutine.create` passes it on, and in a
+//! server scripts cannot remove it. Promises that a coroutine over its budget yields and is never
+//! resumed (so no `pcall` keeps it alive), that the error is raised again where it cannot yield,
+//! and that the other coroutines continue. A VM that was not armed counts nothing. Time is not
+//! limited: the [watchdog](crate::watchdog) logs long turns.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -13,38 +13,38 @@ use std::sync::Arc;
 use mlua::{Function, Result, Table, ffi};
 
 use crate::limits::{HOOK_STEP, METER_REFUSED_BYTES, STOPPED_PER_TURN, TURN_INSTRUCTIONS};
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
-use crate::watchdog::{self, Pulse};
+use crate::watchdog::{self, Heartbeat};
 
-/// Why a coroutine was ended.
+/// The budget that a coroutine has exceeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum ExceededLimit {
     Instructions,
     Memory,
 }
 
-impl Over {
+impl ExceededLimit {
     fn text(self) -> &'static str {
         match self {
-            Over::Instructions => "the turn has used up its instructions",
-            Over::Memory => "the VM has used up its memory",
+            ExceededLimit::Instructions => "the turn has used up its instructions",
+            ExceededLimit::Memory => "the VM has used up its memory",
         }
     }
 }
 
-/// Of one VM.
+/// The budget of one VM.
 pub(crate) struct Guard {
     budget: Cell<u64>,
-    /// What the next turn begins with.
+    /// The instruction budget of the next turn.
     default_budget: Cell<u64>,
     spent: Cell<u64>,
-    over: Cell<Option<Over>>,
+    over: Cell<Option<ExceededLimit>>,
     stopped: Cell<u32>,
-    pulse: Cell<Option<Arc<Pulse>>>,
+    pulse: Cell<Option<Arc<Heartbeat>>>,
 }
 
-/// Its address is the key under which the registry has the VM.
+/// The registry key of the VM is the address of this static.
 static KEY: u8 = 0;
 
 impl Default for Guard {
@@ -79,17 +79,17 @@ impl Guard {
         }
     }
 
-    /// What the watchdog looks at; none in a VM that is not watched.
-    pub(crate) fn pulse(&self) -> Option<&Pulse> {
+    /// The heartbeat that the watchdog reads; `None` in a VM that is not watched.
+    pub(crate) fn pulse(&self) -> Option<&Heartbeat> {
         // SAFETY: the cell is only looked at here and set once; nothing in between runs other code.
         unsafe { &*self.pulse.as_ptr() }.as_deref()
     }
 
-    pub(crate) fn set_pulse(&self, pulse: Arc<Pulse>) {
+    pub(crate) fn set_pulse(&self, pulse: Arc<Heartbeat>) {
         self.pulse.set(Some(pulse));
     }
 
-    /// The budget of the turn that runs.
+    /// Sets the budget of the running turn.
     pub(crate) fn allow(&self, instructions: u64) {
         self.budget.set(instructions);
     }
@@ -98,19 +98,19 @@ impl Guard {
         self.over.get().is_some()
     }
 
-    /// Why the running coroutine ends. The others of this turn begin to count anew, but not
-    /// forever.
-    pub(crate) fn forgive(&self) -> &'static str {
+    /// Takes the exceeded budget. The other coroutines of this turn start from zero, a limited
+    /// number of times.
+    pub(crate) fn take_exceeded(&self) -> &'static str {
         self.stopped.set(self.stopped.get() + 1);
         if self.stopped.get() < STOPPED_PER_TURN {
             self.spent.set(0);
         }
-        self.over.take().map_or("", Over::text)
+        self.over.take().map_or("", ExceededLimit::text)
     }
 
-    /// Whether the VM holds more than it may, even after a full collection.
-    pub(crate) fn is_too_large(&self, vm: &Vm, state: State) -> bool {
-        // What the allocator has given: Lua itself does not count long strings of its library.
+    /// True if the VM exceeds its memory limit, even after a full collection.
+    pub(crate) fn is_too_large(&self, vm: &Vm, state: LuaState) -> bool {
+        // Lua's own count lacks the content of long strings.
         if vm.meter.used() < vm.meter.limit() {
             return false;
         }
@@ -120,16 +120,16 @@ impl Guard {
         vm.meter.used() >= vm.meter.limit()
     }
 
-    fn look(&self, vm: &Vm, state: State) -> Option<Over> {
+    fn look(&self, vm: &Vm, state: LuaState) -> Option<ExceededLimit> {
         self.spent.set(self.spent.get() + u64::from(HOOK_STEP));
         if self.spent.get() > self.budget.get() {
-            return Some(Over::Instructions);
+            return Some(ExceededLimit::Instructions);
         }
-        self.is_too_large(vm, state).then_some(Over::Memory)
+        self.is_too_large(vm, state).then_some(ExceededLimit::Memory)
     }
 }
 
-/// Puts the hook on the main thread, whose coroutines inherit it.
+/// Sets the hook on the main thread; its coroutines inherit it.
 pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> {
     let guard = &vm.guard;
     guard.default_budget.set(budget);
@@ -146,7 +146,7 @@ pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> 
     }
     let strings: Table = vm.lua().globals().get("string")?;
     let original: Function = strings.get("rep")?;
-    // SAFETY: one function comes, a closure over the VM and it goes.
+    // SAFETY: takes one function and leaves a closure over the VM and it.
     let bounded: Function = unsafe {
         vm.lua().exec_raw(original, |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
@@ -157,8 +157,8 @@ pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> 
     strings.set("rep", bounded)
 }
 
-/// `string.rep`, which makes much of little in one call, within what the VM may hold.
-unsafe extern "C-unwind" fn repeated(state: State) -> c_int {
+/// `string.rep`, limited by the memory that the VM may still allocate.
+unsafe extern "C-unwind" fn repeated(state: LuaState) -> c_int {
     // SAFETY: the upvalues are the VM and Lua's own function; nothing here has to be dropped.
     unsafe {
         let text = stack::bytes(state, 1).map_or(0, <[u8]>::len);
@@ -176,7 +176,7 @@ unsafe extern "C-unwind" fn repeated(state: State) -> c_int {
     1
 }
 
-unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
+unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
     // SAFETY: called by Lua with room for some values; nothing here has to be dropped. A yield in a
     // count hook returns, and happens once the hook has.
     unsafe {
@@ -196,7 +196,8 @@ unsafe extern "C-unwind" fn hook(state: State, _: *mut ffi::lua_Debug) {
             }
             return;
         };
-        // From now on before each instruction: a `pcall` is to get no further than the next one.
+        // The hook runs before each instruction from now on, so a `pcall` gets no further than the
+        // next.
         ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
         if ffi::lua_isyieldable(state) != 0 {
             guard.over.set(Some(over));

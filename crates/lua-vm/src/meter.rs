@@ -1,13 +1,13 @@
-//! What a VM holds, counted where it is allocated.
+//! The memory meter of a VM: an allocator that counts.
 //!
-//! Owns the way between a state and its allocator. The collector of Lua 5.5 looks at numbers of
-//! its own, in which the content of long strings is not, so a VM with many small objects could
-//! gather gigabytes of strings before it looks. Promises that it collects once large blocks have
-//! doubled since it last did, and that an operation of Lua code which would take a VM far beyond
-//! what it may hold fails instead (`not enough memory`). Never refuses what a function of C or of
-//! ours asks for: that must not fail.
+//! It stands between a state and its allocator. The collector of Lua 5.5 does not count the content
+//! of long strings, so a VM with many small objects could gather gigabytes of strings before it
+//! collects. Promises that it collects once large blocks have doubled since the last collection,
+//! and that an operation of Lua code that would take a VM far beyond its limit fails (`not enough
+//! memory`). Never refuses memory to a C function or to our own code: those must not fail.
 //!
-//! The one trick: an allocator that gives nothing makes Lua collect and ask once more.
+//! An allocator that returns null makes Lua collect and ask again; the meter uses that to start a
+//! collection.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -15,37 +15,37 @@ use std::ffi::c_void;
 use mlua::{Lua, ffi};
 
 use crate::limits::{METER_FREE_BYTES, METER_LARGE_BYTES, METER_REFUSED_BYTES};
-use crate::stack::State;
+use crate::stack::LuaState;
 
 pub(crate) struct Meter {
-    inner: Box<Inner>,
-    main: State,
+    inner: Box<MeterState>,
+    main: LuaState,
 }
 
-/// What the state's allocator is given with each call.
-struct Inner {
+/// The user data of the state's allocator.
+struct MeterState {
     allocate: ffi::lua_Alloc,
     data: *mut c_void,
     used: Cell<usize>,
-    /// Of that, in blocks of [`METER_LARGE_BYTES`] and more.
+    /// Bytes in blocks of [`METER_LARGE_BYTES`] and more.
     large: Cell<usize>,
-    /// With how much of that the next collection begins.
+    /// Bytes in large blocks at which the next collection begins.
     next: Cell<usize>,
-    /// Nothing was given, to have Lua collect.
+    /// True after null was returned to start a collection.
     asked: Cell<bool>,
     limit: Cell<usize>,
-    /// The coroutine that runs; null where nothing is protected from a failure.
-    running: Cell<State>,
+    /// The coroutine that runs; null while no failure can be caught.
+    running: Cell<LuaState>,
 }
 
 impl Meter {
-    /// Takes its place before the allocator of a new state. It must be let go of before the state
-    /// ends ([`Meter::step_aside`]) and dropped after it.
-    pub(crate) fn new(lua: &Lua, main: State) -> Meter {
+    /// Replaces the allocator of a new state. [`Meter::restore`] must be called before the state
+    /// ends, and the meter dropped after it.
+    pub(crate) fn new(lua: &Lua, main: LuaState) -> Meter {
         let mut data = std::ptr::null_mut();
         // SAFETY: the state is alive.
         let allocate = unsafe { ffi::lua_getallocf(main, &raw mut data) };
-        let inner = Box::new(Inner {
+        let inner = Box::new(MeterState {
             allocate,
             data,
             used: Cell::new(lua.used_memory()),
@@ -55,17 +55,18 @@ impl Meter {
             limit: Cell::new(usize::MAX),
             running: Cell::new(std::ptr::null_mut()),
         });
-        // SAFETY: `allocate` hands everything on to the allocator that was there, so blocks of
-        // before and after are of one kind; the box stays where it is.
+        // SAFETY: `allocate_metered` calls the allocator it replaced, so all blocks come from one
+        // allocator; the box does not move.
         unsafe {
             ffi::lua_setallocf(main, allocate_metered, (&raw const *inner).cast_mut().cast())
         };
         Meter { inner, main }
     }
 
-    /// Puts the allocator back that was there. Strings may still give their content back here.
-    pub(crate) fn step_aside(&self) {
-        // SAFETY: the state is alive, and its allocator was the one that is put back.
+    /// Restores the allocator that was replaced. Strings may still free their content through the
+    /// meter.
+    pub(crate) fn restore(&self) {
+        // SAFETY: the state is alive, and this was its allocator.
         unsafe { ffi::lua_setallocf(self.main, self.inner.allocate, self.inner.data) };
     }
 
@@ -82,22 +83,22 @@ impl Meter {
         self.inner.limit.set(bytes);
     }
 
-    /// A coroutine runs from now on, or none.
+    /// Sets the coroutine that runs.
     #[inline]
-    pub(crate) fn runs(&self, thread: Option<State>) {
+    pub(crate) fn runs(&self, thread: Option<LuaState>) {
         self.inner.running.set(thread.unwrap_or(std::ptr::null_mut()));
     }
 }
 
 impl Meter {
     /// The coroutine that the VM resumed; null while none runs.
-    pub(crate) fn running(&self) -> State {
+    pub(crate) fn running(&self) -> LuaState {
         self.inner.running.get()
     }
 }
 
-impl Inner {
-    /// Whether Lua is to collect first: it asks again if this is an object's block.
+impl MeterState {
+    /// True if Lua should collect first: it asks again if this is an object's block.
     #[inline]
     fn collects_first(&self) -> bool {
         (self.large.get() > self.next.get() || self.asked.get()) && self.asks()
@@ -114,7 +115,7 @@ impl Inner {
         first
     }
 
-    /// Whether Lua code, and nobody else, asks for so much that the VM would hold too much.
+    /// True if Lua code, not a C function, asks for so much that the VM would exceed its limit.
     #[inline]
     fn refuses(&self, more: usize) -> bool {
         more >= METER_REFUSED_BYTES
@@ -123,13 +124,13 @@ impl Inner {
     }
 }
 
-/// Whether the function on top of a thread, if there is one, is one of Lua.
+/// True if the function on top of a thread is a Lua function.
 #[cold]
-fn runs_lua(thread: State) -> bool {
+fn runs_lua(thread: LuaState) -> bool {
     if thread.is_null() {
         return false;
     }
-    // SAFETY: a plain structure that Lua fills in; the thread runs. Looking at a function's source
+    // SAFETY: a plain structure that Lua fills in; the thread runs. Reading a function's source
     // allocates nothing.
     unsafe {
         let mut about: ffi::lua_Debug = std::mem::zeroed();
@@ -147,8 +148,8 @@ unsafe extern "C" fn allocate_metered(
     new: usize,
 ) -> *mut c_void {
     // SAFETY: the state was given this pointer, whose box outlives it.
-    let meter = unsafe { &*data.cast::<Inner>() };
-    // Of a block that is new, the old size says what it is for.
+    let meter = unsafe { &*data.cast::<MeterState>() };
+    // For a new block, the old size is the kind of the object.
     let before = if block.is_null() { 0 } else { old };
     if new > before {
         let is_object = block.is_null() && old != 0;
@@ -156,7 +157,7 @@ unsafe extern "C" fn allocate_metered(
             return std::ptr::null_mut();
         }
     }
-    // SAFETY: handed on as it came.
+    // SAFETY: the arguments are passed on unchanged.
     let given = unsafe { (meter.allocate)(meter.data, block, old, new) };
     if given.is_null() && new > 0 {
         return given;

@@ -1,6 +1,7 @@
 //! Functions of the standard library that speak Lua's stack.
 //!
-//! The module `lua_std::NAME` opens the functions of `native::NAME` and adds what is written in Lua.
+//! The module `lua_std::NAME` opens the functions of `native::NAME` and adds what is written in
+//! Lua.
 
 pub mod json;
 pub mod silly;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use crate::vm::Options;
+use crate::vm::VmOptions;
 
 /// Builds the table of a module, once per VM.
 pub type OpenModule = fn(&Lua) -> Result<Table>;
@@ -40,7 +40,7 @@ pub(crate) fn preload(lua: &Lua, modules: &[Module]) -> Result<()> {
 
 /// Sets where `require` searches files: next to the binary, in `lualib` of the working directory,
 /// in the paths of the options, then in Lua's own places.
-pub(crate) fn search_paths(lua: &Lua, options: &Options) -> Result<()> {
+pub(crate) fn search_paths(lua: &Lua, options: &VmOptions) -> Result<()> {
     let package: Table = lua.globals().get("package")?;
     let binary = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let beside = binary.map(|directory| directory.display().to_string()).unwrap_or_default();

@@ -1,9 +1,9 @@
 //! Lua's stack, for functions that speak it directly.
 //!
-//! Owns the few idioms of the raw functions: bytes in and out, `nil, reason`, raising. A raw
-//! function runs between Lua's `setjmp` and `longjmp`: whenever it calls what may raise or yield,
-//! it holds nothing that has to be dropped and no borrow of a `RefCell`. Pushing may run the
-//! collector, and with it a script's `__gc`, so that counts as such a call.
+//! Has the few idioms of raw functions: bytes in and out, `nil, reason`, raising. A raw function
+//! runs between Lua's `setjmp` and `longjmp`: whenever it calls something that may raise or yield,
+//! it holds no value with a destructor and no borrow of a `RefCell`. Pushing may run the collector,
+//! and with it a script's `__gc`, so it counts as such a call.
 
 use std::ffi::{CStr, c_int};
 
@@ -13,13 +13,13 @@ use mlua::{Lua, Result, Table};
 use crate::vm::Vm;
 
 /// A Lua thread; the main one or a coroutine.
-pub(crate) type State = *mut ffi::lua_State;
+pub(crate) type LuaState = *mut ffi::lua_State;
 
 /// Pushes a string.
 ///
 /// # Safety
 /// `state` is alive and has a free slot.
-pub(crate) unsafe fn push(state: State, bytes: &[u8]) {
+pub(crate) unsafe fn push(state: LuaState, bytes: &[u8]) {
     // SAFETY: pointer and length are those of a slice; Lua copies it.
     unsafe { ffi::lua_pushlstring(state, bytes.as_ptr().cast(), bytes.len()) };
 }
@@ -28,7 +28,7 @@ pub(crate) unsafe fn push(state: State, bytes: &[u8]) {
 ///
 /// # Safety
 /// `state` is alive; the bytes are used only while the value stays on the stack.
-pub(crate) unsafe fn bytes<'a>(state: State, index: c_int) -> Option<&'a [u8]> {
+pub(crate) unsafe fn bytes<'a>(state: LuaState, index: c_int) -> Option<&'a [u8]> {
     let mut length = 0;
     // SAFETY: the index is checked by Lua, and a string lives as long as its slot holds it.
     unsafe {
@@ -37,24 +37,24 @@ pub(crate) unsafe fn bytes<'a>(state: State, index: c_int) -> Option<&'a [u8]> {
     }
 }
 
-/// The string argument `index`; raises if it is none.
+/// The string argument `index`; raises if it is not a string.
 ///
 /// # Safety
-/// As [`bytes`]; called from a raw function, which may be left by this call.
-pub(crate) unsafe fn check_bytes<'a>(state: State, index: c_int) -> &'a [u8] {
+/// As [`bytes`]; called from a raw function, which this call may leave.
+pub(crate) unsafe fn check_bytes<'a>(state: LuaState, index: c_int) -> &'a [u8] {
     let mut length = 0;
-    // SAFETY: raises, or gives a string that lives as long as its slot holds it.
+    // SAFETY: raises, or returns a string that lives as long as its slot holds it.
     unsafe {
         let start = ffi::luaL_checklstring(state, index, &raw mut length);
         std::slice::from_raw_parts(start.cast(), length)
     }
 }
 
-/// Leaves `nil, reason`: how a failure that is no error of the script is told.
+/// Pushes `nil, reason`, the result of a failure that is not the script's own error.
 ///
 /// # Safety
 /// `state` is alive and has two free slots.
-pub(crate) unsafe fn refuse(state: State, reason: &str) -> c_int {
+pub(crate) unsafe fn refuse(state: LuaState, reason: &str) -> c_int {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_pushnil(state);
@@ -63,11 +63,11 @@ pub(crate) unsafe fn refuse(state: State, reason: &str) -> c_int {
     2
 }
 
-/// Raises a string error that begins with the place of the caller. The message is dropped first.
+/// Raises a string error that begins with the caller's position. The message is dropped first.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-pub(crate) unsafe fn raise<M: AsRef<str>>(state: State, message: M) -> ! {
+pub(crate) unsafe fn raise<M: AsRef<str>>(state: LuaState, message: M) -> ! {
     // SAFETY: `luaL_where` and the message leave two strings, which `lua_concat` joins.
     unsafe {
         ffi::luaL_where(state, 1);
@@ -79,10 +79,10 @@ pub(crate) unsafe fn raise<M: AsRef<str>>(state: State, message: M) -> ! {
 }
 
 /// A raw function with its name.
-pub(crate) type Named = (&'static CStr, ffi::lua_CFunction);
+pub(crate) type NamedFunction = (&'static CStr, ffi::lua_CFunction);
 
 /// A table of raw functions, each with the VM as its first upvalue (see [`vm`]).
-pub(crate) fn functions(lua: &Lua, vm: &Vm, named: &[Named]) -> Result<Table> {
+pub(crate) fn functions(lua: &Lua, vm: &Vm, named: &[NamedFunction]) -> Result<Table> {
     let pointer: *const Vm = vm;
     // SAFETY: each step leaves one table on the stack; the closures reach the VM, which owns the
     // state they live in.
@@ -102,7 +102,7 @@ pub(crate) fn functions(lua: &Lua, vm: &Vm, named: &[Named]) -> Result<Table> {
 ///
 /// # Safety
 /// `state` runs such a function.
-pub(crate) unsafe fn vm<'a>(state: State) -> &'a Vm {
+pub(crate) unsafe fn vm<'a>(state: LuaState) -> &'a Vm {
     // SAFETY: the upvalue was set by `functions`, and the VM outlives its state.
     unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Vm>() }
 }

@@ -1,12 +1,12 @@
-//! The sockets of a VM: one driver, all connections and listeners.
+//! The sockets of a VM: one driver for all connections and listeners.
 //!
-//! Owns them, what they received and what they are to send. An event of the driver becomes a turn
-//! (see `drive`); what a turn wrote leaves at its end, with one send for each connection. Promises:
-//! a write never waits and is sent in order; a peer that is not read is held back once `limit`
-//! bytes are unread; a peer that does not read ends its connection once `output_limit` bytes are
-//! unsent; a closed connection still sends what was written to it, for a bounded time.
+//! Owns their input and output buffers. An event of the driver becomes a turn (see `drive`); what a
+//! turn wrote is sent at its end, with one send for each connection. Promises: a write never waits
+//! and is sent in order; a peer is held back once `limit` of its bytes are unread; a peer that does
+//! not read ends its connection once `output_limit` bytes are unsent; a closed connection still
+//! sends what was written to it, for a bounded time.
 //!
-//! Never runs Lua while it is borrowed: what a reader gets is found first and pushed after.
+//! Never runs Lua while it is borrowed: the bytes for a reader are found first and pushed after.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::errno;
 use crate::limits::{LINGER_MS, ROOM_BYTES};
 use crate::stack;
 use crate::tasks::TaskId;
-use crate::timers::Due;
+use crate::timers::TimerAction;
 use crate::vm::{Turn, Vm};
 
 pub(crate) mod connection;
@@ -30,31 +30,31 @@ mod socket;
 
 pub use listening::address as peer_address;
 
-use connection::{Connection, Reader};
-use input::Want;
+use connection::{Connection, WaitingReader};
+use input::ReadRequest;
 
-/// Names a connection or a listener of this VM; stale once it is closed.
+/// The handle of a connection or listener of this VM; stale once it is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-pub(crate) struct Handle {
+pub(crate) struct StreamHandle {
     pub(crate) index: u32,
     pub(crate) generation: u32,
 }
 
 #[derive(Clone, Copy)]
-enum Source {
+enum StreamSource {
     Connection(u32),
     Listener(u32),
 }
 
-struct Inner {
-    driver: Driver<Source>,
+struct StreamTable {
+    driver: Driver<StreamSource>,
     connections: Slab<Connection>,
-    listeners: Slab<listening::Listening>,
+    listeners: Slab<listening::ListenerEntry>,
     generation: u32,
-    /// What connections are received into, one at a time.
+    /// The receive buffer that all connections share, one at a time.
     room: Box<[u8]>,
-    /// The connection whose unread bytes are in the room.
+    /// The connection whose unread bytes are in the receive buffer.
     lent: Option<u32>,
     /// Connections that were written to in this turn.
     dirty: Vec<u32>,
@@ -62,14 +62,14 @@ struct Inner {
 }
 
 pub(crate) struct Streams {
-    inner: RefCell<Inner>,
-    /// Handles whose objects were collected. Finalizers run in the middle of anything.
-    collected: RefCell<Vec<Handle>>,
+    inner: RefCell<StreamTable>,
+    /// Handles whose objects were collected; finalizers may run while the table is borrowed.
+    collected: RefCell<Vec<StreamHandle>>,
     draining: Cell<bool>,
 }
 
-/// What a read finds.
-pub(crate) enum Found {
+/// The result of a read.
+pub(crate) enum ReadResult {
     /// Bytes in memory that stays as it is until the turn ends or more arrive.
     Bytes(*const [u8]),
     /// Nothing yet: the coroutine may wait.
@@ -79,8 +79,8 @@ pub(crate) enum Found {
     Busy,
 }
 
-/// Who is woken, with what.
-enum Wake {
+/// A coroutine to wake, and the values it is woken with.
+enum StreamWake {
     Bytes(TaskId, *const [u8]),
     Failed(TaskId, Rc<str>),
     Sent(TaskId),
@@ -89,7 +89,7 @@ enum Wake {
 impl Default for Streams {
     fn default() -> Streams {
         Streams {
-            inner: RefCell::new(Inner {
+            inner: RefCell::new(StreamTable {
                 driver: Driver::new(),
                 connections: Slab::new(),
                 listeners: Slab::new(),
@@ -111,12 +111,12 @@ impl Streams {
         self.inner.borrow_mut().driver.poll_ready(cx)
     }
 
-    /// Sees an event through, but for the coroutines it made ready.
+    /// Handles an event, without running the coroutines it makes ready.
     pub(crate) fn event(&self, turn: &Turn<'_>, key: Key, event: Event) {
         match event {
             Event::Ready(ready) => {
                 let mut inner = self.inner.borrow_mut();
-                let Some(Source::Connection(index)) = inner.driver.data(key).copied() else {
+                let Some(StreamSource::Connection(index)) = inner.driver.data(key).copied() else {
                     return;
                 };
                 let sent = if ready.write { inner.unblock(index) } else { Vec::new() };
@@ -130,66 +130,73 @@ impl Streams {
         }
     }
 
-    /// Takes a connection over.
-    pub(crate) fn insert(&self, stream: Stream) -> Handle {
+    /// Adds a connection.
+    pub(crate) fn insert(&self, stream: Stream) -> StreamHandle {
         let mut inner = self.inner.borrow_mut();
         inner.generation = inner.generation.wrapping_add(1);
         let generation = inner.generation;
         let index = inner.connections.vacant_key() as u32;
-        let key = inner.driver.insert(stream, Source::Connection(index));
+        let key = inner.driver.insert(stream, StreamSource::Connection(index));
         inner.connections.insert(Connection::new(key, generation));
-        Handle { index, generation }
+        StreamHandle { index, generation }
     }
 
-    /// Looks at a connection that is not closed.
+    /// Calls `look` with a connection that is not closed.
     pub(crate) fn with<R>(
         &self,
-        handle: Handle,
+        handle: StreamHandle,
         look: impl FnOnce(&mut Connection) -> R,
     ) -> Option<R> {
         self.inner.borrow_mut().open(handle).map(look)
     }
 
-    /// Reads what is there; [`Streams::park`] waits for more.
-    pub(crate) fn read(&self, handle: Handle, want: &Want) -> Found {
+    /// Reads what has been received; [`Streams::park`] waits for more.
+    pub(crate) fn read(&self, handle: StreamHandle, want: &ReadRequest) -> ReadResult {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = open(&mut inner.connections, handle) else {
-            return Found::Failed(errno::CLOSED.into());
+            return ReadResult::Failed(errno::CLOSED.into());
         };
         if connection.reader.is_some() {
-            return Found::Busy;
+            return ReadResult::Busy;
         }
         connection.input.begin();
         if let Some(count) = connection.input.find(want, &inner.room) {
-            return Found::Bytes(inner.take(handle.index, count));
+            return ReadResult::Bytes(inner.take(handle.index, count));
         }
         if let Some(reason) = connection.broken.as_deref() {
-            return Found::Failed(reason.into());
+            return ReadResult::Failed(reason.into());
         }
         if connection.ended {
-            return Found::Failed(errno::EOF.into());
+            return ReadResult::Failed(errno::EOF.into());
         }
-        if connection.is_hopeless(want) {
-            return Found::Failed(errno::of_number(libc::EMSGSIZE).into());
+        if connection.is_unsatisfiable(want) {
+            return ReadResult::Failed(errno::of_number(libc::EMSGSIZE).into());
         }
-        Found::Wait
+        ReadResult::Wait
     }
 
     /// Parks the coroutine of a read that found nothing: it is woken with the bytes, or with
     /// `nil, reason`.
-    pub(crate) fn park(&self, vm: &Vm, handle: Handle, task: TaskId, want: Want, ms: Option<u64>) {
+    pub(crate) fn park(
+        &self,
+        vm: &Vm,
+        handle: StreamHandle,
+        task: TaskId,
+        want: ReadRequest,
+        ms: Option<u64>,
+    ) {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = inner.open(handle) else { return };
         let left = connection.deadline_ms.map(|at| at.saturating_sub(crate::timers::now_ms()));
         let span = [ms, left].into_iter().flatten().min();
-        let due = Due::Read { connection: handle.index, task };
+        let due = TimerAction::Read { connection: handle.index, task };
         let deadline = span.map(|span| vm.timers.set(span, due));
-        connection.reader = Some(Reader { task, want, deadline });
+        connection.reader = Some(WaitingReader { task, want, deadline });
         inner.watch(handle.index);
     }
 
-    /// A waiting read has taken too long.
-    pub(crate) fn too_late(&self, turn: &Turn<'_>, index: u32, task: TaskId) {
+    /// Ends a waiting read whose time-out has passed.
+    pub(crate) fn time_out_read(&self, turn: &Turn<'_>, index: u32, task: TaskId) {
         let mut inner = self.inner.borrow_mut();
         let Some(connection) = inner.connections.get_mut(index as usize) else { return };
         if connection.reader.as_ref().is_none_or(|reader| reader.task != task) {
@@ -198,11 +205,11 @@ impl Streams {
         connection.reader = None;
         inner.watch(index);
         drop(inner);
-        Wake::Failed(task, errno::of_number(libc::ETIMEDOUT).into()).run(turn);
+        StreamWake::Failed(task, errno::of_number(libc::ETIMEDOUT).into()).run(turn);
     }
 
-    /// Writes; `Err` is why not.
-    pub(crate) fn write(&self, handle: Handle, bytes: &[u8]) -> Result<(), Rc<str>> {
+    /// Appends to the output; `Err` is the reason if it cannot.
+    pub(crate) fn write(&self, handle: StreamHandle, bytes: &[u8]) -> Result<(), Rc<str>> {
         let inner = &mut *self.inner.borrow_mut();
         let connection = open(&mut inner.connections, handle).ok_or(errno::CLOSED)?;
         if let Some(reason) = connection.broken.as_deref() {
@@ -227,8 +234,8 @@ impl Streams {
         Ok(())
     }
 
-    /// Sends now what was written; true once all of it has left, else `task` waits for that.
-    pub(crate) fn flush(&self, handle: Handle, task: TaskId) -> Result<bool, Rc<str>> {
+    /// Sends the output now; true if all of it was sent, else `task` waits for that.
+    pub(crate) fn flush(&self, handle: StreamHandle, task: TaskId) -> Result<bool, Rc<str>> {
         let inner = &mut *self.inner.borrow_mut();
         inner.open(handle).ok_or(errno::CLOSED)?;
         inner.flush(handle.index);
@@ -243,15 +250,15 @@ impl Streams {
         Ok(done)
     }
 
-    /// Forgets a reader that waits no more: it was woken by somebody else, or closed. True if there
-    /// was one.
-    pub(crate) fn forget_reader(&self, vm: &Vm, handle: Handle) -> bool {
+    /// Removes a reader that no longer waits because it was woken otherwise or closed. True if
+    /// there was one.
+    pub(crate) fn forget_reader(&self, vm: &Vm, handle: StreamHandle) -> bool {
         let mut inner = self.inner.borrow_mut();
         inner.open(handle).is_some_and(|connection| connection.forget_reader(vm))
     }
 
-    /// Says that nothing more is written; the peer sees the end after what was.
-    pub(crate) fn finish(&self, handle: Handle) -> bool {
+    /// Ends the output: the peer sees the end of the stream after what was written.
+    pub(crate) fn finish(&self, handle: StreamHandle) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = inner.open(handle) else { return false };
         let first = !std::mem::replace(&mut connection.finished, true);
@@ -260,7 +267,7 @@ impl Streams {
     }
 
     /// Puts bytes before those that are unread.
-    pub(crate) fn put_back(&self, handle: Handle, bytes: &[u8]) -> bool {
+    pub(crate) fn put_back(&self, handle: StreamHandle, bytes: &[u8]) -> bool {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = open(&mut inner.connections, handle) else { return false };
         connection.input.put_back(bytes, &inner.room);
@@ -268,15 +275,15 @@ impl Streams {
     }
 
     /// The first unread bytes, which stay unread.
-    pub(crate) fn peek(&self, handle: Handle, at_most: usize) -> Option<*const [u8]> {
+    pub(crate) fn peek(&self, handle: StreamHandle, at_most: usize) -> Option<*const [u8]> {
         let inner = &mut *self.inner.borrow_mut();
         let connection = open(&mut inner.connections, handle)?;
         let unread = connection.input.unread(&inner.room);
         Some(&raw const unread[..unread.len().min(at_most)])
     }
 
-    /// Reading pauses while so much is unread.
-    pub(crate) fn set_limit(&self, handle: Handle, limit: usize) {
+    /// Sets how many unread bytes pause reading.
+    pub(crate) fn set_limit(&self, handle: StreamHandle, limit: usize) {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(connection) = inner.open(handle) {
             connection.limit = limit;
@@ -285,7 +292,7 @@ impl Streams {
     }
 
     /// Closes once what was written is sent; false if it is closed.
-    pub(crate) fn close(&self, vm: &Vm, handle: Handle) -> bool {
+    pub(crate) fn close(&self, vm: &Vm, handle: StreamHandle) -> bool {
         let mut inner = self.inner.borrow_mut();
         let Some(connection) = inner.open(handle) else { return false };
         connection.closed = true;
@@ -297,13 +304,13 @@ impl Streams {
             vm.timers.cancel(deadline);
         }
         for task in reader.map(|reader| reader.task).into_iter().chain(flushers) {
-            Wake::Failed(task, errno::CLOSED.into()).run(vm);
+            StreamWake::Failed(task, errno::CLOSED.into()).run(vm);
         }
         true
     }
 
-    /// A closed connection has not sent its last bytes in time.
-    pub(crate) fn give_up(&self, handle: Handle) {
+    /// Removes a closed connection that has not sent its last bytes in time.
+    pub(crate) fn drop_lingering(&self, handle: StreamHandle) {
         let mut inner = self.inner.borrow_mut();
         let same = inner.connections.get(handle.index as usize);
         if same.is_some_and(|connection| connection.generation == handle.generation) {
@@ -316,7 +323,7 @@ impl Streams {
         self.inner.borrow().connections.len()
     }
 
-    /// Listens no more; the program ends with its last connection. True if there is none.
+    /// Closes the listeners; the program ends with its last connection. True if there is none.
     pub(crate) fn begin_drain(&self, vm: &Vm) -> bool {
         let again = self.draining.replace(true);
         self.close_listeners(vm);
@@ -328,7 +335,7 @@ impl Streams {
         while self.inner.borrow().connections.iter().any(|(_, c)| c.unsent() > 0) {
             let (key, event) = std::future::poll_fn(|cx| self.poll(cx)).await;
             let mut inner = self.inner.borrow_mut();
-            if let (Event::Ready(ready), Some(Source::Connection(index))) =
+            if let (Event::Ready(ready), Some(StreamSource::Connection(index))) =
                 (event, inner.driver.data(key).copied())
                 && ready.write
             {
@@ -339,12 +346,12 @@ impl Streams {
     }
 
     /// The object of a handle was collected.
-    pub(crate) fn collected(&self, handle: Handle) {
+    pub(crate) fn collected(&self, handle: StreamHandle) {
         self.collected.borrow_mut().push(handle);
     }
 
-    /// The end of a turn: everything written is sent, closed connections go. Who is woken by that
-    /// is ready.
+    /// Ends a turn: sends all output and removes closed connections. Coroutines woken by that
+    /// become ready.
     pub(crate) fn end_turn(&self, vm: &Vm) {
         if !self.collected.borrow().is_empty() {
             let collected = self.collected.take();
@@ -359,7 +366,7 @@ impl Streams {
         }
     }
 
-    fn end_streams(&self, vm: &Vm, wakes: &mut Vec<Wake>) {
+    fn end_streams(&self, vm: &Vm, wakes: &mut Vec<StreamWake>) {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(index) = inner.lent.take()
             && let Some(connection) = inner.connections.get_mut(index as usize)
@@ -373,8 +380,8 @@ impl Streams {
                 inner.flush(index);
             }
             inner.cut(index, vm, wakes);
-            if let Some(handle) = inner.bury(index) {
-                vm.timers.set(LINGER_MS, Due::Linger(handle));
+            if let Some(handle) = inner.remove_if_sent(index) {
+                vm.timers.set(LINGER_MS, TimerAction::Linger(handle));
             }
         }
         if self.draining.get() && inner.connections.is_empty() {
@@ -383,28 +390,28 @@ impl Streams {
     }
 }
 
-fn open(connections: &mut Slab<Connection>, handle: Handle) -> Option<&mut Connection> {
+fn open(connections: &mut Slab<Connection>, handle: StreamHandle) -> Option<&mut Connection> {
     connections
         .get_mut(handle.index as usize)
         .filter(|connection| connection.generation == handle.generation && !connection.closed)
 }
 
-impl Wake {
+impl StreamWake {
     fn run(self, turn: &Vm) {
         match self {
-            Wake::Bytes(task, bytes) => {
-                // SAFETY: the bytes stay as they are until the turn ends or more arrive, and are
-                // copied by the push before anything else can happen.
+            StreamWake::Bytes(task, bytes) => {
+                // SAFETY: the bytes stay valid until the turn ends or more arrive, and the push
+                // copies them before either can happen.
                 turn.wake_with(task, |thread| unsafe {
                     stack::push(thread, &*bytes);
                     1
                 });
             }
-            Wake::Failed(task, reason) => {
+            StreamWake::Failed(task, reason) => {
                 // SAFETY: a thread that waits has room for two values.
                 turn.wake_with(task, |thread| unsafe { stack::refuse(thread, &reason) });
             }
-            Wake::Sent(task) => {
+            StreamWake::Sent(task) => {
                 // SAFETY: as above.
                 turn.wake_with(task, |thread| unsafe {
                     ffi::lua_pushboolean(thread, 1);

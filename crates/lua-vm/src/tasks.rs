@@ -1,9 +1,8 @@
-//! The coroutines of a VM: which there are, what each is doing, which may run.
+//! The coroutine table of a VM and its ready queue.
 //!
-//! Owns the threads (pooled: an ended one serves the next), their state and the ready queue.
-//! Promises that a woken coroutine runs once for each wake and in the order of the wakes, and that
-//! a [`TaskId`] reaches nothing once its coroutine was woken, by whomever. Never runs Lua: that is
-//! `vm`.
+//! Owns the threads, which are pooled, their state and the ready queue. Promises that a woken
+//! coroutine runs once for each wake, in the order of the wakes, and that a [`TaskId`] is stale
+//! once its coroutine was woken. Never runs Lua: that is `vm`.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -13,11 +12,11 @@ use mlua::{Lua, MultiValue};
 
 use crate::calls::CallId;
 use crate::limits::SPARE_COROUTINES;
-use crate::stack::State;
-use crate::timers::Session;
+use crate::stack::LuaState;
+use crate::timers::TimerId;
 
-/// Names one wait of one coroutine: stale once it has been woken, so that of a deadline and an
-/// answer the later one does nothing.
+/// Identifies one wait of one coroutine: stale once it has been woken, so that of a deadline and a
+/// result the later does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TaskId {
     pub(crate) index: u32,
@@ -26,29 +25,29 @@ pub struct TaskId {
 
 /// How a coroutine ended.
 #[derive(Debug)]
-pub enum End {
-    /// What its function returned.
+pub enum TaskEnd {
+    /// The values its function returned.
     Returned(MultiValue),
     /// The text of its error, which has been logged with its traceback.
     Failed(String),
 }
 
-/// Called when a coroutine has ended, in the turn it ended in; dropped uncalled if the program
+/// Called when a coroutine has ended, in the same turn; dropped without a call if the program
 /// exits.
-pub type OnEnd = Box<dyn FnOnce(&Lua, End)>;
+pub type OnTaskEnd = Box<dyn FnOnce(&Lua, TaskEnd)>;
 
-/// Who hears that a coroutine has ended.
+/// The observer of a coroutine's end.
 #[derive(Default)]
-pub(crate) enum Ended {
+pub(crate) enum EndObserver {
     #[default]
-    Nobody,
-    Told(OnEnd),
-    /// A request's call, which needs no box and no values.
+    Ignored,
+    Callback(OnTaskEnd),
+    /// The call of a request, which needs no box and no values.
     Call(CallId),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum TaskStatus {
     /// Ended, or not yet begun.
     Spare,
     Ready,
@@ -56,49 +55,49 @@ pub(crate) enum Status {
     Wait,
 }
 
-impl Status {
-    /// Silly's word for it.
+impl TaskStatus {
+    /// Silly's name of the status.
     pub(crate) fn word(self) -> Option<&'static str> {
         match self {
-            Status::Spare => None,
-            Status::Ready => Some("READY"),
-            Status::Run => Some("RUN"),
-            Status::Wait => Some("WAIT"),
+            TaskStatus::Spare => None,
+            TaskStatus::Ready => Some("READY"),
+            TaskStatus::Run => Some("RUN"),
+            TaskStatus::Wait => Some("WAIT"),
         }
     }
 }
 
 pub(crate) struct Task {
-    pub(crate) thread: State,
+    pub(crate) thread: LuaState,
     /// Keeps the thread from being collected.
     anchor: c_int,
     generation: u32,
-    pub(crate) status: Status,
-    /// Values on the thread's stack that its next resume takes.
+    pub(crate) status: TaskStatus,
+    /// Values on the thread's stack that its next resume passes.
     pub(crate) values: c_int,
-    /// What log lines of this coroutine carry.
+    /// The trace id of its log lines.
     pub(crate) trace: u64,
-    /// The timer it sleeps by; another's or none's once it has woken.
-    pub(crate) sleeps: Option<Session>,
-    pub(crate) ended: Ended,
+    /// The timer of its sleep; stale once it has woken.
+    pub(crate) sleeps: Option<TimerId>,
+    pub(crate) ended: EndObserver,
 }
 
 /// No coroutine runs.
 const NONE: u32 = u32::MAX;
 
-pub(crate) struct Tasks {
+pub(crate) struct TaskTable {
     slots: Vec<Task>,
-    /// Places of spare threads, the last used last.
+    /// Indexes of spare threads, the last used last.
     spare: Vec<u32>,
-    /// Places whose thread was given up.
+    /// Indexes without a thread.
     vacant: Vec<u32>,
     ready: VecDeque<u32>,
     current: u32,
 }
 
-impl Tasks {
-    pub(crate) fn new() -> Tasks {
-        Tasks {
+impl TaskTable {
+    pub(crate) fn new() -> TaskTable {
+        TaskTable {
             slots: Vec::new(),
             spare: Vec::new(),
             vacant: Vec::new(),
@@ -120,8 +119,8 @@ impl Tasks {
         self.current = index.unwrap_or(NONE);
     }
 
-    /// The coroutine that runs on this very thread: not one that a script made inside of it.
-    pub(crate) fn running_on(&self, state: State) -> Option<u32> {
+    /// The coroutine that runs on this thread; `None` for a coroutine that a script created in it.
+    pub(crate) fn running_on(&self, state: LuaState) -> Option<u32> {
         let current = self.current()?;
         (self.slots[current as usize].thread == state).then_some(current)
     }
@@ -130,37 +129,37 @@ impl Tasks {
         TaskId { index, generation: self.slots[index as usize].generation }
     }
 
-    /// The place of a coroutine that has not ended.
+    /// The index of a coroutine that has not ended.
     pub(crate) fn find(&self, id: TaskId) -> Option<u32> {
         let task = self.slots.get(id.index as usize)?;
-        (task.generation == id.generation && task.status != Status::Spare).then_some(id.index)
+        (task.generation == id.generation && task.status != TaskStatus::Spare).then_some(id.index)
     }
 
-    /// The coroutine of a thread, if it is one of ours.
-    pub(crate) fn of_thread(&self, thread: State) -> Option<u32> {
-        // SAFETY: the extra space of a live thread is a pointer's room, which only this file
-        // writes.
+    /// The coroutine of a thread, if it belongs to the scheduler.
+    pub(crate) fn of_thread(&self, thread: LuaState) -> Option<u32> {
+        // SAFETY: the extra space of a live thread has the size of a pointer, and only this file
+        // writes it.
         let mark = unsafe { *ffi::lua_getextraspace(thread).cast::<usize>() };
         let index = mark.checked_sub(1)?;
         (self.slots.get(index)?.thread == thread).then_some(index as u32)
     }
 
-    /// A spare thread, if there is one: `begin` otherwise needs [`Tasks::adopt`] first.
+    /// Takes a spare thread; [`TaskTable::adopt`] adds one if there is none.
     pub(crate) fn take_spare(&mut self) -> Option<u32> {
         self.spare.pop()
     }
 
-    /// A thread's pointer and anchor become a spare task.
-    pub(crate) fn adopt(&mut self, thread: State, anchor: c_int) -> u32 {
+    /// Adds a thread as a spare task.
+    pub(crate) fn adopt(&mut self, thread: LuaState, anchor: c_int) -> u32 {
         let task = Task {
             thread,
             anchor,
             generation: 0,
-            status: Status::Spare,
+            status: TaskStatus::Spare,
             values: 0,
             trace: 0,
             sleeps: None,
-            ended: Ended::Nobody,
+            ended: EndObserver::Ignored,
         };
         let index = match self.vacant.pop() {
             Some(index) => {
@@ -182,7 +181,7 @@ impl Tasks {
     pub(crate) fn make_ready(&mut self, index: u32, values: c_int) {
         let task = self.get(index);
         task.generation = task.generation.wrapping_add(1);
-        task.status = Status::Ready;
+        task.status = TaskStatus::Ready;
         task.values = values;
         self.ready.push_back(index);
     }
@@ -195,28 +194,28 @@ impl Tasks {
         self.ready.len()
     }
 
-    /// Forgets what was to run: nothing runs after `silly.exit`.
+    /// Clears the ready queue: nothing runs after `silly.exit`.
     pub(crate) fn clear_ready(&mut self) {
         self.ready.clear();
     }
 
-    /// A coroutine that was closed from outside: its thread is not used again, because scripts may
-    /// still have it in their queues. Returns the anchor of the thread.
+    /// Removes a coroutine that was closed from outside. Its thread is not reused, because queues
+    /// of scripts may still hold it. Returns the anchor of the thread.
     pub(crate) fn give_up(&mut self, index: u32) -> c_int {
         let task = &mut self.slots[index as usize];
         task.generation = task.generation.wrapping_add(1);
-        task.status = Status::Spare;
+        task.status = TaskStatus::Spare;
         task.trace = 0;
         task.thread = std::ptr::null_mut();
         self.vacant.push(index);
         task.anchor
     }
 
-    /// An ended coroutine becomes spare; returns the anchor of a thread that is not kept.
+    /// Makes an ended coroutine spare; returns the anchor of a thread that is not pooled.
     pub(crate) fn retire(&mut self, index: u32) -> Option<c_int> {
         let task = &mut self.slots[index as usize];
         task.generation = task.generation.wrapping_add(1);
-        task.status = Status::Spare;
+        task.status = TaskStatus::Spare;
         task.trace = 0;
         if self.spare.len() < SPARE_COROUTINES {
             self.spare.push(index);
@@ -227,8 +226,8 @@ impl Tasks {
         Some(task.anchor)
     }
 
-    /// The thread at a place and what it does; `None` behind the last place.
-    pub(crate) fn look(&self, index: usize) -> Option<(State, Option<&'static str>)> {
+    /// The thread at an index and its status; `None` past the end.
+    pub(crate) fn look(&self, index: usize) -> Option<(LuaState, Option<&'static str>)> {
         self.slots.get(index).map(|task| (task.thread, task.status.word()))
     }
 }

@@ -11,53 +11,53 @@ use std::collections::BinaryHeap;
 use std::ffi::c_int;
 use std::task::Waker;
 
-use crate::streams::Handle;
+use crate::streams::StreamHandle;
 use crate::tasks::TaskId;
 
 /// What happens when a timer is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// The coroutine goes on, with no value.
+pub(crate) enum TimerAction {
+    /// Wakes the coroutine, with no value.
     Wake(TaskId),
     /// A function of the registry is called with a value of the registry, or with the session.
     Call { function: c_int, argument: Option<c_int> },
     /// A waiting read of a connection has taken too long.
     Read { connection: u32, task: TaskId },
     /// A closed connection has not sent its last bytes.
-    Linger(Handle),
+    Linger(StreamHandle),
     /// A listener that had no descriptors left tries again.
-    Accept(Handle),
+    Accept(StreamHandle),
 }
 
 /// Names a timer: never reused before 2^32 timers were set in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Session {
+pub(crate) struct TimerId {
     index: u32,
     generation: u32,
 }
 
-impl Session {
+impl TimerId {
     /// As Silly hands it out: a number.
     pub(crate) fn to_number(self) -> i64 {
         (i64::from(self.generation & 0x7fff_ffff) << 32) | i64::from(self.index)
     }
 
-    pub(crate) fn from_number(number: i64) -> Session {
-        Session { index: number as u32, generation: (number >> 32) as u32 }
+    pub(crate) fn from_number(number: i64) -> TimerId {
+        TimerId { index: number as u32, generation: (number >> 32) as u32 }
     }
 }
 
 #[derive(Default)]
-struct Slot {
+struct TimerSlot {
     generation: u32,
-    due: Option<Due>,
+    due: Option<TimerAction>,
 }
 
 #[derive(Default)]
-struct Heap {
+struct TimerHeap {
     /// Deadline, order of setting, place.
-    entries: BinaryHeap<Reverse<(u64, u64, Session)>>,
-    slots: Vec<Slot>,
+    entries: BinaryHeap<Reverse<(u64, u64, TimerId)>>,
+    slots: Vec<TimerSlot>,
     vacant: Vec<u32>,
     set: u64,
     cancelled: usize,
@@ -65,7 +65,7 @@ struct Heap {
 
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: RefCell<Heap>,
+    heap: RefCell<TimerHeap>,
     /// The earliest deadline, or a smaller number: one look tells that nothing is due.
     earliest_ms: Cell<u64>,
     driver: RefCell<Option<Waker>>,
@@ -78,17 +78,17 @@ pub fn now_ms() -> u64 {
 
 impl Timers {
     /// Sets a timer for `span_ms` from now.
-    pub(crate) fn set(&self, span_ms: u64, due: Due) -> Session {
+    pub(crate) fn set(&self, span_ms: u64, due: TimerAction) -> TimerId {
         // One more than the whole milliseconds that have passed: never early.
         let deadline = now_ms() + span_ms + u64::from(span_ms > 0);
         let mut heap = self.heap.borrow_mut();
         let index = heap.vacant.pop().unwrap_or_else(|| {
-            heap.slots.push(Slot::default());
+            heap.slots.push(TimerSlot::default());
             (heap.slots.len() - 1) as u32
         });
         let slot = &mut heap.slots[index as usize];
         slot.due = Some(due);
-        let session = Session { index, generation: slot.generation };
+        let session = TimerId { index, generation: slot.generation };
         heap.set += 1;
         let order = heap.set;
         let first = heap.entries.peek().is_none_or(|Reverse(first)| deadline < first.0);
@@ -109,7 +109,7 @@ impl Timers {
     }
 
     /// Forgets a timer; `None` if it is none or was due already.
-    pub(crate) fn cancel(&self, session: Session) -> Option<Due> {
+    pub(crate) fn cancel(&self, session: TimerId) -> Option<TimerAction> {
         let mut heap = self.heap.borrow_mut();
         let due = heap.take(session)?;
         heap.cancelled += 1;
@@ -119,25 +119,26 @@ impl Timers {
         Some(due)
     }
 
-    /// Forgets the timer of a coroutine that sleeps.
-    pub(crate) fn cancel_wake(&self, session: Session) {
-        let slot = |heap: &Heap| heap.slots.get(session.index as usize).and_then(|slot| slot.due);
-        if matches!(slot(&self.heap.borrow()), Some(Due::Wake(_))) {
+    /// Removes the timer of a sleeping coroutine.
+    pub(crate) fn cancel_wake(&self, session: TimerId) {
+        let slot =
+            |heap: &TimerHeap| heap.slots.get(session.index as usize).and_then(|slot| slot.due);
+        if matches!(slot(&self.heap.borrow()), Some(TimerAction::Wake(_))) {
             self.cancel(session);
         }
     }
 
-    /// Forgets a timer that calls a function: the only kind a script holds a session of.
-    pub(crate) fn cancel_call(&self, session: Session) -> Option<Due> {
+    /// Removes a timer that calls a function, the only kind whose id scripts have.
+    pub(crate) fn cancel_call(&self, session: TimerId) -> Option<TimerAction> {
         let call = matches!(
             self.heap.borrow().slots.get(session.index as usize).and_then(|slot| slot.due),
-            Some(Due::Call { .. })
+            Some(TimerAction::Call { .. })
         );
         call.then(|| self.cancel(session)).flatten()
     }
 
     /// The next timer whose deadline has passed.
-    pub(crate) fn next_due(&self, now_ms: u64) -> Option<(Session, Due)> {
+    pub(crate) fn next_due(&self, now_ms: u64) -> Option<(TimerId, TimerAction)> {
         if self.earliest_ms.get() > now_ms {
             return None;
         }
@@ -160,7 +161,7 @@ impl Timers {
         }
     }
 
-    /// When to look again; the task of `waker` is woken should that become earlier.
+    /// The earliest deadline; the task of `waker` is woken if it becomes earlier.
     pub(crate) fn earliest_ms(&self, waker: &Waker) -> Option<u64> {
         let mut driver = self.driver.borrow_mut();
         if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -170,14 +171,14 @@ impl Timers {
     }
 }
 
-impl Heap {
-    fn take(&mut self, session: Session) -> Option<Due> {
+impl TimerHeap {
+    fn take(&mut self, session: TimerId) -> Option<TimerAction> {
         let slot = self.slots.get_mut(session.index as usize)?;
         if slot.generation != session.generation {
             return None;
         }
         let due = slot.due.take()?;
-        // What a script holds is a positive number.
+        // Scripts have the id as a positive number.
         slot.generation = (slot.generation + 1) & 0x7fff_ffff;
         self.vacant.push(session.index);
         Some(due)
@@ -198,10 +199,10 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
-    use super::{Due, Session, Timers, now_ms};
+    use super::{TimerAction, TimerId, Timers, now_ms};
 
-    fn call(function: i32) -> Due {
-        Due::Call { function, argument: None }
+    fn call(function: i32) -> TimerAction {
+        TimerAction::Call { function, argument: None }
     }
 
     #[test]
@@ -211,7 +212,7 @@ mod tests {
             timers.set(span, call(function));
         }
         let later = now_ms() + 30;
-        let order: Vec<Due> =
+        let order: Vec<TimerAction> =
             std::iter::from_fn(|| timers.next_due(later)).map(|(_, due)| due).collect();
         assert_eq!(order, [call(0), call(1), call(2), call(3)]);
     }
@@ -220,7 +221,7 @@ mod tests {
     fn a_cancelled_timer_is_never_due_and_its_session_reaches_no_other() {
         let timers = Timers::default();
         let first = timers.set(1, call(1));
-        assert_eq!(Session::from_number(first.to_number()), first);
+        assert_eq!(TimerId::from_number(first.to_number()), first);
         assert_eq!(timers.cancel(first), Some(call(1)));
         let second = timers.set(1, call(2));
         assert_eq!(timers.cancel(first), None);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_places_do_not_gather() {
+    fn cancelled_entries_do_not_accumulate() {
         let timers = Timers::default();
         for _ in 0..10_000 {
             let session = timers.set(100_000, call(1));

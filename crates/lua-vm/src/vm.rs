@@ -1,16 +1,16 @@
-//! A Lua state with a scheduler: what runs programs, handlers and filters.
+//! A Lua state with a scheduler.
 //!
 //! Owns the state, its coroutines ([`crate::tasks`]), its timers and its streams. Everything
 //! happens in a **turn** ([`Vm::turn`]): one event, then all coroutines that it made ready, first
-//! in first out, then one send for each stream that was written to. So what one event wakes runs
-//! before the next event is looked at, and between a write and the next waiting call no other
-//! coroutine runs.
+//! in first out, then one send for each stream that was written to. So the coroutines that one
+//! event wakes run before the next event is handled, and no other coroutine runs between a write
+//! and the next call that waits.
 //!
 //! Promises: a script's error never leaves a turn (it is logged with its traceback and the
-//! coroutine is over); after `silly.exit` nothing runs; nothing of the VM is borrowed while Lua
-//! runs, so a function may call anything here except [`Vm::turn`]. Never polls a future, never
-//! blocks, and sets no hard limit on the state's allocator: pushing a value outside a protected
-//! call must not fail.
+//! coroutine ends); after `silly.exit` nothing runs; nothing of the VM is borrowed while Lua runs,
+//! so a function may call anything here except [`Vm::turn`]. Never polls a future, never blocks,
+//! and sets no hard limit on the state's allocator: pushing a value outside a protected call must
+//! not fail.
 //!
 //! For modules: [`Vm::of`] finds the VM of a `&Lua`; [`Vm::fork`] queues a coroutine from anywhere;
 //! [`Turn::start`] runs one at once, from an event; [`crate::waits`] parks one until a future is
@@ -28,29 +28,29 @@ use net::{Bind, BindError, BoundSocket, ListenOptions};
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::calls::Calls;
+use crate::calls::CallTable;
 use crate::errors;
 use crate::guard::Guard;
 use crate::meter::Meter;
 use crate::preload::{self, Module};
-use crate::stack::State;
+use crate::stack::LuaState;
 use crate::streams::Streams;
-use crate::tasks::{Ended, OnEnd, Status, Task, TaskId, Tasks};
+use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskId, TaskStatus, TaskTable};
 use crate::timers::Timers;
 use crate::watchdog;
 
 mod ending;
 mod hooks;
 
-/// A VM. Whoever made it holds it; everything inside the state holds it weakly.
+/// A VM. Its creator owns it; everything inside the state has weak references to it.
 pub struct Vm {
-    // Closed first: finalizers may still use the rest.
+    // Dropped first: finalizers may still use the other fields.
     lua: Lua,
-    main: State,
-    /// Dropped behind the state.
+    main: LuaState,
+    /// Dropped after the state.
     pub(crate) meter: Meter,
     weak: Weak<Vm>,
-    tasks: RefCell<Tasks>,
+    tasks: RefCell<TaskTable>,
     pub(crate) timers: Timers,
     pub(crate) streams: Streams,
     turning: Cell<bool>,
@@ -58,45 +58,45 @@ pub struct Vm {
     ids: Cell<i64>,
     names: OnceCell<Rc<net::Resolver>>,
     pub(crate) guard: Guard,
-    hooks: Cell<hooks::Hooks>,
-    pub(crate) calls: Calls,
+    hooks: Cell<hooks::TaskHooks>,
+    pub(crate) calls: CallTable,
     warned: Rc<Cell<bool>>,
     failures: Cell<u64>,
-    options: Options,
+    options: VmOptions,
 }
 
-/// What a VM is told when it is made.
+/// Options of a new VM.
 #[derive(Clone, Default)]
-pub struct Options {
-    /// What `env.get` finds: the `--key=value` of the command line.
+pub struct VmOptions {
+    /// The values of `env.get`: `--key=value` of the command line.
     pub arguments: Vec<(String, String)>,
     /// Searched for Lua modules before Lua's own places, after `lualib`.
     pub path: Option<String>,
-    /// The same for modules in C.
+    /// Searched for C modules in the same way.
     pub cpath: Option<String>,
-    /// Gives the VM its listening sockets; without it each is bound for this VM alone.
+    /// Returns the VM's listening sockets; without it each socket is bound for this VM alone.
     pub bind: Option<BindSocket>,
 }
 
-/// Gives a VM its socket for an address; `None` if there is none left.
+/// Returns a VM's socket for an address; `None` if none is left.
 pub type BindSocket = Arc<
     dyn Fn(&Bind, &ListenOptions) -> std::result::Result<Option<BoundSocket>, BindError>
         + Send
         + Sync,
 >;
 
-struct Handle(Weak<Vm>);
+struct VmRef(Weak<Vm>);
 
 impl Vm {
     /// Makes a VM with Lua's standard libraries and `modules`, in which nothing runs yet.
-    pub fn new(options: Options, modules: &[Module]) -> Result<Rc<Vm>> {
-        // SAFETY: `debug` and C modules can break a state, which is what `tidegate run` lets a
-        // program do to itself; `up` takes both away again.
+    pub fn new(options: VmOptions, modules: &[Module]) -> Result<Rc<Vm>> {
+        // SAFETY: `debug` and C modules can break a state. `tidegate run` allows a program to break
+        // itself; a server removes both.
         let lua = unsafe {
             Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new().catch_rust_panics(false))
         };
-        let mut main: State = std::ptr::null_mut();
-        // SAFETY: leaves the stack as it found it. A state's main thread lives as long as it does.
+        let mut main: LuaState = std::ptr::null_mut();
+        // SAFETY: leaves the stack unchanged. A state's main thread lives as long as it does.
         unsafe {
             lua.exec_raw::<()>((), |state| {
                 ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, ffi::LUA_RIDX_MAINTHREAD);
@@ -111,7 +111,7 @@ impl Vm {
             meter,
             main,
             weak: weak.clone(),
-            tasks: RefCell::new(Tasks::new()),
+            tasks: RefCell::new(TaskTable::new()),
             timers: Timers::default(),
             streams: Streams::default(),
             turning: Cell::new(false),
@@ -120,23 +120,23 @@ impl Vm {
             names: OnceCell::new(),
             guard: Guard::default(),
             hooks: Cell::default(),
-            calls: Calls::default(),
+            calls: CallTable::default(),
             warned: Rc::default(),
             failures: Cell::new(0),
             options,
         });
-        vm.lua.set_app_data(Handle(Rc::downgrade(&vm)));
-        vm.hear_warnings();
+        vm.lua.set_app_data(VmRef(Rc::downgrade(&vm)));
+        vm.log_warnings();
         errors::install(&vm)?;
         preload::preload(&vm.lua, modules)?;
         preload::search_paths(&vm.lua, &vm.options)?;
         Ok(vm)
     }
 
-    /// The VM of a state that one of ours owns; an error once that is being dropped: finalizers are
-    /// the last that runs, and may call anything.
+    /// The VM of a state; an error while the VM is being dropped, when finalizers may still call
+    /// anything.
     pub fn of(lua: &Lua) -> Result<Rc<Vm>> {
-        let vm = lua.app_data_ref::<Handle>().and_then(|handle| handle.0.upgrade());
+        let vm = lua.app_data_ref::<VmRef>().and_then(|handle| handle.0.upgrade());
         vm.ok_or_else(|| mlua::Error::runtime("this VM is over"))
     }
 
@@ -144,22 +144,22 @@ impl Vm {
         &self.lua
     }
 
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &VmOptions {
         &self.options
     }
 
-    /// Warnings of Lua, such as an error in a finalizer, are logged and remembered.
-    fn hear_warnings(&self) {
+    /// Logs warnings of Lua, such as an error in a finalizer, and remembers that there was one.
+    fn log_warnings(&self) {
         let warned = self.warned.clone();
         let text = RefCell::new(String::new());
         self.lua.set_warning_function(move |_, piece, more| {
             let mut text = text.borrow_mut();
             text.push_str(piece);
             if !more {
-                // `@on` and its like steer the warnings of the plain interpreter.
+                // `@on` and `@off` control the warnings of the standalone interpreter.
                 if !text.starts_with('@') {
                     warned.set(true);
-                    event!(Level::Warn, "Lua warns", warning = *text);
+                    event!(Level::Warn, "Lua warning", warning = *text);
                 }
                 text.clear();
             }
@@ -167,17 +167,17 @@ impl Vm {
         });
     }
 
-    /// Coroutines that ended with an error nobody caught.
+    /// Number of coroutines that ended with an uncaught error.
     pub fn failures(&self) -> u64 {
         self.failures.get()
     }
 
-    /// Whether Lua has warned of anything.
+    /// True if Lua has issued a warning.
     pub fn was_warned(&self) -> bool {
         self.warned.get()
     }
 
-    /// Who knows the addresses of names.
+    /// The resolver of host names.
     pub fn names(&self) -> Rc<net::Resolver> {
         self.names.get_or_init(|| Rc::new(net::Resolver::system())).clone()
     }
@@ -191,7 +191,7 @@ impl Vm {
         self.exit.get()
     }
 
-    /// Nothing of the program runs any more. The first code counts.
+    /// Ends the program: nothing runs any more. The first code counts.
     pub fn exit(&self, code: i32) {
         if self.exit.get().is_none() {
             self.exit.set(Some(code));
@@ -200,8 +200,8 @@ impl Vm {
         }
     }
 
-    /// One event and everything it makes ready. `None` without a look at the event once the program
-    /// has exited.
+    /// Handles one event and runs everything it makes ready. `None`, without the event, once the
+    /// program has exited.
     ///
     /// # Panics
     /// If called while Lua runs, which would let an event overtake another.
@@ -212,7 +212,7 @@ impl Vm {
         loop {
             self.drain();
             self.streams.end_turn(self);
-            // A connection that broke while it was sent to has woken who waits for it.
+            // A connection that broke while sending has woken its waiting coroutines.
             if self.tasks.borrow().ready_count() == 0 {
                 break;
             }
@@ -222,7 +222,7 @@ impl Vm {
         outcome
     }
 
-    /// Whether a turn is under way: then nobody may begin another.
+    /// True during a turn, when no other may begin.
     pub fn is_turning(&self) -> bool {
         self.turning.get()
     }
@@ -243,7 +243,7 @@ impl Vm {
         &self,
         function: &Function,
         arguments: impl IntoLuaMulti,
-        ended: Option<OnEnd>,
+        ended: Option<OnTaskEnd>,
     ) -> Result<()> {
         let index = self.prepare(function, arguments, ended)?;
         let mut tasks = self.tasks.borrow_mut();
@@ -252,12 +252,12 @@ impl Vm {
         Ok(())
     }
 
-    /// A coroutine with its function and arguments on its stack.
+    /// Makes a coroutine with its function and arguments on its stack.
     fn prepare(
         &self,
         function: &Function,
         arguments: impl IntoLuaMulti,
-        ended: Option<OnEnd>,
+        ended: Option<OnTaskEnd>,
     ) -> Result<u32> {
         let index = self.new_task();
         let thread = self.tasks.borrow_mut().get(index).thread;
@@ -267,7 +267,7 @@ impl Vm {
                 let mut tasks = self.tasks.borrow_mut();
                 let task = tasks.get(index);
                 task.values = values;
-                task.ended = ended.map_or(Ended::Nobody, Ended::Told);
+                task.ended = ended.map_or(EndObserver::Ignored, EndObserver::Callback);
                 Ok(index)
             }
             Err(error) => {
@@ -278,7 +278,7 @@ impl Vm {
     }
 
     /// Pushes values on a thread that is not running; returns how many.
-    fn push_on(&self, thread: State, values: impl IntoLuaMulti) -> Result<c_int> {
+    fn push_on(&self, thread: LuaState, values: impl IntoLuaMulti) -> Result<c_int> {
         self.lua.exec_raw_lua(|raw| {
             // SAFETY: the values are pushed on the state's current stack and moved at once; a
             // thread that does not run has room for a call's worth of values, checked for more.
@@ -294,7 +294,8 @@ impl Vm {
         })
     }
 
-    /// A spare coroutine, with an empty stack and status [`Status::Spare`]; made if there is none.
+    /// A spare coroutine, with an empty stack and status [`TaskStatus::Spare`]; created if there is
+    /// none.
     pub(crate) fn new_task(&self) -> u32 {
         if let Some(index) = self.tasks.borrow_mut().take_spare() {
             return index;
@@ -308,19 +309,19 @@ impl Vm {
         self.tasks.borrow_mut().adopt(thread, anchor)
     }
 
-    /// Runs a coroutine until it waits or ends. Its status is Ready, or Spare before it begins.
+    /// Runs a coroutine until it waits or ends. Its status is Ready, or Spare before its first run.
     pub(crate) fn resume(&self, index: u32) {
-        self.tell_begin(index);
+        self.call_begin_hook(index);
         let (thread, values) = {
             let mut tasks = self.tasks.borrow_mut();
             tasks.set_current(Some(index));
             let task = tasks.get(index);
-            task.status = Status::Run;
+            task.status = TaskStatus::Run;
             (task.thread, task.values)
         };
         let mut results = 0;
-        // SAFETY: the thread is suspended or has a function below `values` arguments, unless its
-        // script closed or resumed it by itself: then it has not what it would be resumed with.
+        // SAFETY: the thread is suspended or has a function below `values` arguments, unless a
+        // script closed or resumed it itself: then its stack is too short for a resume.
         let status = unsafe {
             let function = c_int::from(ffi::lua_status(thread) == ffi::LUA_OK);
             if ffi::lua_gettop(thread) < values + function {
@@ -338,7 +339,7 @@ impl Vm {
             let task = tasks.get(index);
             task.values = 0;
             if status == ffi::LUA_YIELD {
-                task.status = Status::Wait;
+                task.status = TaskStatus::Wait;
             }
         }
         match status {
@@ -407,35 +408,35 @@ impl Vm {
         self.streams.last_bytes(self).await;
     }
 
-    // What raw functions use.
+    // For raw functions:
 
     pub(crate) fn next_id(&self) -> i64 {
         self.ids.set(self.ids.get() + 1);
         self.ids.get()
     }
 
-    pub(crate) fn main(&self) -> State {
+    pub(crate) fn main(&self) -> LuaState {
         self.main
     }
 
-    pub(crate) fn tasks<R>(&self, look: impl FnOnce(&mut Tasks) -> R) -> R {
+    pub(crate) fn tasks<R>(&self, look: impl FnOnce(&mut TaskTable) -> R) -> R {
         look(&mut self.tasks.borrow_mut())
     }
 
-    /// The running coroutine, if `state` is its thread: who may wait.
-    pub(crate) fn waiter(&self, state: State) -> Option<TaskId> {
+    /// The running coroutine, if `state` is its thread and it may wait.
+    pub(crate) fn waiter(&self, state: LuaState) -> Option<TaskId> {
         let tasks = self.tasks.borrow();
         tasks.running_on(state).map(|index| tasks.id(index))
     }
 
     /// Wakes a coroutine that waits, with values that `push` leaves on its stack.
-    pub(crate) fn wake_with(&self, id: TaskId, push: impl FnOnce(State) -> c_int) -> bool {
+    pub(crate) fn wake_with(&self, id: TaskId, push: impl FnOnce(LuaState) -> c_int) -> bool {
         let waiting = {
             let mut tasks = self.tasks.borrow_mut();
             tasks.find(id).and_then(|index| {
                 let task: &mut Task = tasks.get(index);
                 // SAFETY: the thread is anchored. One its script runs or closed is not waiting.
-                let waits = task.status == Status::Wait
+                let waits = task.status == TaskStatus::Wait
                     && unsafe { ffi::lua_status(task.thread) } == ffi::LUA_YIELD;
                 waits.then_some((index, task.thread))
             })
@@ -450,11 +451,11 @@ impl Vm {
 impl Drop for Vm {
     fn drop(&mut self) {
         watchdog::forget(self);
-        self.meter.step_aside();
+        self.meter.restore();
     }
 }
 
-/// An event that is being handled.
+/// A turn in progress, passed to the handler of its event.
 pub struct Turn<'a> {
     vm: &'a Vm,
 }
@@ -474,12 +475,12 @@ impl Turn<'_> {
     }
 
     /// Runs a new coroutine until it first waits; what it makes ready runs later in this turn.
-    /// `ended` is called once it is over, in this turn or a later one.
+    /// `ended` is called when it has ended, in this turn or a later one.
     pub fn start(
         &self,
         function: &Function,
         arguments: impl IntoLuaMulti,
-        ended: Option<OnEnd>,
+        ended: Option<OnTaskEnd>,
     ) -> Result<()> {
         let index = self.prepare(function, arguments, ended)?;
         self.resume(index);
@@ -496,7 +497,7 @@ impl Turn<'_> {
         pushed.map(|_| woken)
     }
 
-    /// Runs a prepared coroutine of a raw caller at once.
+    /// Runs a coroutine that a raw caller has prepared.
     pub(crate) fn run(&self, index: u32, values: c_int) {
         self.tasks(|tasks| tasks.get(index).values = values);
         self.resume(index);

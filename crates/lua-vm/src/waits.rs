@@ -1,4 +1,4 @@
-//! Waiting on a future: how a module of Rust parks the coroutine that calls it.
+//! Waiting for a future: how a Rust function suspends the coroutine that calls it.
 //!
 //! ```ignore
 //! table.set("lookup", waits::function(lua, |_, (name, patience): (String, Option<u64>)| {
@@ -14,9 +14,9 @@
 //!
 //! Promises: the call returns in a turn of its own, once the future is done; the coroutine sees the
 //! values (anything [`IntoLuaMulti`]: `(None::<String>, reason)` is `nil, reason`), or the error as
-//! a string. The future is polled only while no Lua runs, so it may use what Lua uses. Should the
-//! VM be gone or have exited, or the coroutine have been woken by someone else, the values are
-//! dropped. A future is not cancelled: what should end, ends by its own deadline.
+//! a string. The future is polled only while no Lua runs, so it may use what Lua uses. If the VM is
+//! gone or has exited, or the coroutine was woken otherwise, the values are dropped. A future is
+//! not cancelled: it ends by its own deadline.
 
 use std::ffi::c_int;
 use std::io;
@@ -26,7 +26,7 @@ use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, Result, ffi};
 use tokio::io::unix::AsyncFd;
 
 use crate::errors;
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::tasks::TaskId;
 use crate::vm::Vm;
 
@@ -48,7 +48,7 @@ where
         Ok(())
     })?;
     let pointer: *const Vm = &*Vm::of(lua)?;
-    // SAFETY: one function comes, a closure over it and the VM that owns the state goes.
+    // SAFETY: takes one function and leaves a closure over it and the VM, which owns the state.
     unsafe {
         lua.exec_raw(begin, |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
@@ -84,7 +84,7 @@ fn spawn<R: IntoLuaMulti + 'static>(
                 Ok(values) => turn.wake(task, values),
                 Err(error) => turn.wake(task, (false, errors::text(&error))),
             };
-            // Too many values for a stack: the coroutine is told that instead.
+            // If there are too many values for the stack, the coroutine gets that error instead.
             if let Err(error) = woken {
                 drop(turn.wake(task, (false, errors::text(&error))));
             }
@@ -92,7 +92,7 @@ fn spawn<R: IntoLuaMulti + 'static>(
     });
 }
 
-unsafe extern "C-unwind" fn wait(state: State) -> c_int {
+unsafe extern "C-unwind" fn wait(state: LuaState) -> c_int {
     // SAFETY: the upvalues are those of `function`. Nothing here has to be dropped.
     unsafe {
         if stack::vm(state).waiter(state).is_none() {
@@ -105,9 +105,9 @@ unsafe extern "C-unwind" fn wait(state: State) -> c_int {
     }
 }
 
-unsafe extern "C-unwind" fn woken(state: State, _: c_int, _: ffi::lua_KContext) -> c_int {
-    // SAFETY: the stack holds what `spawn` woke the coroutine with; a script that woke it itself
-    // gets its own value.
+unsafe extern "C-unwind" fn woken(state: LuaState, _: c_int, _: ffi::lua_KContext) -> c_int {
+    // SAFETY: the stack holds what `spawn` woke the coroutine with; a script that woke it gets the
+    // script's value.
     unsafe {
         let values = ffi::lua_gettop(state);
         if ffi::lua_type(state, 1) != ffi::LUA_TBOOLEAN {

@@ -1,14 +1,14 @@
-//! Logs turns that take long, once each, with the stack of what runs.
+//! Logs long turns, once each, with a traceback.
 //!
-//! A thread looks at the pulses of all VMs. A stack can only be read by the VM's own thread: the
-//! watchdog asks for it, and a hook of Lua answers. In a server the hook that counts instructions
-//! is there already. The VM of a program has none, because counting costs time with every
-//! instruction: a signal to its thread puts a hook in place for one instruction, as Lua's own
-//! interpreter does for Ctrl-C. If no answer comes, time passes inside a function of C, and the
-//! log says so without a stack.
+//! A thread reads the heartbeats of all VMs. Only the VM's own thread can read its stack: the
+//! watchdog requests it, and a debug hook of Lua logs it. In a server the hook that counts
+//! instructions serves both. The VM of a program has no hook, because counting costs time with
+//! every instruction: a signal to its thread sets a hook for one instruction, as Lua's own
+//! interpreter does for Ctrl-C. If the hook does not run, the time is spent inside a C function,
+//! and the log says so without a traceback.
 //!
-//! The signal handler touches nothing but thread-local cells and calls `lua_sethook`, which Lua
-//! documents as safe there.
+//! The signal handler accesses only thread-local cells and calls `lua_sethook`, which Lua documents
+//! as safe there.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,23 +21,23 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::limits::{LONG_TURN_MS, TRACEBACK_BYTES};
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
-/// How often the watchdog looks within the time after which a turn is long.
+/// How often the watchdog reads the heartbeats within the time after which a turn is long.
 const LOOKS: u64 = 4;
 
-/// Of one VM: changes with every beginning and end of a turn; odd while one runs.
-pub(crate) struct Pulse {
+/// The heartbeat of one VM: changes at the beginning and end of every turn; odd during a turn.
+pub(crate) struct Heartbeat {
     beats: AtomicU64,
     name: String,
-    /// The thread of a program's VM, which a signal reaches.
+    /// The thread of a program's VM, for the signal.
     thread: Option<c_int>,
-    /// The watchdog wants to log the stack of the running turn.
+    /// True if the watchdog has requested the stack of the running turn.
     asked: AtomicBool,
 }
 
-impl Pulse {
+impl Heartbeat {
     #[inline]
     pub(crate) fn beat(&self) {
         // Only the VM's thread writes.
@@ -46,7 +46,7 @@ impl Pulse {
 
     /// Logs the stack of the running coroutine if the watchdog asked for it; called from a hook.
     #[inline]
-    pub(crate) fn log_if_asked(&self, state: State) {
+    pub(crate) fn log_if_asked(&self, state: LuaState) {
         if self.asked.load(Ordering::Relaxed) && self.asked.swap(false, Ordering::Relaxed) {
             self.log(&traceback(state));
         }
@@ -56,7 +56,7 @@ impl Pulse {
     fn log(&self, traceback: &str) {
         event!(
             Level::Warn,
-            "a turn of Lua has been running for more than a second",
+            "Lua turn has been running for more than a second",
             vm = self.name,
             traceback = traceback
         );
@@ -66,13 +66,13 @@ impl Pulse {
         self.asked.store(true, Ordering::Relaxed);
         #[cfg(target_os = "linux")]
         if let Some(thread) = self.thread {
-            // SAFETY: numbers only; a thread that has ended is not found.
+            // SAFETY: takes numbers only; a thread that has ended gives an error.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
         }
     }
 }
 
-fn traceback(state: State) -> String {
+fn traceback(state: LuaState) -> String {
     // SAFETY: called from a hook, with room for a value; the string is copied before it is popped.
     unsafe {
         ffi::luaL_traceback(state, state, std::ptr::null(), 0);
@@ -84,9 +84,9 @@ fn traceback(state: State) -> String {
 }
 
 thread_local! {
-    /// The program's VM on this thread; set while it lives.
+    /// The program's VM on this thread.
     static PROGRAM: Cell<*const Vm> = const { Cell::new(std::ptr::null()) };
-    /// The program's own hook, while that of the watchdog is in its place.
+    /// The program's own hook while the watchdog's replaces it.
     static BEFORE: Cell<(Option<ffi::lua_Hook>, c_int, c_int)> = const { Cell::new((None, 0, 0)) };
 }
 
@@ -96,7 +96,7 @@ pub fn watch_program(vm: &Vm, name: &str) {
     {
         static HANDLED: Once = Once::new();
         HANDLED.call_once(|| {
-            // SAFETY: all zeroes is a valid sigaction; the handler does what a handler may.
+            // SAFETY: all zeroes is a valid sigaction; the handler is async-signal-safe.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
@@ -105,14 +105,14 @@ pub fn watch_program(vm: &Vm, name: &str) {
             }
         });
         PROGRAM.set(vm);
-        // SAFETY: takes nothing and gives a number.
+        // SAFETY: takes nothing and returns a number.
         vm.guard.set_pulse(watch(name, Some(unsafe { libc::gettid() })));
     }
     #[cfg(not(target_os = "linux"))]
     vm.guard.set_pulse(watch(name, None));
 }
 
-/// The VM ends: a signal finds nothing any more.
+/// Stops watching a VM that is dropped.
 pub(crate) fn forget(vm: &Vm) {
     if std::ptr::eq(PROGRAM.get(), vm) {
         PROGRAM.set(std::ptr::null());
@@ -131,7 +131,7 @@ extern "C" fn on_signal(_: c_int) {
     if vm.is_null() {
         return;
     }
-    // SAFETY: this thread's VM, which lives as long as it stands here; the state runs on this
+    // SAFETY: this thread's VM, which is removed here before it is dropped; the state runs on this
     // thread, and Lua allows a hook to be set from a handler of a signal.
     unsafe {
         let state = (*vm).meter.running();
@@ -147,9 +147,9 @@ extern "C" fn on_signal(_: c_int) {
     }
 }
 
-/// Puts the program's hook back and logs the stack.
+/// Restores the program's hook and logs the stack.
 #[cfg(target_os = "linux")]
-unsafe extern "C-unwind" fn answer(state: State, _: *mut ffi::lua_Debug) {
+unsafe extern "C-unwind" fn answer(state: LuaState, _: *mut ffi::lua_Debug) {
     let (hook, mask, count) = BEFORE.take();
     let vm = PROGRAM.get();
     // SAFETY: called by Lua on the thread of this VM.
@@ -161,27 +161,27 @@ unsafe extern "C-unwind" fn answer(state: State, _: *mut ffi::lua_Debug) {
     }
 }
 
-static PULSES: Mutex<Vec<Weak<Pulse>>> = Mutex::new(Vec::new());
+static PULSES: Mutex<Vec<Weak<Heartbeat>>> = Mutex::new(Vec::new());
 
-/// Has the watchdog look at a new pulse.
-pub(crate) fn watch(name: &str, thread: Option<c_int>) -> Arc<Pulse> {
+/// Registers a new heartbeat with the watchdog.
+pub(crate) fn watch(name: &str, thread: Option<c_int>) -> Arc<Heartbeat> {
     static STARTED: Once = Once::new();
     let (beats, asked) = (AtomicU64::new(0), AtomicBool::new(false));
-    let pulse = Arc::new(Pulse { beats, name: name.to_owned(), thread, asked });
+    let pulse = Arc::new(Heartbeat { beats, name: name.to_owned(), thread, asked });
     let mut pulses = PULSES.lock().unwrap_or_else(PoisonError::into_inner);
     pulses.retain(|pulse| pulse.strong_count() > 0);
     pulses.push(Arc::downgrade(&pulse));
     drop(pulses);
     STARTED.call_once(|| {
-        // Without a thread nothing is watched, and the program runs all the same.
+        // If no thread can be started, the program runs without a watchdog.
         let _ = std::thread::Builder::new().name("lua-watchdog".to_owned()).spawn(watchdog);
     });
     pulse
 }
 
-/// Looks several times in the span; logs each long turn once.
+/// The watchdog thread: logs each long turn once.
 fn watchdog() {
-    let mut seen: Vec<(Weak<Pulse>, u64, u64)> = Vec::new();
+    let mut seen: Vec<(Weak<Heartbeat>, u64, u64)> = Vec::new();
     loop {
         std::thread::sleep(Duration::from_millis(LONG_TURN_MS / LOOKS));
         let now = PULSES.lock().unwrap_or_else(PoisonError::into_inner).clone();

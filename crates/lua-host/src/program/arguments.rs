@@ -1,7 +1,7 @@
-//! What stands after the program: Silly's options in both of its spellings, and settings.
+//! The arguments after the program: Silly's options in both spellings, and settings.
 //!
-//! Promises that every `--key=value` is in `env`, whether we know it or not, that the whole text
-//! after the first `=` is the value, and that an option we cannot follow is refused by name.
+//! Promises that every `--key=value` is in `env`, known or not, that the whole text after the first
+//! `=` is the value, and that an unsupported option is rejected by name.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use telemetry::log::Level;
 
-/// The options that mean something to us, and all settings.
+/// The supported options, and all settings.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
     pub environment: Vec<(String, String)>,
@@ -22,23 +22,31 @@ pub struct Arguments {
     pub core: Option<usize>,
 }
 
-/// Long names of one option, its short name if it has one, and what it is.
-struct Known {
+/// Long names of one option, its short name if it has one, and how it is set.
+struct KnownOption {
     long: &'static [&'static str],
     short: Option<char>,
     set: fn(&mut Arguments, &str) -> Result<(), String>,
 }
 
-const KNOWN: &[Known] = &[
-    Known { long: &["lualib-path", "lualib_path"], short: Some('L'), set: lualib_path },
-    Known { long: &["lualib-cpath", "lualib_cpath"], short: Some('C'), set: lualib_cpath },
-    Known { long: &["log-level", "loglevel"], short: Some('l'), set: log_level },
-    Known { long: &["log-path", "logpath"], short: Some('p'), set: log_path },
-    Known { long: &["pid-file", "pidfile"], short: Some('f'), set: pid_file },
-    Known { long: &["worker-affinity", "worker_cpu_affinity"], short: Some('W'), set: affinity },
-    // There is one thread where Silly has three; these two have nothing to pin.
-    Known { long: &["socket-affinity", "socket_cpu_affinity"], short: Some('S'), set: nothing },
-    Known { long: &["timer-affinity", "timer_cpu_affinity"], short: Some('T'), set: nothing },
+const KNOWN: &[KnownOption] = &[
+    KnownOption { long: &["lualib-path", "lualib_path"], short: Some('L'), set: lualib_path },
+    KnownOption { long: &["lualib-cpath", "lualib_cpath"], short: Some('C'), set: lualib_cpath },
+    KnownOption { long: &["log-level", "loglevel"], short: Some('l'), set: log_level },
+    KnownOption { long: &["log-path", "logpath"], short: Some('p'), set: log_path },
+    KnownOption { long: &["pid-file", "pidfile"], short: Some('f'), set: pid_file },
+    KnownOption {
+        long: &["worker-affinity", "worker_cpu_affinity"],
+        short: Some('W'),
+        set: affinity,
+    },
+    // Silly has three threads; these options pin two that do not exist here.
+    KnownOption {
+        long: &["socket-affinity", "socket_cpu_affinity"],
+        short: Some('S'),
+        set: nothing,
+    },
+    KnownOption { long: &["timer-affinity", "timer_cpu_affinity"], short: Some('T'), set: nothing },
 ];
 
 fn lualib_path(arguments: &mut Arguments, value: &str) -> Result<(), String> {
@@ -79,7 +87,7 @@ fn nothing(_: &mut Arguments, _: &str) -> Result<(), String> {
 }
 
 impl Arguments {
-    /// Reads them; the error is a sentence.
+    /// Parses the arguments; the error is a sentence.
     pub fn parse(words: &[String]) -> Result<Arguments, String> {
         let mut arguments = Arguments::default();
         let mut words = words.iter();
@@ -93,7 +101,7 @@ impl Arguments {
             } else if let Some(option) = word.strip_prefix('-') {
                 arguments.short(option, &mut words)?;
             }
-            // A bare word means nothing to Silly either.
+            // A bare word is ignored, as in Silly.
         }
         Ok(arguments)
     }
@@ -128,7 +136,7 @@ impl Arguments {
         self.long(known.long[0], value)
     }
 
-    /// Writes our process id into the file, which stays locked while it is held.
+    /// Writes the process id into the file, which stays locked while it is open.
     pub(crate) fn claim_pid_file(&self) -> Result<Option<File>, String> {
         let Some(path) = &self.pid_file else { return Ok(None) };
         let failed = |why: String| format!("cannot use the pid file {}: {why}", path.display());
@@ -184,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_refused() {
+    fn unsupported_options_are_rejected() {
         assert!(parse("--daemon").unwrap_err().contains("service manager"));
         assert!(parse("-x").unwrap_err().contains("-x"));
         assert!(parse("--log-level=loud").unwrap_err().contains("loud"));

@@ -1,7 +1,7 @@
-//! What a script wants to be otherwise in a request it sends.
+//! The changes of a subrequest that a script requests.
 //!
-//! Promises that what is no method, target or field is an error that names function and option, and
-//! that nothing of a target can become anything but the target: no spaces, no control characters.
+//! Promises that an invalid method, target or field is an error that names function and option, and
+//! that a target cannot inject into the request: spaces and control characters are rejected.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Changes {
     target: Option<Target>,
     /// The path alone, encoded.
     path: Option<Vec<u8>>,
-    /// The raw query alone; none if it is empty.
+    /// The raw query alone; `None` if it is empty.
     query: Option<Vec<u8>>,
     headers: Headers,
     removed: Vec<Vec<u8>>,
@@ -74,7 +74,7 @@ impl Changes {
         Ok(Changes { method, target, path, query, headers, removed, within })
     }
 
-    /// Makes them, and gives the request its body.
+    /// Applies the changes and sets the body.
     pub(crate) fn apply(self, request: &mut Request, body: Option<&[u8]>) {
         if let Some(method) = self.method {
             request.method = method;
@@ -93,7 +93,7 @@ impl Changes {
                 raw.push(b'?');
                 raw.extend_from_slice(&query);
             }
-            // The path was checked when it was read, or has been one before.
+            // The path was checked when it was read, or is that of the request.
             if let Ok(target) = Target::new(raw.into()) {
                 request.target = target;
             }
@@ -118,7 +118,7 @@ fn is_visible(byte: &u8) -> bool {
     byte.is_ascii_graphic() && *byte != b'#'
 }
 
-/// Fields to set, and the names of those to take away (`false`).
+/// Fields to set, and names of fields to remove (`false`).
 fn split(function: &str, given: &Table) -> Result<(Headers, Vec<Vec<u8>>)> {
     let mut removed = Vec::new();
     for pair in given.pairs::<Value, Value>() {

@@ -1,33 +1,33 @@
-//! LZ4 in its frame format, which says for itself how long it is and checks its contents.
+//! LZ4 in its frame format, which has its own length and checksum.
 //!
-//! The library unpacks from a reader and cannot be interrupted within a block. So input is kept
-//! until a whole block is there, and the reader never runs dry where it must not.
+//! The library decompresses from a reader and cannot be interrupted within a block. So input is
+//! buffered until a whole block is complete.
 
-use super::{Family, Outcome, Pack, Unpack};
+use super::{Format, StreamCompressor, StreamDecompressor, StreamResult};
 use crate::limits;
 use lz4_flex::frame::{BlockMode, FrameDecoder, FrameEncoder, FrameInfo};
 use std::io::{self, BufRead, Read, Write};
 
-/// What a frame begins with (LZ4 frame format, section "General structure").
+/// The start of a frame (LZ4 frame format, section "General structure").
 const MAGIC: [u8; 4] = 0x184d_2204u32.to_le_bytes();
 const DESCRIPTOR_BYTES: usize = 3;
 const FLAG_BLOCK_CHECKSUM: u8 = 1 << 4;
 const FLAG_CONTENT_SIZE: u8 = 1 << 3;
 const FLAG_CONTENT_CHECKSUM: u8 = 1 << 2;
 const FLAG_DICTIONARY: u8 = 1;
-/// The highest bit of a block's length says that it is stored as it is.
+/// The highest bit of a block's length marks it as uncompressed.
 const LENGTH: u32 = u32::MAX >> 1;
 
-pub(super) fn family() -> Family {
-    Family { levels: 1..=1, level: 1, pack, unpack, whole: None }
+pub(super) fn family() -> Format {
+    Format { levels: 1..=1, level: 1, pack, unpack, whole: None }
 }
 
-fn pack(_: u32) -> Result<Box<dyn Pack>, String> {
+fn pack(_: u32) -> Result<Box<dyn StreamCompressor>, String> {
     let info = FrameInfo::new().block_mode(BlockMode::Linked).content_checksum(true);
     Ok(Box::new(FrameEncoder::with_frame_info(info, Vec::new())))
 }
 
-fn unpack(limit: usize) -> Result<Box<dyn Unpack>, String> {
+fn unpack(limit: usize) -> Result<Box<dyn StreamDecompressor>, String> {
     Ok(Box::new(Frame {
         decoder: FrameDecoder::new(Fed::default()),
         waiting: Vec::new(),
@@ -37,21 +37,21 @@ fn unpack(limit: usize) -> Result<Box<dyn Unpack>, String> {
     }))
 }
 
-impl Pack for FrameEncoder<Vec<u8>> {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+impl StreamCompressor for FrameEncoder<Vec<u8>> {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult {
         self.write_all(input).map_err(|error| error.to_string())?;
         out.append(self.get_mut());
         Ok(())
     }
 
-    fn flush(&mut self, out: &mut Vec<u8>) -> Outcome {
+    fn flush(&mut self, out: &mut Vec<u8>) -> StreamResult {
         Write::flush(self).map_err(|error| error.to_string())?;
         out.append(self.get_mut());
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
-        // Of an empty input too a frame is made.
+    fn finish(&mut self, out: &mut Vec<u8>) -> StreamResult {
+        // An empty input is a frame too.
         self.write_all(&[]).and_then(|()| Write::flush(self)).map_err(|error| error.to_string())?;
         self.try_finish().map_err(|error| error.to_string())?;
         out.append(self.get_mut());
@@ -59,7 +59,7 @@ impl Pack for FrameEncoder<Vec<u8>> {
     }
 }
 
-/// Bytes that were put in, to be read once.
+/// Input bytes, read once.
 #[derive(Default)]
 struct Fed {
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl Read for Fed {
     }
 }
 
-/// What comes next in the input.
+/// The kind of the next unit of input.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Header,
@@ -93,8 +93,8 @@ struct Frame {
     limit: usize,
 }
 
-impl Unpack for Frame {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+impl StreamDecompressor for Frame {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult {
         self.waiting.extend_from_slice(input);
         let mut at = 0;
         while at < self.waiting.len() {
@@ -111,7 +111,7 @@ impl Unpack for Frame {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut Vec<u8>) -> Outcome {
+    fn finish(&mut self, _: &mut Vec<u8>) -> StreamResult {
         match self.next {
             Next::End if self.waiting.is_empty() => Ok(()),
             _ => Err("the packed data ends too early".to_owned()),
@@ -120,8 +120,7 @@ impl Unpack for Frame {
 }
 
 impl Frame {
-    /// How long the next piece is that can be read at once, and what follows it; None if it is not
-    /// all there.
+    /// The length of the next complete unit and what follows it; `None` if it is incomplete.
     fn unit(&self, input: &[u8]) -> Result<Option<(usize, Next)>, String> {
         let (header, flags) = match self.next {
             Next::Block { flags } => (0, flags),
@@ -150,8 +149,8 @@ impl Frame {
         Ok((whole <= input.len()).then_some((whole, next)))
     }
 
-    /// Reads all that was fed.
-    fn drain(&mut self, out: &mut Vec<u8>) -> Outcome {
+    /// Decompresses all complete input.
+    fn drain(&mut self, out: &mut Vec<u8>) -> StreamResult {
         loop {
             let ready = self.decoder.fill_buf().map_err(|error| damaged(&error))?;
             let count = ready.len();

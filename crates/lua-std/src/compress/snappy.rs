@@ -1,6 +1,6 @@
 //! Snappy: whole strings in its plain format, streams in its framing format.
 
-use super::{Family, Outcome, Pack, Unpack, Whole};
+use super::{Format, StreamCompressor, StreamDecompressor, StreamResult, Whole};
 use snap::raw;
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;
@@ -11,9 +11,9 @@ const CHUNK_HEADER_BYTES: usize = 4;
 /// Every stream begins with this chunk (section 4.1).
 const IDENTIFIER: &[u8; 10] = b"\xff\x06\x00\x00sNaPpY";
 
-pub(super) fn family() -> Family {
+pub(super) fn family() -> Format {
     let whole = Some(Whole { compress, decompress });
-    Family { levels: 1..=1, level: 1, pack, unpack, whole }
+    Format { levels: 1..=1, level: 1, pack, unpack, whole }
 }
 
 fn compress(input: &[u8]) -> Result<Vec<u8>, String> {
@@ -28,11 +28,11 @@ fn decompress(input: &[u8], limit: usize) -> Result<Vec<u8>, String> {
     raw::Decoder::new().decompress_vec(input).map_err(|error| damaged(&error))
 }
 
-fn pack(_: u32) -> Result<Box<dyn Pack>, String> {
+fn pack(_: u32) -> Result<Box<dyn StreamCompressor>, String> {
     Ok(Box::new(Stream { encoder: FrameEncoder::new(Vec::new()), begun: false }))
 }
 
-fn unpack(limit: usize) -> Result<Box<dyn Unpack>, String> {
+fn unpack(limit: usize) -> Result<Box<dyn StreamDecompressor>, String> {
     Ok(Box::new(Chunks { waiting: Vec::new(), begun: false, written: 0, limit }))
 }
 
@@ -41,22 +41,22 @@ struct Stream {
     begun: bool,
 }
 
-impl Pack for Stream {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+impl StreamCompressor for Stream {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult {
         self.encoder.write_all(input).map_err(|error| error.to_string())?;
         self.begun |= !self.encoder.get_ref().is_empty();
         out.append(self.encoder.get_mut());
         Ok(())
     }
 
-    fn flush(&mut self, out: &mut Vec<u8>) -> Outcome {
+    fn flush(&mut self, out: &mut Vec<u8>) -> StreamResult {
         self.encoder.flush().map_err(|error| error.to_string())?;
         self.begun |= !self.encoder.get_ref().is_empty();
         out.append(self.encoder.get_mut());
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut Vec<u8>) -> Outcome {
+    fn finish(&mut self, out: &mut Vec<u8>) -> StreamResult {
         self.flush(out)?;
         if !self.begun {
             out.extend_from_slice(IDENTIFIER);
@@ -65,7 +65,7 @@ impl Pack for Stream {
     }
 }
 
-/// Unpacks chunk by chunk, each of them as a stream of its own: no chunk refers to another.
+/// Decompresses chunk by chunk, each as its own stream: no chunk refers to another.
 struct Chunks {
     waiting: Vec<u8>,
     begun: bool,
@@ -73,8 +73,8 @@ struct Chunks {
     limit: usize,
 }
 
-impl Unpack for Chunks {
-    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> Outcome {
+impl StreamDecompressor for Chunks {
+    fn write(&mut self, input: &[u8], out: &mut Vec<u8>) -> StreamResult {
         self.waiting.extend_from_slice(input);
         let mut at = 0;
         while let Some(chunk) = whole_chunk(&self.waiting[at..]) {
@@ -88,7 +88,7 @@ impl Unpack for Chunks {
             }
             let before = out.len();
             let mut decoder = FrameDecoder::new(IDENTIFIER.chain(chunk));
-            // A chunk unpacks to 64 KiB at most, so there is no need to stop within one.
+            // A chunk has at most 64 KiB, so the limit is checked between chunks.
             decoder.read_to_end(out).map_err(|error| damaged(&error))?;
             self.written += out.len() - before;
             if self.written > self.limit {
@@ -99,7 +99,7 @@ impl Unpack for Chunks {
         Ok(())
     }
 
-    fn finish(&mut self, _: &mut Vec<u8>) -> Outcome {
+    fn finish(&mut self, _: &mut Vec<u8>) -> StreamResult {
         match self.begun && self.waiting.is_empty() {
             true => Ok(()),
             false => Err("the packed data ends too early".to_owned()),

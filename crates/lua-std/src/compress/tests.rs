@@ -158,7 +158,7 @@ fn damage_is_told() {
 }
 
 #[test]
-fn what_other_programs_wrote() {
+fn data_of_other_programs() {
     holds(
         r#"
         -- printf 'hello hello hello hello' | gzip -9n, zstd, lz4 of standard input and of a file

@@ -1,7 +1,7 @@
 //! `crypto.cipher`: AES and ChaCha20-Poly1305, in streams.
 //!
-//! What is authenticated is kept until `final`: no byte of a message is handed out before its tag
-//! has been found right, so `update` of such a cipher answers nothing yet.
+//! An authenticated cipher buffers its input until `final`: no byte of a message is returned before
+//! its tag was verified, so its `update` returns nothing.
 
 mod engine;
 
@@ -34,14 +34,14 @@ struct Cipher {
     encrypt: bool,
     engine: Engine,
     padding: bool,
-    /// What is no whole block yet; of an authenticated cipher, everything.
+    /// The incomplete block; with an authenticated cipher, all input.
     pending: Vec<u8>,
     aad: Vec<u8>,
     tag: Option<Tag>,
     finished: bool,
 }
 
-/// What `final` answers.
+/// The result of `final`.
 type Last = std::result::Result<Vec<u8>, &'static str>;
 
 impl Cipher {
@@ -161,7 +161,7 @@ impl Cipher {
     }
 }
 
-/// How much of the last block is data (PKCS #7). Looks at every byte whatever it finds.
+/// How much of the last block is data (PKCS #7). Reads every byte in any case.
 fn unpadded(block: &[u8]) -> Option<usize> {
     let count = usize::from(*block.last()?);
     let mut wrong = u8::from(count == 0 || count > BLOCK_BYTES);

@@ -26,7 +26,7 @@ where
     Algorithm { name, new: || Box::new(D::default()), mac: mac::<D> }
 }
 
-/// None never: a key of any length will do.
+/// Never `None`: keys may have any length.
 fn mac<D: Digest + BlockSizeUser>(key: &[u8], data: &[u8]) -> Option<Vec<u8>> {
     let mac = SimpleHmac::<D>::new_from_slice(key).ok()?;
     Some(mac.chain_update(data).finalize().into_bytes().to_vec())
@@ -49,8 +49,8 @@ const ALGORITHMS: &[Algorithm] = &[
     algorithm::<Blake2s256>("blake2s256"),
 ];
 
-/// The algorithm of a name in any case, with dashes or without; an unknown one is an error of the
-/// argument at `position`.
+/// Finds an algorithm by name in any case, with or without dashes; an unknown one is an error of
+/// the argument at `position`.
 pub(super) fn find(function: &str, position: usize, name: &str) -> Result<&'static Algorithm> {
     let plain: String =
         name.chars().filter(|c| *c != '-' && *c != '_').map(|c| c.to_ascii_lowercase()).collect();

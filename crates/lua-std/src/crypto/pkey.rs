@@ -1,7 +1,7 @@
 //! `crypto.pkey`: RSA and elliptic-curve keys out of PEM; signatures, and encryption with RSA.
 //!
 //! Promises that a key does only what its kind can, and that any failure of the data is `nil,
-//! reason`. A signature by RSA takes milliseconds, in which the worker does nothing else.
+//! reason`. An RSA signature blocks the worker for milliseconds.
 
 mod curve;
 mod pem;
@@ -12,7 +12,7 @@ use curve::Curve;
 use lua_vm::arguments::function;
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 
-/// Numbers that scripts know from OpenSSL.
+/// Constants of OpenSSL.
 const RSA_PKCS1: i64 = 1;
 const RSA_PKCS1_OAEP: i64 = 4;
 const UNSUPPORTED_PADDINGS: [(&str, i64); 4] =
@@ -36,7 +36,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-type Outcome<T> = std::result::Result<T, String>;
+type KeyResult<T> = std::result::Result<T, String>;
 
 pub(crate) enum Key {
     Rsa(Box<rsa::Key>),
@@ -45,7 +45,7 @@ pub(crate) enum Key {
 
 impl Key {
     /// The signatures of JSON Web Algorithms that this key can make or check (RFC 7518 section
-    /// 3.1): an elliptic curve goes with one hash only.
+    /// 3.1): an elliptic curve has one hash only.
     pub(crate) fn web_algorithms(&self) -> &'static [&'static str] {
         match self {
             Self::Rsa(_) => &["RS256", "RS384", "RS512"],
@@ -53,8 +53,8 @@ impl Key {
         }
     }
 
-    /// A signature in the form JSON Web Signatures have: of a curve, two numbers end to end.
-    pub(crate) fn web_sign(&self, data: &[u8], hash: &str) -> Outcome<Vec<u8>> {
+    /// Signs in the form of JSON Web Signatures: for a curve, two concatenated numbers.
+    pub(crate) fn web_sign(&self, data: &[u8], hash: &str) -> KeyResult<Vec<u8>> {
         self.sign_as(data, hash, false)
     }
 
@@ -62,7 +62,7 @@ impl Key {
         self.verify_as(data, signature, hash, false).unwrap_or(false)
     }
 
-    fn sign_as(&self, data: &[u8], hash: &str, der: bool) -> Outcome<Vec<u8>> {
+    fn sign_as(&self, data: &[u8], hash: &str, der: bool) -> KeyResult<Vec<u8>> {
         let digest = digest(hash, data)?;
         match self {
             Self::Rsa(key) => key.sign(&digest, hash),
@@ -70,7 +70,7 @@ impl Key {
         }
     }
 
-    fn verify_as(&self, data: &[u8], signature: &[u8], hash: &str, der: bool) -> Outcome<bool> {
+    fn verify_as(&self, data: &[u8], signature: &[u8], hash: &str, der: bool) -> KeyResult<bool> {
         let digest = digest(hash, data)?;
         match self {
             Self::Rsa(key) => key.verify(&digest, signature, hash),
@@ -78,7 +78,7 @@ impl Key {
         }
     }
 
-    fn rsa(&self) -> Outcome<&rsa::Key> {
+    fn rsa(&self) -> KeyResult<&rsa::Key> {
         match self {
             Self::Rsa(key) => Ok(key),
             Self::Curve(_) => Err("only RSA keys encrypt".to_owned()),
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-fn digest(hash: &str, data: &[u8]) -> Outcome<Box<[u8]>> {
+fn digest(hash: &str, data: &[u8]) -> KeyResult<Box<[u8]>> {
     let found = hash::find("sign", 2, hash).map_err(|_| format!("unknown hash '{hash}'"))?;
     let mut state = (found.new)();
     state.update(data);
@@ -121,10 +121,10 @@ impl UserData for Key {
     }
 }
 
-/// How a message is made as long as the key.
+/// The padding of a message.
 enum Padding {
     Pkcs1,
-    /// With this hash, in its plain name.
+    /// With this hash, by its plain name.
     Oaep(&'static str),
 }
 
@@ -146,9 +146,9 @@ impl Padding {
     }
 }
 
-type Answer = (Option<LuaString>, Option<String>);
+type SignResult = (Option<LuaString>, Option<String>);
 
-fn answer(lua: &Lua, outcome: Outcome<Vec<u8>>) -> Result<Answer> {
+fn answer(lua: &Lua, outcome: KeyResult<Vec<u8>>) -> Result<SignResult> {
     Ok(match outcome {
         Ok(bytes) => (Some(lua.create_string(bytes)?), None),
         Err(reason) => (None, Some(reason)),

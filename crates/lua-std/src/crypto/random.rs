@@ -1,11 +1,11 @@
-//! `crypto.utils`: random bytes from the kernel, and the small things that go with keys.
+//! `crypto.utils`: random bytes from the kernel, and helpers for keys.
 
 use crate::limits;
 use lua_vm::arguments::function;
 use mlua::{Error, Lua, LuaString, Result, Table};
 use subtle::ConstantTimeEq;
 
-/// The largest multiple of 26 in a byte: what lies above would favour the first letters.
+/// The largest multiple of 26 in a byte: bytes above it would favour the first letters.
 const FAIR: u8 = 26 * 9;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
@@ -47,7 +47,7 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| Error::runtime(format!("no random bytes: {error}")))
 }
 
-/// Lower-case letters, each as likely as the others: 4.7 bits apiece.
+/// Uniform lower-case letters: 4.7 bits each.
 fn letters(count: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(count);
     let mut pool = [0; 64];

@@ -86,9 +86,9 @@ fn every_hash_of_abc() {
             state:update("")
             state:update("bc")
             assert(hex(state:final()) == digest, name)
-            state:update("what is left over")
+            state:update("the rest of it")
             assert(hex(state:digest("abc")) == digest, name)
-            state:update("what is left over")
+            state:update("the rest of it")
             state:reset()
             state:update("abc")
             assert(hex(state:final()) == digest and hex(state:digest("abc")) == digest, name)
@@ -323,7 +323,7 @@ fn keys_are_read_in_every_form() {
 }
 
 #[test]
-fn what_openssl_made() {
+fn keys_and_signatures_of_openssl() {
     holds(
         r#"
         local rsa = pkey.new(pems["rsa public"])

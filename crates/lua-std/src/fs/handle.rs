@@ -1,6 +1,6 @@
 //! Open files: read and written piece by piece.
 //!
-//! Promises that a piece is bounded, and that the end is `nil, errno.EOF` as it is of connections.
+//! Promises that a piece is limited, and that the end is `nil, errno.EOF` as with connections.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,26 +8,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mlua::{AnyUserData, IntoLua, Lua, LuaString, Result, Table, UserData, Value};
 
-use super::{Bytes, Place, off_loop, whole};
+use super::{Bytes, PathArgument, contents, off_loop};
 use crate::limits::FILE_PIECE_BYTES;
 
-/// One coroutine after the other: who comes second waits off the loop.
-struct Open(Arc<Mutex<Option<File>>>);
+/// Coroutines use a file one after the other; the wait is on a blocking thread.
+struct FileHandle(Arc<Mutex<Option<File>>>);
 
-impl UserData for Open {}
+impl UserData for FileHandle {}
 
-/// A fresh one on its way to Lua.
+/// A new file, as userdata.
 struct Opened(File);
 
 impl IntoLua for Opened {
     fn into_lua(self, lua: &Lua) -> Result<Value> {
-        let open = Open(Arc::new(Mutex::new(Some(self.0))));
+        let open = FileHandle(Arc::new(Mutex::new(Some(self.0))));
         Ok(Value::UserData(lua.create_userdata(open)?))
     }
 }
 
 pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
-    let open = |(Place(path), mode): (Place, String)| {
+    let open = |(PathArgument(path), mode): (PathArgument, String)| {
         Ok(move || {
             let mut options = OpenOptions::new();
             match mode.as_str() {
@@ -35,7 +35,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
                 "a" => options.append(true).create(true),
                 _ => options.read(true),
             };
-            let file = whole::regular(&path, &mut options)?;
+            let file = contents::regular(&path, &mut options)?;
             if mode == "w" {
                 file.set_len(0)?;
             }
@@ -44,24 +44,24 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
     };
     raw.set("open", off_loop(lua, open)?)?;
     let read = |(file, most): (AnyUserData, usize)| {
-        let file = file.borrow::<Open>()?.0.clone();
+        let file = file.borrow::<FileHandle>()?.0.clone();
         Ok(move || with(&file, |file| read(file, most.clamp(1, FILE_PIECE_BYTES))))
     };
     raw.set("file_read", off_loop(lua, read)?)?;
     let write = |(file, data): (AnyUserData, LuaString)| {
-        let file = file.borrow::<Open>()?.0.clone();
+        let file = file.borrow::<FileHandle>()?.0.clone();
         let data = data.as_bytes().to_vec();
         Ok(move || with(&file, |file| file.write_all(&data).map(|()| true)))
     };
     raw.set("file_write", off_loop(lua, write)?)?;
     let sync = |file: AnyUserData| {
-        let file = file.borrow::<Open>()?.0.clone();
+        let file = file.borrow::<FileHandle>()?.0.clone();
         Ok(move || with(&file, |file| file.sync_all().map(|()| true)))
     };
     raw.set("file_sync", off_loop(lua, sync)?)?;
-    // By a finalizer too, which cannot wait: what is under way keeps the file until it is done.
+    // A finalizer cannot wait: an operation in flight keeps the file open until it is done.
     let close = |_: &Lua, file: AnyUserData| {
-        if let Ok(mut file) = file.borrow::<Open>()?.0.try_lock() {
+        if let Ok(mut file) = file.borrow::<FileHandle>()?.0.try_lock() {
             drop(file.take());
         }
         Ok(())

@@ -1,9 +1,9 @@
-//! Files and folders, each test in a folder of its own.
+//! Files and directories, each test in its own directory.
 
 use crate::testing::said;
 
-/// A program in a folder of its own, `dir`.
-fn in_folder(program: &str) -> Vec<String> {
+/// Runs a program with its own directory, `dir`.
+fn in_directory(program: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().display();
     said(&format!(
@@ -28,7 +28,7 @@ fn whole_files() {
         say(pcall(fs.write, path))
         say(pcall(fs.read, path, -1))
     "#;
-    let said = in_folder(program);
+    let said = in_directory(program);
     let expected = [
         "nil No such file or directory (2)",
         "true true",
@@ -45,7 +45,7 @@ fn whole_files() {
 }
 
 #[test]
-fn folders() {
+fn directories() {
     let program = r#"
         say(fs.mkdir(dir .. "/x/y"))
         say(fs.mkdir(dir .. "/x/y", { parents = true }), fs.mkdir(dir .. "/x"))
@@ -75,7 +75,7 @@ fn folders() {
         "true true",
         "directory",
     ];
-    assert_eq!(in_folder(program), expected);
+    assert_eq!(in_directory(program), expected);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn open_files() {
         say(file:read(1))
         say(pcall(fs.open, path, "rw"))
     "#;
-    let said = in_folder(program);
+    let said = in_directory(program);
     let expected = [
         "true true true",
         "hello  world",
@@ -105,7 +105,7 @@ fn open_files() {
 }
 
 #[test]
-fn what_happens_in_a_folder_or_to_a_file() {
+fn watches_report_events_of_directories_and_files() {
     let program = r#"
         local watch = fs.watch(dir)
         local one = fs.watch(dir .. "/b")
@@ -132,7 +132,7 @@ fn what_happens_in_a_folder_or_to_a_file() {
         say(watch:read())
         say(fs.watch(dir .. "/none/a"))
     "#;
-    let said = in_folder(program);
+    let said = in_directory(program);
     assert_eq!(said[..4], ["nil Connection timed out (110)", "a a", "create b", "a"]);
     assert!(said[4].contains("another task reads from this watch"), "{said:?}");
     let expected = [

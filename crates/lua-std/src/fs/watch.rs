@@ -1,7 +1,7 @@
-//! What happens in a folder, by inotify.
+//! Events of a directory, by inotify.
 //!
-//! Promises that nothing is lost silently: when the kernel drops events, one of them says so. Only
-//! the folder itself is watched, not those in it.
+//! Promises that no event is lost silently: when the kernel drops events, an event reports that.
+//! Only the directory itself is watched, not its subdirectories.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,34 +14,34 @@ use mlua::{AnyUserData, IntoLua, Lua, Result, Table, UserData, Value};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 
-use super::{Answer, Bytes, Place, text};
+use super::{Bytes, FsResult, PathArgument, text};
 use crate::limits::WATCH_READ_BYTES;
 use lua_vm::waits;
 
-/// The events of a directory, and when there are some.
-struct Source {
+/// The inotify instance and its readiness.
+struct EventSource {
     inotify: Inotify,
     readable: AsyncFd<OwnedFd>,
 }
 
-/// None while a coroutine reads, and once it is closed.
-struct Watch(Rc<RefCell<Inner>>);
+/// `None` while a coroutine reads, and once it is closed.
+struct Watch(Rc<RefCell<WatchState>>);
 
 #[derive(Default)]
-struct Inner {
-    source: Option<Source>,
+struct WatchState {
+    source: Option<EventSource>,
     closed: bool,
-    /// Rung when it is closed while a coroutine reads.
+    /// Notified when it is closed while a coroutine reads.
     closing: Rc<Notify>,
 }
 
 impl UserData for Watch {}
 
-type Event = (&'static str, Option<Bytes>);
+type WatchEvent = (&'static str, Option<Bytes>);
 
-struct Events(Vec<Event>);
+struct WatchEvents(Vec<WatchEvent>);
 
-impl IntoLua for Events {
+impl IntoLua for WatchEvents {
     fn into_lua(self, lua: &Lua) -> Result<Value> {
         let list = lua.create_table_with_capacity(self.0.len(), 0)?;
         for (kind, name) in self.0 {
@@ -55,7 +55,7 @@ impl IntoLua for Events {
 }
 
 pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
-    let watch = |lua: &Lua, Place(path): Place| {
+    let watch = |lua: &Lua, PathArgument(path): PathArgument| {
         let made = begin(&path).map(|source| Watch(Rc::new(RefCell::new(source))));
         match made {
             Ok(watch) => Ok((Some(lua.create_userdata(watch)?), None)),
@@ -72,7 +72,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
         }
         Ok(async move {
             let Some(mut source) = source else {
-                return Ok(Answer(Err(io::Error::other(lua_vm::errno::CLOSED))));
+                return Ok(FsResult(Err(io::Error::other(lua_vm::errno::CLOSED))));
             };
             let found = async {
                 tokio::select! {
@@ -92,7 +92,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
             if !inner.closed {
                 inner.source = Some(source);
             }
-            Ok(Answer(found))
+            Ok(FsResult(found))
         })
     })?;
     raw.set("watch_read", read)?;
@@ -106,8 +106,8 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
     raw.set("watch_close", lua.create_function(close)?)
 }
 
-/// Looks the folder up; the kernel answers from its memory.
-fn begin(path: &std::path::Path) -> io::Result<Inner> {
+/// Opens a watch of a directory, which does not block.
+fn begin(path: &std::path::Path) -> io::Result<WatchState> {
     let inotify = Inotify::init()?;
     let mask = WatchMask::CREATE
         | WatchMask::CLOSE_WRITE
@@ -119,10 +119,10 @@ fn begin(path: &std::path::Path) -> io::Result<Inner> {
         | WatchMask::ONLYDIR;
     inotify.watches().add(path, mask)?;
     let readable = waits::register(inotify.as_fd().try_clone_to_owned()?)?;
-    Ok(Inner { source: Some(Source { inotify, readable }), ..Inner::default() })
+    Ok(WatchState { source: Some(EventSource { inotify, readable }), ..WatchState::default() })
 }
 
-async fn next(source: &mut Source) -> io::Result<Events> {
+async fn next(source: &mut EventSource) -> io::Result<WatchEvents> {
     let mut buffer = [0; WATCH_READ_BYTES];
     loop {
         let mut ready = source.readable.readable().await?;
@@ -132,13 +132,13 @@ async fn next(source: &mut Source) -> io::Result<Events> {
         });
         match read {
             Ok(Ok(events)) if events.is_empty() => {}
-            Ok(found) => return found.map(Events),
+            Ok(found) => return found.map(WatchEvents),
             Err(_would_block) => {}
         }
     }
 }
 
-fn described(mask: EventMask, name: Option<&std::ffi::OsStr>) -> Option<Event> {
+fn described(mask: EventMask, name: Option<&std::ffi::OsStr>) -> Option<WatchEvent> {
     let kinds = [
         (EventMask::Q_OVERFLOW, "lost"),
         (EventMask::CREATE, "create"),

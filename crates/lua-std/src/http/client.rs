@@ -1,7 +1,7 @@
 //! Connections of a script's HTTP client.
 //!
-//! Owns the pools, one for each address of a server. Promises that a kept connection which the
-//! server closed meanwhile costs a new one and no error, for requests that may be sent again; and
+//! Owns the pools, one for each address of a server. Promises that a pooled connection that the
+//! server has closed costs a new connection and no error, for requests that may be retried; and
 //! that the addresses of a name are tried one after the other.
 
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ pub(crate) struct Client {
     context: WorkerContext,
     limits: PoolLimits,
     options: Rc<ClientOptions>,
-    /// Kept here, because whoever holds no pool loses its connections.
+    /// Stored here, because a pool that is dropped closes its connections.
     pools: RefCell<HashMap<SocketAddr, Rc<Pool>>>,
 }
 
@@ -49,13 +49,13 @@ impl Client {
         };
         let mut pools = self.pools.borrow_mut();
         if pools.len() >= HTTP_POOLS && !pools.contains_key(&address) {
-            // Those in use stay; of the others the idle connections are closed.
+            // Pools in use stay; the others are dropped with their idle connections.
             pools.retain(|_, pool| Rc::strong_count(pool) > 1);
         }
         pools.entry(address).or_insert_with(make).clone()
     }
 
-    /// A connection to the server: a kept one, or the first that can be made.
+    /// A connection to the server: a pooled one, or the first address that connects.
     pub(crate) async fn connect(
         &self,
         names: &Resolver,
@@ -86,7 +86,7 @@ impl Client {
         Err(failed)
     }
 
-    /// Sends a request and gives the head of its answer.
+    /// Sends a request and returns the head of its response.
     pub(crate) async fn send(
         &self,
         (lease, pool): (Lease, Rc<Pool>),
@@ -110,8 +110,8 @@ impl Client {
     }
 }
 
-/// Whether the connection may have been closed in the moment the request was sent, and sending it
-/// again does no harm (RFC 9110 9.2.2).
+/// True if the connection may have been closed while the request was sent, and the request may be
+/// retried (RFC 9110 9.2.2).
 fn may_repeat(fault: &Fault, request: &Request) -> bool {
     fault.kind == FaultKind::ConnectionTerminated
         && match fault.retry {

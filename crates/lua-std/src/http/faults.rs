@@ -1,10 +1,10 @@
-//! Why an exchange failed, as scripts compare reasons.
+//! Reasons of failed exchanges, as scripts compare them.
 
 use exchange::{Fault, FaultKind};
 
 use lua_vm::errno;
 
-/// The text of a fault: that of the system's error it stands for, where there is one.
+/// The text of a fault: that of its system error, if it has one.
 pub fn reason(fault: &Fault) -> String {
     let number = match fault.kind {
         FaultKind::ConnectionRefused => libc::ECONNREFUSED,

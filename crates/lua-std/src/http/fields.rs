@@ -1,4 +1,4 @@
-//! Header fields as tables: names in lower case, a name that repeats has an array of its values.
+//! Header fields as tables: names in lower case, with an array for a repeated name.
 
 use exchange::Headers;
 use mlua::{Error, Lua, LuaString, Result, Table, Value};
@@ -28,7 +28,7 @@ pub fn of_table(function: &str, index: usize, table: &Table) -> Result<Headers> 
     of_table_but(function, index, table, |_| false)
 }
 
-/// The same without those whose value means something else to the caller.
+/// As [`of_table`], without the names that have another meaning for the caller.
 pub fn of_table_but(
     function: &str,
     index: usize,
@@ -68,7 +68,7 @@ fn append(headers: &mut Headers, name: &LuaString, value: &Value) -> Option<()> 
     Some(())
 }
 
-/// What Content-Length says, if it is a number.
+/// The value of Content-Length, if it is a number.
 pub fn length(headers: &Headers) -> Option<u64> {
     headers.get(Known::ContentLength).and_then(token::decimal)
 }

@@ -1,4 +1,4 @@
-//! The client as the Lua part of the module sees it: `client`, `open`, and the stream's functions.
+//! The client's functions for `lua/http.lua`: `client`, `open`, and those of the stream.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use mlua::{
 };
 use wire::{Known, Method};
 
+use super::body_reader::ReadAmount;
 use super::client::Client;
+use super::client_exchange::ClientExchange;
 use super::fields;
-use super::input::Want;
-use super::outbound::Outbound;
 use super::stream::{done, taken};
 use super::url;
 use crate::limits::{
@@ -24,13 +24,13 @@ use lua_vm::Vm;
 use lua_vm::errno;
 use lua_vm::waits;
 
-/// A client, as a script holds it.
+/// The userdata of a client.
 struct Handle(Rc<Client>);
 
 impl UserData for Handle {}
 
 #[derive(Clone)]
-struct Stream(Rc<Outbound>);
+struct Stream(Rc<ClientExchange>);
 
 /// `client(options) → client`
 fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
@@ -44,12 +44,12 @@ fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
         ..PoolLimits::default()
     };
     let read = Duration::from_millis(number("read_timeout", HTTP_READ_MS)?);
-    // A program speaks for itself: nobody stands behind it whose request this would be.
+    // A program sends its own request: no client's address is forwarded.
     let options = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
     Ok(Handle(Rc::new(Client::new(limits, options))))
 }
 
-/// The request a script describes.
+/// Makes the request that a script describes.
 fn made_up(method: &str, url: &url::Url, table: Option<&Table>) -> Result<Box<Request>> {
     let method = Method::parse(method.as_bytes())
         .ok_or_else(|| Error::runtime("bad argument #1 to 'request' (a method expected)"))?;
@@ -96,7 +96,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
             let connected = client.connect(&names, &url.host, url.port).await;
             Ok(match (connected, request) {
                 (Ok(connection), Some(request)) => {
-                    let outbound = Outbound::new(client, request, connection);
+                    let outbound = ClientExchange::new(client, request, connection);
                     (Some(Stream(Rc::new(outbound))), None)
                 }
                 (Err(reason), _) => (None, Some(reason)),
@@ -111,14 +111,14 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
 fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
     type Asked = (UserDataRef<Stream>, Option<usize>, Option<u64>);
     let read = waits::function(lua, |_, (stream, count, ms): Asked| {
-        let (outbound, want) = (stream.0.clone(), Want::of(count)?);
+        let (outbound, want) = (stream.0.clone(), ReadAmount::of(count)?);
         Ok(async move { Ok(outbound.input.read(want, ms).await) })
     })?;
     table.set("client_read", read)?;
     type Timed = (UserDataRef<Stream>, Option<u64>);
     let readall = waits::function(lua, |_, (stream, ms): Timed| {
         let outbound = stream.0.clone();
-        Ok(async move { Ok(outbound.input.read(Want::All, ms).await) })
+        Ok(async move { Ok(outbound.input.read(ReadAmount::All, ms).await) })
     })?;
     table.set("client_readall", readall)?;
     let room = waits::function(lua, |_, (stream, at_most): (UserDataRef<Stream>, usize)| {
@@ -131,16 +131,16 @@ fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
         outbound.begin_whole();
         Ok(async move {
             let span = Duration::from_millis(ms.unwrap_or(u64::from(u32::MAX)));
-            let in_time = net::timer::within(span, outbound.answered()).await.is_some();
+            let in_time = net::timer::within(span, outbound.wait_for_head()).await.is_some();
             Ok(Head { outbound, in_time })
         })
     })?;
     table.set("answered", answered)
 }
 
-/// Becomes status and fields of the answer, or `nil, reason`.
+/// Status and fields of the response, or `nil, reason`.
 struct Head {
-    outbound: Rc<Outbound>,
+    outbound: Rc<ClientExchange>,
     in_time: bool,
 }
 
@@ -167,7 +167,7 @@ impl UserData for Stream {
             let (ok, reason) = done(outbound.write(&data.as_bytes()));
             Ok((ok, reason, outbound.unsent() > HTTP_UNSENT_BYTES))
         });
-        // All of the body at once, where nothing was written yet: it leaves with its length.
+        // The whole body at once, if nothing was written yet: it is sent with its length.
         methods.add_method("whole", |_, Stream(outbound), data: LuaString| {
             Ok(done(outbound.whole(&data.as_bytes())))
         });

@@ -1,8 +1,8 @@
-//! `http.listen`: a listener whose requests begin coroutines.
+//! `http.listen`: a listener whose requests start coroutines.
 //!
-//! Owns the accept loop and the one route that everything takes. Connections are the house's own
-//! serving loop, with its limits and time-outs; a handler that never waits has answered before the
-//! loop comes back from asking it. Promises that an accept error never ends a listener.
+//! Owns the accept loop and the one route of all requests. Connections run the serving loop of
+//! `exchange`, with its limits and time-outs; a handler that never waits responds within the loop's
+//! call. Promises that an accept error never ends a listener.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -23,30 +23,30 @@ use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
 use telemetry::{RouteMetrics, WorkerMetrics};
 
-use super::bell::EventFd;
-use super::inbound::{Inbound, Waiting};
+use super::server_exchange::{ResponseWait, ServerExchange};
 use super::stream::Stream;
+use super::waker_set::WakerSet;
 use crate::limits;
-use lua_vm::End;
+use lua_vm::TaskEnd;
 use lua_vm::Vm;
 use lua_vm::errno;
 use lua_vm::limits::{BACKLOG, EXHAUSTED_MS};
 use lua_vm::native;
 
 /// Runs a script's function for every request.
-struct Program {
+struct ProgramHandler {
     vm: Weak<Vm>,
     begin: Function,
 }
 
-impl Program {
-    fn start(&self, inbound: &Rc<Inbound>) -> std::result::Result<(), Fault> {
+impl ProgramHandler {
+    fn start(&self, inbound: &Rc<ServerExchange>) -> std::result::Result<(), Fault> {
         let over = || Fault::new(FaultKind::Unavailable, "the program has ended");
         let vm = self.vm.upgrade().ok_or_else(over)?;
         let of = inbound.clone();
-        let ended = move |_: &Lua, end: End| match end {
-            End::Returned(_) => of.finish(None),
-            End::Failed(text) => of.fail(text),
+        let ended = move |_: &Lua, end: TaskEnd| match end {
+            TaskEnd::Returned(_) => of.finish(None),
+            TaskEnd::Failed(text) => of.fail(text),
         };
         let stream = Stream(inbound.clone());
         let started = vm.turn(|turn| turn.start(&self.begin, stream, Some(Box::new(ended))));
@@ -54,52 +54,57 @@ impl Program {
     }
 }
 
-impl Handler for Program {
+impl Handler for ProgramHandler {
     fn name(&self) -> &'static str {
         "lua"
     }
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
-        let inbound = Inbound::new(request);
+        let inbound = ServerExchange::new(request);
         if let Err(fault) = self.start(&inbound) {
             return Err(fault).into();
         }
         if let Some(outcome) = inbound.take_outcome() {
             return outcome.into();
         }
-        let waiting = Waiting(inbound);
+        let waiting = ResponseWait(inbound);
         MaybeFuture::of(async move { poll_fn(|cx| waiting.0.poll_outcome(cx)).await })
     }
 }
 
-/// Everything takes the one route.
-struct Everything(Rc<Route>);
+/// A dispatch with one route.
+struct SingleRoute(Rc<Route>);
 
-impl Dispatch for Everything {
+impl Dispatch for SingleRoute {
     fn dispatch(&self, _: &mut Request) -> std::result::Result<Rc<Route>, Fault> {
         Ok(self.0.clone())
     }
 }
 
-/// Where the listeners of a VM are counted and logged; each counts for itself where nobody said so.
+/// The metrics and access log of a VM's listeners; without them each listener has its own metrics.
 #[derive(Clone, Default)]
-pub struct Observed {
+pub struct ListenerMetrics {
     pub worker: Arc<WorkerMetrics>,
     pub route: Arc<RouteMetrics>,
     pub access: Option<Rc<AccessLog>>,
 }
 
-/// The listeners of this VM are counted and logged there.
-pub fn observe(vm: &Vm, observed: Observed) {
+/// Sets the metrics and access log of a VM's listeners.
+pub fn observe(vm: &Vm, observed: ListenerMetrics) {
     vm.lua().set_app_data(observed);
 }
 
-fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> ListenerSnapshot {
-    let handler = Program { vm: vm.weak(), begin };
+fn listener_snapshot(
+    vm: &Vm,
+    begin: Function,
+    options: &HttpListenOptions,
+    observed: &ListenerMetrics,
+) -> ListenerSnapshot {
+    let handler = ProgramHandler { vm: vm.weak(), begin };
     let metrics = observed.route.clone();
     let route = Route::new("lua", RouteBounds::default(), metrics, Vec::new(), Rc::new(handler));
     ListenerSnapshot {
-        dispatch: Rc::new(Everything(Rc::new(route))),
+        dispatch: Rc::new(SingleRoute(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
             handshake: options.head,
@@ -114,8 +119,8 @@ fn edge(vm: &Vm, begin: Function, options: &Options, observed: &Observed) -> Lis
     }
 }
 
-/// What a script may set for a listener.
-struct Options {
+/// The options of a listener.
+struct HttpListenOptions {
     backlog: u32,
     body: u64,
     head: Duration,
@@ -123,12 +128,12 @@ struct Options {
     connections: usize,
 }
 
-impl Options {
-    fn read(conf: &Table) -> Result<Options> {
+impl HttpListenOptions {
+    fn read(conf: &Table) -> Result<HttpListenOptions> {
         let number = |key: &str, default: u64| -> Result<u64> {
             Ok(conf.get::<Option<u64>>(key)?.unwrap_or(default))
         };
-        Ok(Options {
+        Ok(HttpListenOptions {
             backlog: u32::try_from(number("backlog", u64::from(BACKLOG))?)
                 .unwrap_or(BACKLOG)
                 .max(1),
@@ -150,25 +155,25 @@ pub(super) fn listen(
     (address, begin, conf): (String, Function, Table),
 ) -> Result<(Value, Option<String>)> {
     let vm = Vm::of(lua)?;
-    let options = Options::read(&conf)?;
+    let options = HttpListenOptions::read(&conf)?;
     let bound = native::tcp::bind(&vm, &address, options.backlog)
         .and_then(|socket: BoundSocket| socket.adopt().map_err(|error| errno::of_error(&error)));
     let listener = match bound {
         Ok(listener) => listener,
         Err(reason) => return Ok((Value::Nil, Some(reason))),
     };
-    let observed = lua.app_data_ref::<Observed>().map(|observed| observed.clone());
+    let observed = lua.app_data_ref::<ListenerMetrics>().map(|observed| observed.clone());
     let observed = observed.unwrap_or_default();
-    let edge = Rc::new(edge(&vm, begin, &options, &observed));
-    let door = Rc::new(Door {
+    let snapshot = Rc::new(listener_snapshot(&vm, begin, &options, &observed));
+    let door = Rc::new(HttpListener {
         local: listener.local().clone(),
-        service: Service::new(edge, observed.worker),
+        service: Service::new(snapshot, observed.worker),
         connections: options.connections,
         closed: Cell::new(false),
-        closing: EventFd::default(),
-        left: EventFd::default(),
+        closing: WakerSet::default(),
+        left: WakerSet::default(),
     });
-    let open = lua.app_data_ref::<Doors>().map(|doors| doors.clone()).unwrap_or_default();
+    let open = lua.app_data_ref::<HttpListeners>().map(|doors| doors.clone()).unwrap_or_default();
     open.0.0.borrow_mut().retain(|door| door.strong_count() > 0);
     open.0.0.borrow_mut().push(Rc::downgrade(&door));
     lua.set_app_data(open);
@@ -177,22 +182,22 @@ pub(super) fn listen(
 }
 
 /// A listener and its connections.
-struct Door {
+struct HttpListener {
     local: Bind,
     service: Rc<Service>,
     connections: usize,
     closed: Cell<bool>,
-    closing: EventFd,
-    /// Rung when a connection has ended.
-    left: EventFd,
+    closing: WakerSet,
+    /// Notified when a connection has ended.
+    left: WakerSet,
 }
 
-/// The listeners of a VM. They end with it: what would answer their requests is gone.
+/// The listeners of a VM. They end with it, as it handles their requests.
 #[derive(Clone, Default)]
-struct Doors(Rc<Opened>);
+struct HttpListeners(Rc<Opened>);
 
 #[derive(Default)]
-struct Opened(RefCell<Vec<Weak<Door>>>);
+struct Opened(RefCell<Vec<Weak<HttpListener>>>);
 
 impl Drop for Opened {
     fn drop(&mut self) {
@@ -202,11 +207,11 @@ impl Drop for Opened {
     }
 }
 
-impl Door {
-    /// Accepts no more, and lets every connection end after its exchange.
+impl HttpListener {
+    /// Stops accepting, and ends every connection after its exchange.
     fn close(&self) -> bool {
         let first = !self.closed.replace(true);
-        self.closing.ring();
+        self.closing.wake_all();
         self.service.drain();
         first
     }
@@ -226,12 +231,12 @@ impl Door {
         let door = self.clone();
         net::task::spawn_local(async move {
             serve(accepted, door.service.clone(), facts).await;
-            door.left.ring();
+            door.left.wake_all();
         });
     }
 }
 
-async fn accept(listener: Listener, door: Rc<Door>) {
+async fn accept(listener: Listener, door: Rc<HttpListener>) {
     let local = Rc::new(listener.local().clone());
     loop {
         let accepted = poll_fn(|cx| {
@@ -248,16 +253,16 @@ async fn accept(listener: Listener, door: Rc<Door>) {
             Some(Err(error)) if net::is_exhausted(&error) => {
                 net::timer::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
             }
-            // That connection is gone, the others are not.
+            // This error concerns one connection only.
             Some(Err(_)) => door.service.metrics.accept_errors.inc(),
         }
     }
 }
 
-/// Drains every listener of a VM, if there are any: ready once no connection is open.
+/// Drains the listeners of a VM, if it has any; ready once no connection is open.
 pub(crate) fn drain(vm: &Vm) -> Option<impl Future<Output = ()> + use<>> {
-    let doors = vm.lua().app_data_ref::<Doors>().map(|doors| doors.clone())?;
-    let doors: Vec<Rc<Door>> = doors.0.0.take().iter().filter_map(Weak::upgrade).collect();
+    let doors = vm.lua().app_data_ref::<HttpListeners>().map(|doors| doors.clone())?;
+    let doors: Vec<Rc<HttpListener>> = doors.0.0.take().iter().filter_map(Weak::upgrade).collect();
     for door in &doors {
         door.close();
     }
@@ -275,8 +280,8 @@ pub(crate) fn drain(vm: &Vm) -> Option<impl Future<Output = ()> + use<>> {
     })
 }
 
-/// What a script holds; the listener lives until it is closed, whoever keeps it.
-struct Open(Rc<Door>);
+/// The userdata of a listener, which lives until it is closed, even if this is collected.
+struct Open(Rc<HttpListener>);
 
 impl UserData for Open {
     fn add_fields<F: mlua::UserDataFields<Self>>(fields: &mut F) {

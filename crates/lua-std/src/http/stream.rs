@@ -1,7 +1,7 @@
-//! The server's stream as the Lua part of the module sees it.
+//! The server's stream functions for `lua/http.lua`.
 //!
-//! Promises that each function says `true` or the value, or `nil, reason`. What a request is made
-//! of is turned into Lua values only when it is asked for.
+//! Promises that each function returns `true` or the value, or `nil, reason`. Parts of a request
+//! are converted to Lua values only when they are read.
 
 use std::rc::Rc;
 
@@ -10,9 +10,9 @@ use mlua::{
     Value,
 };
 
+use super::body_reader::{BodyReader, ReadAmount, ReadResult};
 use super::fields;
-use super::inbound::Inbound;
-use super::input::{Input, Read, Want};
+use super::server_exchange::ServerExchange;
 use crate::limits::HTTP_UNSENT_BYTES;
 use lua_vm::errno;
 use lua_vm::streams::peer_address;
@@ -20,9 +20,9 @@ use lua_vm::waits;
 use wire::Version;
 
 #[derive(Clone)]
-pub(crate) struct Stream(pub(crate) Rc<Inbound>);
+pub(crate) struct Stream(pub(crate) Rc<ServerExchange>);
 
-/// `true`, or `nil` and why not.
+/// `true`, or `nil` and the reason.
 pub(super) type Done = (Option<bool>, Option<String>);
 
 pub(super) fn done(outcome: std::result::Result<(), impl Into<String>>) -> Done {
@@ -53,12 +53,12 @@ impl UserData for Stream {
             };
             Ok(done(inbound.respond(status, headers)))
         });
-        // A third value says that the caller has to wait for room.
+        // The third value is true if the caller has to wait for space.
         methods.add_method("write", |_, Stream(inbound), data: LuaString| {
             let (ok, reason) = done(inbound.write(&data.as_bytes()));
             Ok((ok, reason, inbound.output.unsent() > HTTP_UNSENT_BYTES))
         });
-        // The last piece: whatever its size, it need not leave before the end is known.
+        // The last piece is sent together with the end, whatever its size.
         methods.add_method("last", |_, Stream(inbound), data: LuaString| {
             let piece = bytes::Bytes::copy_from_slice(&data.as_bytes());
             Ok(done(inbound.output.push(piece)))
@@ -76,15 +76,15 @@ impl UserData for Stream {
     }
 }
 
-/// What a read gets without waiting; nothing if it has to.
-pub(super) fn taken(lua: &Lua, input: &Input, count: Option<usize>) -> Result<MultiValue> {
-    match input.take(Want::of(count)?) {
-        Some(read) => Read(read).into_lua_multi(lua),
+/// The result of a read without waiting; nothing if it has to wait.
+pub(super) fn taken(lua: &Lua, input: &BodyReader, count: Option<usize>) -> Result<MultiValue> {
+    match input.take(ReadAmount::of(count)?) {
+        Some(read) => ReadResult(read).into_lua_multi(lua),
         None => Ok(MultiValue::new()),
     }
 }
 
-fn get(lua: &Lua, inbound: &Inbound, key: &[u8]) -> Result<Value> {
+fn get(lua: &Lua, inbound: &ServerExchange, key: &[u8]) -> Result<Value> {
     let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
     match key {
         b"method" => text(inbound.method.as_bytes()),
@@ -119,14 +119,14 @@ pub(super) fn query(lua: &Lua, query: &[u8]) -> Result<Table> {
 pub(super) fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
     type Asked = (mlua::UserDataRef<Stream>, Option<usize>, Option<u64>);
     let read = waits::function(lua, |_, (stream, count, ms): Asked| {
-        let (inbound, want) = (stream.0.clone(), Want::of(count)?);
+        let (inbound, want) = (stream.0.clone(), ReadAmount::of(count)?);
         Ok(async move { Ok(inbound.input.read(want, ms).await) })
     })?;
     table.set("read", read)?;
     type All = (mlua::UserDataRef<Stream>, Option<u64>);
     let readall = waits::function(lua, |_, (stream, ms): All| {
         let inbound = stream.0.clone();
-        Ok(async move { Ok(inbound.input.read(Want::All, ms).await) })
+        Ok(async move { Ok(inbound.input.read(ReadAmount::All, ms).await) })
     })?;
     table.set("readall", readall)?;
     let room = waits::function(lua, |_, (stream, at_most): (mlua::UserDataRef<Stream>, usize)| {

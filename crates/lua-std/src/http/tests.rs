@@ -2,7 +2,7 @@
 
 use crate::testing::{run_here, said};
 
-/// What every program here begins with: `serve(handler[, conf])` gives a URL without its path.
+/// The start of every program here: `serve(handler[, conf])` gives a URL without its path.
 const BEGIN: &str = r#"
     local silly, http, tcp = require "silly", require "silly.net.http", require "silly.net.tcp"
     local errno = require "silly.errno"
@@ -31,7 +31,7 @@ fn check(program: &str, expected: &[&str]) {
 }
 
 #[test]
-fn a_handler_sees_the_request_and_answers() {
+fn a_handler_reads_the_request_and_responds() {
     check(
         r#"
         local url = serve(function(stream)
@@ -75,7 +75,7 @@ fn every_method_arrives_and_a_head_has_no_body() {
 }
 
 #[test]
-fn an_error_of_a_handler_is_500_and_the_server_goes_on() {
+fn a_handler_error_is_500_and_the_server_continues() {
     check(
         r#"
         local url = serve(function(stream)
@@ -207,7 +207,7 @@ fn a_gzipped_answer_comes_out_plain() {
 }
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     check(
         r#"
         local peers, count = {}, 0
@@ -229,7 +229,7 @@ fn connections_are_used_again() {
 }
 
 #[test]
-fn redirects_are_followed_as_far_as_they_may_be() {
+fn redirects_are_followed_up_to_the_limit() {
     check(
         r#"
         local other = serve(function(stream)

@@ -1,7 +1,7 @@
-//! URLs of requests: where to, and what to ask for.
+//! URLs of requests: server and target.
 //!
-//! Promises that what is not understood is refused with the reason, and that nothing of a URL can
-//! become anything but the target it stands for: white space and control bytes are refused.
+//! Promises that a malformed URL is rejected with the reason, and that no part of a URL can inject
+//! into the request: white space and control bytes are rejected.
 
 use exchange::Target;
 use wire::authority::Authority;
@@ -10,13 +10,13 @@ use wire::authority::Authority;
 pub(crate) struct Url {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// What Host says: without the port where it is the scheme's own.
+    /// The value of Host: without the port if it is the scheme's default.
     pub(crate) authority: String,
     pub(crate) target: Target,
 }
 
-/// Reads `SCHEME://host[:port][/path][?query][#fragment]`, where `scheme` is the one that is served
-/// and `later` the one that needs TLS.
+/// Reads `SCHEME://host[:port][/path][?query][#fragment]`, where `scheme` is supported and `later`
+/// needs TLS.
 pub(crate) fn parse(text: &str, scheme: &str, later: &str) -> Result<Url, String> {
     let (given, rest) = text.split_once("://").ok_or_else(|| format!("\"{text}\" is no URL"))?;
     if given.eq_ignore_ascii_case(later) {
@@ -46,8 +46,8 @@ pub(crate) fn parse(text: &str, scheme: &str, later: &str) -> Result<Url, String
     Ok(Url { host, port, authority, target })
 }
 
-/// Where `location` leads that came with the answer to `from` (RFC 9110 10.2.2, RFC 3986 5.2), and
-/// whether it is of the same origin.
+/// The URL of the redirect `location` in the response to `from` (RFC 9110 10.2.2, RFC 3986 5.2),
+/// and whether it is of the same origin.
 pub(crate) fn follow(
     from: &str,
     location: &str,
@@ -82,7 +82,7 @@ pub(crate) fn follow(
     Ok((to, same))
 }
 
-/// RFC 3986 5.2.4, of a path that begins with a slash; what follows a `?` is none of it.
+/// RFC 3986 5.2.4, of a path that begins with a slash; a query must have been removed.
 fn without_dots(target: &str) -> String {
     let (path, query) = target.split_at(target.find('?').unwrap_or(target.len()));
     let mut kept: Vec<&str> = Vec::new();

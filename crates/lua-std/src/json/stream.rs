@@ -1,13 +1,13 @@
-//! JSON that arrives in pieces: one value after the other, apart by white space or nothing at all.
+//! The incremental decoder: values one after the other, with optional white space between them.
 //!
-//! Finds where a value ends without reading it twice, collects no more than its limit, and leaves
-//! the reading to `decode`.
+//! Finds the end of a value without scanning it twice, buffers no more than its limit, and decodes
+//! with `decode`.
 
 use crate::limits;
 use lua_vm::arguments;
 use mlua::{AnyUserData, Error, Function, Lua, MultiValue, Result, Table, UserData, Value};
 
-/// Puts `decoder` into the module's table, whose `decode` is there already.
+/// Puts `decoder` into the module's table, which has `decode`.
 pub(super) fn open(lua: &Lua, table: &Table) -> Result<()> {
     let decode: Function = table.get("decode")?;
     let new = move |_: &Lua, options: Option<Table>| {
@@ -49,7 +49,7 @@ impl UserData for Stream {
     }
 }
 
-/// `next() → value | nil | nil, reason`: nil alone asks for more.
+/// `next() → value | nil | nil, reason`: a single nil requests more input.
 fn next(lua: &Lua, stream: &AnyUserData) -> Result<MultiValue> {
     let (text, decode) = {
         let mut stream = stream.borrow_mut::<Stream>()?;
@@ -80,13 +80,13 @@ fn refuse(lua: &Lua, reason: &str) -> Result<MultiValue> {
     Ok([Value::Nil, reason].into_iter().collect())
 }
 
-/// How far the value under way has been looked at.
+/// The scanner of the incomplete value.
 #[derive(Debug, Default)]
 struct Scan {
     buffer: Vec<u8>,
-    /// Where the value under way begins; what is before has been handed out.
+    /// The start of the incomplete value; values before it were returned.
     start: usize,
-    /// How far has been looked.
+    /// The end of the scanned bytes.
     at: usize,
     depth: usize,
     in_string: bool,
@@ -142,7 +142,7 @@ impl Scan {
         (ended || self.at < self.buffer.len()).then_some(self.at)
     }
 
-    /// Bytes of the value under way.
+    /// Bytes of the incomplete value.
     fn pending(&self) -> usize {
         self.buffer.len() - self.start
     }
@@ -155,7 +155,7 @@ impl Scan {
         *self = Self::default();
     }
 
-    /// Forgets what was handed out, when that is most of the buffer.
+    /// Drops returned bytes when they are most of the buffer.
     fn discard(&mut self) {
         if self.start * 2 >= self.buffer.len() {
             self.buffer.drain(..self.start);

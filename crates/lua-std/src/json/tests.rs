@@ -46,7 +46,7 @@ fn values_arrive_in_pieces() {
 }
 
 #[test]
-fn a_stream_tells_what_is_wrong() {
+fn a_stream_reports_errors() {
     holds(
         r##"
         local decoder = json.decoder {limit = 100}

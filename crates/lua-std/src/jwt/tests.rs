@@ -1,4 +1,4 @@
-//! Tokens of the standards' examples, of ours, and of those who mean no good.
+//! Tokens of the RFCs' examples, our own, and forged ones.
 
 use crate::{crypto, json};
 use mlua::Lua;
@@ -99,7 +99,7 @@ fn time_is_checked() {
 
 /// The key decides: not the token.
 #[test]
-fn a_token_cannot_choose_its_check() {
+fn a_token_cannot_choose_its_algorithm() {
     holds(
         r#"
         local function token(header, signature)
@@ -137,7 +137,7 @@ fn a_token_cannot_choose_its_check() {
 }
 
 #[test]
-fn keys_that_do_not_fit() {
+fn keys_of_other_algorithms_are_rejected() {
     holds(
         r#"
         local function refuses(key, name, reason)

@@ -1,4 +1,4 @@
-//! Pools: who gets what, in which order, and what is closed.
+//! Pools: the order of waiters, reuse, and closing.
 
 use crate::testing::said;
 
@@ -22,7 +22,7 @@ fn with_pool(program: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_given_back_is_lent_again_and_errors_drop() {
+fn returned_resources_are_reused_and_failed_ones_dropped() {
     let program = r#"
         local p = make{}
         say(p:with("a", function(thing, word) return thing.number, word end, "first"))
@@ -57,7 +57,7 @@ fn what_is_given_back_is_lent_again_and_errors_drop() {
 }
 
 #[test]
-fn who_waits_is_served_in_order_or_told_that_time_is_up() {
+fn waiters_are_served_in_order_or_time_out() {
     let program = r#"
         local p = make{ max = 2, wait = 20 }
         local first, second = p:take(), p:take()

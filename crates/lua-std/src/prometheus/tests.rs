@@ -8,7 +8,7 @@ fn with_metrics(program: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_counted_is_gathered() {
+fn counted_values_are_gathered() {
     let program = r#"
         local requests = prometheus.counter("requests_total", "Requests.", { "method", "path" })
         requests:labels("GET", "/a\"b\\c\nd"):inc()
@@ -17,7 +17,7 @@ fn what_is_counted_is_gathered() {
         local open = prometheus.gauge("open", "Open.")
         open:set(5) open:inc() open:dec() open:add(2) open:sub(4)
         prometheus.register(function() open:add(100) end)
-        local took = prometheus.histogram("took", nil, { "who" }, { 1, 2 })
+        local took = prometheus.histogram("took", nil, { "client" }, { 1, 2 })
         for _, n in ipairs{ 0.5, 1, 1.5, 9 } do took:labels("me"):observe(n) end
         say(prometheus.gather())
         say(open:get())
@@ -31,17 +31,17 @@ requests_total{method="GET",path="/"} 3.5
 requests_total{method="GET",path="/a\"b\\c\nd"} 1
 # HELP took 
 # TYPE took histogram
-took_bucket{who="me",le="1"} 2
-took_bucket{who="me",le="2"} 3
-took_bucket{who="me",le="+Inf"} 4
-took_sum{who="me"} 12
-took_count{who="me"} 4
+took_bucket{client="me",le="1"} 2
+took_bucket{client="me",le="2"} 3
+took_bucket{client="me",le="+Inf"} 4
+took_sum{client="me"} 12
+took_count{client="me"} 4
 "#;
     assert_eq!(with_metrics(program), [expected, "103.0"]);
 }
 
 #[test]
-fn a_registry_of_its_own_and_errors() {
+fn own_registries_and_errors() {
     let program = r#"
         local registry = prometheus.registry()
         registry:counter("a"):inc()

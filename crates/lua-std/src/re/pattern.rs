@@ -1,4 +1,4 @@
-//! Compiled patterns, and those that a VM keeps.
+//! Compiled patterns, and a VM's cache of them.
 
 use super::Target;
 use crate::limits;
@@ -38,8 +38,8 @@ impl Pattern {
         })
     }
 
-    /// The match after the one that ended at `last`, as iterators of this library go: an empty one
-    /// right there does not count.
+    /// The match after the one that ended at `last`; an empty match at that position is skipped, as
+    /// the library's iterators do.
     pub(super) fn next<'a>(
         &self,
         text: &'a [u8],
@@ -61,22 +61,21 @@ impl Pattern {
     }
 }
 
-/// The library draws a picture of where the error is; its last line says what it is.
+/// The library's message shows the position in several lines; the last line has the reason.
 fn last_line(picture: &str) -> String {
     let line = picture.lines().last().unwrap_or(picture).trim();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Patterns given as strings, compiled once. When there are too many, the one that was not used for
-/// the longest time goes.
+/// Patterns given as strings, compiled once. A full cache evicts the least recently used one.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct PatternCache {
     clock: Cell<u64>,
     known: RefCell<HashMap<Vec<u8>, (u64, Pattern)>>,
 }
 
-impl Kept {
-    /// A mistaken pattern is an error of the second argument.
+impl PatternCache {
+    /// An invalid pattern is an error of the second argument.
     pub(super) fn resolve(&self, target: Target, name: &str) -> Result<Pattern> {
         let text = match target {
             Target::Compiled(pattern) => return Ok(pattern),

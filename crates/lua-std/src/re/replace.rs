@@ -6,7 +6,7 @@ use crate::limits::RE_OUTPUT_BYTES;
 use mlua::{Error, Function, Lua, LuaString, Result, Table, Value};
 use regex::bytes::Captures;
 
-/// What stands for a match.
+/// The replacement of a match.
 enum Replacement {
     /// `$1`, `${name}`, `$$`.
     Template(LuaString),
@@ -74,7 +74,7 @@ fn put(
         Replacement::Function(function) => function.call(results(lua, found)?)?,
     };
     match value {
-        // As `string.gsub` has it: no value keeps what was there.
+        // As in `string.gsub`, nil and false keep the match.
         Value::Nil | Value::Boolean(false) => out.extend_from_slice(found.get_match().as_bytes()),
         Value::String(text) => out.extend_from_slice(&text.as_bytes()),
         number @ (Value::Integer(_) | Value::Number(_)) => {

@@ -78,7 +78,7 @@ fn replacing() {
         s, n = re.gsub("aaaa", "a", "b", 2)
         assert(s == "bbaa" and n == 2 and re.gsub("aaaa", "a", "b", 0) == "aaaa")
         assert(re.gsub("$name is $age", "\\$(\\w+)", {name = "Ada", age = 36}) == "Ada is 36")
-        assert(re.gsub("$who", "\\$(\\w+)", {}) == "$who")
+        assert(re.gsub("$name", "\\$(\\w+)", {}) == "$name")
         assert(re.gsub("1 2 3", "\\d", function(d) return d ~= "2" and d * 2 end) == "2 2 6")
         assert(re.gsub("abc", "", "-") == "-a-b-c-")
         assert(re.gsub("a+b", re.escape("+"), "-") == "a-b")

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::context::{VmContext, open_vm};
 use crate::testing::{run, said};
-use lua_vm::Options;
+use lua_vm::VmOptions;
 
 #[test]
 fn the_main_script_is_a_coroutine_and_may_wait() {
@@ -51,7 +51,7 @@ fn wait_and_wakeup_carry_one_value_and_misuse_is_a_bug() {
 }
 
 #[test]
-fn an_event_is_seen_through_before_the_next() {
+fn an_event_is_handled_completely_before_the_next() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
         time.after(1, function()
@@ -97,7 +97,7 @@ fn an_uncaught_error_ends_its_coroutine_only() {
 }
 
 #[test]
-fn nothing_runs_after_exit_and_nothing_catches_it() {
+fn nothing_runs_after_exit_and_it_cannot_be_caught() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
         task.fork(function() say("queued") end)
@@ -173,7 +173,7 @@ fn time_outs_throttles_and_debounces() {
 }
 
 #[test]
-fn hooks_are_told_of_every_task_and_fail_by_themselves() {
+fn hooks_are_called_for_every_task_and_their_errors_are_logged() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
         local begun, ended = 0, 0
@@ -223,7 +223,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
 #[test]
 fn a_wait_for_a_future_parks_the_coroutine_and_gives_values_or_raises() {
     net::worker::block_on_local(async {
-        let vm = open_vm(Options::default(), VmContext::default()).unwrap();
+        let vm = open_vm(VmOptions::default(), VmContext::default()).unwrap();
         let later = lua_vm::waits::function(vm.lua(), |_, fail: bool| {
             Ok(async move {
                 tokio::task::yield_now().await;
@@ -252,7 +252,7 @@ fn a_wait_for_a_future_parks_the_coroutine_and_gives_values_or_raises() {
 }
 
 #[test]
-fn a_script_that_closes_and_resumes_threads_of_tasks_harms_itself_only() {
+fn a_script_that_closes_or_resumes_threads_of_tasks_breaks_only_itself() {
     let program = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
         local ready = task.fork(function(a) say("never", a) end, 1)
@@ -282,7 +282,7 @@ fn a_script_that_closes_and_resumes_threads_of_tasks_harms_itself_only() {
 }
 
 #[test]
-fn finalizers_are_the_last_that_runs_and_may_call_anything() {
+fn finalizers_run_last_and_may_call_anything() {
     let program = r#"
         local silly, task, time = require "silly", require "silly.task", require "silly.time"
         local tcp, http = require "silly.net.tcp", require "silly.net.http"

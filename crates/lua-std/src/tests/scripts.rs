@@ -10,7 +10,7 @@ fn program(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_module_answers_to_both_names() {
+fn every_module_has_both_names() {
     let text = r#"
         for name in pairs(package.preload) do
             local short = name:match("^silly%.?(.*)")
@@ -227,7 +227,7 @@ fn containers() {
 }
 
 #[test]
-fn new_code_goes_on_with_the_state_of_the_old() {
+fn patched_code_keeps_the_state_of_the_old() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("counter.lua");
     std::fs::write(
@@ -340,7 +340,7 @@ fn a_thread_that_was_closed_stands_for_no_other_coroutine() {
 }
 
 #[test]
-fn locks_and_channels_outlive_who_was_closed() {
+fn locks_and_channels_survive_closed_waiters() {
     let program = r#"
         local mutex = require "silly.sync.mutex".new()
         local held = mutex:lock("k")
@@ -369,7 +369,7 @@ fn locks_and_channels_outlive_who_was_closed() {
 }
 
 #[test]
-fn who_waits_for_others_outlives_them() {
+fn waiting_tasks_survive_the_tasks_they_wait_for() {
     let program = r#"
         local flights = 0
         local flight = require "silly.sync.singleflight".new(function(key)

@@ -16,7 +16,7 @@ fn program(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_published_benchmark_program_answers_both_forms_of_ping() {
+fn the_published_benchmark_program_responds_to_both_forms_of_ping() {
     let text = r#"
         local addr = serve(function(fd, addr)
             while true do
@@ -237,7 +237,7 @@ fn what_a_turn_writes_leaves_together_and_a_collected_connection_closes() {
 }
 
 #[test]
-fn who_was_woken_or_closed_while_it_read_leaves_the_bytes_to_the_next() {
+fn a_reader_that_was_woken_or_closed_leaves_the_bytes_to_the_next() {
     let text = r#"
         local addr = serve(function(conn)
             conn:read(1)
@@ -264,7 +264,7 @@ fn who_was_woken_or_closed_while_it_read_leaves_the_bytes_to_the_next() {
 }
 
 #[test]
-fn everybody_who_waits_is_told_that_a_connection_broke() {
+fn all_waiting_tasks_get_the_error_of_a_broken_connection() {
     let text = r#"
         local addr = serve(function(conn) conn:limit(1) time.sleep(100000) end)
         local conn = tcp.connect(addr)

@@ -6,14 +6,14 @@ use exchange::{Headers, Request};
 use wire::websocket::accept_key;
 use wire::{Known, Method};
 
-use crate::http::{Inbound, Url};
+use crate::http::{ServerExchange, Url};
 
-/// Why an upgrade is refused: a status and the reason.
+/// A rejected upgrade: status and reason.
 pub(super) type Refusal = (u16, &'static str);
 
-/// Fields of the 101 that a request asks for. Connection and Upgrade are lists, of names in any
-/// case: browsers send `keep-alive, Upgrade`.
-pub(super) fn answer(request: &Inbound, protocol: Option<&str>) -> Result<Headers, Refusal> {
+/// Makes the fields of the 101 response to a request. Connection and Upgrade are lists, of names in
+/// any case: browsers send `keep-alive, Upgrade`.
+pub(super) fn answer(request: &ServerExchange, protocol: Option<&str>) -> Result<Headers, Refusal> {
     let headers = &request.headers;
     if !request.is_get() || !request.upgrade {
         return Err((400, "the request asks for no upgrade"));
@@ -35,7 +35,7 @@ pub(super) fn answer(request: &Inbound, protocol: Option<&str>) -> Result<Header
     Ok(answer)
 }
 
-/// A request for an upgrade, and the answer its key must have.
+/// Makes a request for an upgrade, and the accept value that its key requires.
 pub(super) fn request(url: &Url, mut headers: Headers) -> Result<(Request, String), String> {
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
 //! The two ways a socket is bound to a connection.
 //!
-//! On the server we drive the client's [`Duplex`] after our 101. At the client the house's tunnel
-//! drives the server's connection, and we are the other end of it. Promises that both end: by the
-//! closing handshake, with the connection, or when closing takes too long.
+//! On the server it drives the client's [`Duplex`] after the 101. On the client the tunnel of
+//! `exchange` drives the server's connection, and this is the other end. Promises that both end: by
+//! the closing handshake, with the connection, or by the time-out of closing.
 
 use std::future::poll_fn;
 use std::io;
@@ -15,10 +15,10 @@ use exchange::{Duplex, Ending, Takeover};
 
 use super::socket::Socket;
 
-/// Chunks of one connection that are taken before the others of the worker have their turn.
+/// Chunks of one connection that are handled before other tasks of the worker run.
 const RECEIVES_AT_ONCE: u32 = 32;
 
-/// What goes on with the client's connection.
+/// Drives the client's connection.
 pub(super) fn serve(socket: Rc<Socket>) -> Takeover {
     Box::new(move |mut duplex| {
         Box::pin(async move {
@@ -61,7 +61,7 @@ fn poll(
     socket.poll_patience(cx).map(|()| Ending::Idle)
 }
 
-/// Sends what there is; ready once all of it is with the kernel.
+/// Sends all output; ready once the kernel has it.
 fn poll_send(
     socket: &Socket,
     duplex: &mut dyn Duplex,
@@ -82,7 +82,7 @@ fn poll_send(
     }
 }
 
-/// Lets a tunnel carry what we say to the server and what the server says to us.
+/// Connects the socket to a tunnel to the server.
 pub(super) fn connect(socket: Rc<Socket>, tunnel: Takeover) {
     net::task::spawn_local(async move {
         let mut tunnel = pin!(tunnel(Box::new(OurEnd(socket.clone()))));

@@ -1,9 +1,9 @@
 //! One WebSocket between the task of its connection and a script.
 //!
-//! Promises: a ping is answered without the script; a peer whose messages nobody reads is held back
-//! once as many bytes as one message may have lie unread; a peer that breaks the protocol is told
-//! why and closed; closing waits for the other side, for [`WEBSOCKET_CLOSE_MS`] at most. Pings and
-//! pongs are delivered too, unless many messages lie unread.
+//! Promises: pings are answered without the script; a peer is held back once the unread messages
+//! have as many bytes as one message may have; a peer that violates the protocol gets a close frame
+//! with the reason; closing waits for the other side, for [`WEBSOCKET_CLOSE_MS`] at most. Pings and
+//! pongs are delivered too, unless many messages are unread.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -15,12 +15,12 @@ use bytes::Bytes;
 use net::Timer;
 use wire::websocket::{Decoder, Message, Opcode, Violation, write_frame};
 
-use crate::http::EventFd;
+use crate::http::WakerSet;
 use crate::limits::{WEBSOCKET_CLOSE_MS, WEBSOCKET_CONTROLS, WEBSOCKET_MESSAGES, WEBSOCKET_UNSENT};
 use lua_vm::errno;
 
 pub(super) struct Socket {
-    /// We are the client: what we send is masked (RFC 6455 5.3).
+    /// True on the client, which masks its frames (RFC 6455 5.3).
     masks: bool,
     limit: usize,
     decoder: RefCell<Decoder>,
@@ -28,17 +28,17 @@ pub(super) struct Socket {
     unread: Cell<usize>,
     outbox: RefCell<VecDeque<Bytes>>,
     unsent: Cell<usize>,
-    /// Why nothing more will be read.
+    /// The reason why no more messages are read.
     end: RefCell<Option<String>>,
     close_sent: Cell<bool>,
-    /// Nothing that still comes counts: the other side has closed, or broken the protocol.
+    /// Input is ignored: the peer has closed, or violated the protocol.
     deaf: Cell<bool>,
-    /// The connection is gone.
+    /// The connection has ended.
     over: Cell<bool>,
     patience: Timer,
-    driver: EventFd,
-    readers: EventFd,
-    writers: EventFd,
+    driver: WakerSet,
+    readers: WakerSet,
+    writers: WakerSet,
 }
 
 impl Socket {
@@ -56,13 +56,13 @@ impl Socket {
             deaf: Cell::new(false),
             over: Cell::new(false),
             patience: Timer::new(),
-            driver: EventFd::default(),
-            readers: EventFd::default(),
-            writers: EventFd::default(),
+            driver: WakerSet::default(),
+            readers: WakerSet::default(),
+            writers: WakerSet::default(),
         }
     }
 
-    // What the script does.
+    // For the script:
 
     pub(super) fn send(&self, opcode: Opcode, payload: &[u8]) -> Result<(), &'static str> {
         if self.close_sent.get() || self.over.get() {
@@ -76,7 +76,7 @@ impl Socket {
         self.unsent.get() > WEBSOCKET_UNSENT
     }
 
-    /// Waits until little is unsent; false once the connection is gone.
+    /// Waits until little is unsent; false once the connection has ended.
     pub(super) async fn room(&self) -> bool {
         poll_fn(|cx| {
             if self.over.get() {
@@ -91,24 +91,24 @@ impl Socket {
         .await
     }
 
-    /// Says goodbye and reads no more; false if that was done.
+    /// Sends a close frame and stops reading; false if that was done.
     pub(super) fn close(&self, code: Option<u16>, reason: &[u8]) -> bool {
         let first = self.end.borrow().is_none();
         self.end.borrow_mut().get_or_insert_with(|| errno::CLOSED.to_owned());
         self.inbox.borrow_mut().clear();
-        self.readers.ring();
+        self.readers.wake_all();
         self.say_close(code, reason);
         first
     }
 
-    /// The next message, why there is none, or nothing yet.
+    /// The next message, or the reason why there is none; `None` if it has not arrived.
     pub(super) fn take(&self) -> Option<Result<Message, String>> {
         let was_full = self.is_crowded();
         let message = self.inbox.borrow_mut().pop_front();
         if let Some(message) = message {
             self.unread.set(self.unread.get() - size(&message));
             if was_full {
-                self.driver.ring();
+                self.driver.wake_all();
             }
             return Some(Ok(message));
         }
@@ -126,20 +126,20 @@ impl Socket {
         .await
     }
 
-    // What the connection does.
+    // For the connection:
 
     fn queue(&self, opcode: Opcode, payload: &[u8]) {
         let mut frame = Vec::new();
         let mask = self.masks.then(|| {
             let mut mask = [0; 4];
-            // A mask is no secret, it keeps caches from harm; the system has always some.
+            // A mask protects caches and is not secret; a failure here is harmless.
             let _ = getrandom::fill(&mut mask);
             mask
         });
         write_frame(&mut frame, opcode, true, payload, mask);
         self.unsent.set(self.unsent.get() + frame.len());
         self.outbox.borrow_mut().push_back(frame.into());
-        self.driver.ring();
+        self.driver.wake_all();
     }
 
     fn say_close(&self, code: Option<u16>, reason: &[u8]) {
@@ -155,7 +155,7 @@ impl Socket {
         self.patience.set(Duration::from_millis(WEBSOCKET_CLOSE_MS));
     }
 
-    /// As much lies unread as may.
+    /// True if the unread messages have reached the limit.
     pub(super) fn is_crowded(&self) -> bool {
         self.unread.get() >= self.limit || self.inbox.borrow().len() >= WEBSOCKET_MESSAGES
     }
@@ -164,17 +164,17 @@ impl Socket {
         self.deaf.get()
     }
 
-    /// Both sides have said goodbye, or we had to, and everything is sent.
+    /// True if both sides have closed, or this side had to, and everything is sent.
     pub(super) fn is_done(&self) -> bool {
         self.close_sent.get() && self.deaf.get() && self.outbox.borrow().is_empty()
     }
 
-    /// Whoever drives the connection is woken when there is something to do.
+    /// Wakes the connection's task when there is work.
     pub(super) fn remember(&self, cx: &Context<'_>) {
         self.driver.wait(cx);
     }
 
-    /// Ready when closing has taken too long.
+    /// Ready when the time-out of closing has passed.
     pub(super) fn poll_patience(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.patience.poll(cx)
     }
@@ -184,12 +184,12 @@ impl Socket {
         let chunk = self.outbox.borrow_mut().pop_front()?;
         self.unsent.set(self.unsent.get() - chunk.len());
         if !self.is_full() {
-            self.writers.ring();
+            self.writers.wake_all();
         }
         Some(chunk)
     }
 
-    /// Bytes came.
+    /// Handles received bytes.
     pub(super) fn receive(&self, mut bytes: &[u8]) {
         while !self.deaf.get() {
             let next = self.decoder.borrow_mut().message(&mut bytes);
@@ -199,7 +199,7 @@ impl Socket {
                 Err(violation) => self.violated(violation),
             }
         }
-        self.readers.ring();
+        self.readers.wake_all();
     }
 
     fn hear(&self, message: Message) {
@@ -232,14 +232,14 @@ impl Socket {
         self.say_close(Some(violation.code), violation.text.as_bytes());
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     pub(super) fn ended(&self) {
         self.over.set(true);
         self.deaf.set(true);
         self.end.borrow_mut().get_or_insert_with(|| errno::EOF.to_owned());
-        self.readers.ring();
-        self.writers.ring();
-        self.driver.ring();
+        self.readers.wake_all();
+        self.writers.wake_all();
+        self.driver.wake_all();
     }
 
     pub(super) fn is_over(&self) -> bool {

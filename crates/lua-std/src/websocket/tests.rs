@@ -95,7 +95,7 @@ fn pings_are_answered_and_delivered_and_a_close_has_its_code() {
 }
 
 #[test]
-fn the_upgrade_of_a_browser_is_taken_and_others_are_refused() {
+fn browser_upgrades_are_accepted_and_invalid_ones_rejected() {
     check(
         r#"
         local url = serve(echo)
@@ -184,7 +184,7 @@ fn what_is_wrong_with_a_call_is_said() {
 }
 
 #[test]
-fn a_peer_nobody_reads_is_held_back() {
+fn a_peer_is_held_back_while_its_messages_are_unread() {
     check(
         r#"
         local time = require "silly.time"

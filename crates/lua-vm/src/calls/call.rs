@@ -1,12 +1,12 @@
-//! One call of a script's function for a request: what the objects in its hands stand for.
+//! One call of a script's function for a request.
 //!
-//! Owns the request once the coroutine waits, the response it makes, and the end of both. Promises
-//! that an object of a call that is over reaches nothing (a [`CallId`] is never used again before
-//! 2^32 calls), and that a [`Ticket`] which is dropped before the end closes the coroutine: that is
-//! how a client that goes away ends its handler.
+//! Owns the request once the coroutine waits, and the response that the script makes. Promises that
+//! an object of an ended call raises an error (a [`CallId`] is not reused within 2^32 calls), and
+//! that dropping a [`CallHandle`] before the end cancels the coroutine: that is how a client that
+//! disconnects ends its handler.
 //!
 //! Raw functions reach a [`Call`] by pointer, because pushing a value may run a finalizer which may
-//! ask for the same call: no reference to one is held while Lua may run.
+//! access the same call: no reference to one is held while Lua may run.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -19,14 +19,14 @@ use mlua::ffi;
 use slab::Slab;
 use wire::Known;
 
+use super::body_read::BodyRead;
 use super::object::{self, Metatables};
-use super::outlet::Outlet;
-use super::reading::Reading;
+use super::response_stream::ResponseStream;
 use super::running::{FunctionRef, RunningVm};
 use crate::limits::{KEPT_TEXT_BYTES, SPARE_CALLS};
-use crate::tasks::{Ended, TaskId};
+use crate::tasks::{EndObserver, TaskId};
 
-/// Names a call; stale once it is over.
+/// The id of a call; stale once it has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct CallId {
@@ -38,41 +38,42 @@ pub(crate) struct CallId {
 pub(super) struct Call {
     serial: u32,
     task: u32,
-    /// The caller's while the first turn runs, then [`Call::owned`]; null in a spare one.
+    /// Points to the caller's request during the first turn, then to [`Call::owned`]; null in a
+    /// spare call.
     pub(super) request: *mut Request,
     owned: Option<Box<Request>>,
     pub(super) response: Response,
-    /// What was written and not streamed.
+    /// The content that was written and not streamed.
     pub(super) text: Vec<u8>,
-    /// The script has said something of the answer.
+    /// True once the script has set anything of the response.
     pub(super) answered: bool,
-    /// The script has said all of the answer.
+    /// True once the script has finished the response.
     pub(super) finished: bool,
-    /// Whether the coroutine ended well, once it has ended.
+    /// Set when the coroutine has ended: true if without an error.
     ended: Option<bool>,
-    /// Nobody waits for the end any more.
+    /// True once the handle was dropped.
     detached: bool,
     waker: Option<Waker>,
     /// The request's body, once it was read.
     pub(super) body: Option<Bytes>,
-    pub(super) reading: Option<Reading>,
+    pub(super) reading: Option<BodyRead>,
     /// Why the body could not be read.
     pub(super) fault: Option<Fault>,
-    pub(super) outlet: Option<Rc<Outlet>>,
+    pub(super) outlet: Option<Rc<ResponseStream>>,
 }
 
 /// The calls of a VM.
 #[derive(Default)]
 #[allow(clippy::vec_box)] // raw functions hold the address of a call
-pub(crate) struct Calls {
+pub(crate) struct CallTable {
     slots: RefCell<Slab<Box<Call>>>,
-    /// For the next ones: a call is larger than what most handlers put into it.
+    /// Calls for reuse: a call is larger than its contents in most handlers.
     spare: RefCell<Vec<Box<Call>>>,
     serial: Cell<u32>,
     pub(super) metatables: Metatables,
 }
 
-impl Calls {
+impl CallTable {
     fn open(&self, request: &mut Request, response: Response) -> (CallId, NonNull<Call>) {
         self.serial.set(self.serial.get().wrapping_add(1));
         let serial = self.serial.get();
@@ -86,7 +87,7 @@ impl Calls {
         (CallId { index, serial }, place)
     }
 
-    /// The address of a call that is not over.
+    /// The address of a call that has not ended.
     pub(super) fn find(&self, id: CallId) -> Option<*mut Call> {
         let mut slots = self.slots.borrow_mut();
         let call = slots.get_mut(id.index as usize)?;
@@ -101,7 +102,7 @@ impl Calls {
         }
         let mut call = slots.remove(id.index as usize);
         drop(slots);
-        // What it held may close other calls when it goes.
+        // Dropping its contents may close other calls.
         call.clear();
         let mut spare = self.spare.borrow_mut();
         if spare.len() < SPARE_CALLS {
@@ -109,7 +110,7 @@ impl Calls {
         }
     }
 
-    /// A call's coroutine has ended: well, or not.
+    /// Marks the coroutine of a call as ended, with or without an error.
     pub(crate) fn ended(&self, id: CallId, well: bool) {
         let Some(call) = self.find(id) else { return };
         // SAFETY: as in `Ticket::with`; nothing here runs Lua.
@@ -146,7 +147,7 @@ impl Call {
         }
     }
 
-    /// Lets go of everything but the room for text.
+    /// Clears everything except the text buffer's capacity.
     fn clear(&mut self) {
         self.request = std::ptr::null_mut();
         self.owned = None;
@@ -167,7 +168,7 @@ impl Call {
         }
     }
 
-    /// Coroutines that wait for the client.
+    /// Takes the coroutines that wait for the client.
     fn take_waiting(&mut self) -> Vec<TaskId> {
         let mut waiting = self.outlet.as_ref().map(|o| o.take_writers()).unwrap_or_default();
         if let Some(reading) = self.reading.take() {
@@ -185,7 +186,7 @@ impl Call {
         self.waker = Some(waker.clone());
     }
 
-    /// The answer as it stands.
+    /// Takes the response as it is.
     pub(super) fn reply(&mut self) -> Result<Response, Fault> {
         if let (Some(fault), false) = (self.fault.take(), self.answered) {
             return Err(fault);
@@ -202,22 +203,22 @@ impl Call {
     }
 }
 
-/// Holds a call, and with it the VM. Dropped, the call is over.
-pub struct Ticket {
+/// The handle of a call; it keeps the VM alive, and dropping it ends the call.
+pub struct CallHandle {
     pub(super) running: Rc<RunningVm>,
     id: CallId,
     call: NonNull<Call>,
 }
 
-impl Ticket {
-    /// Looks at the call, which is there as long as its ticket. `look` must not run Lua.
+impl CallHandle {
+    /// Calls `look` with the call, which lives as long as its handle. `look` must not run Lua.
     pub(super) fn with<R>(&self, look: impl FnOnce(&mut Call) -> R) -> R {
-        // SAFETY: a boxed call stays where it is, and is closed by its ticket or after it; no Lua
-        // runs, and references to it live no longer than a `look`.
+        // SAFETY: a boxed call does not move, and is closed by its handle or after it; no Lua runs,
+        // and references to it live no longer than a `look`.
         look(unsafe { &mut *self.call.as_ptr() })
     }
 
-    /// The call keeps its request from now on; the caller's place gets a husk.
+    /// Moves the request into the call; the caller keeps an empty one.
     pub fn keep(&self, request: &mut Request) {
         let owned = Box::new(request.take());
         self.with(|call| {
@@ -226,7 +227,7 @@ impl Ticket {
         });
     }
 
-    /// Gives the request back, once the coroutine has ended.
+    /// Moves the request back to the caller, once the coroutine has ended.
     pub fn give_back(&self, request: &mut Request) {
         if let Some(owned) = self.with(|call| call.owned.take()) {
             *request = *owned;
@@ -234,25 +235,25 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for CallHandle {
     fn drop(&mut self) {
         let vm = self.running.vm();
         if vm.is_turning() {
-            // A script let go of an answer that was another handler's: its end is a turn of its
-            // own.
-            let Ticket { id, call, .. } = *self;
-            let later = Ticket { running: self.running.clone(), id, call };
+            // Lua's collector dropped a response that another handler streams: its end needs a turn
+            // of its own.
+            let CallHandle { id, call, .. } = *self;
+            let later = CallHandle { running: self.running.clone(), id, call };
             net::task::spawn_local(async move { drop(later) });
             return;
         }
         let (ended, finished, task) = self.with(|call| {
             call.detached = true;
-            // The caller's request is out of reach from now on.
+            // The caller's request must not be accessed from now on.
             (call.ended.is_some(), call.finished && call.owned.is_some(), call.task)
         });
-        // Nobody carries the body to a coroutine any more, nor what it writes to the client.
+        // Coroutines that read the body or write to the client are woken: both have ended.
         let waiting = self.with(Call::take_waiting);
-        // A handler that has said all may go on with what else it has to do.
+        // A handler that has finished its response may continue with other work.
         let goes_on = !ended && finished;
         if !(ended || goes_on) {
             vm.turn(|turn| turn.cancel(task));
@@ -270,24 +271,24 @@ impl Drop for Ticket {
     }
 }
 
-/// Calls `function(request, response)` in a new coroutine, up to where it first waits. The request
-/// is not moved before that.
+/// Calls `function(request, response)` in a new coroutine, until it first waits. The request is not
+/// moved before that.
 pub fn begin(
     function: &FunctionRef,
     request: &mut Request,
     response: Response,
     budget: u64,
-) -> Ticket {
+) -> CallHandle {
     let running = function.running();
     let vm = running.vm();
     let (id, call) = vm.calls.open(request, response);
-    let ticket = Ticket { running: running.clone(), id, call };
+    let ticket = CallHandle { running: running.clone(), id, call };
     let begun = vm.turn(|turn| {
         turn.guard.allow(budget);
         let index = turn.new_task();
         let thread = turn.tasks(|tasks| {
             let task = tasks.get(index);
-            task.ended = Ended::Call(id);
+            task.ended = EndObserver::Call(id);
             task.thread
         });
         ticket.with(|call| call.task = index);

@@ -1,7 +1,7 @@
 //! `request.headers` and `response.headers`: a view, not a copy.
 //!
-//! Promises that a name is found whatever its case, that a repeated field is an array, and that
-//! what is set is valid on the wire.
+//! Promises that names are case-insensitive, that a repeated field is an array, and that fields set
+//! by a script are valid on the wire.
 
 use std::ffi::c_int;
 
@@ -9,20 +9,20 @@ use exchange::{Headers, Name};
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;
-use super::object::{self, Found, Kind, REQUEST_HEADERS, RESPONSE_HEADERS};
-use crate::stack::{self, State};
+use super::object::{self, CallObject, ObjectKind, REQUEST_HEADERS, RESPONSE_HEADERS};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
-const EITHER: [Kind; 2] = [REQUEST_HEADERS, RESPONSE_HEADERS];
+const EITHER: [ObjectKind; 2] = [REQUEST_HEADERS, RESPONSE_HEADERS];
 
 pub(super) fn open(lua: &Lua, vm: &Vm) -> Result<()> {
-    let functions: &[stack::Named] =
+    let functions: &[stack::NamedFunction] =
         &[(c"__index", get), (c"__newindex", set), (c"__pairs", pairs)];
     object::metatable(lua, vm, REQUEST_HEADERS, "headers", functions)?;
     object::metatable(lua, vm, RESPONSE_HEADERS, "headers", functions)
 }
 
-fn of(call: &mut Call, kind: Kind) -> &mut Headers {
+fn of(call: &mut Call, kind: ObjectKind) -> &mut Headers {
     if kind == RESPONSE_HEADERS {
         call.answered = true;
         return &mut call.response.headers;
@@ -31,7 +31,7 @@ fn of(call: &mut Call, kind: Kind) -> &mut Headers {
     unsafe { &mut (*call.request).headers }
 }
 
-/// How often a name is there, and its first value.
+/// The number of fields of a name, and the first value.
 fn first(headers: &Headers, name: &[u8]) -> (usize, Option<*const [u8]>) {
     let mut values = headers.get_all(Name::from(name));
     let first = values.next().map(std::ptr::from_ref);
@@ -39,11 +39,11 @@ fn first(headers: &Headers, name: &[u8]) -> (usize, Option<*const [u8]>) {
 }
 
 /// `headers[name]`: a string, an array of strings, or nil.
-unsafe extern "C-unwind" fn get(state: State) -> c_int {
+unsafe extern "C-unwind" fn get(state: LuaState) -> c_int {
     // SAFETY: values are copied by the push before anything else can happen; of a repeated field
-    // each value is looked up anew.
+    // each value is looked up again.
     unsafe {
-        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
+        let CallObject { kind, call, .. } = object::call_of_either(state, EITHER);
         let Some(name) = stack::bytes(state, 2) else {
             ffi::lua_pushnil(state);
             return 1;
@@ -58,7 +58,7 @@ unsafe extern "C-unwind" fn get(state: State) -> c_int {
     1
 }
 
-fn read(call: &Call, kind: Kind) -> &Headers {
+fn read(call: &Call, kind: ObjectKind) -> &Headers {
     if kind == RESPONSE_HEADERS {
         return &call.response.headers;
     }
@@ -68,7 +68,7 @@ fn read(call: &Call, kind: Kind) -> &Headers {
 
 /// # Safety
 /// As [`get`].
-unsafe fn push_all(state: State, call: *mut Call, kind: Kind, name: &[u8], count: usize) {
+unsafe fn push_all(state: LuaState, call: *mut Call, kind: ObjectKind, name: &[u8], count: usize) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_createtable(state, count as c_int, 0);
@@ -81,21 +81,27 @@ unsafe fn push_all(state: State, call: *mut Call, kind: Kind, name: &[u8], count
     }
 }
 
-/// `headers[name] = value`: a string or number, an array of them, or nil to take it away.
-unsafe extern "C-unwind" fn set(state: State) -> c_int {
+/// `headers[name] = value`: a string or number, an array of them, or nil to remove it.
+unsafe extern "C-unwind" fn set(state: LuaState) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
-        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
+        let CallObject { kind, call, .. } = object::call_of_either(state, EITHER);
         put(state, call, kind, 2, 3);
     }
     0
 }
 
-/// Sets the field named at one place of the stack to the value at another.
+/// Sets the field whose name is at one stack index to the value at another.
 ///
 /// # Safety
-/// Called from a raw function that holds nothing to drop; `name` and `value` are absolute places.
-pub(super) unsafe fn put(state: State, call: *mut Call, kind: Kind, name: c_int, value: c_int) {
+/// Called from a raw function that holds nothing to drop; `name` and `value` are absolute indexes.
+pub(super) unsafe fn put(
+    state: LuaState,
+    call: *mut Call,
+    kind: ObjectKind,
+    name: c_int,
+    value: c_int,
+) {
     // SAFETY: what may raise comes before anything is changed; strings live in their slots.
     unsafe {
         let text = stack::check_bytes(state, name);
@@ -127,10 +133,10 @@ pub(super) unsafe fn put(state: State, call: *mut Call, kind: Kind, name: c_int,
 }
 
 /// `pairs(headers)`: names in lower case, each once, over a copy.
-unsafe extern "C-unwind" fn pairs(state: State) -> c_int {
-    // SAFETY: each name is copied by its push; a name added meanwhile is seen or not.
+unsafe extern "C-unwind" fn pairs(state: LuaState) -> c_int {
+    // SAFETY: each name is copied by its push; a name that a finalizer adds is listed or not.
     unsafe {
-        let Found { kind, call, .. } = object::call_of_either(state, EITHER);
+        let CallObject { kind, call, .. } = object::call_of_either(state, EITHER);
         ffi::lua_getglobal(state, c"next".as_ptr());
         ffi::lua_createtable(state, 0, 8);
         let mut place = 0;
@@ -152,7 +158,7 @@ unsafe extern "C-unwind" fn pairs(state: State) -> c_int {
 
 /// # Safety
 /// `state` has a free slot and is inside a raw function.
-unsafe fn push_lower(state: State, name: &[u8]) {
+unsafe fn push_lower(state: LuaState, name: &[u8]) {
     const SHORT: usize = 64;
     let mut lower = [0; SHORT];
     match lower.get_mut(..name.len()) {

@@ -1,7 +1,7 @@
-//! What a script holds of a call: request, response, their headers, the body.
+//! The objects of a call: request, response, their headers, the body.
 //!
-//! Each is a userdata of a number that says which, its VM, and the call's name. Promises that
-//! making one costs one small allocation and that one whose call is over raises an error.
+//! Each is a userdata of its kind, its VM, and the id of the call. Promises that making one costs
+//! one small allocation and that an object of an ended call raises an error.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -10,37 +10,37 @@ use exchange::{Request, Response};
 use mlua::{AnyUserData, Error, Function, Lua, Result, ffi};
 
 use super::call::{Call, CallId};
-use crate::stack::{self, Named, State};
+use crate::stack::{self, LuaState, NamedFunction};
 use crate::vm::Vm;
 
-/// Which object: a number that nobody else's userdata begins with, and in its last digit the place
-/// of its metatable.
+/// The kind of an object: a number that no other userdata begins with, whose last digit is the
+/// index of its metatable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub(super) struct Kind(u64);
+pub(super) struct ObjectKind(u64);
 
-pub(super) const REQUEST: Kind = Kind(u64::from_be_bytes(*b"tide-rq0"));
-pub(super) const RESPONSE: Kind = Kind(u64::from_be_bytes(*b"tide-rs1"));
-pub(super) const REQUEST_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-hd2"));
-pub(super) const RESPONSE_HEADERS: Kind = Kind(u64::from_be_bytes(*b"tide-hd3"));
-pub(super) const BODY: Kind = Kind(u64::from_be_bytes(*b"tide-bd4"));
+pub(super) const REQUEST: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-rq0"));
+pub(super) const RESPONSE: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-rs1"));
+pub(super) const REQUEST_HEADERS: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-hd2"));
+pub(super) const RESPONSE_HEADERS: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-hd3"));
+pub(super) const BODY: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-bd4"));
 
 const KINDS: usize = 5;
 
-/// Where the registry of a VM has the metatables.
+/// The registry references of the metatables.
 #[derive(Default)]
 pub(super) struct Metatables([Cell<c_int>; KINDS]);
 
 impl Metatables {
     #[inline]
-    fn of(&self, kind: Kind) -> &Cell<c_int> {
+    fn of(&self, kind: ObjectKind) -> &Cell<c_int> {
         &self.0[(kind.0 & 0xF) as usize % KINDS]
     }
 }
 
 #[repr(C)]
-struct Object {
-    kind: Kind,
+struct ObjectHeader {
+    kind: ObjectKind,
     vm: *const Vm,
     call: CallId,
 }
@@ -49,13 +49,14 @@ struct Object {
 ///
 /// # Safety
 /// `state` is of the VM and has two free slots, and the metatables were made.
-pub(super) unsafe fn push(state: State, vm: &Vm, kind: Kind, call: CallId) {
-    // SAFETY: the userdata has room for an `Object`, which needs no drop; one user value is the
-    // table of what was worked out once.
+pub(super) unsafe fn push(state: LuaState, vm: &Vm, kind: ObjectKind, call: CallId) {
+    // SAFETY: the userdata has room for an `Object`, which needs no drop; its user value is the
+    // table of cached results.
     unsafe {
         let values = c_int::from(kind == REQUEST);
-        let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), values).cast::<Object>();
-        room.write(Object { kind, vm, call });
+        let room =
+            ffi::lua_newuserdatauv(state, size_of::<ObjectHeader>(), values).cast::<ObjectHeader>();
+        room.write(ObjectHeader { kind, vm, call });
         let metatable = vm.calls.metatables.of(kind).get();
         ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, i64::from(metatable));
         ffi::lua_setmetatable(state, -2);
@@ -66,40 +67,40 @@ pub(super) unsafe fn push(state: State, vm: &Vm, kind: Kind, call: CallId) {
 ///
 /// # Safety
 /// `state` is alive.
-unsafe fn look<'a>(state: State, index: c_int) -> Option<&'a Object> {
+unsafe fn look<'a>(state: LuaState, index: c_int) -> Option<&'a ObjectHeader> {
     // SAFETY: only a full userdata has a length, and one of this length that begins with one of our
     // numbers was made by `push`: scripts cannot write into a userdata. It lives as long as its
     // slot holds it.
     unsafe {
-        if ffi::lua_rawlen(state, index) != size_of::<Object>() {
+        if ffi::lua_rawlen(state, index) != size_of::<ObjectHeader>() {
             return None;
         }
-        ffi::lua_touserdata(state, index).cast::<Object>().as_ref()
+        ffi::lua_touserdata(state, index).cast::<ObjectHeader>().as_ref()
     }
 }
 
-/// A call as an object names it. The reference to its VM is the raw function's.
-pub(super) struct Found<'a> {
+/// The call of an object, and the VM of the raw function.
+pub(super) struct CallObject<'a> {
     pub(super) vm: &'a Vm,
-    pub(super) kind: Kind,
+    pub(super) kind: ObjectKind,
     pub(super) id: CallId,
     pub(super) call: *mut Call,
 }
 
-/// The first argument's call, of an object of one of two kinds; raises if it is something else, or
-/// over.
+/// The call of the first argument, an object of one of two kinds; raises if it is another value or
+/// the call has ended.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
 #[inline]
-pub(super) unsafe fn call_of_either<'a>(state: State, kinds: [Kind; 2]) -> Found<'a> {
+pub(super) unsafe fn call_of_either<'a>(state: LuaState, kinds: [ObjectKind; 2]) -> CallObject<'a> {
     // SAFETY: promised by the caller; the VM of an object owns the state that has the object.
     unsafe {
         let object = look(state, 1).filter(|object| kinds.contains(&object.kind));
         if let Some(object) = object
             && let Some(call) = (*object.vm).calls.find(object.call)
         {
-            return Found { vm: &*object.vm, kind: object.kind, id: object.call, call };
+            return CallObject { vm: &*object.vm, kind: object.kind, id: object.call, call };
         }
         refuse(state, kinds[0], object.is_some())
     }
@@ -108,7 +109,7 @@ pub(super) unsafe fn call_of_either<'a>(state: State, kinds: [Kind; 2]) -> Found
 /// # Safety
 /// As [`call_of_either`].
 #[cold]
-unsafe fn refuse(state: State, kind: Kind, is_over: bool) -> ! {
+unsafe fn refuse(state: LuaState, kind: ObjectKind, is_over: bool) -> ! {
     // SAFETY: promised by the caller.
     unsafe {
         if is_over {
@@ -130,16 +131,15 @@ unsafe fn refuse(state: State, kind: Kind, is_over: bool) -> ! {
 /// # Safety
 /// As there.
 #[inline]
-pub(super) unsafe fn call_of<'a>(state: State, kind: Kind) -> Found<'a> {
+pub(super) unsafe fn call_of<'a>(state: LuaState, kind: ObjectKind) -> CallObject<'a> {
     // SAFETY: promised by the caller.
     unsafe { call_of_either(state, [kind, kind]) }
 }
 
-/// The call of an object in mlua's hands; `None` if it is another kind of object, or its call is
-/// over.
-fn call_of_value(lua: &Lua, object: &AnyUserData, kind: Kind) -> Option<*mut Call> {
+/// The call of an object; `None` if it is of another kind or its call has ended.
+fn call_of_value(lua: &Lua, object: &AnyUserData, kind: ObjectKind) -> Option<*mut Call> {
     let mut found = None;
-    // SAFETY: the object comes and goes.
+    // SAFETY: the object is pushed and popped.
     let looked = unsafe {
         lua.exec_raw::<()>(object, |state| {
             found = look(state, -1).map(|object| (object.kind, object.call));
@@ -150,8 +150,8 @@ fn call_of_value(lua: &Lua, object: &AnyUserData, kind: Kind) -> Option<*mut Cal
     Vm::of(lua).ok()?.calls.find(id)
 }
 
-/// Looks at the request that `object` stands for; `None` if it is something else, or over. `look`
-/// must not run Lua.
+/// Calls `look` with the request of `object`; `None` if it is another value, or the call has ended.
+/// `look` must not run Lua.
 pub fn with_request<R>(
     lua: &Lua,
     object: &AnyUserData,
@@ -162,8 +162,8 @@ pub fn with_request<R>(
     Some(look(unsafe { &*(*call).request }))
 }
 
-/// Makes the result of `make` the response that `object` stands for. Fields that the script has set
-/// before stay. `make` must not run Lua.
+/// Replaces the response of `object` with the result of `make`. Fields that the script has set
+/// stay. `make` must not run Lua.
 pub fn set_response(
     lua: &Lua,
     object: &AnyUserData,
@@ -195,9 +195,9 @@ pub fn set_response(
 pub(super) fn metatable(
     lua: &Lua,
     vm: &Vm,
-    kind: Kind,
+    kind: ObjectKind,
     name: &str,
-    functions: &[Named],
+    functions: &[NamedFunction],
 ) -> Result<()> {
     let table = stack::functions(lua, vm, functions)?;
     table.set("__name", name)?;
@@ -218,15 +218,15 @@ pub(super) fn metatable(
 pub(super) fn with_methods(
     lua: &Lua,
     vm: &Vm,
-    kind: Kind,
+    kind: ObjectKind,
     index: ffi::lua_CFunction,
     methods: &[Function],
 ) -> Result<()> {
     let pointer: *const Vm = vm;
     let count = methods.len() as c_int;
     let place = vm.calls.metatables.of(kind).get();
-    // SAFETY: the metatable is found at its place and gets one closure more, over as many functions
-    // as came; the VM owns the state.
+    // SAFETY: the metatable gets one closure, over as many functions as were pushed; the VM owns
+    // the state.
     unsafe {
         lua.exec_raw::<()>(mlua::Variadic::from_iter(methods.iter().cloned()), |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
@@ -240,12 +240,12 @@ pub(super) fn with_methods(
     }
 }
 
-/// In an `__index` that was given methods, in the order of `names`: pushes the one of this name, or
-/// nothing and says so.
+/// In an `__index` made by [`with_methods`]: pushes the method called `name`; false if there is
+/// none. `names` has the order of the methods.
 ///
 /// # Safety
 /// `state` runs such a function and has a free slot.
-pub(super) unsafe fn push_method(state: State, names: &[&[u8]], name: &[u8]) -> bool {
+pub(super) unsafe fn push_method(state: LuaState, names: &[&[u8]], name: &[u8]) -> bool {
     let Some(at) = names.iter().position(|known| *known == name) else { return false };
     // SAFETY: promised by the caller.
     unsafe { ffi::lua_pushvalue(state, ffi::lua_upvalueindex(at as c_int + 2)) };

@@ -1,6 +1,6 @@
-//! The request in a script's hands.
+//! The request object.
 //!
-//! Promises that a field costs nothing until it is asked for, and that tables made of the request
+//! Promises that a field costs nothing until it is read, and that tables made of the request
 //! (`query`, `params`, `state`) are made once. `state` is the request's own: filters and handler
 //! see the same table.
 
@@ -11,35 +11,35 @@ use exchange::Request;
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;
-use super::object::{self, Found, REQUEST, REQUEST_HEADERS};
+use super::object::{self, CallObject, REQUEST, REQUEST_HEADERS};
 use super::request_state;
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 pub(super) fn open(lua: &Lua, vm: &Vm) -> Result<()> {
     object::metatable(lua, vm, REQUEST, "request", &[(c"__index", get), (c"__newindex", set)])
 }
 
-/// What a field of a request is.
-enum Field {
+/// The value of a field of a request.
+enum RequestField {
     Text(*const [u8]),
     Headers,
     Body,
     Client,
-    /// A table that is made once: its number among the keys of the user value.
-    Table(Made),
+    /// A table that is made once.
+    Table(RequestTable),
     Nothing,
 }
 
 #[derive(Clone, Copy)]
-enum Made {
+enum RequestTable {
     Query = 1,
     Params = 2,
     State = 3,
 }
 
-fn field(request: &Request, name: &[u8]) -> Field {
-    let text = |text: &[u8]| Field::Text(std::ptr::from_ref(text));
+fn field(request: &Request, name: &[u8]) -> RequestField {
+    let text = |text: &[u8]| RequestField::Text(std::ptr::from_ref(text));
     match name {
         b"method" => text(request.method.as_bytes()),
         b"path" => text(request.target.path_bytes()),
@@ -47,32 +47,34 @@ fn field(request: &Request, name: &[u8]) -> Field {
         b"host" => text(request.host()),
         b"scheme" => text(request.scheme.as_str().as_bytes()),
         b"request_id" => {
-            request.request_id.as_ref().map_or(Field::Nothing, |id| text(id.as_bytes()))
+            request.request_id.as_ref().map_or(RequestField::Nothing, |id| text(id.as_bytes()))
         }
-        b"consumer" => request.consumer.as_ref().map_or(Field::Nothing, |who| text(who.as_bytes())),
-        b"headers" => Field::Headers,
-        b"body" => Field::Body,
-        b"client_ip" => Field::Client,
-        b"query" => Field::Table(Made::Query),
-        b"params" => Field::Table(Made::Params),
-        b"state" => Field::Table(Made::State),
-        _ => Field::Nothing,
+        b"consumer" => {
+            request.consumer.as_ref().map_or(RequestField::Nothing, |who| text(who.as_bytes()))
+        }
+        b"headers" => RequestField::Headers,
+        b"body" => RequestField::Body,
+        b"client_ip" => RequestField::Client,
+        b"query" => RequestField::Table(RequestTable::Query),
+        b"params" => RequestField::Table(RequestTable::Params),
+        b"state" => RequestField::Table(RequestTable::State),
+        _ => RequestField::Nothing,
     }
 }
 
 /// `request[name]`
-unsafe extern "C-unwind" fn get(state: State) -> c_int {
+unsafe extern "C-unwind" fn get(state: LuaState) -> c_int {
     // SAFETY: text is copied by the push before anything else can happen; a call has its request.
     unsafe {
-        let Found { vm, id, call, .. } = object::call_of(state, REQUEST);
+        let CallObject { vm, id, call, .. } = object::call_of(state, REQUEST);
         let name = stack::bytes(state, 2).unwrap_or_default();
         match field(&*(*call).request, name) {
-            Field::Text(text) => stack::push(state, &*text),
-            Field::Headers => object::push(state, vm, REQUEST_HEADERS, id),
-            Field::Body => object::push(state, vm, object::BODY, id),
-            Field::Client => push_address(state, call),
-            Field::Table(made) => push_made(state, call, made),
-            Field::Nothing => ffi::lua_pushnil(state),
+            RequestField::Text(text) => stack::push(state, &*text),
+            RequestField::Headers => object::push(state, vm, REQUEST_HEADERS, id),
+            RequestField::Body => object::push(state, vm, object::BODY, id),
+            RequestField::Client => push_address(state, call),
+            RequestField::Table(made) => push_made(state, call, made),
+            RequestField::Nothing => ffi::lua_pushnil(state),
         }
     }
     1
@@ -80,7 +82,7 @@ unsafe extern "C-unwind" fn get(state: State) -> c_int {
 
 /// # Safety
 /// As [`get`].
-unsafe fn push_address(state: State, call: *mut Call) {
+unsafe fn push_address(state: LuaState, call: *mut Call) {
     use std::io::Write;
     let mut text = [0_u8; 48];
     let mut rest = &mut text[..];
@@ -94,7 +96,7 @@ unsafe fn push_address(state: State, call: *mut Call) {
 
 /// # Safety
 /// As [`get`]: the request is the first value.
-unsafe fn push_made(state: State, call: *mut Call, made: Made) {
+unsafe fn push_made(state: LuaState, call: *mut Call, made: RequestTable) {
     // SAFETY: promised by the caller.
     unsafe {
         if ffi::lua_getiuservalue(state, 1, 1) != ffi::LUA_TTABLE {
@@ -106,9 +108,9 @@ unsafe fn push_made(state: State, call: *mut Call, made: Made) {
             return;
         }
         match made {
-            Made::Query => push_query(state, call),
-            Made::Params => push_params(state, call),
-            Made::State => request_state::push_state(state, &mut *(*call).request),
+            RequestTable::Query => push_query(state, call),
+            RequestTable::Params => push_params(state, call),
+            RequestTable::State => request_state::push_state(state, &mut *(*call).request),
         }
         ffi::lua_pushvalue(state, -1);
         ffi::lua_rawseti(state, -4, made as i64);
@@ -119,7 +121,7 @@ unsafe fn push_made(state: State, call: *mut Call, made: Made) {
 ///
 /// # Safety
 /// The table lies below key and value.
-unsafe fn add(state: State) {
+unsafe fn add(state: LuaState) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_pushvalue(state, -2);
@@ -146,7 +148,7 @@ unsafe fn add(state: State) {
 
 /// # Safety
 /// As [`get`].
-unsafe fn push_query(state: State, call: *mut Call) {
+unsafe fn push_query(state: LuaState, call: *mut Call) {
     // SAFETY: promised by the caller. The pairs are copied out first, because making a table may
     // run a finalizer, which may change the request.
     unsafe {
@@ -168,7 +170,7 @@ unsafe fn push_query(state: State, call: *mut Call) {
 
 /// # Safety
 /// As [`get`].
-unsafe fn push_params(state: State, call: *mut Call) {
+unsafe fn push_params(state: LuaState, call: *mut Call) {
     // SAFETY: as in `push_query`.
     unsafe {
         ffi::lua_createtable(state, 0, 2);
@@ -187,8 +189,8 @@ unsafe fn push_params(state: State, call: *mut Call) {
     }
 }
 
-/// `request.path = …`: what comes after this filter sees another path; the rest is refused.
-unsafe extern "C-unwind" fn set(state: State) -> c_int {
+/// `request.path = …`: later filters and the handler see the new path; other fields are rejected.
+unsafe extern "C-unwind" fn set(state: LuaState) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
         let call = object::call_of(state, REQUEST).call;
@@ -209,12 +211,12 @@ fn replace_path(request: &mut Request, path: &[u8]) -> bool {
     request.target.replace_path(&raw).is_ok()
 }
 
-/// The VM a raw function belongs to, as an address to compare.
+/// The address of a VM, for comparison.
 pub(super) fn identity(vm: &Vm) -> *const c_void {
     std::ptr::from_ref(vm).cast()
 }
 
-/// Keeps a reference of the registry as long as the request lives.
-pub(super) fn keep(request: &mut Request, kept: request_state::State) {
+/// Stores a registry reference with the request.
+pub(super) fn keep(request: &mut Request, kept: request_state::RequestState) {
     request.attached = Some(Rc::new(kept));
 }

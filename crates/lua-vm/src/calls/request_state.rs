@@ -11,29 +11,29 @@ use crate::stack;
 use crate::vm::Vm;
 
 /// The table `request.state`, in the registry of its VM.
-pub(super) struct State {
+pub(super) struct RequestState {
     vm: Weak<Vm>,
     reference: c_int,
 }
 
-impl Drop for State {
+impl Drop for RequestState {
     fn drop(&mut self) {
         if let Some(vm) = self.vm.upgrade() {
-            // SAFETY: the reference was made for this table and is let go once.
+            // SAFETY: the reference was made for this table and is released once.
             unsafe { ffi::luaL_unref(vm.main(), ffi::LUA_REGISTRYINDEX, self.reference) };
         }
     }
 }
 
-/// Pushes the table `request.state`, made if there is none of this VM.
+/// Pushes the table `request.state`, created if there is none of this VM.
 ///
 /// # Safety
 /// Called from a raw function.
-pub(super) unsafe fn push_state(state: stack::State, request: &mut Request) {
+pub(super) unsafe fn push_state(state: stack::LuaState, request: &mut Request) {
     // SAFETY: promised by the caller.
     unsafe {
         let vm = stack::vm(state);
-        let known = request.attached.as_ref().and_then(|kept| kept.downcast_ref::<State>());
+        let known = request.attached.as_ref().and_then(|kept| kept.downcast_ref::<RequestState>());
         let same = known.filter(|kept| kept.vm.as_ptr().cast() == request::identity(vm));
         if let Some(reference) = same.map(|kept| kept.reference) {
             ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, i64::from(reference));
@@ -42,6 +42,6 @@ pub(super) unsafe fn push_state(state: stack::State, request: &mut Request) {
         ffi::lua_createtable(state, 0, 2);
         ffi::lua_pushvalue(state, -1);
         let reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
-        request::keep(request, State { vm: vm.weak(), reference });
+        request::keep(request, RequestState { vm: vm.weak(), reference });
     }
 }

@@ -1,7 +1,7 @@
-//! The response in a script's hands.
+//! The response object.
 //!
-//! Promises that a status is one that can be sent, that `write` waits only where the answer is
-//! streamed and the client is behind, and that what is written after `finish` is an error.
+//! Promises that the status is valid, that `write` waits only where the response is streamed and
+//! the client is slow, and that a write after `finish` is an error.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use wire::Known;
 
 use super::call::Call;
 use super::headers;
-use super::object::{self, Found, RESPONSE, RESPONSE_HEADERS};
-use super::outlet::Outlet;
+use super::object::{self, CallObject, RESPONSE, RESPONSE_HEADERS};
+use super::response_stream::ResponseStream;
 use crate::limits::RESPONSE_BYTES;
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
-/// What a script writes lies outside of what its VM may hold.
+/// The content of a response is not part of the VM's memory.
 const TOO_LONG: &str = "the response is longer than 64 MiB: stream it";
 
-const METHODS: &[stack::Named] = &[(c"write", write), (c"finish", finish), (c"text", text)];
+const METHODS: &[stack::NamedFunction] = &[(c"write", write), (c"finish", finish), (c"text", text)];
 
-/// `encode` writes JSON; `pass` makes an answer the response.
+/// `encode` writes JSON; `pass` makes the response of a subrequest the response.
 pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function, pass: &Function) -> Result<()> {
     object::metatable(lua, vm, RESPONSE, "response", &[(c"__newindex", set)])?;
     let raw = stack::functions(lua, vm, METHODS)?;
@@ -45,7 +45,7 @@ fn with_function(
     function: &Function,
 ) -> Result<Function> {
     let pointer: *const Vm = vm;
-    // SAFETY: one function comes, a closure over the VM and it goes.
+    // SAFETY: takes one function and leaves a closure over the VM and it.
     unsafe {
         lua.exec_raw(function, |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
@@ -56,10 +56,10 @@ fn with_function(
 }
 
 /// `response[name]`: methods, `status`, `headers`.
-unsafe extern "C-unwind" fn get(state: State) -> c_int {
+unsafe extern "C-unwind" fn get(state: LuaState) -> c_int {
     // SAFETY: the upvalues are the methods in this order.
     unsafe {
-        let Found { vm, id, call, .. } = object::call_of(state, RESPONSE);
+        let CallObject { vm, id, call, .. } = object::call_of(state, RESPONSE);
         match stack::bytes(state, 2).unwrap_or_default() {
             b"headers" => object::push(state, vm, RESPONSE_HEADERS, id),
             b"status" => ffi::lua_pushinteger(state, i64::from((*call).response.status)),
@@ -75,7 +75,7 @@ unsafe extern "C-unwind" fn get(state: State) -> c_int {
 }
 
 /// `response.status = …`, `response.headers = { … }`.
-unsafe extern "C-unwind" fn set(state: State) -> c_int {
+unsafe extern "C-unwind" fn set(state: LuaState) -> c_int {
     // SAFETY: the stack holds object, name and value.
     unsafe {
         let call = object::call_of(state, RESPONSE).call;
@@ -102,7 +102,7 @@ unsafe extern "C-unwind" fn set(state: State) -> c_int {
 
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn set_status(state: State, call: *mut Call, place: c_int) {
+unsafe fn set_status(state: LuaState, call: *mut Call, place: c_int) {
     // SAFETY: promised by the caller.
     unsafe {
         let status = ffi::luaL_checkinteger(state, place);
@@ -119,7 +119,7 @@ unsafe fn set_status(state: State, call: *mut Call, place: c_int) {
 ///
 /// # Safety
 /// As [`set_status`].
-unsafe fn open_call(state: State) -> *mut Call {
+unsafe fn unfinished_call(state: LuaState) -> *mut Call {
     // SAFETY: promised by the caller.
     unsafe {
         let call = object::call_of(state, RESPONSE).call;
@@ -130,11 +130,11 @@ unsafe fn open_call(state: State) -> *mut Call {
     }
 }
 
-/// `response:write(text)`: adds to the content; in a streamed answer it waits for a slow client.
-unsafe extern "C-unwind" fn write(state: State) -> c_int {
+/// `response:write(text)`: adds to the content; in a streamed response it waits for a slow client.
+unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
     // SAFETY: the text lives in its slot; nothing here has to be dropped.
     unsafe {
-        let call = open_call(state);
+        let call = unfinished_call(state);
         let text = stack::check_bytes(state, 2);
         (*call).answered = true;
         let Some(outlet) = &(*call).outlet else {
@@ -158,15 +158,15 @@ unsafe extern "C-unwind" fn write(state: State) -> c_int {
     0
 }
 
-unsafe extern "C-unwind" fn written(_: State, _: c_int, _: ffi::lua_KContext) -> c_int {
+unsafe extern "C-unwind" fn written(_: LuaState, _: c_int, _: ffi::lua_KContext) -> c_int {
     0
 }
 
-/// `response:finish([text])`: the answer is whole; the handler may go on with something else.
-unsafe extern "C-unwind" fn finish(state: State) -> c_int {
+/// `response:finish([text])`: completes the response; the handler may continue with other work.
+unsafe extern "C-unwind" fn finish(state: LuaState) -> c_int {
     // SAFETY: as `write`.
     unsafe {
-        let call = open_call(state);
+        let call = unfinished_call(state);
         if ffi::lua_type(state, 2) > ffi::LUA_TNIL {
             let text = stack::check_bytes(state, 2);
             match &(*call).outlet {
@@ -186,12 +186,12 @@ unsafe extern "C-unwind" fn finish(state: State) -> c_int {
     0
 }
 
-/// `response:stream()`: status and headers go out now, and each `write` as it comes;
-/// `response:stream(answer)`: the answer of a request from within is the response.
-unsafe extern "C-unwind" fn stream(state: State) -> c_int {
+/// `response:stream()`: sends status and headers now, and each `write` at once;
+/// `response:stream(response)`: the response of a subrequest becomes the response.
+unsafe extern "C-unwind" fn stream(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped; the second upvalue takes response and answer.
     unsafe {
-        let call = open_call(state);
+        let call = unfinished_call(state);
         if ffi::lua_gettop(state) > 1 {
             let given = ffi::lua_gettop(state);
             ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
@@ -200,7 +200,7 @@ unsafe extern "C-unwind" fn stream(state: State) -> c_int {
             return 0;
         }
         if (*call).outlet.is_none() {
-            let outlet = Rc::new(Outlet::default());
+            let outlet = Rc::new(ResponseStream::default());
             if !(*call).text.is_empty() {
                 outlet.push(&(*call).text);
                 (*call).text.clear();
@@ -214,11 +214,11 @@ unsafe extern "C-unwind" fn stream(state: State) -> c_int {
     1
 }
 
-/// The whole content, with its type: the arguments are `[status,] content`.
+/// Sets the whole content and its type: the arguments are `[status,] content`.
 ///
 /// # Safety
-/// As [`set_status`]; `content` is the place of the text.
-unsafe fn whole(state: State, call: *mut Call, content: c_int, content_type: &str) {
+/// As [`set_status`]; `content` is the index of the text.
+unsafe fn whole(state: LuaState, call: *mut Call, content: c_int, content_type: &str) {
     // SAFETY: promised by the caller.
     unsafe {
         let text = stack::check_bytes(state, content);
@@ -236,11 +236,11 @@ unsafe fn whole(state: State, call: *mut Call, content: c_int, content_type: &st
     }
 }
 
-/// Takes `[status,]` away: the content is the second value from then on.
+/// Removes the optional status: the content is the second value after it.
 ///
 /// # Safety
 /// As [`set_status`].
-unsafe fn take_status(state: State, call: *mut Call) {
+unsafe fn take_status(state: LuaState, call: *mut Call) {
     // SAFETY: promised by the caller.
     unsafe {
         if ffi::lua_gettop(state) > 2 {
@@ -252,10 +252,10 @@ unsafe fn take_status(state: State, call: *mut Call) {
 }
 
 /// `response:text([status,] text)`
-unsafe extern "C-unwind" fn text(state: State) -> c_int {
+unsafe extern "C-unwind" fn text(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let call = open_call(state);
+        let call = unfinished_call(state);
         take_status(state, call);
         whole(state, call, 2, "text/plain; charset=utf-8");
     }
@@ -263,10 +263,10 @@ unsafe extern "C-unwind" fn text(state: State) -> c_int {
 }
 
 /// `response:json([status,] value)`
-unsafe extern "C-unwind" fn json(state: State) -> c_int {
+unsafe extern "C-unwind" fn json(state: LuaState) -> c_int {
     // SAFETY: the second upvalue is the encoder; the call is there as long as its coroutine runs.
     unsafe {
-        let call = open_call(state);
+        let call = unfinished_call(state);
         take_status(state, call);
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
         ffi::lua_insert(state, 2);

@@ -7,8 +7,8 @@ use mlua::{Function, Result, ffi};
 
 use crate::vm::Vm;
 
-/// A VM together with what replaces it. The VM exits when its last call, connection and function
-/// reference are gone.
+/// A VM that serves requests, and the function that replaces it. The VM exits when its last call,
+/// connection and function reference are gone.
 pub struct RunningVm {
     vm: Rc<Vm>,
     replace: Box<dyn Fn(&RunningVm)>,
@@ -24,7 +24,7 @@ impl RunningVm {
         &self.vm
     }
 
-    /// Has the VM replaced if it holds too much memory: calls in flight end in the old one.
+    /// Replaces the VM if it exceeds its memory limit: calls in flight end in the old one.
     pub fn check_memory(&self) {
         if self.vm.guard.is_too_large(&self.vm, self.vm.main()) {
             (self.replace)(self);
@@ -47,7 +47,7 @@ pub struct FunctionRef {
 impl FunctionRef {
     pub fn new(running: &Rc<RunningVm>, function: Function) -> Result<FunctionRef> {
         let mut reference = 0;
-        // SAFETY: one function comes and goes into the registry.
+        // SAFETY: moves one function into the registry.
         unsafe {
             running.vm.lua().exec_raw::<()>(function, |state| {
                 reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
@@ -67,7 +67,7 @@ impl FunctionRef {
 
 impl Drop for FunctionRef {
     fn drop(&mut self) {
-        // SAFETY: the reference was made for this function and is let go once.
+        // SAFETY: the reference was made for this function and is released once.
         unsafe {
             ffi::luaL_unref(self.running.vm.main(), ffi::LUA_REGISTRYINDEX, self.reference);
         }

@@ -2,11 +2,12 @@
 //!
 //! Promises Silly's rules: a table with `[1]` or nothing in it is an array, `null` is a sentinel,
 //! integers stay integers. Beyond them: floats come back as the same double, nothing may follow the
-//! value, depth and size are bounded. What is no JSON is `nil, reason`, with the place in the text.
+//! value, depth and size are limited. Malformed JSON gives `nil, reason`, with the position in the
+//! text.
 //!
-//! Decoding is two passes. The parser writes a tape and knows no Lua; the builder makes tables from
-//! the tape in their right size. How the longjmp of Lua's errors is kept from skipping destructors
-//! is told in `json/codec.rs`.
+//! Decoding is two passes. The parser writes a tape and does not use Lua; the builder makes tables
+//! of the right size from the tape. `json/codec.rs` describes how the longjmp of Lua's errors skips
+//! no destructor.
 
 mod build;
 mod codec;
@@ -22,7 +23,7 @@ mod tape;
 use crate::limits;
 use build::{Builder, STACK_PER_LEVEL, STACK_SPARE};
 use codec::Codec;
-use encode::{Encoder, Unfit};
+use encode::{EncodeError, Encoder};
 use mlua::{Function, Lua, Result, Table, ffi};
 use std::ffi::{CStr, c_int, c_void};
 
@@ -70,8 +71,8 @@ fn native(
 /// Lua calls it, as a closure of `native`.
 unsafe extern "C-unwind" fn decode(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: what can leave by longjmp (the check, the building, the last push) has only
-    // references on this frame: buffers and the message stand in the codec. The stack is asked
-    // for before the builder needs it. Results are the last values pushed.
+    // references on this frame: buffers and the message are in the codec. The stack is grown before
+    // the builder needs it. Results are the last values pushed.
     unsafe {
         let mut length = 0;
         let start = ffi::luaL_checklstring(state, 1, &raw mut length);
@@ -102,8 +103,8 @@ unsafe fn construct(
     text: &[u8],
     kept: c_int,
 ) -> std::result::Result<(), &'static str> {
-    // SAFETY: the stack is asked for before the builder needs it; what can leave by longjmp has
-    // only references on this frame.
+    // SAFETY: the stack is grown before the builder needs it; what can leave by longjmp has only
+    // references on this frame.
     unsafe {
         let tape = &codec.parser.tape;
         let room = tape.depth * STACK_PER_LEVEL + STACK_SPARE;
@@ -117,12 +118,12 @@ unsafe fn construct(
     Ok(())
 }
 
-/// Parses; an error is described in the codec, and a sentence about it is not needed.
+/// Parses; the description of an error is written to the codec, so the reason is empty.
 fn read(codec: &mut Codec, text: &[u8]) -> std::result::Result<(), &'static str> {
     let parsed = codec.parser.parse(text, limits::JSON_DECODE_DEPTH);
-    parsed.map_err(|error| {
+    parsed.map_err(|mistake| {
         codec.out.clear();
-        codec.out.extend_from_slice(error.describe(text).as_bytes());
+        codec.out.extend_from_slice(mistake.describe(text).as_bytes());
         ""
     })
 }
@@ -150,7 +151,7 @@ unsafe extern "C-unwind" fn encode(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// What writes into an empty buffer.
+/// An encoder with an empty buffer.
 ///
 /// # Safety
 /// `state` runs a raw function of this module.
@@ -170,7 +171,7 @@ unsafe fn upvalue_address(state: *mut ffi::lua_State, upvalue: c_int) -> *const 
     unsafe { ffi::lua_topointer(state, ffi::lua_upvalueindex(upvalue)) }
 }
 
-/// Ends a call with `nil, reason`; an empty reason stands in the codec.
+/// Ends a call with `nil, reason`; an empty reason means that the codec has it.
 ///
 /// # Safety
 /// `state` runs a raw function that holds `codec` on its stack.
@@ -188,14 +189,14 @@ unsafe fn refuse(state: *mut ffi::lua_State, codec: &mut Codec, reason: &'static
 
 /// # Safety
 /// `state` is a valid Lua state.
-unsafe fn explain(state: *mut ffi::lua_State, unfit: Unfit, out: &mut Vec<u8>) {
+unsafe fn explain(state: *mut ffi::lua_State, unfit: EncodeError, out: &mut Vec<u8>) {
     let (before, kind, after) = match unfit {
-        Unfit::Type(kind) => ("a ", Some(kind), " has no JSON"),
-        Unfit::Key(kind) => ("a key of an object is a ", Some(kind), ", not a string"),
-        Unfit::NotFinite => ("a number that is not finite has no JSON", None, ""),
-        Unfit::TooDeep => ("tables stand more than 128 deep in each other", None, ""),
-        Unfit::TooLarge => ("the text would be longer than 256 MiB", None, ""),
-        Unfit::NoStack => ("the Lua stack is full", None, ""),
+        EncodeError::Type(kind) => ("a ", Some(kind), " has no JSON"),
+        EncodeError::Key(kind) => ("a key of an object is a ", Some(kind), ", not a string"),
+        EncodeError::NotFinite => ("a number that is not finite has no JSON", None, ""),
+        EncodeError::TooDeep => ("tables stand more than 128 deep in each other", None, ""),
+        EncodeError::TooLarge => ("the text would be longer than 256 MiB", None, ""),
+        EncodeError::NoStack => ("the Lua stack is full", None, ""),
     };
     out.extend_from_slice(before.as_bytes());
     if let Some(kind) = kind {

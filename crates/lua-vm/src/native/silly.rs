@@ -1,4 +1,4 @@
-//! `silly`, `tide`: the process and the end of it.
+//! `silly`, `tide`: the process and its end.
 //!
 //! Promises that nothing of the program runs after `exit`: the call does not return, and no `pcall`
 //! catches it.
@@ -7,7 +7,7 @@ use std::ffi::c_int;
 
 use mlua::{Lua, Result, Table, ffi};
 
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 /// The version of Silly whose API this is.
@@ -28,9 +28,9 @@ pub fn functions(lua: &Lua) -> Result<Table> {
 }
 
 /// `exit([code])`
-unsafe extern "C-unwind" fn exit(state: State) -> c_int {
-    // SAFETY: the coroutine is left for ever: by a yield that nobody resumes, or where it cannot
-    // yield by an error that our `pcall` does not catch.
+unsafe extern "C-unwind" fn exit(state: LuaState) -> c_int {
+    // SAFETY: the coroutine never continues: it yields and is not resumed, or where it cannot yield
+    // raises an error that our `pcall` does not catch.
     unsafe {
         let code = match ffi::lua_type(state, 1) {
             ffi::LUA_TBOOLEAN => i64::from(ffi::lua_toboolean(state, 1) == 0),
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" fn exit(state: State) -> c_int {
         if vm.waiter(state).is_some() && ffi::lua_isyieldable(state) != 0 {
             return ffi::lua_yieldk(state, 0, 0, None);
         }
-        // Whoever catches the error raises it again with its next instruction.
+        // Code that catches the error raises it again with its next instruction.
         ffi::lua_sethook(state, Some(over), ffi::LUA_MASKCOUNT, 1);
         if let Some(thread) = vm.tasks(|tasks| tasks.current().map(|index| tasks.get(index).thread))
         {
@@ -52,7 +52,7 @@ unsafe extern "C-unwind" fn exit(state: State) -> c_int {
     }
 }
 
-unsafe extern "C-unwind" fn over(state: State, _: *mut ffi::lua_Debug) {
+unsafe extern "C-unwind" fn over(state: LuaState, _: *mut ffi::lua_Debug) {
     // SAFETY: a hook may raise; nothing here has to be dropped.
     unsafe {
         ffi::lua_pushnil(state);
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn over(state: State, _: *mut ffi::lua_Debug) {
 }
 
 /// `genid() → integer`: never the same twice in one VM.
-unsafe extern "C-unwind" fn genid(state: State) -> c_int {
+unsafe extern "C-unwind" fn genid(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
     unsafe { ffi::lua_pushinteger(state, stack::vm(state).next_id()) };
     1

@@ -1,6 +1,6 @@
 //! `task`: coroutines as the scheduler sees them.
 //!
-//! Promises Silly's words and rules: `fork` and `wakeup` queue and never run anything, `wait`
+//! Promises Silly's names and rules: `fork` and `wakeup` queue and never run anything, `wait`
 //! raises outside a coroutine of the scheduler, `wakeup` raises an error with "BUG" in it if its
 //! target does not wait, and a wake carries one value. Hooks are in `lua/task.lua`.
 
@@ -10,14 +10,14 @@ use mlua::{Lua, Result, Table, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::stack::{self, State};
-use crate::tasks::Status;
+use crate::stack::{self, LuaState};
+use crate::tasks::TaskStatus;
 use crate::vm::Vm;
 
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let functions: &[stack::Named] = &[
+    let functions: &[stack::NamedFunction] = &[
         (c"running", running),
         (c"fork", fork),
         (c"wait", wait),
@@ -32,14 +32,14 @@ pub fn functions(lua: &Lua) -> Result<Table> {
 }
 
 /// `running() → thread`
-unsafe extern "C-unwind" fn running(state: State) -> c_int {
+unsafe extern "C-unwind" fn running(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
     unsafe { ffi::lua_pushthread(state) };
     1
 }
 
 /// `fork(fn, …) → thread`: queues a coroutine that calls `fn(…)`.
-unsafe extern "C-unwind" fn fork(state: State) -> c_int {
+unsafe extern "C-unwind" fn fork(state: LuaState) -> c_int {
     // SAFETY: the new thread is empty and gets the function and its arguments, at most as many as
     // a call may have.
     unsafe {
@@ -61,7 +61,7 @@ unsafe extern "C-unwind" fn fork(state: State) -> c_int {
 }
 
 /// `wait() → value`
-unsafe extern "C-unwind" fn wait(state: State) -> c_int {
+unsafe extern "C-unwind" fn wait(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped when the coroutine is left.
     unsafe {
         if stack::vm(state).waiter(state).is_none() {
@@ -72,7 +72,7 @@ unsafe extern "C-unwind" fn wait(state: State) -> c_int {
 }
 
 /// `wakeup(thread[, value])`
-unsafe extern "C-unwind" fn wakeup(state: State) -> c_int {
+unsafe extern "C-unwind" fn wakeup(state: LuaState) -> c_int {
     // SAFETY: the thread waits, so its stack takes the value of its wake.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
@@ -80,7 +80,7 @@ unsafe extern "C-unwind" fn wakeup(state: State) -> c_int {
         let thread = ffi::lua_tothread(state, 1);
         let waiting = vm.tasks(|tasks| {
             let index = tasks.of_thread(thread)?;
-            (tasks.get(index).status == Status::Wait).then(|| tasks.id(index))
+            (tasks.get(index).status == TaskStatus::Wait).then(|| tasks.id(index))
         });
         let Some(id) = waiting else {
             stack::raise(state, "BUG: task.wakeup of a task that does not wait");
@@ -95,7 +95,7 @@ unsafe extern "C-unwind" fn wakeup(state: State) -> c_int {
 }
 
 /// `status(thread) → "RUN" | "WAIT" | "READY" | nil`
-unsafe extern "C-unwind" fn status(state: State) -> c_int {
+unsafe extern "C-unwind" fn status(state: LuaState) -> c_int {
     // SAFETY: the argument is checked to be a thread.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn status(state: State) -> c_int {
 }
 
 /// `readycount() → integer`
-unsafe extern "C-unwind" fn ready_count(state: State) -> c_int {
+unsafe extern "C-unwind" fn ready_count(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
     unsafe {
         let count = stack::vm(state).tasks(|tasks| tasks.ready_count());
@@ -123,9 +123,9 @@ unsafe extern "C-unwind" fn ready_count(state: State) -> c_int {
 }
 
 /// `inspect() → { [thread] = { traceback, status } }`
-unsafe extern "C-unwind" fn inspect(state: State) -> c_int {
-    // SAFETY: places are looked up anew each time, as building the tables may run the collector; no
-    // coroutine ends meanwhile, as this one runs.
+unsafe extern "C-unwind" fn inspect(state: LuaState) -> c_int {
+    // SAFETY: indexes are looked up again each time, as building the tables may run the collector;
+    // no other coroutine ends while this one runs.
     unsafe {
         let vm = stack::vm(state);
         ffi::lua_createtable(state, 0, 0);
@@ -149,7 +149,7 @@ unsafe extern "C-unwind" fn inspect(state: State) -> c_int {
 }
 
 /// `sethooks(create | nil, term | nil)`
-unsafe extern "C-unwind" fn set_hooks(state: State) -> c_int {
+unsafe extern "C-unwind" fn set_hooks(state: LuaState) -> c_int {
     // SAFETY: the references go to the VM, which lets them go.
     unsafe {
         for place in 1..=2 {
@@ -159,7 +159,7 @@ unsafe extern "C-unwind" fn set_hooks(state: State) -> c_int {
         }
         ffi::lua_settop(state, 2);
         let mut references = [0; 2];
-        // The last first: a reference takes its value off the stack.
+        // In reverse: a reference pops its value.
         for reference in references.iter_mut().rev() {
             match ffi::lua_type(state, -1) {
                 ffi::LUA_TNIL => ffi::lua_settop(state, -2),
@@ -172,9 +172,9 @@ unsafe extern "C-unwind" fn set_hooks(state: State) -> c_int {
     0
 }
 
-/// `error(message)`: logs it with a traceback and goes on.
-unsafe extern "C-unwind" fn error(state: State) -> c_int {
-    // SAFETY: the text stays on the stack while it is looked at, and nothing raises meanwhile.
+/// `error(message)`: logs it with a traceback and continues.
+unsafe extern "C-unwind" fn error(state: LuaState) -> c_int {
+    // SAFETY: the text stays on the stack while it is read, and nothing raises.
     unsafe {
         ffi::lua_settop(state, 1);
         let text = ffi::luaL_tolstring(state, 1, std::ptr::null_mut());

@@ -3,8 +3,8 @@
 //! Promises the names of all of Silly's dialects with the return values of the latest: each
 //! function is a method too (`tcp.read(conn, …)` is `conn:read(…)`), `read` gives `nil, errno.EOF`
 //! at the end of the stream, `nil, errno.TIMEDOUT` after its time-out and `nil, errno.CLOSED` on a
-//! closed connection. These are the hot calls: raw functions without an allocation but for the
-//! string that Lua gets.
+//! closed connection. These calls are frequent: they are raw functions without an allocation except
+//! the string that Lua gets.
 
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -13,9 +13,9 @@ use mlua::{Function, Lua, Result, Table, ffi};
 use net::Accepted;
 
 use crate::calls::FunctionRef;
-use crate::stack::{self, State};
-use crate::streams::{Handle, peer_address};
-use crate::tasks::{End, Ended, OnEnd};
+use crate::stack::{self, LuaState};
+use crate::streams::{StreamHandle, peer_address};
+use crate::tasks::{EndObserver, OnTaskEnd, TaskEnd};
 use crate::vm::{Turn, Vm};
 
 mod connect;
@@ -25,20 +25,20 @@ mod write;
 
 pub use listen::bind;
 
-/// What a script holds of a listener: a userdata with two user values, its address and a table of
-/// the script's own fields. A connection is a table instead, so that a method is found without a
-/// call: its handle stands at [`HANDLE`] as a light userdata, which a script cannot make.
+/// The object of a listener: a userdata with two user values, its address and a table of the
+/// script's own fields. A connection is a table instead, so that a method is found without a call:
+/// its handle is at [`HANDLE`] as a light userdata, which a script cannot make.
 #[repr(C)]
-struct Object {
+struct ListenerObject {
     magic: u64,
-    handle: Handle,
+    handle: StreamHandle,
 }
 
 const LISTENER: u64 = u64::from_be_bytes(*b"tide-lis");
 /// The two user values.
 const ADDRESS: c_int = 1;
 const FIELDS: c_int = 2;
-/// The place of the handle in a connection.
+/// The index of the handle in a connection.
 const HANDLE: i64 = 1;
 
 /// Their addresses are the keys of the metatables in the registry.
@@ -53,7 +53,7 @@ fn key(meta: &'static u8) -> *const c_void {
 /// as their methods.
 pub fn open(lua: &Lua, extend: impl FnOnce(Table) -> Result<Table>) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let named: Vec<stack::Named> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
+    let named: Vec<stack::NamedFunction> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
     let table = extend(stack::functions(lua, &vm, &named)?)?;
     let connection = stack::functions(lua, &vm, &[(c"__gc", collect), (c"__close", collect)])?;
     connection.set("__name", "connection")?;
@@ -67,7 +67,7 @@ pub fn open(lua: &Lua, extend: impl FnOnce(Table) -> Result<Table>) -> Result<Ta
     Ok(table)
 }
 
-const FUNCTIONS: &[stack::Named] = &[
+const FUNCTIONS: &[stack::NamedFunction] = &[
     (c"close", close),
     (c"isalive", is_alive),
     (c"limit", limit),
@@ -80,7 +80,7 @@ const FUNCTIONS: &[stack::Named] = &[
 ];
 
 fn listener_metatable(lua: &Lua, vm: &Vm, methods: &Table) -> Result<Table> {
-    let functions: &[stack::Named] =
+    let functions: &[stack::NamedFunction] =
         &[(c"__gc", keep), (c"__close", keep), (c"__newindex", set_field)];
     let table = stack::functions(lua, vm, functions)?;
     table.set("__name", "listener")?;
@@ -93,7 +93,7 @@ fn listener_metatable(lua: &Lua, vm: &Vm, methods: &Table) -> Result<Table> {
     }
 }
 
-/// Puts a metatable where raw functions find it.
+/// Stores a metatable in the registry for raw functions.
 fn register(lua: &Lua, meta: &'static u8, table: Table) -> Result<()> {
     // SAFETY: the table leaves the stack for the registry.
     unsafe {
@@ -107,7 +107,7 @@ fn register(lua: &Lua, meta: &'static u8, table: Table) -> Result<()> {
 ///
 /// # Safety
 /// `state` has two free slots.
-pub(crate) unsafe fn push_connection(state: State, handle: Handle) {
+pub(crate) unsafe fn push_connection(state: LuaState, handle: StreamHandle) {
     let bits = u64::from(handle.generation) << 32 | u64::from(handle.index);
     // SAFETY: a new table with two fields; the pointer is never followed.
     unsafe {
@@ -134,7 +134,7 @@ pub fn serve_connection(
     let handle = turn.streams.insert(stream);
     // Holds the VM as long as the connection is open.
     let held = function.clone();
-    let on_end: OnEnd = Box::new(move |_: &Lua, _: End| {
+    let on_end: OnTaskEnd = Box::new(move |_: &Lua, _: TaskEnd| {
         let vm = held.running().vm();
         vm.streams.close(vm, handle);
         drop(ended);
@@ -142,7 +142,7 @@ pub fn serve_connection(
     let index = turn.new_task();
     let thread = turn.tasks(|tasks| {
         let task = tasks.get(index);
-        task.ended = Ended::Told(on_end);
+        task.ended = EndObserver::Callback(on_end);
         task.thread
     });
     // SAFETY: the thread is empty and has room for a call's worth of values.
@@ -157,12 +157,13 @@ pub fn serve_connection(
 
 /// # Safety
 /// As [`push_connection`], with the listener's own address.
-unsafe fn push_listener(state: State, handle: Handle) {
+unsafe fn push_listener(state: LuaState, handle: StreamHandle) {
     // SAFETY: the userdata has room for an `Object`, which needs no drop; Lua aligns it for any
     // scalar.
     unsafe {
-        let room = ffi::lua_newuserdatauv(state, size_of::<Object>(), 2).cast::<Object>();
-        room.write(Object { magic: LISTENER, handle });
+        let room =
+            ffi::lua_newuserdatauv(state, size_of::<ListenerObject>(), 2).cast::<ListenerObject>();
+        room.write(ListenerObject { magic: LISTENER, handle });
         ffi::lua_pushvalue(state, -2);
         ffi::lua_setiuservalue(state, -2, ADDRESS);
         ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, key(&LISTENER_META));
@@ -174,14 +175,14 @@ unsafe fn push_listener(state: State, handle: Handle) {
 ///
 /// # Safety
 /// `state` is alive.
-unsafe fn listener(state: State, index: c_int) -> Option<Handle> {
+unsafe fn listener(state: LuaState, index: c_int) -> Option<StreamHandle> {
     // SAFETY: only a full userdata has a length, and one of this length that begins with our magic
     // number was made by `push_listener`: scripts cannot write into a userdata.
     unsafe {
-        if ffi::lua_rawlen(state, index) != size_of::<Object>() {
+        if ffi::lua_rawlen(state, index) != size_of::<ListenerObject>() {
             return None;
         }
-        let object = ffi::lua_touserdata(state, index).cast::<Object>();
+        let object = ffi::lua_touserdata(state, index).cast::<ListenerObject>();
         (!object.is_null() && (*object).magic == LISTENER).then(|| (*object).handle)
     }
 }
@@ -191,7 +192,7 @@ unsafe fn listener(state: State, index: c_int) -> Option<Handle> {
 /// # Safety
 /// `state` is alive and has a free slot.
 #[inline]
-unsafe fn handle(state: State, index: c_int) -> Option<Handle> {
+unsafe fn handle(state: LuaState, index: c_int) -> Option<StreamHandle> {
     // SAFETY: promised by the caller; the pointer is a number.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
@@ -201,16 +202,16 @@ unsafe fn handle(state: State, index: c_int) -> Option<Handle> {
         let bits = ffi::lua_touserdata(state, -1).addr() as u64;
         ffi::lua_settop(state, -2);
         (kind == ffi::LUA_TLIGHTUSERDATA)
-            .then_some(Handle { index: bits as u32, generation: (bits >> 32) as u32 })
+            .then_some(StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 })
     }
 }
 
-/// The connection that is argument `index`; raises if it is none.
+/// The connection that is argument `index`; raises if it is not one.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
 #[inline]
-unsafe fn connection(state: State, index: c_int) -> Handle {
+unsafe fn connection(state: LuaState, index: c_int) -> StreamHandle {
     // SAFETY: promised by the caller.
     unsafe {
         match handle(state, index) {
@@ -224,7 +225,7 @@ unsafe fn connection(state: State, index: c_int) -> Handle {
 }
 
 /// `conn:close() → ok, err`: also closes a listener.
-unsafe extern "C-unwind" fn close(state: State) -> c_int {
+unsafe extern "C-unwind" fn close(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         if listener(state, 1).is_some() {
@@ -238,7 +239,7 @@ unsafe extern "C-unwind" fn close(state: State) -> c_int {
 }
 
 /// `listener:close() → ok, err`
-unsafe extern "C-unwind" fn close_listener(state: State) -> c_int {
+unsafe extern "C-unwind" fn close_listener(state: LuaState) -> c_int {
     // SAFETY: as `close`.
     unsafe {
         let Some(handle) = listener(state, 1) else {
@@ -252,7 +253,7 @@ unsafe extern "C-unwind" fn close_listener(state: State) -> c_int {
 
 /// # Safety
 /// `state` has two free slots.
-unsafe fn closing(state: State, closed: bool) -> c_int {
+unsafe fn closing(state: LuaState, closed: bool) -> c_int {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_pushboolean(state, c_int::from(closed));
@@ -265,7 +266,7 @@ unsafe fn closing(state: State, closed: bool) -> c_int {
 }
 
 /// `__gc` and `__close` of a connection.
-unsafe extern "C-unwind" fn collect(state: State) -> c_int {
+unsafe extern "C-unwind" fn collect(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped, and the streams are not borrowed.
     unsafe {
         if let Some(handle) = handle(state, 1) {
@@ -275,14 +276,14 @@ unsafe extern "C-unwind" fn collect(state: State) -> c_int {
     0
 }
 
-/// A listener lives until it is closed, whoever keeps its object.
-unsafe extern "C-unwind" fn keep(_: State) -> c_int {
+/// A listener lives until it is closed, even if its object is collected.
+unsafe extern "C-unwind" fn keep(_: LuaState) -> c_int {
     0
 }
 
 /// `__index`: methods, then the peer's address (`listener.addr`: its own), then what the script
 /// set.
-unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
+unsafe extern "C-unwind" fn get_field(state: LuaState) -> c_int {
     // SAFETY: the first upvalue is the table of methods.
     unsafe {
         ffi::lua_pushvalue(state, 2);
@@ -304,7 +305,7 @@ unsafe extern "C-unwind" fn get_field(state: State) -> c_int {
 }
 
 /// `__newindex`: a script may keep fields of its own on a listener.
-unsafe extern "C-unwind" fn set_field(state: State) -> c_int {
+unsafe extern "C-unwind" fn set_field(state: LuaState) -> c_int {
     // SAFETY: the stack holds object, key, value; a nil key raises in `lua_rawset`.
     unsafe {
         if ffi::lua_getiuservalue(state, 1, FIELDS) != ffi::LUA_TTABLE {
@@ -320,7 +321,7 @@ unsafe extern "C-unwind" fn set_field(state: State) -> c_int {
 }
 
 /// `conn:isalive()`: neither closed nor broken, and the peer has not ended.
-unsafe extern "C-unwind" fn is_alive(state: State) -> c_int {
+unsafe extern "C-unwind" fn is_alive(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -332,7 +333,7 @@ unsafe extern "C-unwind" fn is_alive(state: State) -> c_int {
 }
 
 /// `conn:limit(n)`: unread bytes beyond which the peer is held back; nil or a negative for none.
-unsafe extern "C-unwind" fn limit(state: State) -> c_int {
+unsafe extern "C-unwind" fn limit(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -343,7 +344,7 @@ unsafe extern "C-unwind" fn limit(state: State) -> c_int {
 }
 
 /// `conn:outputlimit(n)`: unsent bytes beyond which a write closes the connection.
-unsafe extern "C-unwind" fn output_limit(state: State) -> c_int {
+unsafe extern "C-unwind" fn output_limit(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -354,7 +355,7 @@ unsafe extern "C-unwind" fn output_limit(state: State) -> c_int {
 }
 
 /// `conn:deadline(ms)`: no read lasts beyond that from now; nil for none.
-unsafe extern "C-unwind" fn deadline(state: State) -> c_int {
+unsafe extern "C-unwind" fn deadline(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -366,7 +367,7 @@ unsafe extern "C-unwind" fn deadline(state: State) -> c_int {
 }
 
 /// `conn:unreadbytes()`
-unsafe extern "C-unwind" fn unread_bytes(state: State) -> c_int {
+unsafe extern "C-unwind" fn unread_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -377,7 +378,7 @@ unsafe extern "C-unwind" fn unread_bytes(state: State) -> c_int {
 }
 
 /// `conn:unsentbytes()`
-unsafe extern "C-unwind" fn unsent_bytes(state: State) -> c_int {
+unsafe extern "C-unwind" fn unsent_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);

@@ -1,7 +1,7 @@
-//! `time`: clocks, sleeping, calling later.
+//! `time`: clocks, sleeping, timers.
 //!
-//! Promises timers to the millisecond, never early; `after` and `cancel` never wait. What is built
-//! from these (time-outs, throttle, debounce) is in `lua/time.lua`.
+//! Promises timers to the millisecond, never early; `after` and `cancel` never wait. Time-outs,
+//! throttle and debounce are in `lua/time.lua`.
 
 use std::ffi::c_int;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,14 +10,14 @@ use mlua::{Lua, Result, Table, ffi};
 
 use crate::errno;
 use crate::limits::TIMER_MS;
-use crate::stack::{self, State};
-use crate::timers::{self, Due, Session};
+use crate::stack::{self, LuaState};
+use crate::timers::{self, TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
 
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let functions: &[stack::Named] = &[
+    let functions: &[stack::NamedFunction] = &[
         (c"now", now),
         (c"monotonic", monotonic),
         (c"sleep", sleep),
@@ -29,11 +29,11 @@ pub fn functions(lua: &Lua) -> Result<Table> {
     Ok(raw)
 }
 
-/// A due `after`: its function in a new coroutine, at once.
-pub(crate) fn call(turn: &Turn<'_>, session: Session, function: c_int, argument: Option<c_int>) {
+/// Runs the function of a due `after` in a new coroutine.
+pub(crate) fn call(turn: &Turn<'_>, session: TimerId, function: c_int, argument: Option<c_int>) {
     let index = turn.new_task();
     let thread = turn.tasks(|tasks| tasks.get(index).thread);
-    // SAFETY: the references are those `after` made, used once and then let go.
+    // SAFETY: the references are those `after` made, used once and then released.
     unsafe {
         ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(function));
         match argument {
@@ -48,8 +48,8 @@ pub(crate) fn call(turn: &Turn<'_>, session: Session, function: c_int, argument:
 }
 
 /// # Safety
-/// The references are from `luaL_ref` and used no more.
-unsafe fn release(state: State, function: c_int, argument: Option<c_int>) {
+/// The references are from `luaL_ref` and not used afterwards.
+unsafe fn release(state: LuaState, function: c_int, argument: Option<c_int>) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, function);
@@ -63,7 +63,7 @@ unsafe fn release(state: State, function: c_int, argument: Option<c_int>) {
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-pub(crate) unsafe fn check_span(state: State, index: c_int) -> u64 {
+pub(crate) unsafe fn check_span(state: LuaState, index: c_int) -> u64 {
     // SAFETY: raising leaves nothing behind.
     unsafe {
         let ms = match ffi::lua_isinteger(state, index) {
@@ -78,7 +78,7 @@ pub(crate) unsafe fn check_span(state: State, index: c_int) -> u64 {
 }
 
 /// `now() → ms`: the wall clock.
-unsafe extern "C-unwind" fn now(state: State) -> c_int {
+unsafe extern "C-unwind" fn now(state: LuaState) -> c_int {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // SAFETY: pushes one value.
     unsafe { ffi::lua_pushinteger(state, since.as_millis() as i64) };
@@ -86,14 +86,14 @@ unsafe extern "C-unwind" fn now(state: State) -> c_int {
 }
 
 /// `monotonic() → ms`: since the process began; never goes back.
-unsafe extern "C-unwind" fn monotonic(state: State) -> c_int {
+unsafe extern "C-unwind" fn monotonic(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
     unsafe { ffi::lua_pushinteger(state, timers::now_ms() as i64) };
     1
 }
 
 /// `sleep(ms)`
-unsafe extern "C-unwind" fn sleep(state: State) -> c_int {
+unsafe extern "C-unwind" fn sleep(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped when the coroutine is left.
     unsafe {
         let span_ms = check_span(state, 1);
@@ -101,14 +101,14 @@ unsafe extern "C-unwind" fn sleep(state: State) -> c_int {
         let Some(task) = vm.waiter(state) else {
             stack::raise(state, "only a task may sleep");
         };
-        let session = vm.timers.set(span_ms, Due::Wake(task));
+        let session = vm.timers.set(span_ms, TimerAction::Wake(task));
         vm.tasks(|tasks| tasks.get(task.index).sleeps = Some(session));
         ffi::lua_yieldk(state, 0, 0, None)
     }
 }
 
 /// `after(ms, fn[, value]) → session`: calls `fn(value)`, or `fn(session)`, in a new coroutine.
-unsafe extern "C-unwind" fn after(state: State) -> c_int {
+unsafe extern "C-unwind" fn after(state: LuaState) -> c_int {
     // SAFETY: the references are let go when the timer is due or cancelled.
     unsafe {
         let span_ms = check_span(state, 1);
@@ -119,19 +119,20 @@ unsafe extern "C-unwind" fn after(state: State) -> c_int {
             .then(|| ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
         ffi::lua_settop(state, 2);
         let function = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
-        let session = stack::vm(state).timers.set(span_ms, Due::Call { function, argument });
+        let session =
+            stack::vm(state).timers.set(span_ms, TimerAction::Call { function, argument });
         ffi::lua_pushinteger(state, session.to_number());
     }
     1
 }
 
-/// `cancel(session)`: silent if it is none or was due.
-unsafe extern "C-unwind" fn cancel(state: State) -> c_int {
+/// `cancel(session)`: ignored if there is no such timer or it was due.
+unsafe extern "C-unwind" fn cancel(state: LuaState) -> c_int {
     // SAFETY: a cancelled timer gives up its references.
     unsafe {
-        let session = Session::from_number(ffi::luaL_checkinteger(state, 1));
+        let session = TimerId::from_number(ffi::luaL_checkinteger(state, 1));
         let timers = &stack::vm(state).timers;
-        if let Some(Due::Call { function, argument }) = timers.cancel_call(session) {
+        if let Some(TimerAction::Call { function, argument }) = timers.cancel_call(session) {
             release(state, function, argument);
         }
     }

@@ -1,4 +1,4 @@
-//! One connection of a VM: what it received, what it is to send, who waits.
+//! One connection of a VM: its input, its output, the coroutines that wait for it.
 //!
 //! Owns no socket (the driver does). Its state moves one way: open, then closed by the script or
 //! broken by the network; a closed one stays until its last bytes are sent.
@@ -6,49 +6,49 @@
 use net::Key;
 
 use crate::limits::{OUTPUT_BYTES, READ_BYTES};
-use crate::streams::input::{Input, Want};
+use crate::streams::input::{InputBuffer, ReadRequest};
 use crate::tasks::TaskId;
-use crate::timers::Session;
+use crate::timers::TimerId;
 use crate::vm::Vm;
 
 /// A coroutine that waits for bytes.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct WaitingReader {
     pub(crate) task: TaskId,
-    pub(crate) want: Want,
-    pub(crate) deadline: Option<Session>,
+    pub(crate) want: ReadRequest,
+    pub(crate) deadline: Option<TimerId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// Its socket, until that is of no use any more.
+    /// Its socket; `None` once it is closed.
     pub(crate) key: Option<Key>,
-    /// Tells a handle of this connection from one of an earlier connection in its place.
+    /// Distinguishes this connection from earlier ones with the same index.
     pub(crate) generation: u32,
-    pub(crate) input: Input,
-    pub(crate) reader: Option<Reader>,
-    /// Reading pauses while so much is unread; `usize::MAX` for never.
+    pub(crate) input: InputBuffer,
+    pub(crate) reader: Option<WaitingReader>,
+    /// Unread bytes that pause reading; `usize::MAX` for never.
     pub(crate) limit: usize,
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
     pub(crate) output_limit: usize,
     /// Coroutines that wait until everything is sent.
     pub(crate) flushers: Vec<TaskId>,
-    /// In the list of those to flush at the end of the turn.
+    /// True if it is in the list of connections to flush at the end of the turn.
     pub(crate) dirty: bool,
-    /// The socket takes no more for now.
+    /// True while the socket's send buffer is full.
     pub(crate) blocked: bool,
-    /// The peer sends nothing more.
+    /// True once the peer has ended its side.
     pub(crate) ended: bool,
-    /// Why nothing works any more.
+    /// The error that broke the connection.
     pub(crate) broken: Option<Box<str>>,
-    /// We send nothing more once the output is out.
+    /// True if the stream ends after the output.
     pub(crate) finished: bool,
     /// The script has closed it: only its output matters.
     pub(crate) closed: bool,
-    /// It is closed, and the time for its last bytes runs.
+    /// True while it is closed and sends its last bytes.
     pub(crate) lingering: bool,
-    /// No read lasts beyond this, in milliseconds of the monotonic clock.
+    /// The deadline of all reads, in milliseconds of the monotonic clock.
     pub(crate) deadline_ms: Option<u64>,
 }
 
@@ -57,7 +57,7 @@ impl Connection {
         Connection {
             key: Some(key),
             generation,
-            input: Input::default(),
+            input: InputBuffer::default(),
             reader: None,
             limit: READ_BYTES,
             output: Vec::new(),
@@ -75,9 +75,9 @@ impl Connection {
         }
     }
 
-    /// Forgets a reader that waits no more; true if there was one.
+    /// Removes a reader that no longer waits; true if there was one.
     pub(crate) fn forget_reader(&mut self, vm: &Vm) -> bool {
-        let gone = |reader: &Reader| vm.tasks(|tasks| tasks.find(reader.task).is_none());
+        let gone = |reader: &WaitingReader| vm.tasks(|tasks| tasks.find(reader.task).is_none());
         if !self.reader.as_ref().is_some_and(gone) {
             return false;
         }
@@ -92,8 +92,8 @@ impl Connection {
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {
-        // Bytes that have left make room before the buffer grows, if they are most of it: moving
-        // the rest for each small write to a slow peer would cost more than the room is worth.
+        // Sent bytes are removed before the buffer grows, if they are most of it: moving the rest
+        // for each small write to a slow peer would cost more than the memory is worth.
         let full = self.output.len() + bytes.len() > self.output.capacity();
         if full && self.sent > 0 && self.sent >= self.output.len() / 2 {
             self.output.drain(..self.sent);
@@ -102,12 +102,12 @@ impl Connection {
         self.output.extend_from_slice(bytes);
     }
 
-    /// What to watch the socket for.
+    /// The readiness that the connection needs.
     pub(crate) fn interest(&self) -> net::Interest {
         let over = self.ended || self.closed || self.broken.is_some();
         let wanted = match &self.reader {
             // A counted read may be longer than the limit.
-            Some(Reader { want: Want::Bytes(count), .. }) => self.limit.max(*count),
+            Some(WaitingReader { want: ReadRequest::Bytes(count), .. }) => self.limit.max(*count),
             _ => self.limit,
         };
         net::Interest {
@@ -116,12 +116,11 @@ impl Connection {
         }
     }
 
-    /// A read that cannot be satisfied however long it waits: what it looks for would have to lie
-    /// beyond the limit.
-    pub(crate) fn is_hopeless(&self, want: &Want) -> bool {
+    /// True if a read can never be satisfied: its delimiter would lie beyond the limit.
+    pub(crate) fn is_unsatisfiable(&self, want: &ReadRequest) -> bool {
         match want {
-            Want::Delimiter(_) | Want::More(_) => self.input.len() >= self.limit,
-            Want::Bytes(_) | Want::Some(_) => false,
+            ReadRequest::Delimiter(_) | ReadRequest::More(_) => self.input.len() >= self.limit,
+            ReadRequest::Bytes(_) | ReadRequest::Some(_) => false,
         }
     }
 }

@@ -1,21 +1,20 @@
-//! What a connection has received and its script has not read.
+//! Bytes that a connection has received and its script has not read.
 //!
-//! Owns the bytes and where reading stands. Bytes that arrive at an empty connection are lent from
-//! the room they were received into, which all connections of the VM share, and copied only if they
-//! are still unread at the end of the turn: so an idle connection holds no buffer and most bytes
-//! are never copied. Promises that no byte is looked at twice for a delimiter, whatever the pieces
-//! it comes in.
+//! Bytes that arrive at an empty connection stay in the receive buffer, which all connections of
+//! the VM share, and are copied only if they are still unread at the end of the turn: so an idle
+//! connection holds no buffer and most bytes are never copied. Promises that no byte is searched
+//! twice for a delimiter, however the bytes are split.
 
 use crate::limits::KEPT_INPUT_BYTES;
 
-/// What a read asks for.
+/// How much a read requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// So many bytes, at least one.
+pub(crate) enum ReadRequest {
+    /// This many bytes.
     Bytes(usize),
     /// Everything up to and with a delimiter.
     Delimiter(Delimiter),
-    /// What is there, at least one byte, at most so many.
+    /// At least one byte, at most so many.
     Some(usize),
     /// More than so many bytes in the buffer; takes none.
     More(usize),
@@ -49,27 +48,27 @@ impl Delimiter {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Input {
+pub(crate) struct InputBuffer {
     own: Vec<u8>,
-    /// Start of what is unread; in `own`, or in the shared room while it is lent.
+    /// Start of the unread bytes: in `own`, or in the receive buffer while it is lent.
     start: usize,
-    /// End of what is unread in the shared room; zero while nothing is lent.
+    /// End of the unread bytes in the receive buffer; zero while it is not lent.
     lent: usize,
     /// Unread bytes that hold no whole delimiter, for the read that waits.
     scanned: usize,
 }
 
-impl Input {
+impl InputBuffer {
     pub(crate) fn len(&self) -> usize {
         if self.lent > 0 { self.lent - self.start } else { self.own.len() - self.start }
     }
 
-    /// The unread bytes; `room` is the shared room.
+    /// The unread bytes; `room` is the receive buffer.
     pub(crate) fn unread<'a>(&'a self, room: &'a [u8]) -> &'a [u8] {
         if self.lent > 0 { &room[self.start..self.lent] } else { &self.own[self.start..] }
     }
 
-    /// Bytes have come into the shared room.
+    /// Adds bytes that were received into the receive buffer.
     pub(crate) fn arrived(&mut self, room: &[u8], count: usize) {
         if self.len() == 0 {
             self.start = 0;
@@ -82,7 +81,7 @@ impl Input {
         self.own.extend_from_slice(&room[..count]);
     }
 
-    /// The shared room is about to be used for others.
+    /// Copies unread bytes out of the receive buffer, which is used for another connection next.
     pub(crate) fn settle(&mut self, room: &[u8]) {
         if self.lent > 0 {
             self.own.clear();
@@ -99,7 +98,7 @@ impl Input {
         }
     }
 
-    /// Moves what is unread to the front where that saves growing.
+    /// Moves the unread bytes to the front where that avoids growing.
     fn compact(&mut self, more: usize) {
         if self.start > 0 && self.own.len() + more > self.own.capacity() {
             self.own.drain(..self.start);
@@ -108,19 +107,19 @@ impl Input {
     }
 
     /// How many bytes a read takes now; `None` if what it asks for is not there.
-    pub(crate) fn find(&mut self, want: &Want, room: &[u8]) -> Option<usize> {
+    pub(crate) fn find(&mut self, want: &ReadRequest, room: &[u8]) -> Option<usize> {
         let length = self.len();
         match want {
-            Want::Bytes(count) => (length >= *count).then_some(*count),
-            Want::Some(at_most) => (length > 0).then_some(length.min(*at_most)),
-            Want::More(count) => (length > *count).then_some(0),
-            Want::Delimiter(delimiter) => self.find_delimiter(delimiter.bytes(), room),
+            ReadRequest::Bytes(count) => (length >= *count).then_some(*count),
+            ReadRequest::Some(at_most) => (length > 0).then_some(length.min(*at_most)),
+            ReadRequest::More(count) => (length > *count).then_some(0),
+            ReadRequest::Delimiter(delimiter) => self.find_delimiter(delimiter.bytes(), room),
         }
     }
 
     fn find_delimiter(&mut self, delimiter: &[u8], room: &[u8]) -> Option<usize> {
         let length = self.len();
-        // A delimiter may have begun at the end of what was looked at.
+        // A delimiter may begin at the end of the searched bytes.
         let from = self.scanned.saturating_sub(delimiter.len() - 1);
         let unread = &self.unread(room)[from..];
         let at = match delimiter {
@@ -137,12 +136,12 @@ impl Input {
         }
     }
 
-    /// A new read begins: with another delimiter nothing has been looked at.
+    /// Begins a new read: its delimiter has not been searched for.
     pub(crate) fn begin(&mut self) {
         self.scanned = 0;
     }
 
-    /// FilterScratch bytes as read. They stay where they are until the turn ends or more arrive.
+    /// Marks bytes as read. They stay where they are until the turn ends or more arrive.
     pub(crate) fn take(&mut self, count: usize) {
         self.start += count;
         self.scanned = 0;
@@ -176,22 +175,22 @@ fn find_by_last(unread: &[u8], delimiter: &[u8], last: u8) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Delimiter, Input, Want};
+    use super::{Delimiter, InputBuffer, ReadRequest};
 
-    fn arrive(input: &mut Input, bytes: &[u8]) -> Vec<u8> {
+    fn arrive(input: &mut InputBuffer, bytes: &[u8]) -> Vec<u8> {
         let mut room = vec![0; 64];
         room[..bytes.len()].copy_from_slice(bytes);
         input.arrived(&room, bytes.len());
         room
     }
 
-    fn delimiter(bytes: &[u8]) -> Want {
-        Want::Delimiter(Delimiter::new(bytes))
+    fn delimiter(bytes: &[u8]) -> ReadRequest {
+        ReadRequest::Delimiter(Delimiter::new(bytes))
     }
 
     #[test]
     fn a_delimiter_is_found_across_pieces() {
-        let mut input = Input::default();
+        let mut input = InputBuffer::default();
         let want = delimiter(b"--boundary--");
         for piece in [&b"some--boun"[..], b"dary-", b"-rest"] {
             assert_eq!(input.find(&want, &[]), None);
@@ -205,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_is_read_within_the_turn_is_not_copied() {
-        let mut input = Input::default();
+        let mut input = InputBuffer::default();
         let room = arrive(&mut input, b"PING\r\nPI");
         assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(6));
         input.take(6);
@@ -213,15 +212,15 @@ mod tests {
         input.settle(&room);
         assert_eq!(input.unread(&[]), b"PI");
         let room = arrive(&mut input, b"NG\r\n");
-        assert_eq!(input.find(&Want::Bytes(6), &room), Some(6));
-        assert_eq!(input.find(&Want::Bytes(7), &room), None);
-        assert_eq!(input.find(&Want::Some(4), &room), Some(4));
-        assert_eq!(input.find(&Want::More(6), &room), None);
+        assert_eq!(input.find(&ReadRequest::Bytes(6), &room), Some(6));
+        assert_eq!(input.find(&ReadRequest::Bytes(7), &room), None);
+        assert_eq!(input.find(&ReadRequest::Some(4), &room), Some(4));
+        assert_eq!(input.find(&ReadRequest::More(6), &room), None);
     }
 
     #[test]
     fn put_back_bytes_come_first() {
-        let mut input = Input::default();
+        let mut input = InputBuffer::default();
         let room = arrive(&mut input, b"abcdef");
         input.take(3);
         input.put_back(b"XYZ", &room);
@@ -234,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn a_false_end_of_a_delimiter_is_passed_over() {
-        let mut input = Input::default();
+    fn a_false_end_of_a_delimiter_is_skipped() {
+        let mut input = InputBuffer::default();
         let room = arrive(&mut input, b"\n\n\rab\r\n");
         assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(7));
         assert_eq!(input.find(&delimiter(b"b\r\n"), &room), Some(7));

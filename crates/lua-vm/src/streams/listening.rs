@@ -1,7 +1,7 @@
 //! Listeners of a VM: each accepted connection begins a coroutine.
 //!
-//! Promises that a listener lives until it is closed, whoever keeps its object, that an accept
-//! error never ends it, and that one without descriptors rests for a while.
+//! Promises that a listener lives until it is closed, even if its object is collected, that an
+//! accept error never ends it, and that it pauses when the process has no free descriptors.
 
 use std::ffi::c_int;
 use std::io;
@@ -9,21 +9,21 @@ use std::io;
 use mlua::ffi;
 use net::{Accepted, Interest, Key, Listener, Peer};
 
-use super::{Handle, Source, Streams};
+use super::{StreamHandle, StreamSource, Streams};
 use crate::limits::EXHAUSTED_MS;
 use crate::native::tcp::push_connection;
 use crate::stack;
-use crate::timers::Due;
+use crate::timers::TimerAction;
 use crate::vm::{Turn, Vm};
 
-pub(super) struct Listening {
+pub(super) struct ListenerEntry {
     key: Key,
     generation: u32,
-    /// What is called with each connection, in the registry.
+    /// The registry reference of the accept function.
     accept: c_int,
 }
 
-/// A peer as scripts see it.
+/// The address of a peer as scripts see it.
 pub fn address(peer: &Peer) -> String {
     match peer {
         Peer::Tcp(address) => {
@@ -34,19 +34,19 @@ pub fn address(peer: &Peer) -> String {
 }
 
 impl Streams {
-    /// Takes a listener over; `accept` is a reference to the function that gets its connections.
-    pub(crate) fn listen(&self, listener: Listener, accept: c_int) -> Handle {
+    /// Adds a listener; `accept` is the registry reference of its accept function.
+    pub(crate) fn listen(&self, listener: Listener, accept: c_int) -> StreamHandle {
         let mut inner = self.inner.borrow_mut();
         inner.generation = inner.generation.wrapping_add(1);
         let generation = inner.generation;
         let index = inner.listeners.vacant_key() as u32;
-        let key = inner.driver.listen(listener, Source::Listener(index));
-        inner.listeners.insert(Listening { key, generation, accept });
-        Handle { index, generation }
+        let key = inner.driver.listen(listener, StreamSource::Listener(index));
+        inner.listeners.insert(ListenerEntry { key, generation, accept });
+        StreamHandle { index, generation }
     }
 
-    /// Listens no more; false if it did not.
-    pub(crate) fn close_listener(&self, vm: &Vm, handle: Handle) -> bool {
+    /// Closes a listener; false if it was closed.
+    pub(crate) fn close_listener(&self, vm: &Vm, handle: StreamHandle) -> bool {
         let mut inner = self.inner.borrow_mut();
         let known = inner.listeners.get(handle.index as usize);
         if known.is_none_or(|listening| listening.generation != handle.generation) {
@@ -55,24 +55,24 @@ impl Streams {
         let listening = inner.listeners.remove(handle.index as usize);
         inner.driver.remove(listening.key);
         drop(inner);
-        // SAFETY: the reference was made for this listener and is let go once.
+        // SAFETY: the reference was made for this listener and is released once.
         unsafe { ffi::luaL_unref(vm.main(), ffi::LUA_REGISTRYINDEX, listening.accept) };
         true
     }
 
     pub(super) fn close_listeners(&self, vm: &Vm) {
-        let handle = |(index, listening): (usize, &Listening)| Handle {
+        let handle = |(index, listening): (usize, &ListenerEntry)| StreamHandle {
             index: index as u32,
             generation: listening.generation,
         };
-        let all: Vec<Handle> = self.inner.borrow().listeners.iter().map(handle).collect();
+        let all: Vec<StreamHandle> = self.inner.borrow().listeners.iter().map(handle).collect();
         for listener in all {
             self.close_listener(vm, listener);
         }
     }
 
-    /// A rested listener accepts again.
-    pub(crate) fn accept_again(&self, handle: Handle) {
+    /// Resumes a paused listener.
+    pub(crate) fn accept_again(&self, handle: StreamHandle) {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(listening) = inner.listeners.get(handle.index as usize)
             && listening.generation == handle.generation
@@ -83,14 +83,15 @@ impl Streams {
 
     pub(super) fn accepted(&self, turn: &Turn<'_>, key: Key, accepted: io::Result<Accepted>) {
         let mut inner = self.inner.borrow_mut();
-        let Some(Source::Listener(index)) = inner.driver.data(key).copied() else { return };
-        let Listening { generation, accept, .. } = inner.listeners[index as usize];
+        let Some(StreamSource::Listener(index)) = inner.driver.data(key).copied() else { return };
+        let ListenerEntry { generation, accept, .. } = inner.listeners[index as usize];
         match accepted {
             Err(error) if net::is_exhausted(&error) => {
                 inner.driver.set_interest(key, Interest::NONE);
-                turn.timers.set(EXHAUSTED_MS, Due::Accept(Handle { index, generation }));
+                turn.timers
+                    .set(EXHAUSTED_MS, TimerAction::Accept(StreamHandle { index, generation }));
             }
-            // That connection is gone, the others are not.
+            // This error concerns one connection only.
             Err(_) => {}
             Ok(Accepted { stream, peer }) => {
                 drop(inner);
@@ -101,7 +102,7 @@ impl Streams {
     }
 
     /// Calls `accept(connection, address)` in a new coroutine.
-    fn begin(&self, turn: &Turn<'_>, accept: c_int, connection: Handle, peer: &Peer) {
+    fn begin(&self, turn: &Turn<'_>, accept: c_int, connection: StreamHandle, peer: &Peer) {
         let address = address(peer);
         let index = turn.new_task();
         let thread = turn.tasks(|tasks| tasks.get(index).thread);

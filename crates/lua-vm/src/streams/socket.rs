@@ -1,26 +1,26 @@
-//! Connections meet their sockets: receiving, sending, pausing, the end.
+//! I/O of connections: receiving, sending, pausing, closing.
 //!
-//! Promises one receive for each event, that sending stops at the first refusal and goes on when
-//! the driver says so, and that a socket which failed is closed at once, with a reset if something
-//! that was written is lost.
+//! Promises one receive for each event, that sending stops when the socket is full and continues
+//! when the driver reports it writable, and that a failed socket is closed at once, with a reset if
+//! output is lost.
 
 use std::io::ErrorKind;
 
 use net::Source as Taken;
 
-use super::connection::{Connection, Reader};
-use super::{Handle, Inner, Wake, open};
+use super::connection::{Connection, WaitingReader};
+use super::{StreamHandle, StreamTable, StreamWake, open};
 use crate::errno;
 use crate::limits::{SPARE_OUTPUT_BYTES, SPARE_OUTPUTS};
 use crate::vm::Vm;
 
-impl Inner {
-    pub(super) fn open(&mut self, handle: Handle) -> Option<&mut Connection> {
+impl StreamTable {
+    pub(super) fn open(&mut self, handle: StreamHandle) -> Option<&mut Connection> {
         open(&mut self.connections, handle)
     }
 
-    /// Receives once; who is woken by that.
-    pub(super) fn receive(&mut self, index: u32, vm: &Vm) -> Option<Wake> {
+    /// Receives once; returns the coroutine to wake.
+    pub(super) fn receive(&mut self, index: u32, vm: &Vm) -> Option<StreamWake> {
         let connection = self.connections.get_mut(index as usize)?;
         let (stream, _) = self.driver.stream(connection.key?)?;
         match stream.try_receive_into(&mut self.room) {
@@ -44,20 +44,20 @@ impl Inner {
         wake
     }
 
-    /// The waiting reader, if it need not wait any more.
-    fn satisfy(&mut self, index: u32, vm: &Vm) -> Option<Wake> {
+    /// Takes the waiting reader if its read is satisfied.
+    fn satisfy(&mut self, index: u32, vm: &Vm) -> Option<StreamWake> {
         let connection = self.connections.get_mut(index as usize)?;
         if connection.forget_reader(vm) {
             return None;
         }
-        let Reader { task, want, .. } = connection.reader.as_ref()?;
+        let WaitingReader { task, want, .. } = connection.reader.as_ref()?;
         let task = *task;
         let found = connection.input.find(want, &self.room);
         let reason = match (&connection.broken, found) {
             (_, Some(_)) => String::new(),
             (Some(reason), _) => reason.to_string(),
             _ if connection.ended => errno::EOF.to_owned(),
-            _ if connection.is_hopeless(want) => errno::of_number(libc::EMSGSIZE),
+            _ if connection.is_unsatisfiable(want) => errno::of_number(libc::EMSGSIZE),
             _ => return None,
         };
         let reader = connection.reader.take()?;
@@ -65,12 +65,12 @@ impl Inner {
             vm.timers.cancel(deadline);
         }
         Some(match found {
-            Some(count) => Wake::Bytes(task, self.take(index, count)),
-            None => Wake::Failed(task, reason.into()),
+            Some(count) => StreamWake::Bytes(task, self.take(index, count)),
+            None => StreamWake::Failed(task, reason.into()),
         })
     }
 
-    /// Takes unread bytes; they stay in place until the turn ends or more arrive.
+    /// Marks bytes as read; they stay valid until the turn ends or more arrive.
     pub(super) fn take(&mut self, index: u32, count: usize) -> *const [u8] {
         let connection = &mut self.connections[index as usize];
         let bytes = &raw const connection.input.unread(&self.room)[..count];
@@ -82,7 +82,7 @@ impl Inner {
         bytes
     }
 
-    /// Has the driver watch for what the connection can use.
+    /// Updates the readiness that the driver watches for.
     pub(super) fn watch(&mut self, index: u32) {
         let Some(connection) = self.connections.get(index as usize) else { return };
         if let Some(key) = connection.key {
@@ -90,7 +90,7 @@ impl Inner {
         }
     }
 
-    /// Has the end of the turn look at the connection.
+    /// Marks the connection for the end of the turn.
     pub(super) fn touch(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         if !connection.dirty {
@@ -99,7 +99,7 @@ impl Inner {
         }
     }
 
-    /// Sends what the socket takes.
+    /// Sends as much output as the socket accepts.
     pub(super) fn flush(&mut self, index: u32) {
         let Some(connection) = self.connections.get_mut(index as usize) else { return };
         let Some((stream, _)) = connection.key.and_then(|key| self.driver.stream(key)) else {
@@ -134,8 +134,8 @@ impl Inner {
         }
     }
 
-    /// The socket takes bytes again; who is woken by that.
-    pub(super) fn unblock(&mut self, index: u32) -> Vec<Wake> {
+    /// Continues sending; returns the coroutines to wake.
+    pub(super) fn unblock(&mut self, index: u32) -> Vec<StreamWake> {
         let Some(connection) = self.connections.get_mut(index as usize) else { return Vec::new() };
         if !std::mem::take(&mut connection.blocked) {
             return Vec::new();
@@ -147,16 +147,16 @@ impl Inner {
             self.touch(index);
             return Vec::new();
         }
-        // One that is broken is cut at the end of the turn, which tells everybody.
+        // A broken connection is cut at the end of the turn, which wakes all its coroutines.
         if connection.unsent() > 0 || connection.broken.is_some() {
             return Vec::new();
         }
-        connection.flushers.drain(..).map(Wake::Sent).collect()
+        connection.flushers.drain(..).map(StreamWake::Sent).collect()
     }
 
-    /// Closes the socket of a connection that is broken; what was received stays readable, and who
-    /// waits is told.
-    pub(super) fn cut(&mut self, index: u32, vm: &Vm, wakes: &mut Vec<Wake>) {
+    /// Closes the socket of a broken connection; received bytes stay readable, and waiting
+    /// coroutines are woken.
+    pub(super) fn cut(&mut self, index: u32, vm: &Vm, wakes: &mut Vec<StreamWake>) {
         let Some(connection) = self.connections.get_mut(index as usize) else { return };
         let Some(reason) = &connection.broken else { return };
         let reader = connection.reader.take();
@@ -165,7 +165,7 @@ impl Inner {
         }
         let waiting = reader.map(|reader| reader.task).into_iter();
         let waiting = waiting.chain(connection.flushers.drain(..));
-        wakes.extend(waiting.map(|task| Wake::Failed(task, reason.as_ref().into())));
+        wakes.extend(waiting.map(|task| StreamWake::Failed(task, reason.as_ref().into())));
         let lost = connection.unsent() > 0;
         connection.output = Vec::new();
         connection.sent = 0;
@@ -177,8 +177,9 @@ impl Inner {
         }
     }
 
-    /// Removes a closed connection that has nothing to send; one that begins to linger is returned.
-    pub(super) fn bury(&mut self, index: u32) -> Option<Handle> {
+    /// Removes a closed connection that has sent everything; returns the handle of one that starts
+    /// to linger.
+    pub(super) fn remove_if_sent(&mut self, index: u32) -> Option<StreamHandle> {
         let connection = self.connections.get_mut(index as usize)?;
         if !connection.closed {
             return None;
@@ -188,7 +189,7 @@ impl Inner {
             return None;
         }
         let begins = !std::mem::replace(&mut connection.lingering, true);
-        let handle = Handle { index, generation: connection.generation };
+        let handle = StreamHandle { index, generation: connection.generation };
         self.watch(index);
         begins.then_some(handle)
     }

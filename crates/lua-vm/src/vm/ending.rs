@@ -1,7 +1,7 @@
-//! How coroutines end: by returning, by an error, over their budget, closed from outside.
+//! Ends of coroutines: return, error, exceeded budget, cancellation.
 //!
-//! Promises that whoever waits for the end hears of it once, that an error is logged with its
-//! traceback, and that the thread is empty and good for another coroutine afterwards.
+//! Promises that the observer is called once, that an error is logged with its traceback, and that
+//! the thread is empty and reusable afterwards.
 
 use std::ffi::c_int;
 
@@ -11,39 +11,39 @@ use telemetry::log::Level;
 
 use super::Vm;
 use crate::errors;
-use crate::stack::{self, State};
-use crate::tasks::{End, Ended, Status};
+use crate::stack::{self, LuaState};
+use crate::tasks::{EndObserver, TaskEnd, TaskStatus};
 
 impl Vm {
-    fn take_ended(&self, index: u32) -> Ended {
+    fn take_ended(&self, index: u32) -> EndObserver {
         std::mem::take(&mut self.tasks.borrow_mut().get(index).ended)
     }
 
-    /// A coroutine whose thread a script has closed under the scheduler's feet is over.
-    pub(super) fn abandon(&self, index: u32, thread: State) {
-        event!(Level::Error, "a task was closed with coroutine.close; it is over");
+    /// Ends a coroutine whose thread a script has closed with `coroutine.close`.
+    pub(super) fn abandon(&self, index: u32, thread: LuaState) {
+        event!(Level::Error, "task closed with coroutine.close, removed from the scheduler");
         // SAFETY: the thread does not run.
         unsafe { ffi::lua_closethread(thread, self.main) };
-        if let Ended::Call(call) = self.take_ended(index) {
+        if let EndObserver::Call(call) = self.take_ended(index) {
             self.calls.ended(call, false);
         }
         self.retire(index);
     }
 
-    pub(super) fn returned(&self, index: u32, thread: State, results: c_int) {
+    pub(super) fn returned(&self, index: u32, thread: LuaState, results: c_int) {
         match self.take_ended(index) {
-            Ended::Nobody => {}
-            Ended::Call(call) => self.calls.ended(call, true),
-            Ended::Told(ended) => {
+            EndObserver::Ignored => {}
+            EndObserver::Call(call) => self.calls.ended(call, true),
+            EndObserver::Callback(ended) => {
                 let values = self.take_from(thread, results).unwrap_or_default();
-                ended(&self.lua, End::Returned(values));
+                ended(&self.lua, TaskEnd::Returned(values));
             }
         }
         self.retire(index);
     }
 
     /// Takes the topmost values of a thread that does not run.
-    fn take_from(&self, thread: State, count: c_int) -> Result<MultiValue> {
+    fn take_from(&self, thread: LuaState, count: c_int) -> Result<MultiValue> {
         if count == 0 {
             return Ok(MultiValue::new());
         }
@@ -56,26 +56,26 @@ impl Vm {
         }
     }
 
-    pub(super) fn failed(&self, index: u32, thread: State) {
+    pub(super) fn failed(&self, index: u32, thread: LuaState) {
         let text = errors::report(self, thread);
         self.failures.set(self.failures.get() + 1);
-        // Closes what the coroutine left open (`local x <close>`); such a thread is good as new.
+        // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.
         unsafe { ffi::lua_closethread(thread, self.main) };
         match self.take_ended(index) {
-            Ended::Call(call) => self.calls.ended(call, false),
-            Ended::Told(ended) if self.exit.get().is_none() => {
-                ended(&self.lua, End::Failed(text));
+            EndObserver::Call(call) => self.calls.ended(call, false),
+            EndObserver::Callback(ended) if self.exit.get().is_none() => {
+                ended(&self.lua, TaskEnd::Failed(text));
             }
-            Ended::Told(_) | Ended::Nobody => {}
+            EndObserver::Callback(_) | EndObserver::Ignored => {}
         }
         self.retire(index);
     }
 
-    /// Ends a coroutine that has used up its turn: it yielded from the hook and is never resumed.
-    pub(super) fn stop(&self, index: u32, thread: State) {
-        let why = self.guard.forgive();
-        // SAFETY: the thread is suspended, and never goes on with the stack it has.
+    /// Ends a coroutine that has exceeded a budget: it yielded from the hook and is never resumed.
+    pub(super) fn stop(&self, index: u32, thread: LuaState) {
+        let why = self.guard.take_exceeded();
+        // SAFETY: the thread is suspended, and never continues with the stack it has.
         unsafe {
             ffi::lua_checkstack(thread, 2);
             stack::push(thread, why.as_bytes());
@@ -83,40 +83,40 @@ impl Vm {
         self.failed(index, thread);
     }
 
-    /// Closes a coroutine that waits: what it left open is closed, what it waits for wakes nobody,
-    /// and nobody hears of it.
+    /// Cancels a coroutine that waits: its `<close>` variables are closed, what it waits for wakes
+    /// nothing, and its observer is not called.
     pub(crate) fn cancel(&self, index: u32) {
         let (thread, ended, sleeps) = {
             let mut tasks = self.tasks.borrow_mut();
             let task = tasks.get(index);
-            if task.status != Status::Wait {
+            if task.status != TaskStatus::Wait {
                 return;
             }
             (task.thread, std::mem::take(&mut task.ended), task.sleeps.take())
         };
         drop(ended);
         if let Some(session) = sleeps {
-            // Nobody is there to be woken; the place must not be kept until then.
+            // There is nothing to wake; the timer must not stay until its deadline.
             self.timers.cancel_wake(session);
         }
         // SAFETY: the thread is suspended.
         unsafe { ffi::lua_closethread(thread, self.main) };
-        // Whoever still has it in a queue must not wake another coroutine in its place.
-        self.tell_end(index);
+        // A queue that still holds the thread must not wake another coroutine with it.
+        self.call_end_hook(index);
         let anchor = self.tasks.borrow_mut().give_up(index);
-        // SAFETY: the anchor was made for this thread and is let go once.
+        // SAFETY: the anchor was made for this thread and is released once.
         unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, anchor) };
     }
 
-    /// The thread, emptied, is ready for another function.
+    /// Empties the thread for the next function.
     pub(super) fn retire(&self, index: u32) {
-        self.tell_end(index);
+        self.call_end_hook(index);
         let thread = self.tasks.borrow_mut().get(index).thread;
         // SAFETY: the thread does not run.
         unsafe { ffi::lua_settop(thread, 0) };
         let given_up = self.tasks.borrow_mut().retire(index);
         if let Some(anchor) = given_up {
-            // SAFETY: the anchor was made for this thread and is let go once.
+            // SAFETY: the anchor was made for this thread and is released once.
             unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, anchor) };
         }
     }

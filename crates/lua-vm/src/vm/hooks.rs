@@ -1,8 +1,8 @@
-//! `task.hook`: functions of a script that are told of every coroutine's beginning and end.
+//! `task.hook`: functions of a script that are called at every coroutine's beginning and end.
 //!
-//! Promises that both are told of each coroutine of the scheduler, whoever began it and however it
-//! ended; that neither can wait or end one; and that its error is logged and goes no further. A VM
-//! without hooks pays for one look.
+//! Promises that both are called for each coroutine of the scheduler, however it began and ended;
+//! that neither can wait or end one; and that its error is only logged. A VM without hooks pays for
+//! one comparison.
 
 use std::ffi::c_int;
 
@@ -13,36 +13,36 @@ use telemetry::log::Level;
 use super::Vm;
 use crate::limits::ERROR_LINES_PER_SECOND;
 use crate::stack;
-use crate::tasks::Status;
+use crate::tasks::TaskStatus;
 
 /// References of the registry; 0 where there is none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Hooks {
+pub(crate) struct TaskHooks {
     begins: c_int,
     ends: c_int,
 }
 
-impl Hooks {
+impl TaskHooks {
     fn are_set(self) -> bool {
         self.begins | self.ends != 0
     }
 }
 
 impl Vm {
-    /// Puts hooks in place of those before; the references are the VM's from now on.
+    /// Replaces the hooks; the VM owns the references.
     pub(crate) fn set_hooks(&self, begins: c_int, ends: c_int) {
-        let before = self.hooks.replace(Hooks { begins, ends });
+        let before = self.hooks.replace(TaskHooks { begins, ends });
         for reference in [before.begins, before.ends] {
             if reference != 0 {
-                // SAFETY: the reference was given to the VM and is let go once.
+                // SAFETY: the reference was given to the VM and is released once.
                 unsafe { ffi::luaL_unref(self.main, ffi::LUA_REGISTRYINDEX, reference) };
             }
         }
     }
 
-    /// A coroutine is about to be resumed.
+    /// Calls the hook of beginnings for a coroutine that is about to run first.
     #[inline]
-    pub(super) fn tell_begin(&self, index: u32) {
+    pub(super) fn call_begin_hook(&self, index: u32) {
         let hooks = self.hooks.get();
         if hooks.are_set() {
             let thread = self.tasks(|tasks| tasks.get(index).thread);
@@ -53,11 +53,11 @@ impl Vm {
         }
     }
 
-    /// A coroutine that had begun is over.
+    /// Calls the hook of ends for a coroutine that has ended.
     #[inline]
-    pub(super) fn tell_end(&self, index: u32) {
+    pub(super) fn call_end_hook(&self, index: u32) {
         let hooks = self.hooks.get();
-        if hooks.are_set() && self.tasks(|tasks| tasks.get(index).status) != Status::Spare {
+        if hooks.are_set() && self.tasks(|tasks| tasks.get(index).status) != TaskStatus::Spare {
             self.call_hook(hooks.ends, index);
         }
     }
@@ -83,7 +83,7 @@ impl Vm {
                 event_limited!(
                     ERROR_LINES_PER_SECOND,
                     Level::Error,
-                    "a hook of tasks failed",
+                    "Lua task hook failed",
                     error = why
                 );
             }

@@ -12,7 +12,7 @@ mod values;
 use std::path::PathBuf;
 
 use lua_host::program::arguments::Arguments;
-use lua_host::program::{self, Program, Refusal};
+use lua_host::program::{self, Program, StartError};
 use settings::Address;
 
 use self::target::Target;
@@ -132,8 +132,8 @@ impl Run {
         match program::run(program) {
             Ok(0) => Ok(()),
             Ok(code) => Err(Failure::Exit(code)),
-            Err(Refusal::Wrong(why)) => Err(Failure::Wrong(why)),
-            Err(Refusal::Failed(why)) => Err(Failure::Failed(why)),
+            Err(StartError::Wrong(why)) => Err(Failure::Wrong(why)),
+            Err(StartError::Failed(why)) => Err(Failure::Failed(why)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What ciphers there are, behind three shapes: block by block, byte by byte, message by message.
+//! The ciphers, behind three traits: block by block, byte by byte, message by message.
 
 use aead::{AeadInOut, Nonce};
 use aes::cipher::consts::{U12, U16};
@@ -24,7 +24,7 @@ pub(super) struct Algorithm {
     pub(super) name: &'static str,
     pub(super) key_bytes: usize,
     pub(super) iv_bytes: usize,
-    /// None for a key or iv of another length.
+    /// `None` for a key or iv of another length.
     pub(super) make: fn(bool, &[u8], &[u8]) -> Option<Engine>,
 }
 
@@ -118,7 +118,7 @@ fn counted<C: Block16>(_: bool, key: &[u8], iv: &[u8]) -> Option<Engine> {
 
 /// A cipher that authenticates whole messages (RFC 5116).
 pub(super) trait Sealed {
-    /// None for a message that is too long.
+    /// `None` for a message that is too long.
     fn seal(&self, aad: &[u8], message: &mut [u8]) -> Option<Tag>;
     fn open(&self, aad: &[u8], message: &mut [u8], tag: &Tag) -> bool;
 }

@@ -1,16 +1,16 @@
 //! Elliptic curves: ECDSA on P-256, P-384 and P-521 (FIPS 186-5), deterministic (RFC 6979).
 
-use super::Outcome;
+use super::KeyResult;
 use p256::ecdsa::signature::hazmat::{PrehashSigner, PrehashVerifier};
 
 /// A key on one of the curves. Signatures come as DER, or as two numbers end to end.
 pub(crate) trait Curve {
     fn web_algorithm(&self) -> &'static [&'static str];
-    fn sign(&self, digest: &[u8], der: bool) -> Outcome<Vec<u8>>;
+    fn sign(&self, digest: &[u8], der: bool) -> KeyResult<Vec<u8>>;
     fn verify(&self, digest: &[u8], signature: &[u8], der: bool) -> bool;
 }
 
-/// The libraries of the curves are alike but for their names.
+/// The libraries of the curves differ only in their names.
 macro_rules! curve {
     ($name:ident, $library:ident, $web:literal) => {
         pub(super) struct $name {
@@ -36,7 +36,7 @@ macro_rules! curve {
                 &[$web]
             }
 
-            fn sign(&self, digest: &[u8], der: bool) -> Outcome<Vec<u8>> {
+            fn sign(&self, digest: &[u8], der: bool) -> KeyResult<Vec<u8>> {
                 let key = self.signing.as_ref().ok_or("the key is public")?;
                 let signature: $library::ecdsa::Signature =
                     key.sign_prehash(digest).map_err(|_| unfit(digest))?;

@@ -1,7 +1,7 @@
-//! Keys out of PEM (RFC 7468): what OpenSSL writes, in its old forms and its new ones.
+//! Keys in PEM (RFC 7468), in OpenSSL's old and new formats.
 
 use super::curve::{Curve, P256, P384, P521};
-use super::{Key, Outcome};
+use super::{Key, KeyResult};
 use rsa::pkcs1::{DecodeRsaPrivateKey, DecodeRsaPublicKey};
 use rsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
 use rsa::{RsaPrivateKey, RsaPublicKey};
@@ -10,7 +10,7 @@ const BEGIN: &str = "-----BEGIN ";
 const DASHES: &str = "-----";
 
 /// The first key in the text.
-pub(super) fn key(text: &[u8], password: Option<&[u8]>) -> Outcome<Key> {
+pub(super) fn key(text: &[u8], password: Option<&[u8]>) -> KeyResult<Key> {
     let text = std::str::from_utf8(text).map_err(|_| "the PEM is no text")?;
     let (label, block) = blocks(text)
         // OpenSSL writes the name of the curve before the key, and again in it.
@@ -54,7 +54,7 @@ fn on<C: Curve + 'static, K: Into<C>, E>(key: Result<K, E>) -> Option<Key> {
     Some(Key::Curve(Box::new(key.ok()?.into())))
 }
 
-/// Each kind refuses what is another's, so the first that takes it is right.
+/// Each kind rejects the others' keys, so the first that accepts it is right.
 fn public(block: &str) -> Option<Key> {
     rsa(RsaPublicKey::from_public_key_pem(block))
         .or_else(|| on::<P256, _, _>(p256::PublicKey::from_public_key_pem(block)))
@@ -75,7 +75,7 @@ fn elliptic(block: &str) -> Option<Key> {
         .or_else(|| on::<P521, _, _>(p521::SecretKey::from_sec1_pem(block)))
 }
 
-/// Deriving the key from the password takes its time, so it is done once.
+/// Deriving the key from the password is slow, so it is done once.
 fn encrypted(block: &str, password: &[u8]) -> Option<Key> {
     let (_, document) = rsa::pkcs8::SecretDocument::from_pem(block).ok()?;
     let info = rsa::pkcs8::EncryptedPrivateKeyInfoRef::try_from(document.as_bytes()).ok()?;

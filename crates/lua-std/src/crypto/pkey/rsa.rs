@@ -1,6 +1,6 @@
 //! RSA: signatures of PKCS #1 v1.5, encryption with that padding or OAEP (RFC 8017).
 
-use super::{Outcome, Padding};
+use super::{KeyResult, Padding};
 use getrandom::SysRng;
 use rsa::traits::PaddingScheme;
 use rsa::{Oaep, Pkcs1v15Encrypt, Pkcs1v15Sign, RsaPrivateKey, RsaPublicKey};
@@ -24,10 +24,10 @@ impl From<RsaPublicKey> for Key {
     }
 }
 
-/// The hashes that go with RSA here.
+/// The hashes of RSA signatures.
 pub(super) const HASHES: [&str; 5] = ["sha1", "sha224", "sha256", "sha384", "sha512"];
 
-fn signing(hash: &str) -> Outcome<Pkcs1v15Sign> {
+fn signing(hash: &str) -> KeyResult<Pkcs1v15Sign> {
     let plain: String = hash.chars().filter(|c| *c != '-').collect();
     Ok(match plain.to_ascii_lowercase().as_str() {
         "sha1" => Pkcs1v15Sign::new::<Sha1>(),
@@ -40,19 +40,19 @@ fn signing(hash: &str) -> Outcome<Pkcs1v15Sign> {
 }
 
 impl Key {
-    fn private(&self) -> Outcome<&RsaPrivateKey> {
+    fn private(&self) -> KeyResult<&RsaPrivateKey> {
         self.private.as_ref().ok_or_else(|| "the key is public".to_owned())
     }
 
-    pub(super) fn sign(&self, digest: &[u8], hash: &str) -> Outcome<Vec<u8>> {
+    pub(super) fn sign(&self, digest: &[u8], hash: &str) -> KeyResult<Vec<u8>> {
         self.private()?.sign(signing(hash)?, digest).map_err(|error| error.to_string())
     }
 
-    pub(super) fn verify(&self, digest: &[u8], signature: &[u8], hash: &str) -> Outcome<bool> {
+    pub(super) fn verify(&self, digest: &[u8], signature: &[u8], hash: &str) -> KeyResult<bool> {
         Ok(self.public.verify(signing(hash)?, digest, signature).is_ok())
     }
 
-    pub(super) fn encrypt(&self, data: &[u8], padding: &Padding) -> Outcome<Vec<u8>> {
+    pub(super) fn encrypt(&self, data: &[u8], padding: &Padding) -> KeyResult<Vec<u8>> {
         let (key, rng) = (&self.public, &mut SysRng);
         match padding {
             Padding::Pkcs1 => Pkcs1v15Encrypt.encrypt(rng, key, data),
@@ -65,7 +65,7 @@ impl Key {
         .map_err(|error| error.to_string())
     }
 
-    pub(super) fn decrypt(&self, data: &[u8], padding: &Padding) -> Outcome<Vec<u8>> {
+    pub(super) fn decrypt(&self, data: &[u8], padding: &Padding) -> KeyResult<Vec<u8>> {
         let (key, rng) = (self.private()?, Some(&mut SysRng));
         match padding {
             Padding::Pkcs1 => Pkcs1v15Encrypt.decrypt(rng, key, data),
@@ -75,7 +75,7 @@ impl Key {
             Padding::Oaep("sha512") => Oaep::<Sha512>::new().decrypt(rng, key, data),
             Padding::Oaep(_) => Oaep::<Sha1>::new().decrypt(rng, key, data),
         }
-        // Which of the things went wrong is nobody's business: telling helps only an attacker.
+        // The reason is not reported: it would help only an attacker.
         .map_err(|_| "decryption failed".to_owned())
     }
 }

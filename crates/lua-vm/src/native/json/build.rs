@@ -3,30 +3,30 @@
 //! Every call here may leave by longjmp when memory is out. No value on these frames has a
 //! destructor: they hold pointers into a codec that Lua's collector owns and frees.
 
-use super::keys::{Key, Keys, SLOTS};
+use super::keys::{Key, KeyCache, SLOTS};
 use super::tape::{Node, read};
 use mlua::ffi;
 use std::ffi::c_int;
 
-/// Values of Lua's stack that one level of nesting holds: its table and a key; twice that and
-/// some for the value being made.
+/// Stack slots of one level of nesting: its table and a key; twice that, and some for the value
+/// being made.
 pub(super) const STACK_PER_LEVEL: usize = 2;
 pub(super) const STACK_SPARE: usize = 4;
 
-/// What is built from, and what with.
+/// The state of a build.
 pub(super) struct Builder<'a> {
     pub(super) words: &'a [u64],
     pub(super) at: usize,
     pub(super) text: &'a [u8],
     pub(super) unescaped: &'a [u8],
-    pub(super) keys: &'a mut Keys,
-    /// Where the table of kept keys stands on the stack.
+    pub(super) keys: &'a mut KeyCache,
+    /// The stack index of the table of cached keys.
     pub(super) kept: c_int,
-    /// Where the value for null stands on the stack.
+    /// The stack index of the value for null.
     pub(super) null: c_int,
 }
 
-/// The table that goes with `Keys`, empty.
+/// Pushes the empty table of a [`KeyCache`].
 ///
 /// # Safety
 /// `state` is a valid Lua state inside a protected call, with a free slot on its stack.
@@ -40,8 +40,8 @@ impl Builder<'_> {
     ///
     /// # Safety
     /// `state` is a valid Lua state inside a protected call, whose stack has room for
-    /// `STACK_PER_LEVEL` times the depth of the tape and `STACK_SPARE`; the tables are where the
-    /// fields say.
+    /// `STACK_PER_LEVEL` times the depth of the tape and `STACK_SPARE`; the tables are at the
+    /// indexes in the fields.
     pub(super) unsafe fn value(&mut self, state: *mut ffi::lua_State) {
         let node = read(self.words, &mut self.at);
         // SAFETY: pushes of one value, for which there is room; the strings are slices that live
@@ -99,8 +99,8 @@ impl Builder<'_> {
             Node::Unescaped { start, length } => piece(self.unescaped, start, length),
             _ => &[],
         };
-        // SAFETY: pushes of one value and a copy of it, for which there is room; the slot is one
-        // of the kept table's. What is kept is noted only once Lua has it.
+        // SAFETY: pushes of one value and a copy of it, for which there is room; the slot is one of
+        // the kept table's. A key is cached only once Lua has it.
         unsafe {
             let Some(key) = Key::new(bytes) else { return push(state, bytes) };
             let slot = key.slot();

@@ -1,14 +1,14 @@
 //! The memory of a module's encoder and decoder, owned by Lua's collector.
 //!
-//! Lua leaves a C function by longjmp when it runs out of memory, and no destructor of a Rust
-//! frame runs then. So nothing with a destructor lives on the frames of `encode` and `decode`:
-//! buffers stand in this userdata, which the collector frees whichever way a call ended.
+//! Lua leaves a C function by longjmp when it runs out of memory, and no destructor of a Rust frame
+//! runs then. So nothing with a destructor lives on the frames of `encode` and `decode`: buffers
+//! are in this userdata, which the collector frees however a call ended.
 //!
 //! A finalizer may run in the middle of a call and encode or decode itself. It finds the codec
 //! busy and gets a new one; a codec whose call ended by longjmp stays busy and is replaced too.
 
 use super::build::push_kept;
-use super::keys::Keys;
+use super::keys::KeyCache;
 use super::parse::Parser;
 use crate::limits;
 use mlua::ffi;
@@ -20,12 +20,12 @@ const TYPE: &CStr = c"tide.json.codec";
 pub(super) struct Codec {
     busy: bool,
     pub(super) parser: Parser,
-    pub(super) keys: Keys,
+    pub(super) keys: KeyCache,
     pub(super) out: Vec<u8>,
 }
 
 impl Codec {
-    /// Ends a call: large buffers go, ordinary ones stay for the next.
+    /// Ends a call: frees large buffers, keeps ordinary ones for the next.
     pub(super) fn release(&mut self) {
         let bytes = limits::JSON_KEPT_BYTES;
         self.parser.tape.shrink(bytes / size_of::<u64>(), bytes);
@@ -60,8 +60,8 @@ pub(super) unsafe fn push(state: *mut ffi::lua_State) -> *mut Codec {
     }
 }
 
-/// Pushes the codec in the upvalue `upvalue`, or a new one that takes its place if it is busy, and
-/// above it the table of its kept keys. It is busy until `release`.
+/// Pushes the codec in the upvalue `upvalue`, or a new one that replaces it if it is busy, and
+/// above it the table of its cached keys. It is busy until `release`.
 ///
 /// # Safety
 /// `state` runs a C function whose upvalue that is, made by `push`, and has five free slots.
@@ -88,8 +88,8 @@ pub(super) unsafe fn take(state: *mut ffi::lua_State, upvalue: c_int) -> *mut Co
 /// # Safety
 /// Lua calls it, with one argument.
 unsafe extern "C-unwind" fn collect(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: `luaL_checkudata` answers for the type before anything is on this frame. What is
-    // left behind is a codec that holds nothing, so a script that calls this twice does no harm.
+    // SAFETY: `luaL_checkudata` answers for the type before anything is on this frame. An empty
+    // codec replaces it, so a script that calls this twice does no harm.
     unsafe {
         let codec = ffi::luaL_checkudata(state, 1, TYPE.as_ptr()).cast::<Codec>();
         drop(codec.replace(Codec::default()));

@@ -1,18 +1,18 @@
-//! From Lua's stack to text.
+//! The encoder: values on Lua's stack to text.
 //!
-//! Reads tables raw: no metamethod runs, so nothing changes under the hand. Nothing here makes Lua
-//! allocate but the growth of its stack, which reports failure instead of raising it.
+//! Reads tables raw: no metamethod runs, so no table changes during the encoding. Only the growth
+//! of Lua's stack allocates, which reports failure instead of raising it.
 
 use super::string::copy_plain;
 use mlua::ffi;
 use std::ffi::{c_int, c_void};
 
-/// Why a value is no JSON.
+/// Why a value cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unfit {
+pub(super) enum EncodeError {
     /// A function, a coroutine, userdata: its type number.
     Type(c_int),
-    /// The type number of a key that is no string.
+    /// The type number of a key that is not a string.
     Key(c_int),
     NotFinite,
     TooDeep,
@@ -22,7 +22,7 @@ pub(super) enum Unfit {
 
 pub(super) struct Encoder<'a> {
     pub(super) out: &'a mut Vec<u8>,
-    /// The address of the table that stands for null.
+    /// The address of the table for null.
     pub(super) null: *const c_void,
     /// The address of the metatable that makes a table an object whatever it holds.
     pub(super) object: *const c_void,
@@ -42,7 +42,7 @@ impl Encoder<'_> {
         &mut self,
         state: *mut ffi::lua_State,
         index: c_int,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), EncodeError> {
         // SAFETY: each value is asked only for what its type says it is.
         unsafe {
             match ffi::lua_type(state, index) {
@@ -57,7 +57,7 @@ impl Encoder<'_> {
                 ffi::LUA_TLIGHTUSERDATA if ffi::lua_touserdata(state, index).is_null() => {
                     self.out.extend_from_slice(b"null");
                 }
-                other => return Err(Unfit::Type(other)),
+                other => return Err(EncodeError::Type(other)),
             }
         }
         Ok(())
@@ -80,7 +80,11 @@ impl Encoder<'_> {
     /// # Safety
     /// As `value`; the value is a number.
     #[inline(always)]
-    unsafe fn number(&mut self, state: *mut ffi::lua_State, index: c_int) -> Result<(), Unfit> {
+    unsafe fn number(
+        &mut self,
+        state: *mut ffi::lua_State,
+        index: c_int,
+    ) -> Result<(), EncodeError> {
         // SAFETY: numbers are asked for numbers.
         unsafe {
             if ffi::lua_isinteger(state, index) != 0 {
@@ -94,7 +98,11 @@ impl Encoder<'_> {
 
     /// # Safety
     /// As `value`; the value is a table.
-    unsafe fn table(&mut self, state: *mut ffi::lua_State, index: c_int) -> Result<(), Unfit> {
+    unsafe fn table(
+        &mut self,
+        state: *mut ffi::lua_State,
+        index: c_int,
+    ) -> Result<(), EncodeError> {
         // SAFETY: room is asked for before anything is pushed; what is pushed is popped, unless
         // the whole encoding fails and the caller drops the stack.
         unsafe {
@@ -102,9 +110,9 @@ impl Encoder<'_> {
                 self.out.extend_from_slice(b"null");
                 return Ok(());
             }
-            self.depth_left = self.depth_left.checked_sub(1).ok_or(Unfit::TooDeep)?;
+            self.depth_left = self.depth_left.checked_sub(1).ok_or(EncodeError::TooDeep)?;
             if ffi::lua_checkstack(state, STACK_PER_LEVEL) == 0 {
-                return Err(Unfit::NoStack);
+                return Err(EncodeError::NoStack);
             }
             if ffi::lua_rawgeti(state, index, 1) != ffi::LUA_TNIL {
                 if self.marked(state, index) {
@@ -126,7 +134,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Whether the table was declared an object.
+    /// True if the table was declared an object.
     ///
     /// # Safety
     /// As `value`; the value is a table.
@@ -147,7 +155,11 @@ impl Encoder<'_> {
     ///
     /// # Safety
     /// As `value`; the value is a table.
-    unsafe fn array(&mut self, state: *mut ffi::lua_State, index: c_int) -> Result<(), Unfit> {
+    unsafe fn array(
+        &mut self,
+        state: *mut ffi::lua_State,
+        index: c_int,
+    ) -> Result<(), EncodeError> {
         // SAFETY: each element is popped before the next is pushed.
         unsafe {
             let top = ffi::lua_gettop(state);
@@ -172,7 +184,11 @@ impl Encoder<'_> {
     ///
     /// # Safety
     /// As `value`; the value is a table.
-    unsafe fn object(&mut self, state: *mut ffi::lua_State, index: c_int) -> Result<(), Unfit> {
+    unsafe fn object(
+        &mut self,
+        state: *mut ffi::lua_State,
+        index: c_int,
+    ) -> Result<(), EncodeError> {
         // SAFETY: a key is read as a string only if it is one, so that it stays the key that
         // `lua_next` needs; the table is not changed on the way.
         unsafe {
@@ -181,7 +197,7 @@ impl Encoder<'_> {
             loop {
                 match ffi::lua_type(state, top - 1) {
                     ffi::LUA_TSTRING => self.string(state, top - 1),
-                    other => return Err(Unfit::Key(other)),
+                    other => return Err(EncodeError::Key(other)),
                 }
                 self.out.push(b':');
                 self.element(state, top)?;
@@ -196,7 +212,7 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Like `value`, and stops what grows too long.
+    /// Like `value`, and fails if the text grows too long.
     ///
     /// # Safety
     /// As `value`.
@@ -205,18 +221,18 @@ impl Encoder<'_> {
         &mut self,
         state: *mut ffi::lua_State,
         index: c_int,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), EncodeError> {
         // SAFETY: as the caller promises.
         unsafe { self.value(state, index)? };
-        if self.out.len() > self.bytes_max { Err(Unfit::TooLarge) } else { Ok(()) }
+        if self.out.len() > self.bytes_max { Err(EncodeError::TooLarge) } else { Ok(()) }
     }
 }
 
 /// Whole numbers are written as such while they fit, all others so that reading gives the same
-/// double back. JSON has no word for what is not finite (RFC 8259 section 6).
-fn float(value: f64, out: &mut Vec<u8>) -> Result<(), Unfit> {
+/// double back. JSON has no infinities and no NaN (RFC 8259 section 6).
+fn float(value: f64, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if !value.is_finite() {
-        return Err(Unfit::NotFinite);
+        return Err(EncodeError::NotFinite);
     }
     let whole = value as i64;
     if whole as f64 == value && whole != i64::MAX && !(whole == 0 && value.is_sign_negative()) {

@@ -1,16 +1,15 @@
-//! Keys that were seen before, so that the same few names are not hashed and interned by Lua again
-//! and again.
+//! A cache of keys, so that Lua does not hash and intern the same few names repeatedly.
 //!
-//! Each slot stands for the same slot of a Lua table, which keeps the string alive. The bytes are
-//! kept here too: nothing that a script may do to that table can make a comparison unsound.
+//! Each slot corresponds to a slot of a Lua table, which keeps the string alive. The cache has the
+//! bytes too: nothing that a script does to that table can make a comparison unsound.
 
 /// A power of two.
 pub(super) const SLOTS: usize = 256;
-/// Longer keys go the ordinary way.
+/// Longer keys are not cached.
 const BYTES_MAX: usize = 32;
 const EMPTY: usize = usize::MAX;
 
-/// The bytes of a short key as four words; together with its length they say all of it.
+/// The bytes of a short key as four words; with its length they identify it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key {
     words: [u64; 4],
@@ -18,7 +17,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// None for a key that is not kept.
+    /// `None` for a key that is not cached.
     #[inline(always)]
     pub(super) fn new(bytes: &[u8]) -> Option<Self> {
         let length = bytes.len();
@@ -29,7 +28,7 @@ impl Key {
                 .map(|b| u64::from_le_bytes(*b))
         };
         let words = match length {
-            // The pieces overlap, which loses nothing and needs no byte behind the key.
+            // The pieces overlap, so no byte past the key is read.
             0..8 => [short(bytes), 0, 0, 0],
             8..=16 => [word(0)?, word(length - 8)?, 0, 0],
             17..=BYTES_MAX => [word(0)?, word(8)?, word(length - 16)?, word(length - 8)?],
@@ -67,13 +66,13 @@ fn short(bytes: &[u8]) -> u64 {
     }
 }
 
-/// Holds no memory until the first key is kept.
+/// Allocates nothing until the first key is cached.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(super) struct KeyCache {
     slots: Vec<Key>,
 }
 
-impl Keys {
+impl KeyCache {
     #[inline(always)]
     pub(super) fn holds(&self, slot: usize, key: &Key) -> bool {
         self.slots.get(slot) == Some(key)
@@ -89,7 +88,7 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Keys};
+    use super::{Key, KeyCache};
 
     #[test]
     fn different_keys_differ() {
@@ -103,7 +102,7 @@ mod tests {
             }
             let longer = Key::new(&[&text[..length], &[0]].concat());
             assert_ne!(Some(key), longer, "{length} bytes and a zero");
-            let mut keys = Keys::default();
+            let mut keys = KeyCache::default();
             assert!(!keys.holds(key.slot(), &key));
             keys.put(key.slot(), key);
             assert!(keys.holds(key.slot(), &key));

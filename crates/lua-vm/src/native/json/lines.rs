@@ -50,7 +50,7 @@ unsafe extern "C-unwind" fn decode_lines(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// Says in which line an error is.
+/// Adds the line number to an error.
 fn in_line(reason: &mut Vec<u8>, number: usize) {
     reason.splice(0..0, format!("line {number}: ").into_bytes());
 }

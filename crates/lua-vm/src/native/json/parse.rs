@@ -1,26 +1,26 @@
 //! The grammar of RFC 8259, strictly: nothing before or after the value but white space, no
 //! trailing commas, no comments.
 //!
-//! Never touches Lua and never recurses: a hostile document meets safe Rust and a depth limit.
+//! Does not use Lua and does not recurse: a hostile document meets safe Rust and a depth limit.
 
 use super::number::{Number, number};
 use super::string::{plain_end, unescape};
 use super::tape::{TEXT_BYTES_MAX, Tape};
 
-/// What is wrong with a text, and where.
+/// An error in a text, and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Diagnostic {
+pub(super) struct ParseError {
     /// In bytes from the start of the text.
     pub(super) at: usize,
     pub(super) what: &'static str,
 }
 
-impl Diagnostic {
+impl ParseError {
     pub(super) const fn new(at: usize, what: &'static str) -> Self {
         Self { at, what }
     }
 
-    /// The sentence a script sees; lines and columns count from one, columns in bytes.
+    /// The text a script gets; lines and columns count from one, columns in bytes.
     pub(super) fn describe(&self, text: &[u8]) -> String {
         let before = &text[..self.at.min(text.len())];
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
@@ -31,33 +31,33 @@ impl Diagnostic {
 
 /// A container that is being read.
 #[derive(Debug, Clone, Copy)]
-struct Open {
+struct OpenContainer {
     place: usize,
     count: usize,
     object: bool,
 }
 
-/// Keeps its memory from document to document.
+/// Reuses its memory for the next document.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
-    outer: Vec<Open>,
+    outer: Vec<OpenContainer>,
     pub(super) tape: Tape,
 }
 
 impl Parser {
-    /// Reads one document; afterwards `tape` holds it.
-    pub(super) fn parse(&mut self, text: &[u8], depth_max: usize) -> Result<(), Diagnostic> {
+    /// Reads one document; `tape` has it afterwards.
+    pub(super) fn parse(&mut self, text: &[u8], depth_max: usize) -> Result<(), ParseError> {
         self.outer.clear();
         self.tape.clear();
         if text.len() > TEXT_BYTES_MAX {
-            return Err(Diagnostic::new(0, "the text is longer than 256 MiB"));
+            return Err(ParseError::new(0, "the text is longer than 256 MiB"));
         }
         self.tape.reserve(text.len() / 8 + 2);
         let (tape, outer) = (&mut self.tape, &mut self.outer);
         let end = Reader { text, at: 0, tape, outer, depth_max }.document()?;
         match text.get(end) {
             None => Ok(()),
-            Some(_) => Err(Diagnostic::new(end, "something follows the value")),
+            Some(_) => Err(ParseError::new(end, "something follows the value")),
         }
     }
 }
@@ -66,16 +66,16 @@ struct Reader<'a> {
     text: &'a [u8],
     at: usize,
     tape: &'a mut Tape,
-    outer: &'a mut Vec<Open>,
+    outer: &'a mut Vec<OpenContainer>,
     depth_max: usize,
 }
 
 impl Reader<'_> {
-    /// Answers where the white space after the value ends.
-    fn document(&mut self) -> Result<usize, Diagnostic> {
+    /// Returns the end of the white space after the value.
+    fn document(&mut self) -> Result<usize, ParseError> {
         // The container whose entries are being read. Before the first there is none: count 0 of a
-        // place that is never closed.
-        let mut open = Open { place: 0, count: 0, object: false };
+        // container that is never closed.
+        let mut open = OpenContainer { place: 0, count: 0, object: false };
         loop {
             let entered = match self.space() {
                 Some(b'"') => self.string()?,
@@ -85,15 +85,15 @@ impl Reader<'_> {
                 Some(b't') => self.literal(b"true", |tape| tape.boolean(true))?,
                 Some(b'f') => self.literal(b"false", |tape| tape.boolean(false))?,
                 Some(b'n') => self.literal(b"null", Tape::null)?,
-                Some(_) => return Err(Diagnostic::new(self.at, "a value is expected")),
+                Some(_) => return Err(ParseError::new(self.at, "a value is expected")),
                 None => {
-                    return Err(Diagnostic::new(self.at, "the text ends where a value should be"));
+                    return Err(ParseError::new(self.at, "the text ends where a value should be"));
                 }
             };
             if entered {
                 continue;
             }
-            // After a value: what closes here, and whether another value follows.
+            // After a value: containers that close here, and whether another value follows.
             loop {
                 let next = self.space();
                 if self.outer.is_empty() {
@@ -117,8 +117,8 @@ impl Reader<'_> {
     }
 
     #[cold]
-    fn unclosed(&self, open: &Open) -> Diagnostic {
-        Diagnostic::new(
+    fn unclosed(&self, open: &OpenContainer) -> ParseError {
+        ParseError::new(
             self.at,
             match (self.text.get(self.at), open.object) {
                 (None, true) => "the text ends within an object",
@@ -129,7 +129,7 @@ impl Reader<'_> {
         )
     }
 
-    /// Skips white space; what stands behind it.
+    /// Skips white space; returns the byte after it.
     #[inline(always)]
     fn space(&mut self) -> Option<u8> {
         loop {
@@ -141,11 +141,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Begins a container; false if it is empty, and so over.
+    /// Begins a container; false if it is empty.
     #[inline]
-    fn enter(&mut self, open: &mut Open, object: bool) -> Result<bool, Diagnostic> {
+    fn enter(&mut self, open: &mut OpenContainer, object: bool) -> Result<bool, ParseError> {
         if self.outer.len() >= self.depth_max {
-            return Err(Diagnostic::new(self.at, "the document is nested too deeply"));
+            return Err(ParseError::new(self.at, "the document is nested too deeply"));
         }
         let place = self.tape.open();
         self.at += 1;
@@ -158,7 +158,7 @@ impl Reader<'_> {
         }
         self.outer.push(*open);
         self.tape.depth = self.tape.depth.max(self.outer.len());
-        *open = Open { place, count: 0, object };
+        *open = OpenContainer { place, count: 0, object };
         if object {
             self.key()?;
         }
@@ -166,7 +166,7 @@ impl Reader<'_> {
     }
 
     #[inline]
-    fn leave(&mut self, open: &mut Open) {
+    fn leave(&mut self, open: &mut OpenContainer) {
         self.at += 1;
         self.tape.close(open.place, open.object, open.count);
         if let Some(outer) = self.outer.pop() {
@@ -175,20 +175,20 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn key(&mut self) -> Result<(), Diagnostic> {
+    fn key(&mut self) -> Result<(), ParseError> {
         if self.space() != Some(b'"') {
-            return Err(Diagnostic::new(self.at, "a key in quotes is expected"));
+            return Err(ParseError::new(self.at, "a key in quotes is expected"));
         }
         self.string()?;
         if self.space() != Some(b':') {
-            return Err(Diagnostic::new(self.at, "':' is expected"));
+            return Err(ParseError::new(self.at, "':' is expected"));
         }
         self.at += 1;
         Ok(())
     }
 
     #[inline(always)]
-    fn string(&mut self) -> Result<bool, Diagnostic> {
+    fn string(&mut self) -> Result<bool, ParseError> {
         let start = self.at + 1;
         let at = plain_end(self.text, start);
         if self.text.get(at) == Some(&b'"') {
@@ -203,7 +203,7 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn number(&mut self) -> Result<bool, Diagnostic> {
+    fn number(&mut self) -> Result<bool, ParseError> {
         let (number, end) = number(self.text, self.at)?;
         match number {
             Number::Integer(value) => self.tape.integer(value),
@@ -214,9 +214,9 @@ impl Reader<'_> {
     }
 
     #[inline(always)]
-    fn literal(&mut self, word: &[u8], put: impl FnOnce(&mut Tape)) -> Result<bool, Diagnostic> {
+    fn literal(&mut self, word: &[u8], put: impl FnOnce(&mut Tape)) -> Result<bool, ParseError> {
         if !self.text[self.at..].starts_with(word) {
-            return Err(Diagnostic::new(self.at, "a value is expected"));
+            return Err(ParseError::new(self.at, "a value is expected"));
         }
         put(self.tape);
         self.at += word.len();

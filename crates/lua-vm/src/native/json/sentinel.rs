@@ -1,8 +1,8 @@
-//! The two tables with a meaning: `null`, and the metatable of what is an object even when empty.
+//! The two special tables: `null`, and the metatable of objects that may be empty.
 
 use mlua::{Error, Function, Lua, MultiValue, Result, Table};
 
-/// A table that nobody can change and that prints as "null".
+/// A read-only table that prints as "null".
 pub(super) fn null(lua: &Lua) -> Result<Table> {
     let null = lua.create_table()?;
     let meta = lua.create_table()?;

@@ -1,8 +1,8 @@
 //! Strings of RFC 8259 section 7: where they end, what their escapes mean.
 //!
-//! Bytes above 0x7f pass as they are: a Lua string is bytes, and who needs to know asks `utf8.len`.
+//! Bytes above 0x7f pass as they are: a Lua string is bytes, and `utf8.len` checks it if needed.
 
-use super::parse::Diagnostic;
+use super::parse::ParseError;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const SPACES: u64 = ONES * 0x20;
@@ -35,10 +35,10 @@ pub(super) fn plain_end(text: &[u8], mut at: usize) -> usize {
     at
 }
 
-/// Appends the plain run at `at`; answers where it ends.
+/// Appends the plain run at `at`; returns where it ends.
 ///
-/// Copies eight bytes at a time and takes back what was too many, which is cheaper than a call for
-/// each of the short runs that strings are made of.
+/// Copies eight bytes at a time and truncates the excess, which is cheaper than a call for each
+/// short run of a string.
 #[inline(always)]
 pub(super) fn copy_plain(text: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
     while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
@@ -78,20 +78,20 @@ fn last_bytes(text: &[u8], count: usize) -> u64 {
 }
 
 /// Undoes the escapes of the string whose inside began at `start` and whose first byte that is not
-/// plain stands at `at`. Answers where the closing quote stands.
+/// plain is at `at`. Returns the position of the closing quote.
 pub(super) fn unescape(
     text: &[u8],
     start: usize,
     mut at: usize,
     out: &mut Vec<u8>,
-) -> Result<usize, Diagnostic> {
+) -> Result<usize, ParseError> {
     out.extend_from_slice(&text[start..at]);
     loop {
         match text.get(at) {
             Some(b'"') => return Ok(at),
             Some(b'\\') => at = escape(text, at, out)?,
-            Some(_) => return Err(Diagnostic::new(at, "a control character stands in a string")),
-            None => return Err(Diagnostic::new(at, "the text ends within a string")),
+            Some(_) => return Err(ParseError::new(at, "a control character stands in a string")),
+            None => return Err(ParseError::new(at, "the text ends within a string")),
         }
         // Escapes often follow each other.
         if text.get(at) != Some(&b'\\') {
@@ -100,9 +100,9 @@ pub(super) fn unescape(
     }
 }
 
-/// Undoes the escape at `at`; answers where it ends.
+/// Undoes the escape at `at`; returns where it ends.
 #[inline(always)]
-fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Diagnostic> {
+fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, ParseError> {
     let plain = match text.get(at + 1) {
         Some(&byte @ (b'"' | b'\\' | b'/')) => byte,
         Some(b'b') => 8,
@@ -111,26 +111,26 @@ fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Diagnostic
         Some(b'r') => b'\r',
         Some(b't') => b'\t',
         Some(b'u') => return unicode(text, at, out),
-        _ => return Err(Diagnostic::new(at, "an unknown escape")),
+        _ => return Err(ParseError::new(at, "an unknown escape")),
     };
     out.push(plain);
     Ok(at + 2)
 }
 
 #[inline(always)]
-fn unicode(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, Diagnostic> {
-    let first = hex(text, at + 2).ok_or(Diagnostic::new(at, "\\u without four digits"))?;
+fn unicode(text: &[u8], at: usize, out: &mut Vec<u8>) -> Result<usize, ParseError> {
+    let first = hex(text, at + 2).ok_or(ParseError::new(at, "\\u without four digits"))?;
     let (scalar, end) = if (0xd800..0xdc00).contains(&first) {
         let low = match text.get(at + 6..at + 8) {
             Some(b"\\u") => hex(text, at + 8).filter(|low| (0xdc00..0xe000).contains(low)),
             _ => None,
         };
-        let low = low.ok_or(Diagnostic::new(at, "half of a surrogate pair"))?;
+        let low = low.ok_or(ParseError::new(at, "half of a surrogate pair"))?;
         (0x10000 + ((first - 0xd800) << 10) + (low - 0xdc00), at + 12)
     } else {
         (first, at + 6)
     };
-    let scalar = char::from_u32(scalar).ok_or(Diagnostic::new(at, "half of a surrogate pair"))?;
+    let scalar = char::from_u32(scalar).ok_or(ParseError::new(at, "half of a surrogate pair"))?;
     out.extend_from_slice(scalar.encode_utf8(&mut [0; 4]).as_bytes());
     Ok(end)
 }
@@ -142,7 +142,7 @@ fn hex(text: &[u8], at: usize) -> Option<u32> {
     (value <= 0xffff).then_some(value)
 }
 
-/// The value of a hexadecimal digit; of all else one that cannot be part of a number.
+/// The value of a hexadecimal digit; any other byte gives a value above 15.
 const DIGIT: [u32; 256] = {
     let mut digits = [1 << 16; 256];
     let mut value = 0;

@@ -1,12 +1,12 @@
-//! A parsed document as a flat list of words: what stands between the parser, which is safe Rust
-//! and knows no Lua, and the builder, which speaks Lua's stack and cannot fail on the text.
+//! A parsed document as a flat list of words: the interface between the parser, which is safe Rust
+//! without Lua, and the builder, which uses Lua's stack and cannot fail on the text.
 //!
 //! A container carries the number of its entries, so that its table is made in the right size.
 
-/// Low bits of a word: what it is. The rest is its payload.
+/// The low bits of a word are its type; the rest is its payload.
 const TAG_BITS: u32 = 4;
 const LENGTH_BITS: u32 = 28;
-/// Texts longer than this cannot be placed in a word.
+/// The offset of a longer text does not fit into a word.
 pub(super) const TEXT_BYTES_MAX: usize = (1 << LENGTH_BITS) - 1;
 
 const NULL: u64 = 0;
@@ -37,9 +37,9 @@ pub(super) enum Node {
         start: usize,
         length: usize,
     },
-    /// So many values follow.
+    /// The number of values that follow.
     Array(usize),
-    /// So many pairs of a string and a value follow.
+    /// The number of pairs of a string and a value that follow.
     Object(usize),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Tape {
     words: Vec<u64>,
     /// Strings that were written with escapes, end to end.
     pub(super) unescaped: Vec<u8>,
-    /// How deep containers stand in each other.
+    /// The depth of nested containers.
     pub(super) depth: usize,
 }
 
@@ -59,7 +59,7 @@ impl Tape {
         self.depth = 0;
     }
 
-    /// Gives memory back that a large document needed.
+    /// Frees memory that a large document needed.
     pub(super) fn shrink(&mut self, words_kept: usize, bytes_kept: usize) {
         if self.words.capacity() > words_kept {
             self.words = Vec::new();

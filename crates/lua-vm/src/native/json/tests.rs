@@ -1,6 +1,6 @@
 //! What JSON must be, seen from a script.
 
-use super::parse::{Diagnostic, Parser};
+use super::parse::{ParseError, Parser};
 use mlua::{FromLuaMulti, Lua};
 
 fn lua() -> Lua {
@@ -28,7 +28,7 @@ fn refuses(value: &str, reason: &str) {
     assert_eq!(run::<String>(&code), reason, "{value}");
 }
 
-fn error(text: &str) -> Option<Diagnostic> {
+fn parse_error(text: &str) -> Option<ParseError> {
     Parser::default().parse(text.as_bytes(), 100).err()
 }
 
@@ -96,7 +96,7 @@ fn numbers_keep_their_kind_and_value() {
         end"##,
     );
     for text in ["1e400", "-1e400", &"9".repeat(400)] {
-        assert_eq!(error(text).unwrap().what, "the number is out of range");
+        assert_eq!(parse_error(text).unwrap().what, "the number is out of range");
     }
 }
 
@@ -135,7 +135,7 @@ fn null_cannot_be_changed() {
 }
 
 #[test]
-fn bad_text_is_refused_with_its_place() {
+fn malformed_text_is_rejected_with_its_position() {
     let cases = [
         ("", 0, "the text ends where a value should be"),
         ("  ", 2, "the text ends where a value should be"),
@@ -174,7 +174,7 @@ fn bad_text_is_refused_with_its_place() {
         ("\u{feff}1", 0, "a value is expected"),
     ];
     for (text, at, what) in cases {
-        assert_eq!(error(text), Some(Diagnostic { at, what }), "{text:?}");
+        assert_eq!(parse_error(text), Some(ParseError { at, what }), "{text:?}");
     }
     holds(
         r##"
@@ -244,7 +244,7 @@ fn lines() {
 
 /// A finalizer that runs in the middle of a call must not meet that call's buffers.
 #[test]
-fn a_finalizer_may_use_the_codec_under_way() {
+fn a_finalizer_may_use_the_codec_during_a_call() {
     holds(
         r##"
         local function document(word)

@@ -19,13 +19,13 @@ use crate::vm::Vm;
 use crate::waits;
 
 /// Where to, from where, for how long.
-struct Plan {
-    to: To,
+struct ConnectRequest {
+    to: ConnectTarget,
     from: Option<SocketAddr>,
     patience: Duration,
 }
 
-enum To {
+enum ConnectTarget {
     Unix(PathBuf),
     Address(SocketAddr),
     Name(String, u16),
@@ -39,16 +39,16 @@ pub(super) fn function(lua: &Lua) -> Result<Function> {
         Ok(async move {
             let patience = plan.patience;
             let made = match plan.to {
-                To::Unix(path) => {
+                ConnectTarget::Unix(path) => {
                     let connected = Stream::connect_unix(&path);
                     net::timer::within(patience, connected).await.map(|made| {
                         made.map(|stream| (stream, Peer::Unix)).map_err(|e| errno::of_error(&e))
                     })
                 }
-                To::Address(address) => {
+                ConnectTarget::Address(address) => {
                     net::timer::within(patience, reach(&[address], plan.from)).await
                 }
-                To::Name(host, port) => {
+                ConnectTarget::Name(host, port) => {
                     net::timer::within(patience, async move {
                         match names.resolve(&host, port).await {
                             Ok(answer) => reach(&answer.addresses, plan.from).await,
@@ -59,13 +59,13 @@ pub(super) fn function(lua: &Lua) -> Result<Function> {
                 }
             };
             let made = made.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)));
-            Ok(Made(made))
+            Ok(ConnectResult(made))
         })
     })
 }
 
-fn plan(to: &str, options: &Value) -> Result<Plan> {
-    let mut plan = Plan {
+fn plan(to: &str, options: &Value) -> Result<ConnectRequest> {
+    let mut plan = ConnectRequest {
         to: target(to)
             .ok_or_else(|| argument(1, "an address with a port, or unix:path, expected"))?,
         from: None,
@@ -105,19 +105,22 @@ fn argument(index: usize, why: &str) -> mlua::Error {
     mlua::Error::runtime(format!("bad argument #{index} to 'connect' ({why})"))
 }
 
-fn target(text: &str) -> Option<To> {
+fn target(text: &str) -> Option<ConnectTarget> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return (!path.is_empty()).then(|| To::Unix(path.into()));
+        return (!path.is_empty()).then(|| ConnectTarget::Unix(path.into()));
     }
     if let (None, Some(port)) = address::split(text) {
         // Without a host this machine is meant.
-        return Some(To::Address(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?))));
+        return Some(ConnectTarget::Address(SocketAddr::from((
+            [127, 0, 0, 1],
+            port.parse().ok()?,
+        ))));
     }
     if let Some(address) = address::socket(text) {
-        return Some(To::Address(address));
+        return Some(ConnectTarget::Address(address));
     }
     let (host, port) = address::split(text);
-    Some(To::Name(host?.to_owned(), port?.parse().ok()?))
+    Some(ConnectTarget::Name(host?.to_owned(), port?.parse().ok()?))
 }
 
 async fn reach(
@@ -139,9 +142,9 @@ async fn reach(
 }
 
 /// Becomes a connection of the VM, or `nil, err`.
-struct Made(std::result::Result<(Stream, Peer), String>);
+struct ConnectResult(std::result::Result<(Stream, Peer), String>);
 
-impl IntoLuaMulti for Made {
+impl IntoLuaMulti for ConnectResult {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         let (stream, peer) = match self.0 {
             Ok(made) => made,

@@ -11,11 +11,11 @@ use net::{BoundSocket, ListenOptions, Listening};
 use crate::address;
 use crate::errno;
 use crate::limits::BACKLOG;
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 /// `listen(…) → listener | nil, err`
-pub(super) unsafe extern "C-unwind" fn listen(state: State) -> c_int {
+pub(super) unsafe extern "C-unwind" fn listen(state: LuaState) -> c_int {
     // SAFETY: what is held while something may raise are Lua values only.
     unsafe {
         if ffi::lua_type(state, 1) == ffi::LUA_TTABLE {
@@ -43,7 +43,7 @@ pub(super) unsafe extern "C-unwind" fn listen(state: State) -> c_int {
 ///
 /// # Safety
 /// The first argument is a table; nothing is held.
-unsafe fn unfold(state: State) {
+unsafe fn unfold(state: LuaState) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_settop(state, 1);
@@ -61,7 +61,7 @@ unsafe fn unfold(state: State) {
 ///
 /// # Safety
 /// The address is the only value on the stack.
-unsafe fn begin(state: State, accept: c_int, backlog: u32) -> c_int {
+unsafe fn begin(state: LuaState, accept: c_int, backlog: u32) -> c_int {
     // SAFETY: the address stays on the stack while it is looked at.
     unsafe {
         let vm = stack::vm(state);

@@ -9,12 +9,12 @@ use mlua::ffi;
 
 use super::connection;
 use crate::native::time::check_span;
-use crate::stack::{self, State};
-use crate::streams::input::{Delimiter, Want};
-use crate::streams::{Found, Handle};
+use crate::stack::{self, LuaState};
+use crate::streams::input::{Delimiter, ReadRequest};
+use crate::streams::{ReadResult, StreamHandle};
 use crate::vm::Vm;
 
-pub(super) const FUNCTIONS: &[stack::Named] = &[
+pub(super) const FUNCTIONS: &[stack::NamedFunction] = &[
     (c"read", read),
     (c"readline", read_line),
     (c"readall", read_all),
@@ -24,28 +24,28 @@ pub(super) const FUNCTIONS: &[stack::Named] = &[
 ];
 
 /// What a raw function does after everything it held is dropped.
-enum Next {
+enum ReadStep {
     Return(c_int),
     Yield,
     Raise(&'static str),
 }
 
-impl Next {
+impl ReadStep {
     /// # Safety
     /// The last thing a raw function does.
-    unsafe fn run(self, state: State) -> c_int {
+    unsafe fn run(self, state: LuaState) -> c_int {
         match self {
-            Next::Return(values) => values,
+            ReadStep::Return(values) => values,
             // SAFETY: nothing is held. The values of the wake are what the call returns.
-            Next::Yield => unsafe { ffi::lua_yieldk(state, 0, 0, None) },
+            ReadStep::Yield => unsafe { ffi::lua_yieldk(state, 0, 0, None) },
             // SAFETY: as above.
-            Next::Raise(why) => unsafe { stack::raise(state, why) },
+            ReadStep::Raise(why) => unsafe { stack::raise(state, why) },
         }
     }
 }
 
 /// `conn:read(n | delimiter[, ms]) → data | nil, err`
-unsafe extern "C-unwind" fn read(state: State) -> c_int {
+unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
     // SAFETY: the delimiter is copied before anything is waited for.
     unsafe {
         let handle = connection(state, 1);
@@ -55,20 +55,20 @@ unsafe extern "C-unwind" fn read(state: State) -> c_int {
                 return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
             };
             let patience = patience(state, 3);
-            return attempt(state, handle, Want::Bytes(count), patience).run(state);
+            return attempt(state, handle, ReadRequest::Bytes(count), patience).run(state);
         }
         delimited(state, handle, 2)
     }
 }
 
 /// `conn:readline([delimiter = "\n"[, ms]])`
-unsafe extern "C-unwind" fn read_line(state: State) -> c_int {
+unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     // SAFETY: as `read`.
     unsafe {
         let handle = connection(state, 1);
         if ffi::lua_type(state, 2) <= ffi::LUA_TNIL {
             let patience = patience(state, 3);
-            let want = Want::Delimiter(Delimiter::new(b"\n"));
+            let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
             return attempt(state, handle, want, patience).run(state);
         }
         delimited(state, handle, 2)
@@ -77,7 +77,7 @@ unsafe extern "C-unwind" fn read_line(state: State) -> c_int {
 
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn delimited(state: State, handle: Handle, index: c_int) -> c_int {
+unsafe fn delimited(state: LuaState, handle: StreamHandle, index: c_int) -> c_int {
     // SAFETY: promised by the caller.
     unsafe {
         if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
@@ -88,35 +88,36 @@ unsafe fn delimited(state: State, handle: Handle, index: c_int) -> c_int {
             return ffi::luaL_argerror(state, index, c"an empty delimiter".as_ptr());
         }
         let patience = patience(state, index + 1);
-        attempt(state, handle, Want::Delimiter(Delimiter::new(delimiter)), patience).run(state)
+        attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), patience)
+            .run(state)
     }
 }
 
 /// `conn:readall([max[, ms]])`: what is there; waits for the first byte.
-unsafe extern "C-unwind" fn read_all(state: State) -> c_int {
+unsafe extern "C-unwind" fn read_all(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
         let patience = patience(state, 3);
-        attempt(state, handle, Want::Some(at_most.max(1)), patience).run(state)
+        attempt(state, handle, ReadRequest::Some(at_most.max(1)), patience).run(state)
     }
 }
 
 /// `conn:more([ms]) → true | nil, err`: waits until more is unread than now.
-unsafe extern "C-unwind" fn more(state: State) -> c_int {
+unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
         let patience = patience(state, 2);
         let vm = stack::vm(state);
         let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
-        attempt(state, handle, Want::More(unread), patience).run(state)
+        attempt(state, handle, ReadRequest::More(unread), patience).run(state)
     }
 }
 
 /// `conn:unread(data) → ok, err`: the next read begins with `data`.
-unsafe extern "C-unwind" fn unread(state: State) -> c_int {
+unsafe extern "C-unwind" fn unread(state: LuaState) -> c_int {
     // SAFETY: the string stays on the stack.
     unsafe {
         let handle = connection(state, 1);
@@ -130,7 +131,7 @@ unsafe extern "C-unwind" fn unread(state: State) -> c_int {
 }
 
 /// `conn:peek([max]) → data | nil, err`: what is unread, which stays unread; never waits.
-unsafe extern "C-unwind" fn peek(state: State) -> c_int {
+unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
     // SAFETY: the bytes are copied by the push before anything else can happen.
     unsafe {
         let handle = connection(state, 1);
@@ -147,7 +148,7 @@ unsafe extern "C-unwind" fn peek(state: State) -> c_int {
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn patience(state: State, index: c_int) -> Option<u64> {
+unsafe fn patience(state: LuaState, index: c_int) -> Option<u64> {
     // SAFETY: promised by the caller.
     unsafe { (ffi::lua_type(state, index) > ffi::LUA_TNIL).then(|| check_span(state, index)) }
 }
@@ -156,27 +157,32 @@ unsafe fn patience(state: State, index: c_int) -> Option<u64> {
 ///
 /// # Safety
 /// `state` runs a function made by `stack::functions`.
-unsafe fn attempt(state: State, handle: Handle, want: Want, patience: Option<u64>) -> Next {
+unsafe fn attempt(
+    state: LuaState,
+    handle: StreamHandle,
+    want: ReadRequest,
+    patience: Option<u64>,
+) -> ReadStep {
     // SAFETY: promised by the caller; the bytes are copied by the push.
     unsafe {
         let vm: &Vm = stack::vm(state);
         let mut found = vm.streams.read(handle, &want);
-        if matches!(found, Found::Busy) && vm.streams.forget_reader(vm, handle) {
+        if matches!(found, ReadResult::Busy) && vm.streams.forget_reader(vm, handle) {
             found = vm.streams.read(handle, &want);
         }
         match found {
-            Found::Bytes(bytes) => {
+            ReadResult::Bytes(bytes) => {
                 stack::push(state, &*bytes);
-                Next::Return(1)
+                ReadStep::Return(1)
             }
-            Found::Failed(reason) => Next::Return(stack::refuse(state, &reason)),
-            Found::Busy => Next::Raise("another task reads from this connection"),
-            Found::Wait => match vm.waiter(state) {
+            ReadResult::Failed(reason) => ReadStep::Return(stack::refuse(state, &reason)),
+            ReadResult::Busy => ReadStep::Raise("another task reads from this connection"),
+            ReadResult::Wait => match vm.waiter(state) {
                 Some(task) => {
                     vm.streams.park(vm, handle, task, want, patience);
-                    Next::Yield
+                    ReadStep::Yield
                 }
-                None => Next::Raise("only a task may wait for a connection"),
+                None => ReadStep::Raise("only a task may wait for a connection"),
             },
         }
     }

@@ -8,15 +8,15 @@ use std::rc::Rc;
 use mlua::ffi;
 
 use super::connection;
-use crate::stack::{self, State};
-use crate::streams::Handle;
+use crate::stack::{self, LuaState};
+use crate::streams::StreamHandle;
 
-pub(super) const FUNCTIONS: &[stack::Named] =
+pub(super) const FUNCTIONS: &[stack::NamedFunction] =
     &[(c"write", write), (c"closewrite", close_write), (c"flush", flush)];
 
 /// `conn:write(string | { string, … }) → true | nil, err`
-unsafe extern "C-unwind" fn write(state: State) -> c_int {
-    // SAFETY: a string stays on the stack while it is written; nothing raises meanwhile.
+unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
+    // SAFETY: a string stays on the stack while it is written; nothing raises.
     unsafe {
         let handle = connection(state, 1);
         if ffi::lua_type(state, 2) == ffi::LUA_TTABLE {
@@ -29,7 +29,7 @@ unsafe extern "C-unwind" fn write(state: State) -> c_int {
 
 /// # Safety
 /// Called from `write` with a table as second argument.
-unsafe fn write_table(state: State, handle: Handle) -> c_int {
+unsafe fn write_table(state: LuaState, handle: StreamHandle) -> c_int {
     // SAFETY: each element is on the stack while it is looked at.
     unsafe {
         let count = ffi::lua_rawlen(state, 2) as i64;
@@ -56,7 +56,7 @@ unsafe fn write_table(state: State, handle: Handle) -> c_int {
 
 /// # Safety
 /// `state` has two free slots.
-unsafe fn written(state: State, outcome: Result<(), Rc<str>>) -> c_int {
+unsafe fn written(state: LuaState, outcome: Result<(), Rc<str>>) -> c_int {
     // SAFETY: promised by the caller.
     unsafe {
         match outcome {
@@ -68,7 +68,7 @@ unsafe fn written(state: State, outcome: Result<(), Rc<str>>) -> c_int {
 }
 
 /// `conn:closewrite() → ok, err`: the peer sees the end of the stream after what was written.
-unsafe extern "C-unwind" fn close_write(state: State) -> c_int {
+unsafe extern "C-unwind" fn close_write(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
@@ -78,7 +78,7 @@ unsafe extern "C-unwind" fn close_write(state: State) -> c_int {
 }
 
 /// `conn:flush() → true | nil, err`: waits until all that was written has left.
-unsafe extern "C-unwind" fn flush(state: State) -> c_int {
+unsafe extern "C-unwind" fn flush(state: LuaState) -> c_int {
     // SAFETY: nothing is held when the coroutine is left.
     unsafe {
         let handle = connection(state, 1);

@@ -1,8 +1,8 @@
-//! What a script writes into a body, on its way to the task that sends it.
+//! A body that a script writes, on its way to the task that sends it.
 //!
-//! Promises that pieces leave in order, that whoever writes can wait while more than
-//! [`HTTP_UNSENT_BYTES`] are unsent, that a declared length is kept (more is refused, less breaks
-//! the body off), and that nobody waits for a reader that has gone.
+//! Promises that pieces are sent in order, that a writer can wait while more than
+//! [`HTTP_UNSENT_BYTES`] are unsent, that a declared length holds (more is rejected, less aborts
+//! the body), and that no writer waits for a reader that is gone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,25 +12,25 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use exchange::{Body, Fault, Frame, Headers};
 
-use super::bell::EventFd;
+use super::waker_set::WakerSet;
 use crate::limits::HTTP_UNSENT_BYTES;
 use lua_vm::errno;
 
 #[derive(Default)]
-pub(super) struct Feed {
+pub(super) struct BodyWriter {
     pieces: RefCell<VecDeque<Bytes>>,
     unsent: Cell<usize>,
     written: Cell<u64>,
-    /// What Content-Length says.
+    /// The declared Content-Length.
     pub(super) declared: Cell<Option<u64>>,
     end: RefCell<Option<Result<Option<Headers>, Fault>>>,
     closed: Cell<bool>,
     abandoned: Cell<bool>,
-    reader: EventFd,
-    writers: EventFd,
+    reader: WakerSet,
+    writers: WakerSet,
 }
 
-impl Feed {
+impl BodyWriter {
     pub(super) fn push(&self, data: Bytes) -> Result<(), &'static str> {
         if self.closed.get() || self.abandoned.get() {
             return Err(errno::CLOSED);
@@ -43,7 +43,7 @@ impl Feed {
         if !data.is_empty() {
             self.unsent.set(self.unsent.get() + data.len());
             self.pieces.borrow_mut().push_back(data);
-            self.reader.ring();
+            self.reader.wake_all();
         }
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Feed {
         self.closed.get()
     }
 
-    /// Waits until there is room again; false once nobody reads.
+    /// Waits until there is space; false once the reader is gone.
     pub(super) async fn room(&self, at_most: usize) -> bool {
         poll_fn(|cx| {
             if self.abandoned.get() {
@@ -79,7 +79,7 @@ impl Feed {
         });
     }
 
-    /// Breaks the body off.
+    /// Aborts the body.
     pub(super) fn fail(&self, fault: Fault) {
         self.end(Err(fault));
     }
@@ -87,17 +87,17 @@ impl Feed {
     fn end(&self, end: Result<Option<Headers>, Fault>) {
         if !self.closed.replace(true) {
             *self.end.borrow_mut() = Some(end);
-            self.reader.ring();
+            self.reader.wake_all();
         }
     }
 
-    /// Nobody will read on.
+    /// Marks the reader as gone.
     pub(super) fn abandon(&self) {
         self.abandoned.set(true);
-        self.writers.ring();
+        self.writers.wake_all();
     }
 
-    /// The whole as one piece, if it has ended well and without trailers.
+    /// The whole body as one piece, if it has ended without an error and without trailers.
     pub(super) fn take_whole(&self) -> Option<Body> {
         let mut end = self.end.borrow_mut();
         if !matches!(*end, Some(Ok(None))) {
@@ -118,7 +118,7 @@ impl Feed {
         if let Some(piece) = next {
             self.unsent.set(self.unsent.get() - piece.len());
             if self.unsent.get() <= HTTP_UNSENT_BYTES {
-                self.writers.ring();
+                self.writers.wake_all();
             }
             return Poll::Ready(Some(Ok(Frame::Data(piece))));
         }
@@ -136,12 +136,12 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
-    use super::Feed;
+    use super::BodyWriter;
     use bytes::Bytes;
 
     #[test]
     fn a_declared_length_is_kept() {
-        let feed = Feed::default();
+        let feed = BodyWriter::default();
         feed.declared.set(Some(3));
         assert!(feed.push(Bytes::from_static(b"ab")).is_ok());
         assert!(feed.push(Bytes::from_static(b"cd")).is_err());
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_ended_is_one_piece() {
-        let feed = Feed::default();
+        let feed = BodyWriter::default();
         for piece in [&b"ab"[..], b"", b"c"] {
             feed.push(Bytes::from_static(piece)).unwrap();
         }

@@ -1,8 +1,8 @@
-//! The answer to a request from within, until its content is read, passed on or forgotten.
+//! The response to a subrequest, until its content is read, forwarded or dropped.
 //!
-//! Promises that a small answer is here whole, so that its connection is free; that a larger one
-//! is received as it is read or as the client takes it; that reading is bounded, also of what is
-//! unpacked; and that what was read can still be passed on as it came.
+//! Promises that a small response is received at once, which frees its connection; that a larger
+//! one is received as it is read or forwarded; that reading is limited, also after decompression;
+//! and that content that was read can still be forwarded as it was received.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,54 +14,58 @@ use mlua::{Error, IntoLuaMulti, Lua, MultiValue, Result, Table, UserData, UserDa
 use net::FileRange;
 use wire::Known;
 
-use super::errand::{Done, Errand};
+use super::cancel_on_drop::{CancelOnDrop, SubrequestResult};
 use crate::limits::{DECODED_HERE_BYTES, SUBREQUEST_RATIO, SUBREQUEST_WHOLE_BYTES};
 use lua_std::http::reason;
 use lua_vm::limits::BODY_BYTES;
 
 const TOO_LARGE: &str = "body too large";
 
-/// As a script holds it.
+/// The userdata of a response.
 #[derive(Clone)]
-pub(crate) struct Content(Rc<Inner>);
+pub(crate) struct SubrequestResponse(Rc<StoredResponse>);
 
-struct Inner {
+struct StoredResponse {
     status: u16,
     headers: Headers,
-    stage: RefCell<Stage>,
+    stage: RefCell<BodyStage>,
 }
 
-/// Where the content is.
-enum Stage {
+/// The stage of the content.
+enum BodyStage {
     Unread(Body),
     Reading,
     Whole(Bytes),
     Lost(String),
 }
 
-impl UserData for Content {}
+impl UserData for SubrequestResponse {}
 
-/// What a script gets of an outcome.
-pub(crate) async fn of(outcome: Outcome) -> Done {
+/// Converts an outcome to a result for the script.
+pub(crate) async fn of(outcome: Outcome) -> SubrequestResult {
     let response = match outcome {
         Ok(response) => response,
-        Err(fault) => return Done::Failed(reason(&fault), fault.status),
+        Err(fault) => return SubrequestResult::Failed(reason(&fault), fault.status),
     };
     let small = response.body.length().is_some_and(|length| length <= SUBREQUEST_WHOLE_BYTES);
     let stage = if small {
         match collect(response.body, SUBREQUEST_WHOLE_BYTES).await {
-            Ok(bytes) => Stage::Whole(bytes),
-            Err(reason) => Stage::Lost(reason),
+            Ok(bytes) => BodyStage::Whole(bytes),
+            Err(reason) => BodyStage::Lost(reason),
         }
     } else {
-        Stage::Unread(response.body)
+        BodyStage::Unread(response.body)
     };
     let stage = RefCell::new(stage);
     let Response { status, headers, .. } = response;
-    Done::Answered(Content(Rc::new(Inner { status, headers, stage })))
+    SubrequestResult::Answered(SubrequestResponse(Rc::new(StoredResponse {
+        status,
+        headers,
+        stage,
+    })))
 }
 
-impl Content {
+impl SubrequestResponse {
     pub(crate) fn status(&self) -> u16 {
         self.0.status
     }
@@ -70,16 +74,16 @@ impl Content {
         &self.0.headers
     }
 
-    /// The answer as it came, to be sent on.
+    /// The response as it was received, for forwarding.
     pub(crate) fn response(&self) -> std::result::Result<Response, String> {
         let mut stage = self.0.stage.borrow_mut();
         let body = match &mut *stage {
-            Stage::Whole(bytes) => Body::from(bytes.clone()),
-            Stage::Reading => return Err("the answer is being read".to_owned()),
-            Stage::Lost(reason) => return Err(format!("the answer is not there: {reason}")),
-            Stage::Unread(body) => {
+            BodyStage::Whole(bytes) => Body::from(bytes.clone()),
+            BodyStage::Reading => return Err("the answer is being read".to_owned()),
+            BodyStage::Lost(reason) => return Err(format!("the answer is not there: {reason}")),
+            BodyStage::Unread(body) => {
                 let body = std::mem::take(body);
-                *stage = Stage::Lost("it was sent on".to_owned());
+                *stage = BodyStage::Lost("it was sent on".to_owned());
                 body
             }
         };
@@ -89,7 +93,7 @@ impl Content {
         Ok(response)
     }
 
-    /// The one coding of the content, if it is one that can be undone.
+    /// The content coding, if there is one only and it is supported.
     fn coding(&self) -> Option<Coding> {
         let mut said = self.0.headers.get_all(Known::ContentEncoding);
         let first = said.next().and_then(|value| std::str::from_utf8(value).ok());
@@ -140,26 +144,29 @@ fn limit_of(limit: Option<i64>) -> Result<u64> {
 pub(crate) fn add(lua: &Lua, raw: &Table) -> Result<()> {
     raw.set("take", lua.create_function(take)?)?;
     raw.set("read", lua.create_function(read)?)?;
-    let close = |_: &Lua, content: UserDataRef<Content>| {
+    let close = |_: &Lua, content: UserDataRef<SubrequestResponse>| {
         let mut stage = content.0.stage.borrow_mut();
-        let open = matches!(*stage, Stage::Unread(_));
+        let open = matches!(*stage, BodyStage::Unread(_));
         if open {
-            *stage = Stage::Lost("it was closed".to_owned());
+            *stage = BodyStage::Lost("it was closed".to_owned());
         }
         Ok(open)
     };
     raw.set("close", lua.create_function(close)?)
 }
 
-/// `take(content, limit) → text | nil, err`, or nothing where it has to be waited for.
-fn take(lua: &Lua, (content, limit): (UserDataRef<Content>, Option<i64>)) -> Result<MultiValue> {
+/// `take(content, limit) → text | nil, err`, or nothing if the caller has to wait.
+fn take(
+    lua: &Lua,
+    (content, limit): (UserDataRef<SubrequestResponse>, Option<i64>),
+) -> Result<MultiValue> {
     let limit = limit_of(limit)?;
     let refuse = |reason: &str| (Value::Nil, reason).into_lua_multi(lua);
     let whole = match &*content.0.stage.borrow() {
-        Stage::Unread(_) => return Ok(MultiValue::new()),
-        Stage::Reading => return refuse("the answer is being read"),
-        Stage::Lost(reason) => return refuse(reason),
-        Stage::Whole(bytes) => bytes.clone(),
+        BodyStage::Unread(_) => return Ok(MultiValue::new()),
+        BodyStage::Reading => return refuse("the answer is being read"),
+        BodyStage::Lost(reason) => return refuse(reason),
+        BodyStage::Whole(bytes) => bytes.clone(),
     };
     let plain = match content.coding() {
         Some(_) if whole.len() > DECODED_HERE_BYTES => return Ok(MultiValue::new()),
@@ -173,30 +180,33 @@ fn take(lua: &Lua, (content, limit): (UserDataRef<Content>, Option<i64>)) -> Res
     }
 }
 
-/// `read(content, limit) → errand`
-fn read(_: &Lua, (content, limit): (UserDataRef<Content>, Option<i64>)) -> Result<Errand> {
+/// `read(content, limit) → pending`
+fn read(
+    _: &Lua,
+    (content, limit): (UserDataRef<SubrequestResponse>, Option<i64>),
+) -> Result<CancelOnDrop> {
     let limit = limit_of(limit)?;
     let content = content.clone();
-    Ok(Errand::begin(async move {
+    Ok(CancelOnDrop::begin(async move {
         match received(&content, limit).await {
-            Ok(bytes) => Done::Read(bytes),
-            Err(reason) => Done::Failed(reason, 0),
+            Ok(bytes) => SubrequestResult::Read(bytes),
+            Err(reason) => SubrequestResult::Failed(reason, 0),
         }
     }))
 }
 
-/// Receives what is unread, and undoes its coding.
-async fn received(content: &Content, limit: u64) -> std::result::Result<Bytes, String> {
-    let stage = content.0.stage.replace(Stage::Reading);
+/// Receives the unread content and decompresses it.
+async fn received(content: &SubrequestResponse, limit: u64) -> std::result::Result<Bytes, String> {
+    let stage = content.0.stage.replace(BodyStage::Reading);
     let whole = match stage {
-        Stage::Unread(body) => collect(body, limit).await,
-        Stage::Whole(bytes) => Ok(bytes),
-        Stage::Reading => Err("the answer is being read".to_owned()),
-        Stage::Lost(reason) => Err(reason),
+        BodyStage::Unread(body) => collect(body, limit).await,
+        BodyStage::Whole(bytes) => Ok(bytes),
+        BodyStage::Reading => Err("the answer is being read".to_owned()),
+        BodyStage::Lost(reason) => Err(reason),
     };
     *content.0.stage.borrow_mut() = match &whole {
-        Ok(bytes) => Stage::Whole(bytes.clone()),
-        Err(reason) => Stage::Lost(reason.clone()),
+        Ok(bytes) => BodyStage::Whole(bytes.clone()),
+        Err(reason) => BodyStage::Lost(reason.clone()),
     };
     let whole = whole?;
     let Some(coding) = content.coding() else { return Ok(whole) };

@@ -1,7 +1,7 @@
-//! Folders, and what files are called.
+//! Directories, metadata and names of files.
 //!
-//! Promises that symbolic links are not followed by `stat`, `list` and `remove` unless they are
-//! asked to, and that a list is bounded.
+//! Promises that symbolic links are not followed by `stat`, `list` and `remove` unless requested,
+//! and that a list is limited.
 
 use std::fs::{self, DirBuilder, FileType, Metadata, OpenOptions};
 use std::io;
@@ -10,31 +10,32 @@ use std::path::Path;
 
 use mlua::{IntoLua, Lua, Result, Table, Value};
 
-use super::{Bytes, Place, off_loop, text, whole};
+use super::{Bytes, PathArgument, contents, off_loop, text};
 use crate::limits::FOLDER_ENTRIES;
 
 pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
-    let stat = |(Place(path), follow): (Place, Option<bool>)| {
+    let stat = |(PathArgument(path), follow): (PathArgument, Option<bool>)| {
         Ok(move || match follow {
             Some(false) => fs::symlink_metadata(&path).map(Stat),
             _ => fs::metadata(&path).map(Stat),
         })
     };
     raw.set("stat", off_loop(lua, stat)?)?;
-    raw.set("list", off_loop(lua, |Place(path)| Ok(move || list(&path)))?)?;
-    let mkdir = |(Place(path), parents): (Place, bool)| {
+    raw.set("list", off_loop(lua, |PathArgument(path)| Ok(move || list(&path)))?)?;
+    let mkdir = |(PathArgument(path), parents): (PathArgument, bool)| {
         Ok(move || DirBuilder::new().recursive(parents).create(&path).map(|()| true))
     };
     raw.set("mkdir", off_loop(lua, mkdir)?)?;
-    let remove = |(Place(path), recursive): (Place, bool)| {
+    let remove = |(PathArgument(path), recursive): (PathArgument, bool)| {
         Ok(move || remove(&path, recursive).map(|()| true))
     };
     raw.set("remove", off_loop(lua, remove)?)?;
-    let rename =
-        |(Place(from), Place(to)): (Place, Place)| Ok(move || fs::rename(from, to).map(|()| true));
+    let rename = |(PathArgument(from), PathArgument(to)): (PathArgument, PathArgument)| {
+        Ok(move || fs::rename(from, to).map(|()| true))
+    };
     raw.set("rename", off_loop(lua, rename)?)?;
-    let temp = |(folder, prefix, directory): (Option<Place>, Option<String>, bool)| {
-        let folder = folder.map_or_else(std::env::temp_dir, |Place(folder)| folder);
+    let temp = |(folder, prefix, directory): (Option<PathArgument>, Option<String>, bool)| {
+        let folder = folder.map_or_else(std::env::temp_dir, |PathArgument(folder)| folder);
         let prefix = prefix.unwrap_or_else(|| "tidegate-".to_owned());
         if prefix.contains('/') {
             return Err(mlua::Error::runtime("temp: a prefix holds no '/'"));
@@ -88,7 +89,7 @@ fn list(path: &Path) -> io::Result<Entries> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entries.len() == FOLDER_ENTRIES {
-            let text = format!("the folder has more than {FOLDER_ENTRIES} entries");
+            let text = format!("the directory has more than {FOLDER_ENTRIES} entries");
             return Err(io::Error::other(text));
         }
         entries.push((text(&entry.file_name()), kind(entry.file_type()?)));
@@ -104,9 +105,9 @@ fn remove(path: &Path, recursive: bool) -> io::Result<()> {
     if recursive { fs::remove_dir_all(path) } else { fs::remove_dir(path) }
 }
 
-/// For nobody but us.
+/// Accessible only to this user.
 fn temp(folder: &Path, prefix: &str, directory: bool) -> io::Result<Bytes> {
-    let (path, ()) = whole::unused(folder, prefix, |path| {
+    let (path, ()) = contents::unused(folder, prefix, |path| {
         if directory {
             return DirBuilder::new().mode(0o700).create(path);
         }

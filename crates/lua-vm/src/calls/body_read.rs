@@ -1,8 +1,8 @@
-//! The body of a request on its way to a script: `body:read()` and `body:json()`.
+//! Reading of a request's body by a script: `body:read()` and `body:json()`.
 //!
-//! The body is read by whoever waits for the call, because a connection wakes one task only.
-//! Promises that it is bounded, that it is read once however often it is asked for, and that it is
-//! put back for whoever comes after the script.
+//! The body is read by the task that waits for the call, because a connection wakes one task only.
+//! Promises that the read is limited, that the body is read once however often the script requests
+//! it, and that later filters and the handler get it too.
 
 use std::ffi::c_int;
 use std::task::{Context, Poll};
@@ -11,22 +11,22 @@ use bytes::{Bytes, BytesMut};
 use exchange::{Body, Fault, Frame};
 use mlua::{Function, Lua, Result, ffi};
 
-use super::call::{Call, Ticket};
+use super::call::{Call, CallHandle};
 use super::object;
 use crate::limits::BODY_BYTES;
-use crate::stack::{self, State};
+use crate::stack::{self, LuaState};
 use crate::tasks::TaskId;
 use crate::vm::Vm;
 
 /// A body that is being read for a coroutine.
-pub(super) struct Reading {
+pub(super) struct BodyRead {
     body: Body,
     whole: BytesMut,
     limit: u64,
     pub(super) task: TaskId,
 }
 
-impl Reading {
+impl BodyRead {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<std::result::Result<Bytes, Fault>> {
         loop {
             let frame = match self.body.poll_frame(cx) {
@@ -45,8 +45,8 @@ impl Reading {
     }
 }
 
-/// Goes on with what the call reads; ready when its coroutine has been woken with it.
-pub(super) fn poll(ticket: &Ticket, cx: &mut Context<'_>) -> Poll<()> {
+/// Continues the read of a call; ready when its coroutine has been woken.
+pub(super) fn poll(ticket: &CallHandle, cx: &mut Context<'_>) -> Poll<()> {
     let Some(mut reading) = ticket.with(|call| call.reading.take()) else { return Poll::Pending };
     let outcome = match reading.poll(cx) {
         Poll::Pending => {
@@ -71,7 +71,7 @@ pub(super) fn open(lua: &Lua, vm: &Vm, decode: &Function) -> Result<()> {
     object::metatable(lua, vm, object::BODY, "body", &[])?;
     let raw = stack::functions(lua, vm, &[(c"read", read)])?;
     let pointer: *const Vm = vm;
-    // SAFETY: one function comes, a closure over the VM and it goes.
+    // SAFETY: takes one function and leaves a closure over the VM and it.
     let json: Function = unsafe {
         lua.exec_raw(decode, |state| {
             ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
@@ -82,7 +82,7 @@ pub(super) fn open(lua: &Lua, vm: &Vm, decode: &Function) -> Result<()> {
     object::with_methods(lua, vm, object::BODY, method, &[raw.get("read")?, json])
 }
 
-unsafe extern "C-unwind" fn method(state: State) -> c_int {
+unsafe extern "C-unwind" fn method(state: LuaState) -> c_int {
     // SAFETY: the upvalues are the methods in this order.
     unsafe {
         let name = stack::bytes(state, 2).unwrap_or_default();
@@ -94,22 +94,22 @@ unsafe extern "C-unwind" fn method(state: State) -> c_int {
 }
 
 /// `body:read([limit]) → string` or `nil, reason`: all of it.
-unsafe extern "C-unwind" fn read(state: State) -> c_int {
+unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped when a call does not return.
     unsafe { begin(state, finish_read) }
 }
 
 /// `body:json([limit]) → value` or `nil, reason`.
-unsafe extern "C-unwind" fn json(state: State) -> c_int {
+unsafe extern "C-unwind" fn json(state: LuaState) -> c_int {
     // SAFETY: as above.
     unsafe { begin(state, finish_json) }
 }
 
-/// Reads, waiting where that is needed; then goes on with `finish`.
+/// Reads the body, waiting if needed, and continues with `finish`.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn begin(state: State, finish: ffi::lua_KFunction) -> c_int {
+unsafe fn begin(state: LuaState, finish: ffi::lua_KFunction) -> c_int {
     // SAFETY: promised by the caller; the call is looked at only between calls of Lua.
     unsafe {
         let call = object::call_of(state, object::BODY).call;
@@ -153,13 +153,13 @@ fn start(call: &mut Call, limit: u64, task: Option<TaskId>) -> Start {
         }
         return Start::There;
     }
-    // Whoever would carry the body here is done with this request.
+    // The task that would read the body is done with this request.
     if call.finished {
         return Start::Cannot("the response is finished: its request's body cannot be read");
     }
     let Some(task) = task else { return Start::Cannot("only a task may wait for a body") };
     let body = std::mem::take(&mut request.body);
-    call.reading = Some(Reading { body, whole: BytesMut::new(), limit, task });
+    call.reading = Some(BodyRead { body, whole: BytesMut::new(), limit, task });
     call.wake();
     if let Some(outlet) = &call.outlet {
         outlet.wake();
@@ -167,11 +167,11 @@ fn start(call: &mut Call, limit: u64, task: Option<TaskId>) -> Start {
     Start::Waits
 }
 
-/// Leaves the body, or `nil, reason`; true if it is there.
+/// Pushes the body, or `nil, reason`; true if it is the body.
 ///
 /// # Safety
 /// Called from a raw function with the body object as its first value.
-unsafe fn push(state: State) -> bool {
+unsafe fn push(state: LuaState) -> bool {
     // SAFETY: the bytes are the call's, which nothing changes before they are copied.
     unsafe {
         let call = object::call_of(state, object::BODY).call;
@@ -190,12 +190,12 @@ unsafe fn push(state: State) -> bool {
     }
 }
 
-unsafe extern "C-unwind" fn finish_read(state: State, _: c_int, _: ffi::lua_KContext) -> c_int {
+unsafe extern "C-unwind" fn finish_read(state: LuaState, _: c_int, _: ffi::lua_KContext) -> c_int {
     // SAFETY: called with the body object as the first value.
     if unsafe { push(state) } { 1 } else { 2 }
 }
 
-unsafe extern "C-unwind" fn finish_json(state: State, _: c_int, _: ffi::lua_KContext) -> c_int {
+unsafe extern "C-unwind" fn finish_json(state: LuaState, _: c_int, _: ffi::lua_KContext) -> c_int {
     // SAFETY: as above; the second upvalue is the decoder.
     unsafe {
         ffi::lua_settop(state, 1);

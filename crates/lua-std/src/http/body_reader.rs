@@ -1,9 +1,9 @@
-//! A body that a script reads: the request's on the server, the answer's at the client.
+//! A body that a script reads: of a request on the server, of a response on the client.
 //!
-//! Promises that no more is received than a reader asked for, that what a timed-out read waited for
-//! stays for the next one, and that a coded answer comes out plain within limits. On the server the
-//! body belongs to the connection's task, which is rung ([`Input::pump`]); at the client the reader
-//! polls it himself.
+//! Promises that no more is received than a reader requests, that the bytes of a timed-out read
+//! stay for the next one, and that a compressed response is decompressed within limits. On the
+//! server the body belongs to the connection's task, which is woken ([`BodyReader::pump`]); on the
+//! client the reader polls it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -15,26 +15,26 @@ use coding::{Coding, Decode, Decoder};
 use exchange::{Body, Frame, Headers};
 use mlua::{IntoLuaMulti, Lua, MultiValue, Result, Value};
 
-use super::bell::EventFd;
 use super::faults;
+use super::waker_set::WakerSet;
 use crate::limits::{HTTP_BODY_BYTES, HTTP_INFLATE_RATIO};
 use lua_vm::errno;
 
-/// How much a read wants.
+/// How much a read requests.
 #[derive(Clone, Copy)]
-pub(super) enum Want {
-    /// Whatever comes first.
+pub(super) enum ReadAmount {
+    /// The next bytes, at least one.
     Some,
     Exactly(usize),
     All,
 }
 
-impl Want {
-    /// Of an optional count.
-    pub(super) fn of(count: Option<usize>) -> Result<Want> {
+impl ReadAmount {
+    /// Reads the optional count argument.
+    pub(super) fn of(count: Option<usize>) -> Result<ReadAmount> {
         match count {
-            None => Ok(Want::Some),
-            Some(count) if count <= HTTP_BODY_BYTES => Ok(Want::Exactly(count)),
+            None => Ok(ReadAmount::Some),
+            Some(count) if count <= HTTP_BODY_BYTES => Ok(ReadAmount::Exactly(count)),
             Some(_) => Err(mlua::Error::runtime(format!(
                 "bad argument #1 to 'read' (at most {HTTP_BODY_BYTES} bytes)"
             ))),
@@ -43,29 +43,29 @@ impl Want {
 
     fn bytes(self) -> usize {
         match self {
-            Want::Some => 1,
-            Want::Exactly(count) => count,
-            Want::All => HTTP_BODY_BYTES + 1,
+            ReadAmount::Some => 1,
+            ReadAmount::Exactly(count) => count,
+            ReadAmount::All => HTTP_BODY_BYTES + 1,
         }
     }
 }
 
 #[derive(Default)]
-pub(super) struct Input {
+pub(super) struct BodyReader {
     body: RefCell<Body>,
     buffer: RefCell<BytesMut>,
     end: RefCell<Option<std::result::Result<(), String>>>,
     pub(super) trailers: RefCell<Option<Headers>>,
     decoder: RefCell<Option<Decoder>>,
     wanted: Cell<usize>,
-    readers: EventFd,
-    /// The task that the body belongs to, where it is not the reader's.
-    pub(super) pump: Option<EventFd>,
+    readers: WakerSet,
+    /// The task that owns the body, if the reader does not.
+    pub(super) pump: Option<WakerSet>,
 }
 
-impl Input {
-    pub(super) fn new(body: Body, pump: Option<EventFd>) -> Input {
-        let input = Input { pump, ..Input::default() };
+impl BodyReader {
+    pub(super) fn new(body: Body, pump: Option<WakerSet>) -> BodyReader {
+        let input = BodyReader { pump, ..BodyReader::default() };
         input.put(body);
         input
     }
@@ -77,17 +77,17 @@ impl Input {
         *self.body.borrow_mut() = body;
     }
 
-    /// The body is in this coding.
+    /// Sets the content coding of the body.
     pub(super) fn decode(&self, coding: Coding) {
         let allowed = Decode { output_bytes: u64::MAX, ratio: HTTP_INFLATE_RATIO };
         *self.decoder.borrow_mut() = Decoder::new(coding, allowed).ok();
     }
 
-    /// Nobody will send more; the first reason counts.
+    /// Ends the body; the first reason counts.
     pub(super) fn end(&self, end: std::result::Result<(), String>) {
         self.end.borrow_mut().get_or_insert(end);
         drop(self.body.take());
-        self.readers.ring();
+        self.readers.wake_all();
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -118,7 +118,7 @@ impl Input {
         decoder.finish().map_err(|error| error.to_string())
     }
 
-    /// Receives until those who wait have enough.
+    /// Receives until the waiting readers have enough.
     pub(super) fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<()> {
         while !self.has(self.wanted.get()) {
             let frame = ready!(self.body.borrow_mut().poll_frame(cx));
@@ -134,30 +134,30 @@ impl Input {
             }
         }
         self.wanted.set(0);
-        self.readers.ring();
+        self.readers.wake_all();
         Poll::Ready(())
     }
 
-    /// What a read gets now, if it need not wait.
-    pub(super) fn take(&self, want: Want) -> Option<std::result::Result<BytesMut, String>> {
+    /// The result of a read that need not wait.
+    pub(super) fn take(&self, want: ReadAmount) -> Option<std::result::Result<BytesMut, String>> {
         let mut buffer = self.buffer.borrow_mut();
         let end = self.end.borrow();
         Some(match (want, &*end) {
-            (Want::Exactly(count), _) if buffer.len() >= count => Ok(buffer.split_to(count)),
-            (Want::Some, _) if !buffer.is_empty() => Ok(buffer.split()),
-            (Want::All, _) if buffer.len() > HTTP_BODY_BYTES => {
+            (ReadAmount::Exactly(count), _) if buffer.len() >= count => Ok(buffer.split_to(count)),
+            (ReadAmount::Some, _) if !buffer.is_empty() => Ok(buffer.split()),
+            (ReadAmount::All, _) if buffer.len() > HTTP_BODY_BYTES => {
                 Err("the body is larger than readall allows".to_owned())
             }
             (_, None) => return None,
             (_, Some(Err(reason))) => Err(reason.clone()),
-            (Want::All, Some(Ok(()))) => Ok(buffer.split()),
+            (ReadAmount::All, Some(Ok(()))) => Ok(buffer.split()),
             (_, Some(Ok(()))) if !buffer.is_empty() => Ok(buffer.split()),
             (_, Some(Ok(()))) => Err(errno::EOF.to_owned()),
         })
     }
 
-    /// Waits for what a read wants, for `ms` at most.
-    pub(super) async fn read(&self, want: Want, ms: Option<u64>) -> Read {
+    /// Waits for a read, for `ms` at most.
+    pub(super) async fn read(&self, want: ReadAmount, ms: Option<u64>) -> ReadResult {
         let filled = poll_fn(|cx| {
             if self.has(want.bytes()) {
                 return Poll::Ready(());
@@ -167,7 +167,7 @@ impl Input {
                 None => self.poll_fill(cx),
                 Some(pump) => {
                     self.readers.wait(cx);
-                    pump.ring();
+                    pump.wake_all();
                     Poll::Pending
                 }
             }
@@ -180,16 +180,16 @@ impl Input {
             }
         };
         if !in_time {
-            return Read(Err(errno::of_number(libc::ETIMEDOUT)));
+            return ReadResult(Err(errno::of_number(libc::ETIMEDOUT)));
         }
-        Read(self.take(want).unwrap_or_else(|| Err(errno::CLOSED.to_owned())))
+        ReadResult(self.take(want).unwrap_or_else(|| Err(errno::CLOSED.to_owned())))
     }
 }
 
 /// The bytes, or `nil, reason`.
-pub(super) struct Read(pub(super) std::result::Result<BytesMut, String>);
+pub(super) struct ReadResult(pub(super) std::result::Result<BytesMut, String>);
 
-impl IntoLuaMulti for Read {
+impl IntoLuaMulti for ReadResult {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         match self.0 {
             Ok(data) => lua.create_string(&data)?.into_lua_multi(lua),

@@ -5,9 +5,9 @@ use std::task::Poll;
 
 use exchange::{Body, Fault, Outcome, Request, Response};
 
-use super::call::Ticket;
-use super::outlet::Streamed;
-use super::reading;
+use super::body_read;
+use super::call::CallHandle;
+use super::response_stream::StreamedBody;
 
 /// The fault of a call whose function raised an error.
 pub fn failed() -> Fault {
@@ -26,7 +26,7 @@ pub enum CallProgress {
     Waiting,
 }
 
-impl Ticket {
+impl CallHandle {
     pub fn progress(&self) -> CallProgress {
         self.with(|call| match call.ended() {
             Some(false) => CallProgress::Failed,
@@ -45,7 +45,7 @@ impl Ticket {
                     return Poll::Ready(());
                 }
                 self.with(|call| call.sleep(cx.waker()));
-                if reading::poll(self, cx).is_pending() {
+                if body_read::poll(self, cx).is_pending() {
                     return Poll::Pending;
                 }
             }
@@ -65,7 +65,7 @@ impl Ticket {
                 let outlet = self.with(|call| call.outlet.clone());
                 let mut response: Response = self.take_response()?;
                 if let Some(outlet) = outlet {
-                    response.body = Body::stream(Streamed::new(self, outlet));
+                    response.body = Body::stream(StreamedBody::new(self, outlet));
                 }
                 Ok(response)
             }

@@ -1,7 +1,7 @@
 //! A file, loaded into the VM of a generation.
 //!
 //! Owns its environment and the functions it returned. Promises that a file is loaded again when
-//! the VM was replaced, and that one which cannot be loaded is logged once.
+//! the VM was replaced, and that a load error is logged once.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,38 +12,38 @@ use mlua::{Lua, Result, Table, Value};
 use telemetry::event;
 use telemetry::log::Level;
 
-use super::settings::Source;
+use super::settings::ScriptSource;
 use crate::generation::Generation;
-use lua_vm::End;
+use lua_vm::TaskEnd;
 use lua_vm::calls::RunningVm;
 use lua_vm::errors;
 
-/// A VM, and what came of the file in it.
-type Tried<T> = (Rc<RunningVm>, Option<Rc<T>>);
+/// A VM, and the result of loading the file in it.
+type LoadAttempt<T> = (Rc<RunningVm>, Option<Rc<T>>);
 
-/// What a file returned, as `T`, for the VM of its generation at the time.
-pub(crate) struct Loaded<T> {
-    pub(crate) source: Arc<Source>,
+/// A file, and the value it returned in the current VM of its generation, as `T`.
+pub(crate) struct LoadedFile<T> {
+    pub(crate) source: Arc<ScriptSource>,
     generation: Rc<Generation>,
     read: fn(&Rc<RunningVm>, Value) -> Result<T>,
-    /// The VM it was tried in, and what came of it.
-    known: RefCell<Option<Tried<T>>>,
+    /// The last attempt.
+    known: RefCell<Option<LoadAttempt<T>>>,
 }
 
-impl<T> Loaded<T> {
-    /// Loads the file at once: what is wrong with it is in the log before a request comes.
+impl<T> LoadedFile<T> {
+    /// Loads the file at once, so that errors are logged before a request arrives.
     pub(crate) fn new(
-        source: Arc<Source>,
+        source: Arc<ScriptSource>,
         generation: Rc<Generation>,
         read: fn(&Rc<RunningVm>, Value) -> Result<T>,
-    ) -> Loaded<T> {
+    ) -> LoadedFile<T> {
         generation.allow(source.memory);
-        let loaded = Loaded { source, generation, read, known: RefCell::default() };
+        let loaded = LoadedFile { source, generation, read, known: RefCell::default() };
         loaded.get();
         loaded
     }
 
-    /// What the file returned; `None` if it could not be loaded.
+    /// The value that the file returned; `None` if it could not be loaded.
     pub(crate) fn get(&self) -> Option<Rc<T>> {
         let running = self.generation.running()?;
         if let Some((known, value)) = &*self.known.borrow()
@@ -56,7 +56,7 @@ impl<T> Loaded<T> {
             Err(error) => {
                 event!(
                     Level::Error,
-                    "a Lua file cannot be loaded",
+                    "Lua file cannot be loaded",
                     file = self.source.path.display(),
                     error = errors::text(&error)
                 );
@@ -70,7 +70,7 @@ impl<T> Loaded<T> {
 }
 
 /// Runs a file in an environment of its own; returns what it returned.
-fn load(running: &Rc<RunningVm>, source: &Source) -> Result<Value> {
+fn load(running: &Rc<RunningVm>, source: &ScriptSource) -> Result<Value> {
     let lua = running.vm().lua();
     if let Some(folder) = source.path.parent() {
         search(lua, folder)?;
@@ -86,10 +86,10 @@ fn load(running: &Rc<RunningVm>, source: &Source) -> Result<Value> {
         .into_function()?;
     let outcome: Rc<RefCell<Option<Result<Value>>>> = Rc::default();
     let ended = outcome.clone();
-    let ended = move |_: &Lua, end: End| {
+    let ended = move |_: &Lua, end: TaskEnd| {
         *ended.borrow_mut() = Some(match end {
-            End::Returned(mut values) => Ok(values.pop_front().unwrap_or(Value::Nil)),
-            End::Failed(why) => Err(mlua::Error::runtime(why)),
+            TaskEnd::Returned(mut values) => Ok(values.pop_front().unwrap_or(Value::Nil)),
+            TaskEnd::Failed(why) => Err(mlua::Error::runtime(why)),
         });
     };
     let started = running.vm().turn(|turn| turn.start(&chunk, (), Some(Box::new(ended))));
@@ -98,7 +98,7 @@ fn load(running: &Rc<RunningVm>, source: &Source) -> Result<Value> {
     outcome.unwrap_or_else(|| Err(mlua::Error::runtime("a file cannot wait while it is loaded")))
 }
 
-/// Modules beside a file are found by `require`.
+/// Adds the directory of a file to the search path of `require`.
 fn search(lua: &Lua, folder: &Path) -> Result<()> {
     let package: Table = lua.globals().get("package")?;
     let known: String = package.get("path")?;

@@ -1,16 +1,15 @@
-//! Tasks of this worker that wait for something of one another.
+//! The tasks of this worker that wait for one event.
 //!
-//! Promises that a ring wakes everyone who waits and is forgotten where nobody does: who waits
-//! looks first.
+//! Promises that `wake_all` wakes every waiting task; a task checks the condition before it waits.
 
 use std::cell::RefCell;
 use std::task::{Context, Waker};
 
 #[derive(Default)]
-pub(crate) struct EventFd(RefCell<Vec<Waker>>);
+pub(crate) struct WakerSet(RefCell<Vec<Waker>>);
 
-impl EventFd {
-    /// Wakes the task of `cx` at the next ring.
+impl WakerSet {
+    /// Wakes the task of `cx` at the next `wake_all`.
     pub(crate) fn wait(&self, cx: &Context<'_>) {
         let mut waiting = self.0.borrow_mut();
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -18,7 +17,7 @@ impl EventFd {
         }
     }
 
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake_all(&self) {
         for waker in self.0.take() {
             waker.wake();
         }

@@ -1,10 +1,10 @@
-//! One exchange of the server: what a handler reads and what it answers.
+//! One exchange of the server: the request a handler reads and its response.
 //!
-//! The connection's task owns the socket, the script's coroutine the words. Promises that a head
-//! which has been released is not changed any more; that an answer which is whole before its head
-//! was released leaves in one piece with its length; that whoever waits is woken when the client
-//! has gone; and that a handler's error is 500 where the head is not out yet, and a broken
-//! connection where it is: what is cut must not pass for whole.
+//! The connection's task owns the socket; the script's coroutine makes the response. Promises that
+//! a released head does not change; that a response that is complete before its head was released
+//! is sent in one piece with its length; that waiting coroutines are woken when the client
+//! disconnects; and that a handler's error is a 500 before the head was sent, and a broken
+//! connection after: a truncated response must not look complete.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -17,14 +17,14 @@ use exchange::{
 use net::Peer;
 use wire::{Method, Version};
 
-use super::bell::EventFd;
-use super::feed::Feed;
+use super::body_reader::BodyReader;
+use super::body_writer::BodyWriter;
 use super::fields;
-use super::input::Input;
+use super::waker_set::WakerSet;
 use crate::limits::HTTP_GATHER_BYTES;
 use lua_vm::errno;
 
-pub(crate) struct Inbound {
+pub(crate) struct ServerExchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) target: Target,
@@ -32,23 +32,23 @@ pub(crate) struct Inbound {
     pub(super) peer: Peer,
     pub(super) scheme: Scheme,
     pub(crate) upgrade: bool,
-    pub(super) input: Input,
-    pub(super) output: Feed,
-    /// What `respond` said.
+    pub(super) input: BodyReader,
+    pub(super) output: BodyWriter,
+    /// The head set by `respond`.
     head: RefCell<Option<(u16, Headers)>>,
-    /// What the connection is to send.
+    /// The body to send.
     outcome: RefCell<Option<Outcome>>,
     responded: Cell<bool>,
     released: Cell<bool>,
     gone: Cell<bool>,
-    /// Rung when there is something for the connection's task, beside what `input` asks for.
-    answered: EventFd,
+    /// Woken when there is work for the connection's task, other than reading the body.
+    answered: WakerSet,
 }
 
-impl Inbound {
-    /// Takes over what a handler needs.
-    pub(super) fn new(request: &mut Request) -> Rc<Inbound> {
-        Rc::new(Inbound {
+impl ServerExchange {
+    /// Takes the parts of a request that a handler needs.
+    pub(super) fn new(request: &mut Request) -> Rc<ServerExchange> {
+        Rc::new(ServerExchange {
             method: request.method.clone(),
             version: request.version,
             target: request.target.clone(),
@@ -56,14 +56,14 @@ impl Inbound {
             peer: request.facts.peer.clone(),
             scheme: request.scheme,
             upgrade: request.upgrade,
-            input: Input::new(std::mem::take(&mut request.body), Some(EventFd::default())),
-            output: Feed::default(),
+            input: BodyReader::new(std::mem::take(&mut request.body), Some(WakerSet::default())),
+            output: BodyWriter::default(),
             head: RefCell::default(),
             outcome: RefCell::default(),
             responded: Cell::new(false),
             released: Cell::new(false),
             gone: Cell::new(false),
-            answered: EventFd::default(),
+            answered: WakerSet::default(),
         })
     }
 
@@ -91,7 +91,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The head and what is there of the body may leave.
+    /// Releases the head and the body so far.
     pub(super) fn release(self: &Rc<Self>) {
         if self.gone.get() || self.released.replace(true) {
             return;
@@ -99,18 +99,18 @@ impl Inbound {
         let (status, headers) = self.head.take().unwrap_or((200, Headers::new()));
         let body = match self.output.take_whole() {
             Some(body) => {
-                // Nobody reads on: what is left of the request's body is the connection's again.
+                // The rest of the request's body goes back to the connection.
                 self.input.end(Err(errno::CLOSED.to_owned()));
                 body
             }
-            None => Body::stream(Answer(self.clone())),
+            None => Body::stream(ResponseState(self.clone())),
         };
         self.answer(Ok(Response { status, headers, body, ..Response::default() }));
     }
 
     fn answer(&self, outcome: Outcome) {
         *self.outcome.borrow_mut() = Some(outcome);
-        self.answered.ring();
+        self.answered.wake_all();
     }
 
     pub(super) fn finish(self: &Rc<Self>, trailers: Option<Headers>) {
@@ -118,7 +118,7 @@ impl Inbound {
         self.release();
     }
 
-    /// The handler has failed.
+    /// Fails the exchange after an error of the handler.
     pub(super) fn fail(&self, text: String) {
         let fault = Fault::internal(text);
         if self.released.replace(true) {
@@ -130,7 +130,7 @@ impl Inbound {
         }
     }
 
-    /// Answers 101 and hands the connection over; false if it is too late for that.
+    /// Responds with 101 and hands the connection over; false if the head was released.
     pub(crate) fn hand_over(&self, headers: Headers, takeover: Takeover) -> bool {
         if self.gone.get() || self.responded.replace(true) || self.released.replace(true) {
             return false;
@@ -145,7 +145,7 @@ impl Inbound {
         self.outcome.take()
     }
 
-    /// For the connection's task: the answer, and meanwhile what is read of the body.
+    /// For the connection's task: polls the response, and reads the body for the script.
     pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
         if let Some(outcome) = self.take_outcome() {
             return Poll::Ready(outcome);
@@ -158,12 +158,12 @@ impl Inbound {
     fn pump(&self, cx: &mut Context<'_>) {
         if let Some(bell) = &self.input.pump {
             bell.wait(cx);
-            // Pending or not: it rings its readers itself.
+            // Its readers are woken either way.
             let _ = self.input.poll_fill(cx);
         }
     }
 
-    /// Nobody takes the answer any more.
+    /// Marks the client as gone.
     pub(super) fn leave(&self) {
         if !self.gone.replace(true) {
             drop(self.take_outcome());
@@ -173,10 +173,10 @@ impl Inbound {
     }
 }
 
-/// The body of an answer that is sent as it is written.
-struct Answer(Rc<Inbound>);
+/// The body of a response that is sent as it is written.
+struct ResponseState(Rc<ServerExchange>);
 
-impl BodyStream for Answer {
+impl BodyStream for ResponseState {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         self.0.pump(cx);
         self.0.output.poll_frame(cx)
@@ -187,16 +187,16 @@ impl BodyStream for Answer {
     }
 }
 
-impl Drop for Answer {
+impl Drop for ResponseState {
     fn drop(&mut self) {
         self.0.leave();
     }
 }
 
-/// The connection's task while it waits for an answer: if it is dropped, the client has gone.
-pub(super) struct Waiting(pub(super) Rc<Inbound>);
+/// The wait of the connection's task for a response; dropped if the client disconnects.
+pub(super) struct ResponseWait(pub(super) Rc<ServerExchange>);
 
-impl Drop for Waiting {
+impl Drop for ResponseWait {
     fn drop(&mut self) {
         if !self.0.released.get() || self.0.outcome.borrow().is_some() {
             self.0.leave();

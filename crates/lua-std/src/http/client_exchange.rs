@@ -1,9 +1,9 @@
-//! One exchange of the client: what a script writes and what it reads of the answer.
+//! One exchange of the client: a script's request and its response.
 //!
-//! A request whose body is there when it is sent leaves in one piece with its length; one that is
-//! written to leaves as it is written, chunked unless its content-length is given. Promises that
-//! the exchange goes on while the script does something else, and that dropping the stream, or
-//! closing it, ends the exchange and its connection.
+//! A request whose body is complete is sent in one piece with its length; otherwise the body is
+//! sent as it is written, chunked unless its content-length is given. Promises that the exchange
+//! continues while the script does something else, and that dropping the stream, or closing it,
+//! ends the exchange and its connection.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -17,57 +17,57 @@ use exchange::{Body, BodyStream, Fault, Frame, Headers, Request};
 use net::task::JoinHandle;
 use wire::Known;
 
-use super::bell::EventFd;
+use super::body_reader::BodyReader;
+use super::body_writer::BodyWriter;
 use super::client::Client;
 use super::faults;
-use super::feed::Feed;
 use super::fields;
-use super::input::Input;
+use super::waker_set::WakerSet;
 use lua_vm::errno;
 
-/// Where the answer stands.
-enum Stage {
-    /// Connected, and nothing was sent.
+/// The stage of the exchange.
+enum ClientStage {
+    /// Connected; nothing was sent.
     Fresh(Box<Request>, (Lease, Rc<Pool>)),
     Sent(JoinHandle<()>),
     Closed,
 }
 
-pub(super) struct Outbound {
+pub(super) struct ClientExchange {
     client: Rc<Client>,
-    stage: RefCell<Stage>,
-    output: Rc<Feed>,
-    pub(super) input: Rc<Input>,
-    answer: Rc<Answer>,
+    stage: RefCell<ClientStage>,
+    output: Rc<BodyWriter>,
+    pub(super) input: Rc<BodyReader>,
+    answer: Rc<ResponseHead>,
 }
 
-/// What the task of the exchange leaves for the script.
+/// The result of the exchange's task, for the script.
 #[derive(Default)]
-struct Answer {
+struct ResponseHead {
     head: RefCell<Option<Result<(u16, Headers), String>>>,
-    came: EventFd,
+    came: WakerSet,
     here: Cell<bool>,
 }
 
-impl Answer {
+impl ResponseHead {
     fn put(&self, head: Result<(u16, Headers), String>) {
         self.head.borrow_mut().get_or_insert(head);
         self.here.set(true);
-        self.came.ring();
+        self.came.wake_all();
     }
 }
 
-impl Outbound {
+impl ClientExchange {
     pub(super) fn new(
         client: Rc<Client>,
         request: Box<Request>,
         connection: (Lease, Rc<Pool>),
-    ) -> Outbound {
-        let output = Feed::default();
+    ) -> ClientExchange {
+        let output = BodyWriter::default();
         output.declared.set(fields::length(&request.headers));
-        Outbound {
+        ClientExchange {
             client,
-            stage: RefCell::new(Stage::Fresh(request, connection)),
+            stage: RefCell::new(ClientStage::Fresh(request, connection)),
             output: Rc::new(output),
             input: Rc::default(),
             answer: Rc::default(),
@@ -89,7 +89,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// The request is whole; false if it was.
+    /// Ends the request; false if it had ended.
     pub(super) fn finish(&self, trailers: Option<Headers>) -> bool {
         let first = !self.output.is_closed();
         self.output.finish(trailers);
@@ -97,26 +97,26 @@ impl Outbound {
         first
     }
 
-    /// The last piece of the body, or all of it.
+    /// Writes the last piece of the body, or all of it.
     pub(super) fn whole(&self, data: &[u8]) -> Result<(), &'static str> {
         self.output.push(Bytes::copy_from_slice(data))?;
         self.finish(None);
         Ok(())
     }
 
-    /// Who looks for the answer before anything was written has nothing to write.
+    /// A script that waits for the response before it wrote anything has no body.
     pub(super) fn begin_whole(&self) {
-        if matches!(*self.stage.borrow(), Stage::Fresh(..)) {
+        if matches!(*self.stage.borrow(), ClientStage::Fresh(..)) {
             self.output.finish(None);
         }
         self.begin();
     }
 
-    /// Sends what there is, if that has not begun.
+    /// Starts the exchange, if it has not begun.
     pub(super) fn begin(&self) {
-        let stage = self.stage.replace(Stage::Closed);
+        let stage = self.stage.replace(ClientStage::Closed);
         let (request, connection) = match stage {
-            Stage::Fresh(request, connection) => (request, connection),
+            ClientStage::Fresh(request, connection) => (request, connection),
             begun => {
                 self.stage.replace(begun);
                 return;
@@ -143,11 +143,11 @@ impl Outbound {
                 }
             }
         });
-        self.stage.replace(Stage::Sent(task));
+        self.stage.replace(ClientStage::Sent(task));
     }
 
-    /// Waits for the head of the answer.
-    pub(super) async fn answered(&self) {
+    /// Waits for the head of the response.
+    pub(super) async fn wait_for_head(&self) {
         poll_fn(|cx| {
             if self.answer.here.get() {
                 return Poll::Ready(());
@@ -158,7 +158,7 @@ impl Outbound {
         .await;
     }
 
-    /// The head of the answer, once it is there.
+    /// The head of the response, once it was received.
     pub(super) fn head<R>(
         &self,
         look: impl FnOnce(&Result<(u16, Headers), String>) -> R,
@@ -166,11 +166,11 @@ impl Outbound {
         self.answer.head.borrow().as_ref().map(look)
     }
 
-    /// Ends the exchange; false if it was ended.
+    /// Ends the exchange; false if it had ended.
     pub(super) fn close(&self) -> bool {
-        let stage = self.stage.replace(Stage::Closed);
-        let first = !matches!(stage, Stage::Closed);
-        if let Stage::Sent(task) = stage {
+        let stage = self.stage.replace(ClientStage::Closed);
+        let first = !matches!(stage, ClientStage::Closed);
+        if let ClientStage::Sent(task) = stage {
             task.abort();
         }
         self.output.abandon();
@@ -180,14 +180,14 @@ impl Outbound {
     }
 }
 
-impl Drop for Outbound {
+impl Drop for ClientExchange {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// Has a gzipped answer inflated as it is read, and the head say what will be read.
-fn plain(headers: &mut Headers, input: &Input) {
+/// Decompresses a gzipped response as it is read, and adjusts its head.
+fn plain(headers: &mut Headers, input: &BodyReader) {
     let coding = headers.get_str(Known::ContentEncoding).and_then(Coding::parse);
     if coding == Some(Coding::Gzip) {
         input.decode(Coding::Gzip);
@@ -197,7 +197,7 @@ fn plain(headers: &mut Headers, input: &Input) {
 }
 
 /// The body of a request that is sent as it is written.
-struct Written(Rc<Feed>);
+struct Written(Rc<BodyWriter>);
 
 impl BodyStream for Written {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {

@@ -1,7 +1,7 @@
-//! An answer that is streamed: from the script's writes to the client, as fast as it takes them.
+//! A streamed response: the script's writes on their way to the client.
 //!
-//! Promises that `write` waits once [`STREAM_BYTES`] are unsent, that a script which fails breaks
-//! the answer off, and that a client which goes away ends the coroutine.
+//! Promises that `write` waits once [`STREAM_BYTES`] are unsent, that a failed script aborts the
+//! response, and that a client that disconnects ends the coroutine.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,22 +11,22 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use exchange::{BodyStream, Fault, Frame};
 
-use super::call::Ticket;
-use super::reading;
+use super::body_read;
+use super::call::CallHandle;
 use crate::limits::STREAM_BYTES;
 use crate::tasks::TaskId;
 
-/// What was written and not yet taken.
+/// Pieces that were written and not yet sent.
 #[derive(Default)]
-pub(super) struct Outlet {
+pub(super) struct ResponseStream {
     pieces: RefCell<VecDeque<Bytes>>,
     bytes: Cell<usize>,
     reader: Cell<Option<Waker>>,
     writers: RefCell<Vec<TaskId>>,
 }
 
-impl Outlet {
-    /// Takes a piece; true if the writer should wait now.
+impl ResponseStream {
+    /// Appends a piece; true if the writer should wait.
     pub(super) fn push(&self, piece: &[u8]) -> bool {
         self.pieces.borrow_mut().push_back(Bytes::copy_from_slice(piece));
         self.bytes.set(self.bytes.get() + piece.len());
@@ -34,7 +34,7 @@ impl Outlet {
         self.bytes.get() >= STREAM_BYTES
     }
 
-    /// Whether a write has to wait for the client.
+    /// True if a write has to wait for the client.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.get() >= STREAM_BYTES
     }
@@ -43,7 +43,7 @@ impl Outlet {
         self.writers.borrow_mut().push(writer);
     }
 
-    /// Who waits to write on.
+    /// Takes the coroutines that wait to write.
     pub(super) fn take_writers(&self) -> Vec<TaskId> {
         self.writers.take()
     }
@@ -56,18 +56,18 @@ impl Outlet {
 }
 
 /// The body that the client gets.
-pub(super) struct Streamed {
-    ticket: Ticket,
-    outlet: Rc<Outlet>,
+pub(super) struct StreamedBody {
+    ticket: CallHandle,
+    outlet: Rc<ResponseStream>,
 }
 
-impl Streamed {
-    pub(super) fn new(ticket: Ticket, outlet: Rc<Outlet>) -> Streamed {
-        Streamed { ticket, outlet }
+impl StreamedBody {
+    pub(super) fn new(ticket: CallHandle, outlet: Rc<ResponseStream>) -> StreamedBody {
+        StreamedBody { ticket, outlet }
     }
 }
 
-impl BodyStream for Streamed {
+impl BodyStream for StreamedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         loop {
             let piece = self.outlet.pieces.borrow_mut().pop_front();
@@ -95,7 +95,7 @@ impl BodyStream for Streamed {
             }
             self.outlet.reader.set(Some(cx.waker().clone()));
             self.ticket.with(|call| call.sleep(cx.waker()));
-            if reading::poll(&self.ticket, cx).is_pending() {
+            if body_read::poll(&self.ticket, cx).is_pending() {
                 return Poll::Pending;
             }
         }

@@ -1,4 +1,4 @@
-//! Whole files: read, written, appended to.
+//! Reads, writes and appends to whole files.
 //!
 //! Promises that an atomic write leaves the old file or the new one, whatever happens.
 
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use mlua::{Lua, LuaString, Result, Table};
 
-use super::{Bytes, Place, off_loop};
+use super::{Bytes, PathArgument, off_loop};
 use crate::limits::FILE_BYTES;
 
 pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
-    let read = |(Place(path), limit): (Place, Option<u64>)| {
+    let read = |(PathArgument(path), limit): (PathArgument, Option<u64>)| {
         Ok(move || read(&path, limit.unwrap_or(FILE_BYTES)).map(Bytes))
     };
     raw.set("read", off_loop(lua, read)?)?;
-    let write = |(Place(path), data, how): (Place, LuaString, String)| {
+    let write = |(PathArgument(path), data, how): (PathArgument, LuaString, String)| {
         let data = data.as_bytes().to_vec();
         Ok(move || match how.as_str() {
             "append" => append(&path, &data),
@@ -28,7 +28,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
     raw.set("write", off_loop(lua, write)?)
 }
 
-/// Opens what may be read without waiting for somebody at the other end.
+/// Opens a regular file; a pipe would wait for its other end.
 pub(super) fn regular(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -63,7 +63,7 @@ fn append(path: &Path, data: &[u8]) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes a file beside, has it reach the disk, and gives it the name.
+/// Writes a temporary file, syncs it, and renames it.
 fn replace(path: &Path, data: &[u8]) -> io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -72,7 +72,7 @@ fn replace(path: &Path, data: &[u8]) -> io::Result<bool> {
     })?;
     let mut finish = || {
         file.write_all(data)?;
-        // The file keeps who may read it; a new one gets what is usual.
+        // The file keeps its permissions; a new one gets the default.
         let mode = match fs::metadata(path) {
             Ok(known) => known.permissions(),
             Err(_) => std::os::unix::fs::PermissionsExt::from_mode(0o644),
@@ -83,13 +83,13 @@ fn replace(path: &Path, data: &[u8]) -> io::Result<bool> {
     };
     let done = finish();
     if done.is_err() {
-        // What went wrong is told; that the rest cannot be removed either changes nothing.
+        // The first error is reported; a failed removal changes nothing.
         let _ = fs::remove_file(&beside);
     }
     done.map(|()| true)
 }
 
-/// Makes something under a name that nobody has.
+/// Creates a file or directory with an unused name.
 pub(super) fn unused<T>(
     folder: &Path,
     prefix: &str,
