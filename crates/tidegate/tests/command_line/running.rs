@@ -228,8 +228,7 @@ require 'silly.task'.fork(function() count_for_ever() require 'silly'.exit() end
     std::fs::write(directory.path().join("busy.lua"), program).unwrap();
     let mut running = Running::start(tidegate(directory.path(), &["run", "busy.lua"]));
     let line = running.line(|line| {
-        line.contains("Lua turn has been running for more than a second")
-            .then(|| line.to_owned())
+        line.contains("Lua turn has been running for more than a second").then(|| line.to_owned())
     });
     assert!(line.contains("vm=lua-0") && line.contains("busy.lua:"), "{line}");
     assert!(line.contains("count_for_ever"), "{line}");
