@@ -59,7 +59,8 @@ pub enum Counted {
     Group,
     /// A program said it of itself.
     Told,
-    /// Tasks ended without a cgroup: ticks, which lack children that no process of the tree waited for.
+    /// Tasks ended without a cgroup: ticks, which lack children that no process of the tree waited
+    /// for.
     Ticks,
 }
 

@@ -5,7 +5,8 @@ use std::io::Write;
 /// The reason for which a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The arguments or the configuration are wrong: exit code 2. A sentence, optionally followed by
+    /// The arguments or the configuration are wrong: exit code 2. A sentence, optionally followed
+    /// by
     /// advice.
     Wrong(String),
     /// Every error of a configuration, rendered: exit code 2.

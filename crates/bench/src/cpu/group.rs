@@ -1,6 +1,7 @@
 //! A cgroup (v2) that exists for one tree of processes.
 //!
-//! Owns a directory below the cgroup of this process, and what is in it. Promises that a process which
+//! Owns a directory below the cgroup of this process, and what is in it. Promises that a process
+//! which
 //! enters it right after fork(2) takes all its descendants along, whatever becomes of their
 //! parents; that nothing runs in the group any more once it was dropped; and that groups of runs
 //! which were killed are removed by the next run. Where no group can be made there is none, and

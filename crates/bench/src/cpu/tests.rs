@@ -130,7 +130,8 @@ fn a_group_counts_children_that_ended() {
     assert!(!directory.exists());
 }
 
-/// As a daemon does, or the workers of a master that is replaced: no process of the tree waits for it.
+/// As a daemon does, or the workers of a master that is replaced: no process of the tree waits for
+/// it.
 #[test]
 fn a_group_counts_processes_that_left_their_parent_and_ends_them() {
     let Some(group) = group() else { return };

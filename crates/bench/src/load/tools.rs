@@ -1,6 +1,7 @@
 //! Well-known load generators in place of ours: wrk and redis-benchmark.
 //!
-//! Owns their command lines and the reading of what they print. Promises an [`LoadOutcome`] like that
+//! Owns their command lines and the reading of what they print. Promises an [`LoadOutcome`] like
+//! that
 //! of our own, as far as the tool tells, and that the tool has ended when it returns. What they do
 //! differently stays as it is:
 //! - both count from their start to their end, connecting included; a warm-up is a run of its own

@@ -4,7 +4,8 @@
 //! handshake is right before the first message, and that an answer is the same message in one or
 //! more frames with nothing behind it. A ping in between is passed over: a connection lives for a
 //! round, which is shorter than any server waits for a pong.
-//! Never offers an extension, and masks with one key, because a load generator has no proxy to protect.
+//! Never offers an extension, and masks with one key, because a load generator has no proxy to
+//! protect.
 
 use super::Kind;
 use super::http::{Fed, has_fields};

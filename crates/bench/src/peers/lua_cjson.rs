@@ -20,7 +20,8 @@ fn setup(site: &Site) -> Option<Setup> {
     runner("cjson", site, &[]).map(|setup| setup.note("--module", page))
 }
 
-/// The program with a module that has `encode` and `decode`, for a Lua interpreter started after `before`.
+/// The program with a module that has `encode` and `decode`, for a Lua interpreter started after
+/// `before`.
 pub(super) fn runner(module: &str, site: &Site, before: &[&str]) -> Option<Setup> {
     let Role::Json { document, operation, time } = &site.role else { return None };
     let operation = match operation {

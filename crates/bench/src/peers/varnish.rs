@@ -64,7 +64,8 @@ sub vcl_recv {{ return (pass); }}
     )
 }
 
-/// What is large is stored as gzip, as it is when a backend compresses; then clients that cannot take
+/// What is large is stored as gzip, as it is when a backend compresses; then clients that cannot
+/// take
 /// it have it decompressed for each answer.
 fn cached(backend: SocketAddr, asked: Asked) -> String {
     let gzip = asked != Asked::Small;

@@ -111,7 +111,8 @@ pub struct Peer {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     pub scenario: String,
-    /// The command line and the file as it was written, with the documentation page of each setting.
+    /// The command line and the file as it was written, with the documentation page of each
+    /// setting.
     pub command: String,
     pub text: String,
 }

@@ -1,6 +1,7 @@
 //! docs/benchmarks.md: a run as a page of the documentation.
 //!
-//! Owns the page except for the part between its two marks, which is written by hand: why a bar is missed,
+//! Owns the page except for the part between its two marks, which is written by hand: why a bar is
+//! missed,
 //! what the next step is. Promises to keep that part as it is.
 
 use std::fmt::Write as _;
@@ -14,7 +15,8 @@ const NOTES_END: &str = "<!-- written by hand: end -->";
 const NOTES_EMPTY: &str = "Nothing has been written about this run yet.";
 
 /// The page. What stood between the marks of `before`, the page of an earlier run, stays; the
-/// directory `root` is left out of what names files, so that the page does not depend on the machine.
+/// directory `root` is left out of what names files, so that the page does not depend on the
+/// machine.
 pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     let mut out = format!(
         "# Benchmarks\n\nWritten by `make bench-report`. Absolute figures belong to this machine; \

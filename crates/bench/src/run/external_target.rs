@@ -1,4 +1,5 @@
-//! Loading a server that another process started: only on this machine, unless it is the user's own.
+//! Loading a server that another process started: only on this machine, unless it is the user's
+//! own.
 //!
 //! Promises its CPU where one process of this machine listens there, and says which; elsewhere
 //! there is no figure.

@@ -1,6 +1,7 @@
 //! `tidegate bench`: measure Tidegate and other servers on this machine.
 //!
-//! Owns the options of the command; the crate `bench` does the work, from the outside: it starts this
+//! Owns the options of the command; the crate `bench` does the work, from the outside: it starts
+//! this
 //! program again as the server that is measured, and as the floor.
 
 use std::collections::BTreeMap;

@@ -27,7 +27,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Ctl {
-    /// The address of its admin API: HOST:PORT, http://HOST:PORT or unix:/path [env: TIDEGATE_ADMIN]
+    /// The address of its admin API: HOST:PORT, http://HOST:PORT or unix:/path [env:
+    /// TIDEGATE_ADMIN]
     #[arg(long, value_name = "ADDRESS", global = true)]
     admin: Option<AdminAddress>,
 

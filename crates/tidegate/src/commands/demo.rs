@@ -19,7 +19,8 @@ Examples:
   tidegate demo --port 0          all on free ports
   tidegate demo --print-config    the configuration without its programs, for `up`";
 
-/// Start a demo on local ports: gateway, mock backend, cache, programs, metrics, and a page to try them
+/// Start a demo on local ports: gateway, mock backend, cache, programs, metrics, and a page to try
+/// them
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {

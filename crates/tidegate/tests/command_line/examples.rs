@@ -104,7 +104,8 @@ fn lua_handlers() {
 fn minimal() {
     let directory = TempDir::new().unwrap();
     let (_server, address) = start("minimal.yaml", directory.path());
-    // Its application does not run here: either the failed command is printed, or another server responds.
+    // Its application does not run here: either the failed command is printed, or another server
+    // responds.
     let answer = get(address, "/", "");
     assert!(answer.starts_with("http/1.1 "), "{answer}");
     if status(&answer) == "502" {

@@ -1,6 +1,7 @@
 //! The configuration of a worker process: listeners, directories, the application.
 //!
-//! It is JSON, which is YAML and quotes any path. The supervisor binds the listeners and passes them
+//! It is JSON, which is YAML and quotes any path. The supervisor binds the listeners and passes
+//! them
 //! by name.
 
 use std::path::Path;

@@ -86,7 +86,8 @@ pub(super) struct ListenerOptions {
     #[arg(long, value_name = "PEERS", value_parser = values::peers)]
     forwarded_allow_ips: Option<Peers>,
 
-    /// Serve the files of a directory below a path, without Python: /static=./public; may be repeated
+    /// Serve the files of a directory below a path, without Python: /static=./public; may be
+    /// repeated
     #[arg(long = "static", value_name = "PREFIX=DIR", value_parser = values::mount)]
     pub(super) mounts: Vec<(String, PathBuf)>,
 
