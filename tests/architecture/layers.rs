@@ -1,4 +1,4 @@
-//! Which crate may import which: levels inside the house, and one owner for a foreign library.
+//! Which crate may import which: levels of our crates, and one owner for each foreign library.
 //!
 //! Read from `cargo metadata`, so a dependency counts wherever it is declared: for building, for
 //! tests, for one target or behind a feature.
@@ -6,7 +6,7 @@
 use serde_json::Value;
 use std::process::Command;
 
-/// A room imports only rooms of a lower level, and inside a level nobody imports a neighbour.
+/// A crate imports only crates of a lower level, and none of its own level.
 const LEVELS: &[(&str, u8)] = &[
     ("wire", 0),
     ("settings-derive", 0),
@@ -34,10 +34,10 @@ const LEVELS: &[(&str, u8)] = &[
     ("wheel", 10),
 ];
 
-/// Import nothing of ours, and nothing of ours imports them, but for the doors.
+/// Import none of our crates, and none of ours imports them, except those in `ENTRY_POINTS`.
 const OUTSIDE: &[&str] = &["bench", "scenarios"];
-/// Who may import one that stands outside: the binary has a command for it.
-const DOORS: &[(&str, &str)] = &[("tidegate", "bench")];
+/// Imports of a crate that stands outside: the binary has a command for it.
+const ENTRY_POINTS: &[(&str, &str)] = &[("tidegate", "bench")];
 
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[
@@ -45,14 +45,14 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("brotli", &["coding"]),
     ("clap", &["tidegate"]),
     ("clap_complete", &["tidegate"]),
-    // Those who share nothing of ours look into what servers compressed.
+    // These share no code with ours and read what servers compressed.
     ("flate2", &["coding", "bench", "scenarios"]),
     ("h2", &["exchange"]),
     ("hickory-resolver", &["net"]),
     ("http", &["exchange"]),
     ("httparse", &["wire"]),
     ("hyper", &[]),
-    // The configuration files of the server; the folders that Lua programs ask about.
+    // The configuration files of the server; the directories that Lua programs watch.
     ("inotify", &["server", "lua-std"]),
     ("libc", &["net", "lua-vm", "lua-std", "lua-host", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
@@ -92,7 +92,7 @@ struct Package {
 }
 
 #[test]
-fn crates_import_only_what_the_house_allows() {
+fn crates_import_only_what_their_level_allows() {
     let broken = complaints(&workspace());
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
@@ -123,7 +123,7 @@ fn workspace() -> Vec<Package> {
 }
 
 fn level(name: &str) -> Option<u8> {
-    LEVELS.iter().find(|(room, _)| *room == name).map(|(_, level)| *level)
+    LEVELS.iter().find(|(other, _)| *other == name).map(|(_, level)| *level)
 }
 
 fn complaints(packages: &[Package]) -> Vec<String> {
@@ -145,7 +145,7 @@ fn complaints(packages: &[Package]) -> Vec<String> {
 }
 
 fn inside(name: &str, import: &str) -> Option<String> {
-    if DOORS.contains(&(name, import)) {
+    if ENTRY_POINTS.contains(&(name, import)) {
         return None;
     }
     if OUTSIDE.contains(&name) || OUTSIDE.contains(&import) {
@@ -159,7 +159,7 @@ fn inside(name: &str, import: &str) -> Option<String> {
 fn owner(name: &str, import: &str) -> Option<String> {
     let (_, owners) = OWNERS.iter().find(|(library, _)| *library == import)?;
     (!owners.contains(&name)).then(|| match owners {
-        [] => format!("{name} imports {import}, which this house does not use"),
+        [] => format!("{name} imports {import}, which this repository does not use"),
         _ => format!("{name} imports {import}, which belongs to {owners:?}"),
     })
 }
@@ -173,12 +173,12 @@ fn a_broken_rule_is_seen() {
     assert_eq!(complain("exchange", "wire", true), 0);
     assert_eq!(complain("wire", "exchange", true), 1, "upwards");
     assert_eq!(complain("router", "filters", true), 1, "a neighbour");
-    assert_eq!(complain("bench", "wire", true), 1, "out of the house");
-    assert_eq!(complain("server", "bench", true), 1, "into the house");
-    assert_eq!(complain("tidegate", "bench", true), 0, "through the door");
-    assert_eq!(complain("tidegate", "scenarios", true), 1, "into the house");
+    assert_eq!(complain("bench", "wire", true), 1, "out of the levels");
+    assert_eq!(complain("server", "bench", true), 1, "into the levels");
+    assert_eq!(complain("tidegate", "bench", true), 0, "an entry point");
+    assert_eq!(complain("tidegate", "scenarios", true), 1, "into the levels");
     assert_eq!(complain("net", "tokio", false), 0);
     assert_eq!(complain("router", "tokio", false), 1, "another's library");
-    assert_eq!(complain("net", "hyper", false), 1, "nobody's library");
+    assert_eq!(complain("net", "hyper", false), 1, "a library without an owner");
     assert_eq!(complain("types", "memchr", false), 2, "no level, and no name");
 }

@@ -45,8 +45,8 @@ fn every_row_of_a_table_of_metrics_is_counted_somewhere() {
 }
 
 /// Code without its tests, the tables apart.
-fn gather(folder: &Path, workspace: &Path, code: &mut String) {
-    for entry in fs::read_dir(folder).expect("a readable folder") {
+fn gather(directory: &Path, workspace: &Path, code: &mut String) {
+    for entry in fs::read_dir(directory).expect("a readable directory") {
         let path = entry.expect("a readable entry").path();
         let name = path.strip_prefix(workspace).expect("inside").to_string_lossy().into_owned();
         if path.is_dir() && !path.ends_with("tests") {

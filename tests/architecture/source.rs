@@ -1,5 +1,6 @@
-//! Rust text, told apart just well enough to count: what is code, what is a test, what is a
-//! function. Not a parser; where macros fool it, it errs on the side of silence.
+//! Splits Rust text into code, tests and functions, just well enough to count.
+//!
+//! Not a parser: where macros confuse it, it reports less rather than more.
 
 use std::ops::Range;
 

@@ -5,14 +5,15 @@ use crate::source::{code_lines, code_of, functions_in, tests_in, words_in};
 use std::fs;
 use std::path::Path;
 
-/// Code lines of a file, the tests beside the code apart; a file of tests has no more.
+/// Code lines of a file, without the tests in it; a file of tests has no more.
 const FILE_LINES_MAX: usize = 500;
 /// Code lines of a function, its signature included.
 const FUNCTION_LINES_MAX: usize = 70;
 const COLUMNS_MAX: usize = 100;
 
-/// Where `unsafe` may stand, always under a comment that says why it is sound.
-const UNSAFE_ROOMS: &[&str] = &["crates/net/", "crates/bench/", "crates/lua-vm/", "crates/python/"];
+/// Crates that may use `unsafe`, always under a comment that says why it is sound.
+const UNSAFE_CRATES: &[&str] =
+    &["crates/net/", "crates/bench/", "crates/lua-vm/", "crates/python/"];
 /// How far above its block that comment may begin.
 const SAFETY_LINES: usize = 6;
 
@@ -22,11 +23,11 @@ const SWITCHED_OFF: &[&str] =
     &[concat!("#[ig", "nore"), concat!("todo", "!("), concat!("unimple", "mented!(")];
 /// What a merge leaves where two sides changed the same lines.
 const CONFLICTS: &[&str] = &[concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];
-/// Folders that exist on one machine only.
+/// Directories that exist on one machine only.
 const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-const FOLDERS_SKIPPED: &[&str] =
+const DIRECTORIES_SKIPPED: &[&str] =
     &[".git", "target", "corpus", "artifacts", "node_modules", "__pycache__", "bench-results"];
 const FILES_SKIPPED: &[&str] = &["LICENSE", "Cargo.lock"];
 
@@ -36,7 +37,7 @@ fn every_file_is_tidy() {
     let mut complaints = Vec::new();
     let mut files = 0;
     visit(workspace, &mut |path| {
-        // What is not text is somebody's fixture.
+        // What is not text is a fixture.
         let Ok(text) = fs::read_to_string(path) else { return };
         let name = path.strip_prefix(workspace).expect("inside").to_string_lossy();
         files += 1;
@@ -46,13 +47,13 @@ fn every_file_is_tidy() {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
 
-pub(crate) fn visit(folder: &Path, found: &mut impl FnMut(&Path)) {
-    for entry in fs::read_dir(folder).expect("a readable folder") {
+pub(crate) fn visit(directory: &Path, found: &mut impl FnMut(&Path)) {
+    for entry in fs::read_dir(directory).expect("a readable directory") {
         let entry = entry.expect("a readable entry");
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let kind = entry.file_type().expect("an entry has a type");
-        if kind.is_dir() && !FOLDERS_SKIPPED.contains(&name.as_ref()) {
+        if kind.is_dir() && !DIRECTORIES_SKIPPED.contains(&name.as_ref()) {
             visit(&entry.path(), found);
         } else if kind.is_file() && !FILES_SKIPPED.contains(&name.as_ref()) {
             found(&entry.path());
@@ -121,7 +122,7 @@ fn rust(name: &str, text: &str) -> Vec<String> {
 }
 
 fn unsafe_blocks(name: &str, text: &str, code: &str) -> Vec<String> {
-    let allowed = UNSAFE_ROOMS.iter().any(|room| name.starts_with(room));
+    let allowed = UNSAFE_CRATES.iter().any(|prefix| name.starts_with(prefix));
     let lines: Vec<&str> = text.lines().collect();
     let mut complaints = Vec::new();
     for (at, _) in words_in(code, "unsafe") {
@@ -132,7 +133,7 @@ fn unsafe_blocks(name: &str, text: &str, code: &str) -> Vec<String> {
         }
         let above = &lines[line.saturating_sub(SAFETY_LINES)..=line];
         if !allowed {
-            complaints.push(format!("{}: unsafe outside {UNSAFE_ROOMS:?}", line + 1));
+            complaints.push(format!("{}: unsafe outside {UNSAFE_CRATES:?}", line + 1));
         } else if !above.iter().any(|line| line.to_ascii_lowercase().contains("safety")) {
             complaints.push(format!("{}: unsafe without a SAFETY comment above it", line + 1));
         }
@@ -152,7 +153,7 @@ fn each_untidiness_is_seen() {
     assert_eq!(count("crates/a.rs", &long(FUNCTION_LINES_MAX - 1)), 1, "a long function");
     assert_eq!(count("crates/a/tests.rs", &long(FUNCTION_LINES_MAX)), 0, "a test");
     let test = long(FUNCTION_LINES_MAX).replace("fn a", "#[cfg(test)]\nmod tests");
-    assert_eq!(count("crates/a.rs", &test), 0, "tests beside the code");
+    assert_eq!(count("crates/a.rs", &test), 0, "tests in the file");
     let file = |lines: usize| format!("//! A.\n{}", "use b;\n".repeat(lines));
     assert_eq!(count("crates/a.rs", &file(FILE_LINES_MAX)), 0);
     assert_eq!(count("crates/a.rs", &file(FILE_LINES_MAX + 1)), 1, "a long file");
@@ -164,7 +165,7 @@ fn each_untidiness_is_seen() {
     let reasoned = "//! A.\n// SAFETY: nothing is touched.\nfn a() { unsafe { b() } }\n";
     assert_eq!(count("crates/net/src/a.rs", reasoned), 0);
     assert_eq!(count("crates/net/src/a.rs", block), 1, "no reason");
-    assert_eq!(count("crates/wire/src/a.rs", reasoned), 1, "another room");
+    assert_eq!(count("crates/wire/src/a.rs", reasoned), 1, "another crate");
 
     for word in UNFINISHED.iter().chain(SWITCHED_OFF).chain(MACHINE_PATHS) {
         assert_eq!(count("docs/a.md", &format!("see {word} there\n")), 1, "{word}");
