@@ -45,8 +45,8 @@ pub(crate) struct Cache {
     budget: Rc<Budget>,
 }
 
-/// Somebody looks at a resource again. Who goes away before the end leaves it to the next one: a
-/// client must not be able to keep an old file in use.
+/// A resource that is being revalidated. A revalidation that is dropped early leaves it to the next
+/// request: a
 pub(crate) struct Claim<'c> {
     cache: &'c Cache,
     path: &'c str,
@@ -74,11 +74,11 @@ impl Drop for Claim<'_> {
 #[derive(Default)]
 struct Table {
     places: HashMap<Rc<str>, usize, foldhash::fast::RandomState>,
-    slots: Vec<Slot>,
+    slots: Vec<CacheEntry>,
     hand: usize,
 }
 
-struct Slot {
+struct CacheEntry {
     path: Rc<str>,
     resource: Rc<Resource>,
     fresh_until: Moment,
@@ -134,7 +134,7 @@ impl Cache {
         let at = table.slots.len();
         table.places.insert(path.clone(), at);
         let fresh_until = now.after(FRESH);
-        table.slots.push(Slot { path, resource, fresh_until, used: Cell::new(false) });
+        table.slots.push(CacheEntry { path, resource, fresh_until, used: Cell::new(false) });
     }
 
     fn remove_at(&self, table: &mut Table, at: usize) {
@@ -188,9 +188,9 @@ mod tests {
         assert!(cache.fresh("/a", now).is_some() && cache.fresh("/b", now).is_none());
         assert!(cache.fresh("/a", later).is_none());
         let claim = cache.claim("/a", later).unwrap();
-        assert!(cache.fresh("/a", later).is_some(), "others go on");
+        assert!(cache.fresh("/a", later).is_some(), "others continue");
         drop(claim);
-        assert!(cache.fresh("/a", later).is_none(), "nobody has looked");
+        assert!(cache.fresh("/a", later).is_none(), "it was not revalidated");
         cache.claim("/a", later).unwrap().confirm();
         assert!(cache.fresh("/a", later).is_some());
         assert!(cache.claim("/b", later).is_none());

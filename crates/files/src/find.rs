@@ -20,9 +20,9 @@ const OLDER_SECS: i64 = 2;
 #[derive(Debug)]
 pub(crate) enum Located {
     Resource(Box<Resource>),
-    /// A folder, asked for without its slash.
+    /// A directory, requested without its slash.
     NeedsSlash,
-    /// A folder without index, to be listed. The path is beneath the root.
+    /// A directory without index, to be listed. The path is beneath the root.
     Listing(Directory, PathBuf),
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Located {
 pub(crate) fn find(files: &Files, path: &str) -> Result<Located, OpenError> {
     let relative = relative(path, files.dotfiles).ok_or(OpenError::Missing)?;
     if path.ends_with('/') {
-        return find_in_folder(files, relative);
+        return find_in_directory(files, relative);
     }
     let name = relative.to_string_lossy();
     match open_beneath(&files.root, &relative, files.links())? {
@@ -57,10 +57,10 @@ pub(crate) fn find_fallback(files: &Files) -> Result<Located, OpenError> {
     }
 }
 
-fn find_in_folder(files: &Files, folder: PathBuf) -> Result<Located, OpenError> {
+fn find_in_directory(files: &Files, directory: PathBuf) -> Result<Located, OpenError> {
     let mut probes = Probes::default();
     for name in &files.index {
-        let relative = folder.join(name);
+        let relative = directory.join(name);
         match open_beneath(&files.root, &relative, files.links()) {
             Ok(OpenedPath::File(file, about)) => {
                 probes.saw(&relative, Some(about.clone()));
@@ -73,8 +73,8 @@ fn find_in_folder(files: &Files, folder: PathBuf) -> Result<Located, OpenError> 
     if !files.listing {
         return Err(OpenError::Missing);
     }
-    match open_beneath(&files.root, &folder, files.links())? {
-        OpenedPath::Directory(open) => Ok(Located::Listing(open, folder)),
+    match open_beneath(&files.root, &directory, files.links())? {
+        OpenedPath::Directory(open) => Ok(Located::Listing(open, directory)),
         OpenedPath::File(..) => Err(OpenError::Missing),
     }
 }
@@ -97,7 +97,7 @@ fn resource(
     Ok(Located::Resource(Box::new(resource)))
 }
 
-/// The same file in a coding: `app.js.br` beside `app.js`.
+/// The same file in a coding: `app.js.br` next to `app.js`.
 fn neighbour(
     files: &Files,
     relative: &Path,

@@ -3,46 +3,86 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{Fault, FaultKind, Handler, MaybeFuture, Outcome, Request, Response, WorkerContext};
+use exchange::{
+    Fault, FaultKind, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response,
+    WorkerContext,
+};
 use net::clock::Moment;
 use net::files::OpenError;
+use settings::{Node, Reader, Setting};
 use wire::{Known, Method};
 
 use crate::answer::respond;
 use crate::cache::{Budget, Cache};
 use crate::find::{Located, find, find_fallback};
 use crate::listing;
-use crate::record::{Files, KIND};
+use crate::record::Files;
 use crate::resource::Resource;
+
+/// The kind, for the table of handlers.
+pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema, read };
 
 /// The name under which the fallback is known. No path of a request begins like this.
 const FALLBACK: &str = "fallback";
 
-pub(crate) struct Life {
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    let files = Files::read(node, reader)?;
+    // Not part of the declaration: its examples need not exist.
+    if !files.root.is_dir() {
+        let span = node.get("root").unwrap_or(node).span;
+        reader.error(span, format!("there is no directory {}", files.root));
+        reader.report().depends_on(files.root.to_path_buf());
+        return None;
+    }
+    Some(Arc::new(FilesPlan(Arc::new(files))))
+}
+
+struct FilesPlan(Arc<Files>);
+
+impl HandlerPlan for FilesPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
+        Rc::new(FilesHandler::new(self.0.clone(), worker))
+    }
+
+    fn describe(&self) -> String {
+        let files = &self.0;
+        let spa = files.spa.as_ref().map(|spa| format!(", else {spa}"));
+        let listing = if files.listing { ", listed" } else { "" };
+        format!("{}{}{listing}", files.root, spa.unwrap_or_default())
+    }
+}
+
+pub(crate) struct FilesHandler {
     files: Arc<Files>,
     cache: Rc<Cache>,
 }
 
-impl Life {
-    pub(crate) fn new(files: Arc<Files>, worker: &WorkerContext) -> Life {
+impl FilesHandler {
+    pub(crate) fn new(files: Arc<Files>, worker: &WorkerContext) -> FilesHandler {
         // Everything that changes what a path leads to; two Plans that agree share what is known.
         let identity = format!("{files:?}");
         let cache = worker.local.get(identity, || {
             let budget = worker.local.get((), Budget::default);
             Cache::new(budget)
         });
-        Life { files, cache }
+        FilesHandler { files, cache }
     }
 
     async fn answer_at(&self, request: &Request, now: Moment) -> Outcome {
         let path = request.target.path();
         match self.locate(path, now, find).await {
-            Ok(Answer::Resource(resource)) => respond(&resource, request),
-            Ok(Answer::NeedsSlash) => Ok(with_slash(request)),
-            Ok(Answer::Listing(items)) => Ok(listing::response(path, &items, &request.headers)),
+            Ok(FileResponse::Resource(resource)) => respond(&resource, request),
+            Ok(FileResponse::NeedsSlash) => Ok(with_slash(request)),
+            Ok(FileResponse::Listing(items)) => {
+                Ok(listing::response(path, &items, &request.headers))
+            }
             Err(OpenError::Missing) if self.falls_back(request) => {
                 match self.locate(FALLBACK, now, |files, _| find_fallback(files)).await {
-                    Ok(Answer::Resource(resource)) => respond(&resource, request),
+                    Ok(FileResponse::Resource(resource)) => respond(&resource, request),
                     Ok(_) => Err(Fault::not_found()),
                     Err(refusal) => Err(fault(refusal)),
                 }
@@ -57,14 +97,14 @@ impl Life {
         path: &str,
         now: Moment,
         find: impl FnOnce(&Files, &str) -> Result<Located, OpenError> + Send + 'static,
-    ) -> Result<Answer, OpenError> {
+    ) -> Result<FileResponse, OpenError> {
         if let Some(resource) = self.cache.fresh(path, now) {
-            return Ok(Answer::Resource(resource));
+            return Ok(FileResponse::Resource(resource));
         }
         if let Some(claim) = self.cache.claim(path, now) {
             let (files, probes) = (self.files.clone(), claim.resource.probes.clone());
             if blocking(move || Ok(probes.still_hold(&files))).await? {
-                return Ok(Answer::Resource(claim.confirm()));
+                return Ok(FileResponse::Resource(claim.confirm()));
             }
             self.cache.remove(path);
         }
@@ -78,12 +118,12 @@ impl Life {
             Located::NeedsSlash => Ok(OpenedPath::NeedsSlash),
         });
         Ok(match found.await? {
-            OpenedPath::Listing(items) => Answer::Listing(items),
-            OpenedPath::NeedsSlash => Answer::NeedsSlash,
+            OpenedPath::Listing(items) => FileResponse::Listing(items),
+            OpenedPath::NeedsSlash => FileResponse::NeedsSlash,
             OpenedPath::Resource(resource) => {
                 let resource: Rc<Resource> = Rc::from(resource);
                 self.cache.insert(path, resource.clone(), now);
-                Answer::Resource(resource)
+                FileResponse::Resource(resource)
             }
         })
     }
@@ -108,13 +148,13 @@ enum OpenedPath {
     Listing(Vec<listing::Item>),
 }
 
-enum Answer {
+enum FileResponse {
     Resource(Rc<Resource>),
     NeedsSlash,
     Listing(Vec<listing::Item>),
 }
 
-impl Handler for Life {
+impl Handler for FilesHandler {
     fn name(&self) -> &'static str {
         KIND.name
     }

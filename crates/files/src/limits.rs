@@ -1,4 +1,4 @@
-//! Every bound of this room.
+//! Every bound of this crate.
 
 use std::time::Duration;
 
@@ -13,5 +13,5 @@ pub(crate) const KNOWN_PATHS: usize = 1024;
 pub(crate) const OPEN_FILES: usize = 256;
 /// Small files a worker keeps in memory, over all handlers.
 pub(crate) const MEMORY_BYTES: usize = 16 * 1024 * 1024;
-/// Names in one listing; a larger folder is shown up to here.
+/// Names in one listing; a larger directory is cut here.
 pub(crate) const LISTED_NAMES: usize = 10_000;

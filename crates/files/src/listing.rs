@@ -1,6 +1,6 @@
-//! What is in a folder, for people (HTML) and programs (JSON).
+//! Directory listings, as HTML and JSON.
 //!
-//! Everything from the file system is escaped: a file name is whatever somebody could upload.
+//! Everything from the file system is escaped: file names may come from uploads.
 
 use std::fmt::Write;
 use std::fs::Metadata;
@@ -16,7 +16,7 @@ use wire::{Known, negotiate, target};
 use crate::limits::LISTED_NAMES;
 use crate::record::Files;
 
-/// One name in a folder.
+/// An entry of a directory.
 #[derive(Debug)]
 pub(crate) struct Item {
     name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Item {
     modified_secs: u64,
 }
 
-/// What is in the folder at `path` beneath the root; folders first, by name. Waits for the disk.
+/// The entries of the directory at `path` beneath the root; directories first, by name. Blocks.
 pub(crate) fn items(files: &Files, folder: &Directory, path: &Path) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
     for (name, about) in folder.entries(LISTED_NAMES)? {

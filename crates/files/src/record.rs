@@ -1,26 +1,19 @@
-//! What may be written under `files`, and what is frozen of it.
+//! The settings of the handler `files`.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
-use std::rc::Rc;
-use std::sync::Arc;
 
 use coding::Coding;
-use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
 use net::files::SymlinkPolicy;
 use settings::{FilePath, Node, Reader, Setting};
 
-use crate::handler::Life;
 use crate::media_type;
 
-/// The kind, for the table of handlers.
-pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema, read };
-
-/// Serves the files of a folder.
+/// Serves the files of a directory.
 ///
-/// The path of the request is the path below the folder; `rewrite` can change it before.
-/// Answers GET and HEAD, ranges and conditional requests. Nothing outside the folder is served,
-/// whatever the path and whatever links are in it. A relative folder starts at the
+/// The path of the request is the path below the directory; `rewrite` can change it before.
+/// Answers GET and HEAD, ranges and conditional requests. Nothing outside the directory is served,
+/// whatever the path and whatever links are in it. A relative directory starts at the
 /// configuration file.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = root, check = check)]
@@ -138,35 +131,4 @@ fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
 fn is_relative(path: &str) -> bool {
     let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     names && !path.is_empty() && !path.contains('\0')
-}
-
-fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
-    let files = Files::read(node, reader)?;
-    // Not part of the declaration: its examples need not exist.
-    if !files.root.is_dir() {
-        let span = node.get("root").unwrap_or(node).span;
-        reader.error(span, format!("there is no folder {}", files.root));
-        reader.report().depends_on(files.root.to_path_buf());
-        return None;
-    }
-    Some(Arc::new(Plan(Arc::new(files))))
-}
-
-struct Plan(Arc<Files>);
-
-impl HandlerPlan for Plan {
-    fn name(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn build(&self, worker: &WorkerContext) -> Rc<dyn Handler> {
-        Rc::new(Life::new(self.0.clone(), worker))
-    }
-
-    fn describe(&self) -> String {
-        let files = &self.0;
-        let spa = files.spa.as_ref().map(|spa| format!(", else {spa}"));
-        let listing = if files.listing { ", listed" } else { "" };
-        format!("{}{}{listing}", files.root, spa.unwrap_or_default())
-    }
 }

@@ -137,7 +137,7 @@ impl Variant {
                 if kept { Content::MemoryFile(whole) } else { Content::File(whole) }
             }
         };
-        // What was read counts, if somebody is writing it just now.
+        // What was read counts, if the file is being written.
         let length = content.len();
         let modified_secs = u64::try_from(about.mtime()).unwrap_or(0);
         let mtime_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());

@@ -119,18 +119,18 @@ fn check(settings: &Compress, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    Some(Arc::new(Plan(Arc::new(Compress::read(node, reader)?))))
+    Some(Arc::new(CompressPlan(Arc::new(Compress::read(node, reader)?))))
 }
 
-struct Plan(Arc<Compress>);
+struct CompressPlan(Arc<Compress>);
 
-impl FilterPlan for Plan {
+impl FilterPlan for CompressPlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(Life::new(self.0.clone(), worker)))
+        Stage::Filter(Rc::new(CompressFilter::new(self.0.clone(), worker)))
     }
 
     fn describe(&self) -> String {
@@ -139,7 +139,7 @@ impl FilterPlan for Plan {
     }
 }
 
-struct Life {
+struct CompressFilter {
     settings: Arc<Compress>,
     codings: Vec<Offer>,
     tokens: Vec<&'static str>,
@@ -161,8 +161,8 @@ impl Offer {
     }
 }
 
-impl Life {
-    fn new(settings: Arc<Compress>, worker: &WorkerContext) -> Life {
+impl CompressFilter {
+    fn new(settings: Arc<Compress>, worker: &WorkerContext) -> CompressFilter {
         let offer = |word: &Word| {
             let coding = word.coding();
             let counter =
@@ -176,7 +176,7 @@ impl Life {
         };
         let codings: Vec<_> = settings.codings.iter().map(offer).collect();
         let tokens = codings.iter().map(|offer| offer.coding.token()).collect();
-        Life { settings, codings, tokens }
+        CompressFilter { settings, codings, tokens }
     }
 
     /// Whether such a response is worth it, whoever asked.
@@ -232,7 +232,7 @@ fn length_of(response: &Response, to_head: bool) -> Option<u64> {
     }
 }
 
-impl Filter for Life {
+impl Filter for CompressFilter {
     fn name(&self) -> &'static str {
         KIND.name
     }

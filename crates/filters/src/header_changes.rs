@@ -68,14 +68,14 @@ fn read_request(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPl
     let before = reader.report().len();
     let RequestHeaders { remove, set, add } = RequestHeaders::read(node, reader)?;
     let changes = Changes::checked(remove, set, add, before, node, reader)?;
-    Some(Arc::new(Plan { kind: &REQUEST, changes: Arc::new(changes), always: false }))
+    Some(Arc::new(HeaderChangesPlan { kind: &REQUEST, changes: Arc::new(changes), always: false }))
 }
 
 fn read_response(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let before = reader.report().len();
     let ResponseHeaders { remove, set, add, always } = ResponseHeaders::read(node, reader)?;
     let changes = Changes::checked(remove, set, add, before, node, reader)?;
-    Some(Arc::new(Plan { kind: &RESPONSE, changes: Arc::new(changes), always }))
+    Some(Arc::new(HeaderChangesPlan { kind: &RESPONSE, changes: Arc::new(changes), always }))
 }
 
 /// What is done to a header section, in order.
@@ -205,14 +205,14 @@ fn check_value(value: &Template, span: Span, reader: &mut Reader<'_>) {
     }
 }
 
-struct Plan {
+struct HeaderChangesPlan {
     kind: &'static FilterKind,
     changes: Arc<Changes>,
     /// Responses that the server generates are changed as well.
     always: bool,
 }
 
-impl FilterPlan for Plan {
+impl FilterPlan for HeaderChangesPlan {
     fn name(&self) -> &'static str {
         self.kind.name
     }

@@ -1,9 +1,8 @@
-//! `key_auth`: lets in who brings a known key.
+//! `key_auth`: allows requests that carry a known API key.
 //!
-//! Promises that a key is held and compared as its SHA-256 only, in constant time; that neither log
-//! nor `explain` shows one; that a key goes no further than here unless asked to. Finding the
-//! candidate by the first bytes of the digest tells an observer nothing: they cannot choose
-//! digests.
+//! Promises that a key is stored and compared only as its SHA-256, in constant time; that neither
+//! log nor `explain` shows one; that a key is forwarded only if configured. Looking the candidate
+//! up by the first bytes of the digest reveals nothing: an attacker cannot choose digests.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -26,21 +25,20 @@ use wire::target::{QueryPair, query_pairs};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
 
-/// Lets in only requests that bring a known key.
+/// Allows only requests that carry a known API key.
 ///
-/// The key's owner becomes the request's `consumer`, which the log and the variable
-/// `{consumer}` show. Anybody else is answered 401 with `WWW-Authenticate`.
+/// The key's owner becomes the request's `consumer`, shown by the log and the variable
+/// `{consumer}`. Other requests get 401 with `WWW-Authenticate`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct KeyAuth {
-    /// Who may come in. A key stands here as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as
-    /// a secret.
+    /// The accepted keys, each as its SHA-256 (`printf %s "$KEY" | sha256sum`) or as a secret.
     keys: Vec<KnownKey>,
     /// Where the key is looked for, in this order: `{ header: NAME }`, `bearer` (the
     /// `Authorization` header), `{ query: NAME }`.
     #[setting(default = { "header": "x-api-key" }, example = ["bearer", { "query": "key" }])]
-    from: OneOrMany<Place>,
-    /// Take the key out of the request before it goes on, so that no upstream and no log sees
+    from: OneOrMany<KeySource>,
+    /// Removes the key from the request before it is forwarded, so that no upstream and no log sees
     /// it.
     #[setting(default = true)]
     hide: bool,
@@ -49,12 +47,11 @@ struct KeyAuth {
     realm: String,
 }
 
-/// One key and whose it is. Exactly one of `sha256` and `key` must be there.
+/// A key and its owner. Exactly one of `sha256` and `key` is required.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_one_form)]
 struct KnownKey {
-    /// Whose key it is. Several keys may have one owner, which is how keys are changed without
-    /// a gap.
+    /// The owner. Several keys can have one owner, which allows key rotation without a gap.
     consumer: String,
     /// The SHA-256 of the key in 64 hexadecimal digits, perhaps after `sha256:`.
     sha256: Option<Fingerprint>,
@@ -64,7 +61,7 @@ struct KnownKey {
 
 /// Where a key is looked for.
 #[derive(Clone, Debug, PartialEq, Setting)]
-enum Place {
+enum KeySource {
     /// In a header of this name.
     Header(HeaderName),
     /// In `Authorization: Bearer KEY` (RFC 6750).
@@ -164,7 +161,7 @@ fn check_one_form(key: &KnownKey, node: &Node, reader: &mut Reader<'_>) {
 
 fn check(settings: &KeyAuth, node: &Node, reader: &mut Reader<'_>) {
     if settings.keys.is_empty() {
-        reader.error(node.span, "without keys nobody can come in");
+        reader.error(node.span, "without keys no request is allowed");
     }
     if settings.from.is_empty() {
         reader.error(node.span, "there is no place to look for a key");
@@ -188,13 +185,13 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
         keyring.add(key.hash()?);
     }
     let challenge = challenge(&settings);
-    Some(Arc::new(Plan { settings, keyring: Arc::new(keyring), challenge }))
+    Some(Arc::new(KeyAuthPlan { settings, keyring: Arc::new(keyring), challenge }))
 }
 
 /// RFC 9110 11.6.1. No scheme is registered for keys in other places; `ApiKey` is what others say.
 fn challenge(settings: &KeyAuth) -> String {
-    let bearer = settings.from.contains(&Place::Bearer);
-    let other = settings.from.iter().any(|place| *place != Place::Bearer);
+    let bearer = settings.from.contains(&KeySource::Bearer);
+    let other = settings.from.iter().any(|place| *place != KeySource::Bearer);
     let schemes = [("Bearer", bearer), ("ApiKey", other)];
     let challenges = schemes.iter().filter(|(_, wanted)| *wanted);
     let challenges = challenges.map(|(scheme, _)| format!("{scheme} realm=\"{}\"", settings.realm));
@@ -235,13 +232,13 @@ fn prefix(hash: &Hash) -> u64 {
     hash.first_chunk().map_or(0, |first| u64::from_ne_bytes(*first))
 }
 
-struct Plan {
+struct KeyAuthPlan {
     settings: KeyAuth,
     keyring: Arc<Keyring>,
     challenge: String,
 }
 
-impl FilterPlan for Plan {
+impl FilterPlan for KeyAuthPlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -251,7 +248,7 @@ impl FilterPlan for Plan {
             let labels = [KIND.name, reason];
             worker.telemetry.worker_counter(worker.index, &families::AUTH_REFUSALS, &labels)
         };
-        Stage::Filter(Rc::new(Life {
+        Stage::Filter(Rc::new(KeyAuthFilter {
             consumers: self.settings.keys.iter().map(|key| Rc::from(&*key.consumer)).collect(),
             keyring: self.keyring.clone(),
             places: self.settings.from.0.clone(),
@@ -273,21 +270,21 @@ impl FilterPlan for Plan {
     }
 
     fn secret_queries(&self) -> Vec<&str> {
-        self.settings.from.iter().filter_map(Place::query_name).collect()
+        self.settings.from.iter().filter_map(KeySource::query_name).collect()
     }
 }
 
-struct Life {
+struct KeyAuthFilter {
     keyring: Arc<Keyring>,
     consumers: Vec<Rc<str>>,
-    places: Vec<Place>,
+    places: Vec<KeySource>,
     hide: bool,
     challenge: String,
     missing: Arc<CachePadded<Counter>>,
     invalid: Arc<CachePadded<Counter>>,
 }
 
-impl Filter for Life {
+impl Filter for KeyAuthFilter {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -316,7 +313,7 @@ impl Filter for Life {
     }
 }
 
-impl Life {
+impl KeyAuthFilter {
     fn refuse(
         &self,
         request: &mut Request,
@@ -334,11 +331,11 @@ impl Life {
     }
 }
 
-impl Place {
+impl KeySource {
     fn query_name(&self) -> Option<&str> {
         match self {
-            Place::Query(name) => Some(name),
-            Place::Header(_) | Place::Bearer => None,
+            KeySource::Query(name) => Some(name),
+            KeySource::Header(_) | KeySource::Bearer => None,
         }
     }
 
@@ -346,11 +343,11 @@ impl Place {
     /// believe?
     fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match self {
-            Place::Header(name) => only(request.headers.get_all(name)).map(look),
-            Place::Bearer => {
+            KeySource::Header(name) => only(request.headers.get_all(name)).map(look),
+            KeySource::Bearer => {
                 only(request.headers.get_all(Known::Authorization)).and_then(bearer).map(look)
             }
-            Place::Query(name) => {
+            KeySource::Query(name) => {
                 let query = request.target.query()?;
                 let named = |(written, _): &QueryPair<'_>| written[..] == *name.as_bytes();
                 only(query_pairs(query).filter(named)).map(|(_, key)| look(&key))
@@ -360,13 +357,13 @@ impl Place {
 
     fn hide(&self, request: &mut Request) {
         match self {
-            Place::Header(name) => {
+            KeySource::Header(name) => {
                 request.headers.remove(name);
             }
-            Place::Bearer => {
+            KeySource::Bearer => {
                 request.headers.remove(Known::Authorization);
             }
-            Place::Query(name) => {
+            KeySource::Query(name) => {
                 let Some(query) = request.target.query() else { return };
                 let mut raw = request.target.raw_path().to_vec();
                 let others = query.split(|byte| *byte == b'&');

@@ -14,7 +14,7 @@ mod testing;
 
 use exchange::FilterKind;
 
-/// Every filter of this room, by name.
+/// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[
     compress::KIND,
     header_changes::REQUEST,

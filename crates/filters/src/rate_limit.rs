@@ -2,7 +2,7 @@
 //!
 //! Owns the generic cell rate algorithm over `exchange::Keyed`: a key's whole state is one atomic,
 //! the time at which what it has used will be paid back, and a request is one compare-and-swap.
-//! Promises that a reload forgives nobody, that memory is bounded whatever keys come, and that over
+//! Promises that a reload resets no limit, that memory is bounded whatever keys come, and that over
 //! any time no more is let in than `burst` plus the rate. Reads the worker's cached clock, never
 //! the system's.
 
@@ -56,7 +56,7 @@ struct RateLimit {
     /// The status of a refusal.
     #[setting(default = 429, range = 400..=599)]
     status: u16,
-    /// Tell clients how much is left, in `RateLimit` and `RateLimit-Policy`.
+    /// Sends the remaining quota to clients, in `RateLimit` and `RateLimit-Policy`.
     #[setting(default = true)]
     headers: bool,
     /// Names the limit: limits of the same name and key count together, and others do not.
@@ -79,10 +79,10 @@ fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    Some(Arc::new(Plan(RateLimit::read(node, reader)?)))
+    Some(Arc::new(RateLimitPlan(RateLimit::read(node, reader)?)))
 }
 
-struct Plan(RateLimit);
+struct RateLimitPlan(RateLimit);
 
 /// Identifies the counters of a limit across reloads.
 #[derive(PartialEq, Eq, Hash)]
@@ -99,7 +99,7 @@ enum Limit {
     Unnamed { rate: Rate, burst: u32 },
 }
 
-impl Plan {
+impl RateLimitPlan {
     fn burst(&self) -> u32 {
         let per_second = (self.0.rate.per_second() as u32).max(1);
         self.0.burst.unwrap_or(per_second)
@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-impl FilterPlan for Plan {
+impl FilterPlan for RateLimitPlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -127,7 +127,7 @@ impl FilterPlan for Plan {
         let name = self.0.name.as_deref().unwrap_or("default");
         let RateLimit { rate, .. } = self.0;
         let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
-        Stage::Filter(Rc::new(Life {
+        Stage::Filter(Rc::new(RateLimitFilter {
             cells: worker.shared.get(self.counters(), || {
                 let entries = worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]);
                 let evictions = worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]);
@@ -159,7 +159,7 @@ impl FilterPlan for Plan {
     }
 }
 
-struct Life {
+struct RateLimitFilter {
     cells: Arc<Keyed<AtomicU64>>,
     gcra: Gcra,
     /// `None` where it is the client's address, which needs no text.
@@ -172,7 +172,7 @@ struct Life {
     refused: Arc<CachePadded<Counter>>,
 }
 
-impl Filter for Life {
+impl Filter for RateLimitFilter {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -184,13 +184,13 @@ impl Filter for Life {
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let now_ns = net::clock::now_us() * 1000;
         match self.take(request, now_ns) {
-            Verdict::Allowed(quota) => {
+            RateDecision::Allowed(quota) => {
                 if self.told.is_some() {
                     request.marks.set(self, quota.pack());
                 }
                 Step::Continue.into()
             }
-            Verdict::Refused { quota, wait_s } => {
+            RateDecision::Refused { quota, wait_s } => {
                 self.worker.hit(LimitHit::Rate);
                 self.refused.inc();
                 let mut fault = Fault::new(FaultKind::RateLimited, "").with_status(self.status);
@@ -219,8 +219,8 @@ impl Filter for Life {
     }
 }
 
-impl Life {
-    fn take(&self, request: &Request, now_ns: u64) -> Verdict {
+impl RateLimitFilter {
+    fn take(&self, request: &Request, now_ns: u64) -> RateDecision {
         let used = |key: &[u8]| {
             self.cells.update(key, || AtomicU64::new(0), |cell| self.gcra.take(cell, now_ns))
         };
@@ -259,7 +259,7 @@ struct Gcra {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum RateDecision {
     Allowed(Quota),
     Refused { quota: Quota, wait_s: u32 },
 }
@@ -289,7 +289,7 @@ impl Gcra {
     }
 
     /// Takes one request out of a cell, which holds the time when everything taken is paid back.
-    fn take(&self, cell: &AtomicU64, now_ns: u64) -> Verdict {
+    fn take(&self, cell: &AtomicU64, now_ns: u64) -> RateDecision {
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
             // Under this limit nothing is owed for longer than the burst. What is beyond it is the
@@ -306,14 +306,14 @@ impl Gcra {
                 }
                 let full_in_s = seconds(seen - now_ns);
                 let quota = Quota { left: 0, full_in_s };
-                return Verdict::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
+                return RateDecision::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
             }
             // Nothing else is published with the cell, so no order is asked for.
             let (new, order) = (paid_at, Ordering::Relaxed);
             match cell.compare_exchange_weak(cell_ns, new, order, order) {
                 Ok(_) => {
                     let left = ((self.burst_ns - debt) / self.interval_ns) as u32;
-                    return Verdict::Allowed(Quota { left, full_in_s: seconds(debt) });
+                    return RateDecision::Allowed(Quota { left, full_in_s: seconds(debt) });
                 }
                 Err(newer) => cell_ns = newer,
             }

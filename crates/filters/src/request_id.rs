@@ -1,9 +1,7 @@
 //! `request_id`: one name for a request, wherever it is logged.
 //!
-//! Promises ids of 128 bits that nobody can guess and that no two workers share a state for: each
-//! instance turns a counter into ids by a keyed hash. An id from outside is taken only from whom
-//! the settings trust, and only if it is short and made of harmless characters, because it ends up
-//! in logs.
+//! Promises unpredictable ids of 128 bits without state shared between workers: each instance turns
+//! a counter into ids by a keyed hash. An external id is accepted only from trusted clients
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -64,18 +62,21 @@ fn check(settings: &RequestId, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    Some(Arc::new(Plan(Arc::new(RequestId::read(node, reader)?))))
+    Some(Arc::new(RequestIdPlan(Arc::new(RequestId::read(node, reader)?))))
 }
 
-struct Plan(Arc<RequestId>);
+struct RequestIdPlan(Arc<RequestId>);
 
-impl FilterPlan for Plan {
+impl FilterPlan for RequestIdPlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
 
     fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(Life { settings: self.0.clone(), maker: Maker::default() }))
+        Stage::Filter(Rc::new(RequestIdFilter {
+            settings: self.0.clone(),
+            maker: Maker::default(),
+        }))
     }
 
     fn describe(&self) -> String {
@@ -84,12 +85,12 @@ impl FilterPlan for Plan {
     }
 }
 
-struct Life {
+struct RequestIdFilter {
     settings: Arc<RequestId>,
     maker: Maker,
 }
 
-impl Filter for Life {
+impl Filter for RequestIdFilter {
     fn name(&self) -> &'static str {
         KIND.name
     }

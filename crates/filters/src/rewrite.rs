@@ -1,4 +1,4 @@
-//! `rewrite`: another path for what comes behind this filter.
+//! `rewrite`: changes the path for the filters and the handler after this filter.
 //!
 //! Prefixes and expressions are compared with the normal form of the path (`wire::target`), so that
 //! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
@@ -22,7 +22,7 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrit
 /// Longest target that may come out; a request line could not be longer either.
 const TARGET_BYTES_MAX: usize = 64 * 1024;
 
-/// Changes the path before the request goes on.
+/// Changes the path before the request is forwarded.
 ///
 /// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays
 /// the one that was chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template`
@@ -84,18 +84,18 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    Some(Arc::new(Plan(Arc::new(Rewrite::read(node, reader)?))))
+    Some(Arc::new(RewritePlan(Arc::new(Rewrite::read(node, reader)?))))
 }
 
-struct Plan(Arc<Rewrite>);
+struct RewritePlan(Arc<Rewrite>);
 
-impl FilterPlan for Plan {
+impl FilterPlan for RewritePlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
 
     fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(Life(self.0.clone())))
+        Stage::Filter(Rc::new(RewriteFilter(self.0.clone())))
     }
 
     fn describe(&self) -> String {
@@ -112,9 +112,9 @@ impl FilterPlan for Plan {
     }
 }
 
-struct Life(Arc<Rewrite>);
+struct RewriteFilter(Arc<Rewrite>);
 
-impl Filter for Life {
+impl Filter for RewriteFilter {
     fn name(&self) -> &'static str {
         KIND.name
     }
@@ -139,7 +139,7 @@ impl Filter for Life {
     }
 }
 
-impl Life {
+impl RewriteFilter {
     /// The new target; `None` where nothing changes.
     fn rewritten(&self, request: &Request) -> Option<Vec<u8>> {
         let (path, own_query) = match &self.0.template {

@@ -53,7 +53,7 @@ pub(crate) fn get(target: &str, headers: &[(&str, &str)]) -> Request {
     Request::made_up(Method::Get, target, fields)
 }
 
-/// What a hook did, where it may only go on or fail.
+/// What a hook did, if it may only continue or fail.
 pub(crate) fn passed(step: MaybeFuture<'_, Step>) -> Result<(), Fault> {
     let MaybeFuture::Ready(step) = step else { panic!("waits") };
     match step {

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use exchange::{Headers, Request, Target};
-use router::{Found, Input, Match, Router, Rule};
+use router::{Input, Match, RouteLookup, Router, Rule};
 use settings::{Span, read};
 use wire::Method;
 
@@ -70,7 +70,7 @@ fn measure(scene: &Scene, count: usize) -> f64 {
     // As many different requests whatever the size of the table, in no order the prefetcher knows.
     let requests: Vec<Request> = (0..1024).map(|n| request(scene, n * 7919 % count)).collect();
     for request in &requests {
-        assert!(matches!(router.find(&Input::from(request)), Found::Route(..)));
+        assert!(matches!(router.find(&Input::from(request)), RouteLookup::Route(..)));
     }
     let round = |_| {
         let began = Instant::now();

@@ -89,7 +89,7 @@ impl fmt::Display for PathDiffers {
             }
             (at, None, found) => {
                 let found = found.unwrap_or_default();
-                write!(f, "the path goes on with {found} at segment {at}")
+                write!(f, "the path continues with {found} at segment {at}")
             }
         }
     }
@@ -107,13 +107,13 @@ mod tests {
             ("/", "/", Ok(vec![])),
             ("/", "/a", Err("differs at segment 1: \"a\" is not \"\"")),
             ("/a", "/a", Ok(vec![])),
-            ("/a", "/a/", Err("goes on with \"\" at segment 2")),
+            ("/a", "/a/", Err("continues with \"\" at segment 2")),
             ("/a/", "/a", Err("ends before segment 2, which is \"\"")),
             ("/a/", "/a/", Ok(vec![])),
             ("/a/{id}", "/a/7", Ok(vec!["7"])),
             ("/a/{id}", "/a/", Err("differs at segment 2: \"\" is not {id}")),
             ("/a/{id}", "/b/7", Err("differs at segment 1: \"b\" is not \"a\"")),
-            ("/a/{id}", "/a/7/8", Err("goes on with \"8\" at segment 3")),
+            ("/a/{id}", "/a/7/8", Err("continues with \"8\" at segment 3")),
             ("/a/{*r}", "/a", Ok(vec![""])),
             ("/a/{*r}", "/a/", Ok(vec![""])),
             ("/a/{*r}", "/a/b/", Ok(vec!["b/"])),

@@ -2,7 +2,7 @@
 //!
 //! Owns one open-addressed hash table in a few flat arrays, so that a lookup touches one cache line
 //! per segment and 5 000 routes need no 5 000 small maps. Built once and never changed. The seed is
-//! fixed: who sends requests cannot put anything in, and at half full runs are short.
+//! fixed: requests insert nothing, and at half full runs are short.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -10,7 +10,7 @@ use foldhash::fast::FixedState;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Edges {
-    slots: Box<[Slot]>,
+    slots: Box<[EdgeEntry]>,
     /// All segments, one behind the other.
     text: Box<[u8]>,
     mask: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Edges {
 
 /// 16 bytes, so that none lies on two cache lines.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct EdgeEntry {
     from: u32,
     /// [`EMPTY`] in a free slot.
     to: u32,
@@ -34,7 +34,7 @@ impl Edges {
     /// Texts have to be shorter than 64 KiB; what is longer is never found.
     pub(crate) fn new<'e>(edges: impl ExactSizeIterator<Item = (u32, &'e [u8], u32)>) -> Edges {
         let size = (edges.len() * 2).next_power_of_two().max(2);
-        let empty = Slot { from: 0, to: EMPTY, at: 0, length: 0, tag: 0 };
+        let empty = EdgeEntry { from: 0, to: EMPTY, at: 0, length: 0, tag: 0 };
         let mut built =
             Edges { slots: vec![empty; size].into(), text: Box::default(), mask: size - 1 };
         let mut text = Vec::new();
@@ -44,7 +44,7 @@ impl Edges {
             while built.slots[index].to != EMPTY {
                 index = (index + 1) & built.mask;
             }
-            built.slots[index] = Slot { from, to, at: text.len() as u32, length, tag };
+            built.slots[index] = EdgeEntry { from, to, at: text.len() as u32, length, tag };
             text.extend_from_slice(segment);
         }
         built.text = text.into();
@@ -68,7 +68,7 @@ impl Edges {
     }
 
     #[inline]
-    fn text(&self, slot: &Slot) -> &[u8] {
+    fn text(&self, slot: &EdgeEntry) -> &[u8] {
         let at = slot.at as usize;
         &self.text[at..at + usize::from(slot.length)]
     }

@@ -9,10 +9,10 @@ use std::fmt;
 
 use crate::PathDiffers;
 use crate::compare::compare;
-use crate::find::{Found, Input};
+use crate::find::{Input, RouteLookup};
 use crate::host;
 use crate::limits::{CANDIDATES_SHOWN, HOST_BYTES, LISTENERS_MAX};
-use crate::order::Order;
+use crate::order::RuleOrder;
 use crate::table::{RouteId, Router};
 
 /// The account of one lookup.
@@ -22,7 +22,7 @@ pub struct Explanation {
     pub host: String,
     pub path: String,
     pub listener: String,
-    pub verdict: Verdict,
+    pub verdict: RuleVerdict,
     /// Other routes, in the order they are tried.
     pub others: Vec<Candidate>,
     /// How many more there are that differ.
@@ -31,7 +31,7 @@ pub struct Explanation {
 
 /// What comes of the request.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum RuleVerdict {
     Route(Chosen),
     /// 405, with the value of Allow.
     MethodNotAllowed(String),
@@ -74,7 +74,7 @@ pub enum Why {
     /// This condition fails.
     Condition(String),
     /// It fits too, but comes later, by this rule of the order.
-    Later(Order),
+    Later(RuleOrder),
 }
 
 impl Why {
@@ -110,17 +110,17 @@ impl Router {
         let host = host::normal(input.host(), &mut buffer).unwrap_or(input.host());
         let found = self.find(input);
         let chosen = match &found {
-            Found::Route(route, _) => self.chosen_rank(input, host, *route),
+            RouteLookup::Route(route, _) => self.chosen_rank(input, host, *route),
             _ => None,
         };
         let (others, left_out) = self.others(input, host, chosen);
         let verdict = match found {
-            Found::Route(route, params) => {
+            RouteLookup::Route(route, params) => {
                 let rank = chosen.unwrap_or_default();
                 let value =
                     |name: &str| params.get(input.path(), name).unwrap_or_default().to_owned();
                 let when = self.table.rules[route.index()].matches.when.as_ref();
-                Verdict::Route(Chosen {
+                RuleVerdict::Route(Chosen {
                     route,
                     name: self.table.rules[route.index()].name.clone(),
                     matched: self.matched(rank),
@@ -128,8 +128,8 @@ impl Router {
                     when: when.map(ToString::to_string),
                 })
             }
-            Found::MethodNotAllowed(allow) => Verdict::MethodNotAllowed(allow),
-            Found::NotFound => Verdict::NotFound,
+            RouteLookup::MethodNotAllowed(allow) => RuleVerdict::MethodNotAllowed(allow),
+            RouteLookup::NotFound => RuleVerdict::NotFound,
         };
         Explanation {
             method: input.method().as_str().to_owned(),
@@ -244,7 +244,7 @@ impl fmt::Display for Explanation {
         let Explanation { method, host, path, listener, .. } = self;
         writeln!(f, "{method} {host}{path} on listener {listener}")?;
         match &self.verdict {
-            Verdict::Route(chosen) => {
+            RuleVerdict::Route(chosen) => {
                 write!(f, "route {} ({})", chosen.name, chosen.matched)?;
                 for (name, value) in &chosen.params {
                     write!(f, "\n  path.{name} = {value:?}")?;
@@ -253,10 +253,10 @@ impl fmt::Display for Explanation {
                     write!(f, "\n  when {when}")?;
                 }
             }
-            Verdict::MethodNotAllowed(allow) => {
+            RuleVerdict::MethodNotAllowed(allow) => {
                 write!(f, "no route takes the method: 405, Allow: {allow}")?;
             }
-            Verdict::NotFound => f.write_str("no route: 404")?,
+            RuleVerdict::NotFound => f.write_str("no route: 404")?,
         }
         if !self.others.is_empty() {
             f.write_str("\nother routes, in the order they are tried:")?;

@@ -52,9 +52,9 @@ impl<'a> Input<'a> {
 
 /// What a lookup finds.
 #[derive(Clone, Debug)]
-pub enum Found {
+pub enum RouteLookup {
     Route(RouteId, Params),
-    /// Routes fit but for the method; these are the methods they take, as Allow lists them.
+    /// Routes match except for the method; these are the methods they take, as Allow lists them.
     MethodNotAllowed(String),
     NotFound,
 }
@@ -63,22 +63,22 @@ type Ranges = [(u32, u32); PARAMS_MAX];
 
 impl Router {
     /// The route of a request: the first in the order that fits.
-    pub fn find(&self, input: &Input<'_>) -> Found {
+    pub fn find(&self, input: &Input<'_>) -> RouteLookup {
         let mut walk = Walk::new(self, input);
         walk.hosts();
         if walk.best != NONE {
             return self.found(input, &walk);
         }
         if !walk.refused {
-            return Found::NotFound;
+            return RouteLookup::NotFound;
         }
-        // Nobody is in a hurry now: walk again and ask what each of them would take.
+        // No longer the fast path: walks again and collects the methods of each rule.
         let mut walk = Walk::new(self, input);
         walk.allowed = Some(0);
         walk.hosts();
         match walk.allowed {
-            Some(mask) if mask != 0 => Found::MethodNotAllowed(self.table.methods.list(mask)),
-            _ => Found::NotFound,
+            Some(mask) if mask != 0 => RouteLookup::MethodNotAllowed(self.table.methods.list(mask)),
+            _ => RouteLookup::NotFound,
         }
     }
 
@@ -102,11 +102,11 @@ impl Router {
         1 << named.position(|name| **name == *input.listener()).unwrap_or(LISTENERS_MAX)
     }
 
-    fn found(&self, input: &Input<'_>, walk: &Walk<'_, '_>) -> Found {
+    fn found(&self, input: &Input<'_>, walk: &Walk<'_, '_>) -> RouteLookup {
         let entry = &self.table.entries[walk.best as usize];
         let route = RouteId(entry.rule);
         let Some(names) = self.names.get(entry.names as usize) else {
-            return Found::Route(route, Params::default());
+            return RouteLookup::Route(route, Params::default());
         };
         if let Some(PathPattern::Regex(regex)) = self.patterns.get(entry.pattern as usize) {
             let mut groups = regex.capture_locations();
@@ -117,9 +117,9 @@ impl Router {
                 let (from, to) = groups.get(group).unwrap_or_default();
                 *range = (from as u32, to as u32);
             }
-            return Found::Route(route, Params::new(names.clone(), &ranges[..names.len()]));
+            return RouteLookup::Route(route, Params::new(names.clone(), &ranges[..names.len()]));
         }
-        Found::Route(route, Params::new(names.clone(), &walk.best_ranges[..names.len()]))
+        RouteLookup::Route(route, Params::new(names.clone(), &walk.best_ranges[..names.len()]))
     }
 }
 
@@ -214,7 +214,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// Goes on at a node, with `at` at a slash or the end, and `count` parameters on the way here.
+    /// Continues at a node, with `at` at a slash or the end, and `count` parameters on the way here.
     fn node(&mut self, mut id: u32, mut at: usize, count: usize) {
         let tree = &self.router.table.tree;
         loop {

@@ -40,7 +40,7 @@ pub(crate) fn normal<'a>(
     trimmed(authority).map(|host| if is_lower(host) { host } else { lower(host, buffer) })
 }
 
-/// [`normal`] but for its case; at most [`HOST_BYTES`].
+/// [`normal`] except for its case; at most [`HOST_BYTES`].
 #[inline]
 pub(crate) fn trimmed(authority: &[u8]) -> Option<&[u8]> {
     let end = match authority.first() {

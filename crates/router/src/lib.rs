@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use exchange::{Headers, Request, Target};
-//! use router::{Found, Input, Router, Rule};
+//! use router::{RouteLookup, Input, Router, Rule};
 //! use settings::{Span, node};
 //! use wire::Method;
 //!
@@ -27,7 +27,7 @@
 //! headers.append("host", "www.shop.example:8080");
 //! let target = Target::new("/item/7".into()).unwrap();
 //! let request = Request::made_up(Method::Get, target, headers);
-//! let Found::Route(id, params) = router.find(&Input::from(&request)) else { panic!("no route") };
+//! let RouteLookup::Route(id, params) = router.find(&Input::from(&request)) else { panic!("no route") };
 //! assert_eq!(router.rules()[id.index()].name, "shop");
 //! assert_eq!(params.get("/item/7", "id"), Some("7"));
 //! ```
@@ -51,14 +51,14 @@ mod testing;
 mod tree;
 
 pub use compare::PathDiffers;
-pub use explain::{Candidate, Chosen, Explanation, Verdict, Why};
-pub use find::{Found, Input};
+pub use explain::{Candidate, Chosen, Explanation, RuleVerdict, Why};
+pub use find::{Input, RouteLookup};
 pub use host::HostPattern;
 pub use limits::{
     CANDIDATES_SHOWN, ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX, PATTERN_BYTES, SEGMENTS_MAX,
 };
 pub use matching::Match;
 pub use method_name::MethodName;
-pub use order::Order;
+pub use order::RuleOrder;
 pub use path::{PathPattern, Segment, Segments};
 pub use table::{RouteError, RouteId, Router, Rule};

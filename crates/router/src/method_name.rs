@@ -68,7 +68,7 @@ impl FromStr for MethodName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let method = Method::parse(text.as_bytes()).ok_or("is no method")?;
-        // Methods are case-sensitive (RFC 9110 9.1), and nobody means `get`.
+        // Methods are case-sensitive (RFC 9110 9.1), and `get` is always a typing error.
         if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
             return Err(format!("is in lower case: write {}", text.to_ascii_uppercase()));
         }

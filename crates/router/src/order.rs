@@ -2,7 +2,7 @@
 //!
 //! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by
 //! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more
-//! conditions; then the order of the file. Everything else in this room only makes it fast or
+//! conditions; then the order of the file. Everything else in this crate only makes it fast or
 //! explains it.
 
 use std::cmp::Reverse;
@@ -12,7 +12,7 @@ use crate::{HostPattern, Match, PathPattern, Segment};
 
 /// Which rule of the order decided between two routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum RuleOrder {
     Priority,
     Host,
     /// The kind of this segment, counted from 1.
@@ -25,7 +25,7 @@ pub enum Order {
 
 /// Where one host and one path of a route stand; the least comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct RulePosition {
     priority: Reverse<i64>,
     host: (HostKind, Reverse<usize>),
     path: Vec<PathKind>,
@@ -43,7 +43,7 @@ enum HostKind {
     Any,
 }
 
-/// A path that ends comes before one that goes on: `/a` before `/a/{*rest}`.
+/// A path that ends comes before one that continues: `/a` before `/a/{*rest}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathKind {
     Literal,
@@ -52,9 +52,14 @@ enum PathKind {
     Pattern,
 }
 
-impl Place {
+impl RulePosition {
     /// The place of a rule's host and path; without them it is any host, any path.
-    pub(crate) fn new(rule: u32, written: &Match, host_index: u32, path_index: u32) -> Place {
+    pub(crate) fn new(
+        rule: u32,
+        written: &Match,
+        host_index: u32,
+        path_index: u32,
+    ) -> RulePosition {
         let host = match written.host.get(host_index as usize) {
             Some(HostPattern::Exact(_)) => (HostKind::Exact, Reverse(0)),
             Some(HostPattern::Below(name)) => (HostKind::Below, Reverse(name.len())),
@@ -65,7 +70,7 @@ impl Place {
             Some(PathPattern::PathGlob(_) | PathPattern::Regex(_)) => vec![PathKind::Pattern],
             None => vec![PathKind::Rest],
         };
-        Place {
+        RulePosition {
             priority: Reverse(written.priority),
             host,
             path,
@@ -77,23 +82,23 @@ impl Place {
     }
 
     /// Which rule puts this place before a later one.
-    pub(crate) fn decided(&self, later: &Place) -> Order {
+    pub(crate) fn decided(&self, later: &RulePosition) -> RuleOrder {
         if self.priority != later.priority {
-            return Order::Priority;
+            return RuleOrder::Priority;
         }
         if self.host != later.host {
-            return Order::Host;
+            return RuleOrder::Host;
         }
         let same = self.path.iter().zip(&later.path).take_while(|(a, b)| a == b).count();
         if self.path != later.path {
             let patterns = [self, later].map(|place| place.path.contains(&PathKind::Pattern));
             return if patterns.contains(&true) {
-                Order::Pattern
+                RuleOrder::Pattern
             } else {
-                Order::Segment(same + 1)
+                RuleOrder::Segment(same + 1)
             };
         }
-        if self.conditions != later.conditions { Order::Conditions } else { Order::File }
+        if self.conditions != later.conditions { RuleOrder::Conditions } else { RuleOrder::File }
     }
 }
 
@@ -105,31 +110,31 @@ fn kind(segment: &Segment) -> PathKind {
     }
 }
 
-impl Order {
+impl RuleOrder {
     /// A word for programs.
     pub fn slug(self) -> &'static str {
         match self {
-            Order::Priority => "priority",
-            Order::Host => "host",
-            Order::Segment(_) => "path",
-            Order::Pattern => "pattern",
-            Order::Conditions => "conditions",
-            Order::File => "file",
+            RuleOrder::Priority => "priority",
+            RuleOrder::Host => "host",
+            RuleOrder::Segment(_) => "path",
+            RuleOrder::Pattern => "pattern",
+            RuleOrder::Conditions => "conditions",
+            RuleOrder::File => "file",
         }
     }
 }
 
-impl fmt::Display for Order {
+impl fmt::Display for RuleOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Order::Priority => f.write_str("the higher priority comes first"),
-            Order::Host => f.write_str("the more exact host comes first"),
-            Order::Segment(at) => {
+            RuleOrder::Priority => f.write_str("the higher priority comes first"),
+            RuleOrder::Host => f.write_str("the more exact host comes first"),
+            RuleOrder::Segment(at) => {
                 write!(f, "segment {at}: literal comes before {{param}} before {{*rest}}")
             }
-            Order::Pattern => f.write_str("Ant patterns and regular expressions come last"),
-            Order::Conditions => f.write_str("more conditions come first"),
-            Order::File => f.write_str("the one written first comes first"),
+            RuleOrder::Pattern => f.write_str("Ant patterns and regular expressions come last"),
+            RuleOrder::Conditions => f.write_str("more conditions come first"),
+            RuleOrder::File => f.write_str("the one written first comes first"),
         }
     }
 }

@@ -148,7 +148,7 @@ impl FromStr for Segments {
         let mut parts = Vec::new();
         for written in inner.split('/') {
             if parts.iter().any(|part| matches!(part, Segment::Rest(_))) {
-                return Err("goes on after {*…}, which is the rest of the path".to_owned());
+                return Err("continues after {*…}, which is the rest of the path".to_owned());
             }
             if parts.last().is_some_and(|part| matches!(part, Segment::Literal(t) if t.is_empty()))
             {
@@ -338,8 +338,8 @@ mod tests {
             ("", "begin with a slash"),
             ("a", "begin with a slash"),
             ("/a//b", "empty segment"),
-            ("/{*rest}/a", "goes on after {*…}"),
-            ("/{*rest}/", "goes on after {*…}"),
+            ("/{*rest}/a", "continues after {*…}"),
+            ("/{*rest}/", "continues after {*…}"),
             ("/{id}/{id}", "two parameters called \"id\""),
             ("/a{id}", "a parameter is a whole segment"),
             ("/{id", "a parameter is a whole segment"),

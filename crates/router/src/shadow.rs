@@ -6,7 +6,7 @@
 //! wider paths. What only several routes cover together, and what only a look into an expression
 //! would show, passes.
 
-use crate::order::Order;
+use crate::order::RuleOrder;
 use crate::table::{Bucket, RouteError, RouteId, Router};
 use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
 use crate::{HostPattern, PathPattern, Segment};
@@ -14,7 +14,7 @@ use crate::{HostPattern, PathPattern, Segment};
 /// An error for every dead rule.
 pub(crate) fn find(router: &Router) -> Vec<RouteError> {
     let table = &*router.table;
-    // Who covers an entry of each rule; `None` once an entry was found that nobody covers.
+    // The rule that covers all entries of each rule; `None` once an uncovered entry was found.
     let mut covers = vec![Some((NONE, NONE)); table.rules.len()];
     for (rank, entry) in (0..).zip(&table.entries) {
         let cover = &mut covers[entry.rule as usize];
@@ -33,8 +33,8 @@ fn error(router: &Router, rule: u32, rank: u32, by: u32) -> RouteError {
     let other = &table.rules[table.entries[by as usize].rule as usize].name;
     let order = table.places[by as usize].decided(&table.places[rank as usize]);
     let help = match order {
-        Order::File => format!("move it before {other:?}, or narrow one of the two"),
-        Order::Priority => format!("lower the priority of {other:?}, or narrow it"),
+        RuleOrder::File => format!("move it before {other:?}, or narrow one of the two"),
+        RuleOrder::Priority => format!("lower the priority of {other:?}, or narrow it"),
         _ => "give it a higher `priority`".to_owned(),
     };
     RouteError {

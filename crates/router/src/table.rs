@@ -13,7 +13,7 @@ use settings::Span;
 
 use crate::limits::{ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX};
 use crate::methods::{Mask, Methods};
-use crate::order::Place;
+use crate::order::RulePosition;
 use crate::tree::{EXACT_HOSTS, Growing, HOSTS_BELOW, NONE, Tree};
 use crate::{HostPattern, Match, PathPattern, shadow};
 
@@ -61,7 +61,7 @@ pub(crate) struct Table {
     /// By rank.
     pub(crate) entries: Vec<Entry>,
     /// By rank.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<RulePosition>,
     pub(crate) buckets: Vec<Bucket>,
     /// The bucket of every host, or [`NONE`].
     pub(crate) any_host: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Table {
     pub(crate) listeners: Vec<Box<str>>,
 }
 
-/// What a match is about, beside host and path. `NONE` where there is no such thing.
+/// What a match is about, besides host and path. `NONE` where there is no such thing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) methods: Mask,
@@ -89,7 +89,7 @@ pub(crate) struct Bucket {
     pub(crate) root: u32,
     /// The best rank in it.
     pub(crate) best: u32,
-    /// The best rank among the buckets of wider `*.` hosts: below it nobody has to look there.
+    /// The best rank among the buckets of wider `*.` hosts: below it no lookup is needed there.
     pub(crate) best_wider: u32,
     /// The listeners its routes are for, as bits.
     pub(crate) listeners: u64,
@@ -177,12 +177,12 @@ impl Making {
     }
 
     /// Every host with every path, in the order.
-    fn places(&mut self, rules: &[Rule]) -> Vec<Place> {
+    fn places(&mut self, rules: &[Rule]) -> Vec<RulePosition> {
         let mut places = Vec::new();
         for (rule, Rule { matches, .. }) in rules.iter().enumerate() {
             for host in 0..matches.host.len().max(1) as u32 {
                 for path in 0..matches.path.len().max(1) as u32 {
-                    places.push(Place::new(rule as u32, matches, host, path));
+                    places.push(RulePosition::new(rule as u32, matches, host, path));
                 }
             }
             if places.len() > ENTRIES_MAX {
@@ -223,7 +223,7 @@ impl Making {
         self.rules.push((methods.unwrap_or_default(), listeners, condition));
     }
 
-    fn router(mut self, rules: Vec<Rule>, places: Vec<Place>) -> Router {
+    fn router(mut self, rules: Vec<Rule>, places: Vec<RulePosition>) -> Router {
         let mut any_host = NONE;
         let mut entries = Vec::with_capacity(places.len());
         let (mut has_exact_hosts, mut has_hosts_below) = (false, false);

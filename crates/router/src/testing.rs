@@ -1,10 +1,10 @@
-//! Short ways to a table and a request, for the tests of this room.
+//! Builders of tables and requests for the tests of this crate.
 
 use exchange::{Headers, Request, Target};
 use settings::{Node, Span};
 use wire::Method;
 
-use crate::{Found, Input, RouteError, Router, Rule};
+use crate::{Input, RouteError, RouteLookup, Router, Rule};
 
 /// Rules called `r0`, `r1`, … as their `match` is written.
 pub(crate) fn rules(matches: &[Node]) -> Vec<Rule> {
@@ -39,7 +39,7 @@ pub(crate) fn request(method: &str, url: &str, fields: &[(&str, &str)]) -> Reque
 /// `r1 id=7` for a route with its parameters, `405 GET, HEAD`, or `404`.
 pub(crate) fn ask(router: &Router, request: &Request) -> String {
     match router.find(&Input::from(request)) {
-        Found::Route(id, params) => {
+        RouteLookup::Route(id, params) => {
             let path = request.target.path();
             let mut out = router.rules()[id.index()].name.clone();
             for name in params.names() {
@@ -47,7 +47,7 @@ pub(crate) fn ask(router: &Router, request: &Request) -> String {
             }
             out
         }
-        Found::MethodNotAllowed(allow) => format!("405 {allow}"),
-        Found::NotFound => "404".to_owned(),
+        RouteLookup::MethodNotAllowed(allow) => format!("405 {allow}"),
+        RouteLookup::NotFound => "404".to_owned(),
     }
 }

@@ -1,5 +1,5 @@
 //! What must hold for any table and any request: the compiled table says what a plain scan over the
-//! sorted rules says, and nobody is accused of being dead who is not. The fuzz target calls
+//! sorted rules says, and no rule is reported as dead that is not. The fuzz target calls
 //! [`route_table`] with what a fuzzer finds; here it is called with random bytes, the same in every
 //! run.
 //!
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 
 use exchange::{Condition, Headers, Request, Target};
 use router::{
-    Found, HostPattern, Input, Match, MethodName, PathPattern, RouteId, Router, Rule, Segment,
-    Verdict,
+    HostPattern, Input, Match, MethodName, PathPattern, RouteId, RouteLookup, Router, Rule,
+    RuleVerdict, Segment,
 };
 use settings::{OneOrMany, Span, Spanned, node};
 use wire::Method;
@@ -88,7 +88,7 @@ fn agree(rules: &[Rule], router: &Router, request: &Request) {
     let found = router.find(&input);
     let verdict = router.explain(&input).verdict;
     match (&found, wanted) {
-        (Found::Route(RouteId(id), params), Some((winner, values))) => {
+        (RouteLookup::Route(RouteId(id), params), Some((winner, values))) => {
             assert_eq!(*id as usize, winner, "{} of {rules:#?}", shown(request));
             let got: Vec<_> = params
                 .names()
@@ -98,16 +98,16 @@ fn agree(rules: &[Rule], router: &Router, request: &Request) {
                 })
                 .collect();
             assert_eq!(got, values, "{}", shown(request));
-            let Verdict::Route(chosen) = verdict else { panic!("{verdict:?}") };
+            let RuleVerdict::Route(chosen) = verdict else { panic!("{verdict:?}") };
             assert_eq!((chosen.route, chosen.params), (RouteId(*id), got));
         }
-        (Found::MethodNotAllowed(allow), None) => {
+        (RouteLookup::MethodNotAllowed(allow), None) => {
             assert_eq!(*allow, allowed(rules, request), "{}", shown(request));
-            assert!(matches!(verdict, Verdict::MethodNotAllowed(same) if same == *allow));
+            assert!(matches!(verdict, RuleVerdict::MethodNotAllowed(same) if same == *allow));
         }
-        (Found::NotFound, None) => {
+        (RouteLookup::NotFound, None) => {
             assert_eq!(allowed(rules, request), "", "{}", shown(request));
-            assert!(matches!(verdict, Verdict::NotFound));
+            assert!(matches!(verdict, RuleVerdict::NotFound));
         }
         (found, wanted) => panic!("{}: {found:?}, wanted {wanted:?}", shown(request)),
     }
@@ -212,7 +212,7 @@ fn scan(rules: &[Rule], request: &Request) -> Option<(usize, Values)> {
     fitting.into_iter().next().map(|(_, at, values)| (at, values))
 }
 
-/// The methods of the rules that fit but for it.
+/// The methods of the rules that match except for it.
 fn allowed(rules: &[Rule], request: &Request) -> String {
     let mut names: Vec<&str> = Vec::new();
     for rule in rules.iter().filter(|rule| !fits(rule, request).is_empty()) {

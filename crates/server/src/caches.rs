@@ -19,7 +19,7 @@ use config::{Plan, RoutePlan};
 use exchange::Request;
 use net::clock::wall_secs;
 use net::task::JoinHandle;
-use router::{Input, Verdict};
+use router::{Input, RuleVerdict};
 use serde_json::{Value, json};
 use telemetry::event;
 use telemetry::log::Level;
@@ -259,8 +259,8 @@ pub(crate) fn explain_cache(
 
 fn routed<'p>(plan: &'p Plan, asked: &Request) -> Option<&'p RoutePlan> {
     match plan.router.explain(&Input::from(asked)).verdict {
-        Verdict::Route(chosen) => Some(plan.route(chosen.route)),
-        Verdict::MethodNotAllowed(_) | Verdict::NotFound => None,
+        RuleVerdict::Route(chosen) => Some(plan.route(chosen.route)),
+        RuleVerdict::MethodNotAllowed(_) | RuleVerdict::NotFound => None,
     }
 }
 

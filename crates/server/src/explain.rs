@@ -13,7 +13,7 @@ use bytes::Bytes;
 use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan, UnknownHost};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
-use router::{Candidate, Input, Verdict};
+use router::{Candidate, Input, RuleVerdict};
 use serde_json::{Value, json};
 use wire::{Known, Method};
 
@@ -26,8 +26,8 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
     }
     let routed = plan.router.explain(&Input::from(&request));
     let chosen = match &routed.verdict {
-        Verdict::Route(chosen) => Some((chosen, plan.route(chosen.route))),
-        Verdict::MethodNotAllowed(_) | Verdict::NotFound => None,
+        RuleVerdict::Route(chosen) => Some((chosen, plan.route(chosen.route))),
+        RuleVerdict::MethodNotAllowed(_) | RuleVerdict::NotFound => None,
     };
     let mut text = routed.to_string();
     let received = String::from_utf8_lossy(request.target.received_path());
@@ -39,8 +39,8 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         describe(&mut text, route);
     }
     let unknown_host = match &routed.verdict {
-        Verdict::NotFound => unknown_host(plan, &request),
-        Verdict::Route(_) | Verdict::MethodNotAllowed(_) => None,
+        RuleVerdict::NotFound => unknown_host(plan, &request),
+        RuleVerdict::Route(_) | RuleVerdict::MethodNotAllowed(_) => None,
     };
     if let Some((_, said)) = &unknown_host {
         text = text.replacen("no route: 404", said, 1);
@@ -49,9 +49,11 @@ pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> 
         let _ = write!(text, "\n{said}");
     }
     let verdict = match &routed.verdict {
-        Verdict::Route(_) => json!({ "status": "routed" }),
-        Verdict::MethodNotAllowed(allow) => json!({ "status": 405, "allow": allow }),
-        Verdict::NotFound => unknown_host.map_or(json!({ "status": 404 }), |(verdict, _)| verdict),
+        RuleVerdict::Route(_) => json!({ "status": "routed" }),
+        RuleVerdict::MethodNotAllowed(allow) => json!({ "status": 405, "allow": allow }),
+        RuleVerdict::NotFound => {
+            unknown_host.map_or(json!({ "status": 404 }), |(verdict, _)| verdict)
+        }
     };
     let json = json!({
         "method": routed.method,

@@ -12,7 +12,7 @@ use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
 use exchange::{
     AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
 };
-use router::{Found, Input, Router};
+use router::{Input, RouteLookup, Router};
 use settings::Cidr;
 use wire::h1::HeadLimits;
 
@@ -121,12 +121,12 @@ impl Dispatch for Instance {
         }
         let found = self.router.find(&Input::from(&*request));
         match found {
-            Found::Route(id, params) => {
+            RouteLookup::Route(id, params) => {
                 request.params = params;
                 Ok(self.routes[id.index()].clone())
             }
-            Found::MethodNotAllowed(allow) => Err(Fault::method_not_allowed(allow)),
-            Found::NotFound => Err(Fault::not_found()),
+            RouteLookup::MethodNotAllowed(allow) => Err(Fault::method_not_allowed(allow)),
+            RouteLookup::NotFound => Err(Fault::not_found()),
         }
     }
 

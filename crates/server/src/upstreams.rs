@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use admin::{ServerStatus, UpstreamStatus};
 use net::task::JoinHandle;
-use upstream::{State, Upstreams};
+use upstream::{ServerState, Upstreams};
 
 use crate::control::Control;
 
@@ -49,7 +49,7 @@ fn server(server: upstream::ServerStatus) -> ServerStatus {
         address: server.address,
         weight: server.weight,
         backup: server.backup,
-        healthy: server.state == State::Healthy,
+        healthy: server.state == ServerState::Healthy,
         state: server.state.as_str().to_owned(),
         in_flight: count(connections.active),
         connections: count(connections.active + connections.idle) + connections.parked as u64,

@@ -1,8 +1,8 @@
-//! Which server gets a request.
+//! Chooses the server for a request.
 //!
-//! Reads the view and this worker's measurements; never allocates, and looks at two servers only
-//! where the method allows it. A server that was tried already, is full, or starts slowly and is
-//! not up yet is passed over.
+//! Reads the view and this worker's measurements; never allocates, and examines two servers only
+//! where the method allows it. Servers that were tried already, are full, or are in slow start and
+//! not chosen yet are skipped.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::settings::Balance;
 use crate::view::{Peer, View};
 use crate::worker_rng::WorkerRng;
 
-/// One choice to be made.
+/// The inputs of a choice.
 pub(crate) struct Choice<'a> {
     pub(crate) view: &'a View,
     pub(crate) rng: &'a WorkerRng,
@@ -44,7 +44,7 @@ impl<'a> Choice<'a> {
         self.is_open(at).then(|| &self.view.peers[at])
     }
 
-    /// A server whose time out is over and that nobody tries yet; it is claimed by this.
+    /// A server whose ejection has ended and that is not on trial yet; this claims the trial.
     pub(crate) fn trial(&self) -> Option<&'a Rc<Peer>> {
         let open = self.view.trials.iter().copied().filter(|&at| self.is_open(at));
         open.map(|at| &self.view.peers[at]).find(|peer| peer.member.standing.claim_trial())
@@ -123,7 +123,8 @@ impl<'a> Choice<'a> {
         Some(&self.view.peers[at])
     }
 
-    /// Smooth weighted round robin: everybody gains his weight, the richest is picked and pays all.
+    /// Smooth weighted round robin: each server gains its weight, the highest is picked and pays
+    /// the sum.
     fn round_robin(&self) -> Option<&'a Rc<Peer>> {
         let mut total = 0;
         let mut best: Option<&Rc<Peer>> = None;

@@ -1,8 +1,8 @@
-//! One upstream as all workers share it: its settings, its members and their standing.
+//! One upstream as all workers share it: its settings, its members and their health.
 //!
-//! Keyed by the upstream's name, it outlives Plans; members are a live set that changes without one
-//! (seam 10): names are resolved again, servers fail and return. Every change raises `version`,
-//! which is all a worker looks at per request; the lock is taken by a worker only after a change.
+//! Keyed by the upstream's name, it outlives plans; the members change without a new plan: names
+//! are resolved again, servers fail and return. Every change increments `version`, which is all a
+//! worker reads per request; a worker takes the lock only after a change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,30 +15,30 @@ use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
 use tokio::sync::Notify;
 
 use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX};
-use crate::member::{Member, Standing, State};
+use crate::member::{Member, ServerHealth, ServerState};
 use crate::ring::Ring;
 use crate::settings::{Balance, EjectionSettings, UpstreamSettings};
 
 /// One upstream.
 pub struct Cluster {
     pub(crate) name: Box<str>,
-    /// Tells this cluster from a later one of the same name.
+    /// Distinguishes this cluster from a later one of the same name.
     pub(crate) id: u64,
     version: AtomicU64,
-    inside: Mutex<Inside>,
+    inside: Mutex<ClusterState>,
     /// Members, settings or ejections have changed: for the control thread.
     pub(crate) reshaped: Notify,
-    /// Another name has been asked for.
+    /// Another name was resolved or failed to resolve.
     settled: Notify,
     telemetry: Arc<Telemetry>,
 }
 
-struct Inside {
+struct ClusterState {
     settings: Arc<UpstreamSettings>,
-    /// What the names among the servers stand for now.
+    /// The addresses of the server names.
     resolved: BTreeMap<Address, Vec<Destination>>,
     members: Arc<Members>,
-    /// Gauges of servers in rotation; one that nobody holds is gone.
+    /// Gauges of servers in rotation; a gauge without a holder is removed.
     gauges: BTreeMap<Arc<str>, Arc<SharedGauge>>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Members {
     pub(crate) ring: Option<Ring>,
 }
 
-/// A consistent look at a cluster.
+/// A consistent snapshot of a cluster.
 pub(crate) struct Snapshot {
     pub(crate) version: u64,
     pub(crate) settings: Arc<UpstreamSettings>,
@@ -68,7 +68,7 @@ impl Cluster {
             name: name.into(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             version: AtomicU64::new(0),
-            inside: Mutex::new(Inside {
+            inside: Mutex::new(ClusterState {
                 settings: Arc::new(settings),
                 resolved: BTreeMap::new(),
                 members: Arc::default(),
@@ -82,7 +82,7 @@ impl Cluster {
         cluster
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
+    fn inside(&self) -> MutexGuard<'_, ClusterState> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -103,14 +103,15 @@ impl Cluster {
         }
     }
 
-    /// Takes the settings of a new Plan; standing and connections of servers that stay are kept.
+    /// Applies the settings of a new plan; health and connections of remaining servers are
+    /// preserved.
     pub(crate) fn apply(&self, settings: &UpstreamSettings) {
         let mut inside = self.inside();
         if *inside.settings == *settings {
             return;
         }
         if settings.health.is_none() {
-            // Nobody would ever say that they are well again.
+            // Without checks nothing would ever mark them healthy again.
             for member in &inside.members.list {
                 member.standing.unhealthy.store(false, Ordering::Relaxed);
             }
@@ -119,7 +120,7 @@ impl Cluster {
         self.reshape(&mut inside);
     }
 
-    /// Says what the name of a server stands for now.
+    /// Sets the addresses of a server name.
     pub(crate) fn resolve(&self, server: &Address, mut addresses: Vec<Destination>) {
         addresses.truncate(ADDRESSES_PER_NAME);
         let mut inside = self.inside();
@@ -130,13 +131,13 @@ impl Cluster {
         self.settled.notify_waiters();
     }
 
-    /// Says that the name of a server has been asked for, though without an answer.
+    /// Marks a server name as resolved once, without a result.
     pub(crate) fn settle(&self, server: &Address) {
         self.inside().resolved.entry(server.clone()).or_default();
         self.settled.notify_waiters();
     }
 
-    /// Waits until every name among the servers has been asked for once.
+    /// Waits until every server name has been resolved once.
     pub(crate) async fn settled(&self) {
         loop {
             let told = self.settled.notified();
@@ -155,8 +156,8 @@ impl Cluster {
         servers.all(|address| !is_name(address) || inside.resolved.contains_key(address))
     }
 
-    /// Makes the members anew out of settings and resolved names.
-    fn reshape(&self, inside: &mut Inside) {
+    /// Rebuilds the members from settings and resolved names.
+    fn reshape(&self, inside: &mut ClusterState) {
         let settings = inside.settings.clone();
         let former = inside.members.clone();
         let mut list: Vec<Arc<Member>> = Vec::new();
@@ -207,7 +208,7 @@ impl Cluster {
         self.reshaped.notify_one();
     }
 
-    /// What active checks say of a server from now on.
+    /// Sets the result of active checks of a server.
     pub(crate) fn set_checked(&self, member: &Member, healthy: bool, now_ms: u64, why: &str) {
         let inside = self.inside();
         let standing = &member.standing;
@@ -292,8 +293,8 @@ impl Cluster {
         self.telemetry.counter(&families::UPSTREAM_EJECTIONS, &[&self.name, &member.name])
     }
 
-    /// Says in the log, in the metrics and to the workers how a server stands now.
-    fn tell(&self, inside: &Inside, member: &Member, level: Level, message: &str, why: &str) {
+    /// Reports a change of a server's health to the log, the metrics and the workers.
+    fn tell(&self, inside: &ClusterState, member: &Member, level: Level, message: &str, why: &str) {
         let (upstream, server) = (&*self.name, &*member.name);
         if why.is_empty() {
             telemetry::event!(level, message, upstream = upstream, server = server);
@@ -310,14 +311,14 @@ impl Cluster {
 }
 
 /// Forgets earlier ejections of a server that has been back for as long as it was out at first.
-fn forgive(standing: &Standing, rules: &EjectionSettings, now_ms: u64) {
+fn forgive(standing: &ServerHealth, rules: &EjectionSettings, now_ms: u64) {
     let back_ms = now_ms.saturating_sub(standing.returned_ms.load(Ordering::Relaxed));
     if !standing.is_ejected() && back_ms >= rules.ejected_for.as_millis_u64() {
         standing.ejections.store(0, Ordering::Relaxed);
     }
 }
 
-/// Whether one more server may be out for its failures.
+/// True if one more server may be ejected.
 fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
     let out = members.list.iter().filter(|member| member.standing.is_ejected()).count();
     let allowed = (members.list.len() as f64 * rules.max_ejected.fraction()).floor();
@@ -325,14 +326,14 @@ fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
 }
 
 /// Shows whether a server is in rotation.
-fn show(inside: &Inside, member: &Member) {
+fn show(inside: &ClusterState, member: &Member) {
     if let Some(gauge) = inside.gauges.get(&member.name) {
         // Time alone does not end an ejection here: a trial does.
-        gauge.set(i64::from(member.standing.state(0) == State::Healthy));
+        gauge.set(i64::from(member.standing.state(0) == ServerState::Healthy));
     }
 }
 
-impl Standing {
+impl ServerHealth {
     /// The moment at which the state changes by itself, if it does.
     pub(crate) fn turns_at_ms(&self, now_ms: u64) -> Option<u64> {
         let until_ms = self.ejected_until_ms.load(Ordering::Relaxed);

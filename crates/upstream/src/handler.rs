@@ -1,12 +1,13 @@
-//! The handler `upstream`: picks a server, sends the request, tries again where that is safe.
+//! The handler `upstream`: picks a server, sends the request, and retries where that is safe.
 //!
-//! A request is tried again only if nothing of it was sent, or its method is idempotent (RFC 9110
-//! 9.2.2); only with its whole body; only on another server; only within the budget; and never
-//! after the client was sent anything of an answer. A connection that died in the pool is no
-//! failure of the server: the same server gets the request again over a new one.
+//! A request is retried only if nothing of it was sent or its method is idempotent (RFC 9110
+//! 9.2.2); only with its complete body; only on another server; only within the budget; and never
+//! after the client was sent any part of a response. A pooled connection that was closed is no
+//! failure of the server: the same server gets the request again on a new one.
 //!
-//! A connection is taken when there is something to send: a client that announces a body and sends
-//! none occupies no server.
+//! A connection is acquired when there is something to send: a client that announces a body and
+//! sends none occupies no server. While every server is at its `max_connections`, requests wait in
+//! order of arrival, up to `timeouts.queue`.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,7 +62,7 @@ impl HandlerPlan for UpstreamPlan {
     }
 }
 
-/// Who sends requests to the upstream of that name, for those that come from no route as well.
+/// The handler of the upstream of that name, also for requests that come from no route.
 pub fn handler(upstream: &str, worker: &WorkerContext) -> Rc<dyn Handler> {
     // `config` has checked the name and `server` has applied the upstreams of this Plan.
     let cluster = Upstreams::of(&worker.shared).get(upstream);
@@ -80,7 +81,7 @@ impl Handler for UpstreamHandler {
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
         match &self.local {
             Some(local) => MaybeFuture::of(forward(local, request)),
-            None => Err(Fault::internal("no such upstream")).into(),
+            None => Err(Fault::internal("the upstream does not exist")).into(),
         }
     }
 }
@@ -102,15 +103,21 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
     let again = view.settings.retries.attempts > 1;
     let mut body = Replay::new(std::mem::take(&mut request.body), again);
     if body.is_awaited() {
-        // A client is not asked for a body that nobody could take.
-        if !view.has_room() {
-            return Err(nobody(local, &view));
+        // The body is not requested from the client while no server could take it.
+        let has_room = view.has_room() || view.is_full() && local.wait_for_room(&view).await;
+        if !has_room {
+            return Err(no_server(local, &view));
         }
         body.begin().await?;
         view = local.view(clock::now().as_ms());
     }
-    let retries = &view.settings.retries;
-    local.budget.deposit(retries.budget.fraction());
+    local.budget.deposit(view.settings.retries.budget.fraction());
+    let mut may_wait = true;
+    if local.has_pending() {
+        may_wait = false;
+        local.wait_for_room(&view).await;
+        view = local.view(clock::now().as_ms());
+    }
     let mut tried: Vec<Rc<Peer>> = Vec::new();
     let mut failed: Option<Outcome> = None;
     loop {
@@ -118,15 +125,22 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
         let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
         let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
         let Some(peer) = on_trial.or_else(|| choice.pick(request)) else {
-            return failed.unwrap_or_else(|| Err(nobody(local, &view)));
+            if may_wait && view.is_full() {
+                may_wait = false;
+                local.wait_for_room(&view).await;
+                view = local.view(clock::now().as_ms());
+                continue;
+            }
+            return failed.unwrap_or_else(|| Err(no_server(local, &view)));
         };
+        may_wait = false;
         let trial = on_trial.map(|peer| Trial(peer));
         request.notes.upstream = Some(peer.name.clone());
         request.notes.upstream_attempts += 1;
         let mut outcome = attempt(&view, peer, request, &mut body).await;
         settle(local, &view, peer, trial.is_some(), now_us, &mut outcome);
         drop(trial);
-        let last = request.notes.upstream_attempts as u32 >= retries.attempts;
+        let last = request.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
         if last || !may_try_again(&view, request, &body, &outcome) {
             body.forget();
             return outcome;
@@ -146,7 +160,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
     }
 }
 
-/// One try on one server.
+/// One attempt on one server.
 async fn attempt(
     view: &View,
     peer: &Peer,
@@ -171,7 +185,7 @@ async fn attempt(
     }
 }
 
-/// The server closed a kept connection at the moment it was used.
+/// The server closed a pooled connection at the moment it was used.
 fn died_in_pool(fault: &Fault, request: &Request) -> bool {
     fault.kind == FaultKind::ConnectionTerminated && allows(fault.retry, request)
 }
@@ -195,7 +209,7 @@ fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcom
     safe && body.is_playable()
 }
 
-/// Draws the lessons of a try: latency, standing, counters.
+/// Records the result of an attempt: latency, health, counters.
 #[inline(never)]
 fn settle(
     local: &LocalCluster,
@@ -219,7 +233,7 @@ fn settle(
                 local.cluster.succeeded(&peer.member, ejection, was_trial, now_us / 1000);
             }
         }
-        // The client's body failed, or we did: that says nothing of the server.
+        // The client's body or this server failed: the upstream is not at fault.
         Err(fault) if fault.side() != Side::Upstream => {}
         Err(fault) => {
             peer.stats.measure_failure(latency_us, now_us);
@@ -233,7 +247,7 @@ fn settle(
 }
 
 /// No server can be picked.
-fn nobody(local: &LocalCluster, view: &View) -> Fault {
+fn no_server(local: &LocalCluster, view: &View) -> Fault {
     let (kind, detail) = if view.peers.is_empty() {
         (FaultKind::DnsError, "no server of the upstream has an address")
     } else if view.usable.is_empty() {

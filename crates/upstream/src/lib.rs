@@ -1,10 +1,10 @@
 //! The handler `upstream`: balancing, health, retries.
 //!
-//! Owns which server gets a request, what is known of servers, and whether a failed request is
-//! tried again; what goes over a connection is `exchange::client`'s. State is keyed by the
-//! upstream's name and outlives Plans. Wiring: hold [`Upstreams::of`] the process's shared state,
-//! call [`Upstreams::apply`] with every new Plan before its workers build their handlers, offer
-//! [`KIND`] to the configuration, and run [`control::run`] on the control thread.
+//! Owns the choice of a server, the health of servers, and retries; the connection itself belongs
+//! to `exchange::client`. State is keyed by the upstream's name and outlives plans. Wiring: hold
+//! [`Upstreams::of`] the process's shared state, call [`Upstreams::apply`] with every new plan
+//! before its workers build their handlers, register [`KIND`] with the configuration, and run
+//! [`control::run`] on the control thread.
 
 mod balance;
 mod budget;
@@ -28,7 +28,7 @@ mod tests;
 
 pub use cluster::Cluster;
 pub use handler::{KIND, handler};
-pub use member::State;
+pub use member::ServerState;
 pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,
     ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,

@@ -1,23 +1,27 @@
 //! A cluster on one worker: its current view, its retry budget, its counters.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::WorkerContext;
-use net::clock;
+use exchange::{LocalFuture, WorkerContext};
+use net::{clock, timer};
 use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMetrics, families};
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
+use crate::limits::{PENDING_REQUESTS, ROOM_INTERVAL};
 use crate::view::View;
 use crate::worker_rng::WorkerRng;
 
-/// What the handlers of one upstream share on one worker.
+/// State shared by the handlers of one upstream on one worker.
 pub(crate) struct LocalCluster {
     pub(crate) cluster: Arc<Cluster>,
     context: WorkerContext,
     view: RefCell<Rc<View>>,
+    /// Requests that wait for a server below its `max_connections`; the lock is their order.
+    pending: Cell<usize>,
+    first: tokio::sync::Mutex<()>,
     pub(crate) budget: Budget,
     pub(crate) rng: WorkerRng,
     pub(crate) retries: Arc<CachePadded<Counter>>,
@@ -28,9 +32,9 @@ pub(crate) struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// That of this worker, kept while any handler uses it.
+    /// The instance of this worker, shared by its handlers.
     pub(crate) fn of(context: &WorkerContext, cluster: &Arc<Cluster>) -> Rc<LocalCluster> {
-        // The id: a name may come back with a later plan while an old one still runs.
+        // Keyed by id: a name can reappear in a later plan while an old one still runs.
         context.local.get(cluster.id, || LocalCluster::new(context, cluster.clone()))
     }
 
@@ -40,6 +44,8 @@ impl LocalCluster {
         let counter = |family| telemetry.worker_counter(worker, family, &[&cluster.name]);
         LocalCluster {
             view: RefCell::new(Rc::new(View::new(context, &cluster, None, clock::now().as_ms()))),
+            pending: Cell::new(0),
+            first: tokio::sync::Mutex::new(()),
             budget: Budget::new(),
             rng: WorkerRng::new(worker as u64),
             retries: counter(&families::UPSTREAM_RETRIES),
@@ -56,7 +62,7 @@ impl LocalCluster {
         }
     }
 
-    /// Who may be picked now.
+    /// The current view.
     pub(crate) fn view(&self, now_ms: u64) -> Rc<View> {
         let view = self.view.borrow().clone();
         if view.is_current(&self.cluster, now_ms) {
@@ -68,7 +74,32 @@ impl LocalCluster {
         fresh
     }
 
-    /// Counts a bound that an upstream ran into.
+    /// True if requests wait for room: later ones follow them.
+    pub(crate) fn has_pending(&self) -> bool {
+        self.pending.get() != 0
+    }
+
+    /// Waits in order of arrival until a server is below its `max_connections`; false after
+    /// `timeouts.queue`, or at once if too many requests wait.
+    pub(crate) fn wait_for_room(&self, view: &View) -> LocalFuture<'_, bool> {
+        let timeout = view.settings.timeouts.queue.get();
+        if timeout.is_zero() || self.pending.get() >= PENDING_REQUESTS {
+            return Box::pin(std::future::ready(false));
+        }
+        // Boxed: it is rare, and the future of every request would be larger.
+        Box::pin(async move {
+            let _pending = PendingRequest::new(&self.pending);
+            let room = async {
+                let _first = self.first.lock().await;
+                while self.view(clock::now().as_ms()).is_full() {
+                    timer::sleep(ROOM_INTERVAL).await;
+                }
+            };
+            timer::within(timeout, room).await.is_some()
+        })
+    }
+
+    /// Counts a limit that a request ran into.
     pub(crate) fn hit(&self, slug: &str) {
         match slug {
             "http_response_timeout" | "connection_timeout" | "connection_write_timeout" => {
@@ -78,5 +109,21 @@ impl LocalCluster {
             "connection_limit_reached" => self.worker.hit(LimitHit::UpstreamConnections),
             _ => {}
         }
+    }
+}
+
+/// Counts a waiting request until it is dropped.
+struct PendingRequest<'a>(&'a Cell<usize>);
+
+impl PendingRequest<'_> {
+    fn new(pending: &Cell<usize>) -> PendingRequest<'_> {
+        pending.set(pending.get() + 1);
+        PendingRequest(pending)
+    }
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }

@@ -7,7 +7,7 @@
 use exchange::{Request, Response};
 use wire::{Known, Method, token};
 
-/// Counts down; the answer, where the request may not go on.
+/// Decrements Max-Forwards; returns the response if the request must not be forwarded.
 pub(crate) fn count_down(request: &mut Request) -> Option<Response> {
     if !matches!(request.method, Method::Options | Method::Trace) {
         return None;

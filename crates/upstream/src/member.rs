@@ -1,14 +1,14 @@
-//! One server of a cluster: what it is, and how it is doing.
+//! One server of a cluster: its configuration and its health.
 //!
-//! Its standing is shared by all workers and outlives Plans. Reading it is a few relaxed loads;
-//! every change that matters to balancing is made through the cluster, which tells the workers.
+//! Its health is shared by all workers and outlives plans. Reading it is a few relaxed loads;
+//! changes that matter to balancing are made through the cluster, which notifies the workers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use exchange::client::Destination;
 
-/// What the configuration says of a server, for one of its addresses.
+/// The configuration of a server, for one of its addresses.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// As it stands under `servers`.
@@ -20,63 +20,63 @@ pub(crate) struct Member {
     pub(crate) backup: bool,
     pub(crate) max_connections: Option<u32>,
     pub(crate) max_slow_clients: Option<u32>,
-    pub(crate) standing: Arc<Standing>,
+    pub(crate) standing: Arc<ServerHealth>,
 }
 
-/// How a server is doing. Times are milliseconds of the process's clock; 0 is never.
+/// The health of a server. Times are milliseconds of the process's clock; 0 is never.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
-    /// Active checks say that it is not well.
+pub(crate) struct ServerHealth {
+    /// Active checks fail.
     pub(crate) unhealthy: AtomicBool,
     /// Failures in a row, seen by any worker.
     pub(crate) failures: AtomicU32,
-    /// Out of rotation until then, for its failures. After that time one request may try it.
+    /// Ejected until this time. After it one request may try the server.
     pub(crate) ejected_until_ms: AtomicU64,
     /// Ejections in a row.
     pub(crate) ejections: AtomicU32,
-    /// The one request that tries it is under way.
+    /// The trial request is in flight.
     pub(crate) on_trial: AtomicBool,
-    /// When it came back: its slow start begins there.
+    /// When it returned: its slow start begins here.
     pub(crate) returned_ms: AtomicU64,
 }
 
-/// Whether a server may be used.
+/// The state of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ServerState {
     /// In rotation.
     Healthy,
     /// Active checks failed.
     Unhealthy,
-    /// Out for its failures.
+    /// Ejected after failures.
     Ejected,
-    /// Its time out is over; one request will show.
+    /// The ejection has ended; one trial request decides.
     Trial,
 }
 
-impl State {
+impl ServerState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Healthy => "healthy",
-            State::Unhealthy => "unhealthy",
-            State::Ejected => "ejected",
-            State::Trial => "trial",
+            ServerState::Healthy => "healthy",
+            ServerState::Unhealthy => "unhealthy",
+            ServerState::Ejected => "ejected",
+            ServerState::Trial => "trial",
         }
     }
 }
 
-impl Standing {
-    pub(crate) fn state(&self, now_ms: u64) -> State {
+impl ServerHealth {
+    pub(crate) fn state(&self, now_ms: u64) -> ServerState {
         if self.unhealthy.load(Relaxed) {
-            return State::Unhealthy;
+            return ServerState::Unhealthy;
         }
         match self.ejected_until_ms.load(Relaxed) {
-            0 => State::Healthy,
-            until_ms if until_ms <= now_ms => State::Trial,
-            _ => State::Ejected,
+            0 => ServerState::Healthy,
+            until_ms if until_ms <= now_ms => ServerState::Trial,
+            _ => ServerState::Ejected,
         }
     }
 
-    /// Whether it is out for its failures, or on trial after that.
+    /// True if it is ejected or on trial.
     pub(crate) fn is_ejected(&self) -> bool {
         self.ejected_until_ms.load(Relaxed) != 0
     }

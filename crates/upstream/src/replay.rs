@@ -1,10 +1,10 @@
-//! The body of a request, kept so that it can be sent again.
+//! The body of a request, stored so that it can be sent again.
 //!
-//! What is whole already costs nothing to keep. A stream is kept as it passes, up to a bound; past
-//! it the request can be tried again no more. What is kept costs its length, not the blocks it came
-//! in. Once an answer is there nothing more is kept.
+//! A complete body costs nothing to store. A stream is stored while it is sent, up to a limit;
+//! beyond it the request cannot be retried. Stored data is copied out of its receive buffer. Once a
+//! response has begun nothing more is stored.
 //!
-//! [`Replay::begin`] waits for the client before a connection is taken: for the whole of a short
+//! [`Replay::begin`] waits for the client before a connection is acquired: for the whole of a short
 //! body, for the first piece of any other.
 
 use std::cell::RefCell;
@@ -21,17 +21,17 @@ use crate::limits::{COPIED_BYTES, GATHERED_BYTES, REPLAY_BYTES, REPLAY_PIECES};
 pub(crate) enum Replay {
     Empty,
     Bytes(Bytes),
-    Stream(Rc<RefCell<Tape>>),
-    /// A body that is given out once.
+    Stream(Rc<RefCell<StoredBody>>),
+    /// A body that can be sent once.
     Once(Option<Body>),
 }
 
 impl Replay {
-    /// `again` says whether there may be a second try at all.
+    /// `again` is true if retries are enabled.
     pub(crate) fn new(body: Body, again: bool) -> Replay {
         match body {
             Body::Empty => Replay::Empty,
-            Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(Tape {
+            Body::Stream(source) => Replay::Stream(Rc::new(RefCell::new(StoredBody {
                 length: source.length(),
                 source: Some(source),
                 ahead: VecDeque::new(),
@@ -48,7 +48,7 @@ impl Replay {
         }
     }
 
-    /// True if the body still has to come from the client.
+    /// True if the body is still to be received from the client.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self, Replay::Stream(_))
     }
@@ -64,7 +64,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Whether the body can be given out (again).
+    /// True if the body can be sent (again).
     pub(crate) fn is_playable(&self) -> bool {
         match self {
             Replay::Empty | Replay::Bytes(_) => true,
@@ -82,13 +82,12 @@ impl Replay {
             Replay::Stream(tape) => {
                 let once = tape.borrow().once;
                 tape.borrow_mut().lost |= once;
-                Body::stream(Player { tape: tape.clone(), at: 0, played: 0 })
+                Body::stream(StoredBodyReader { tape: tape.clone(), at: 0, played: 0 })
             }
         }
     }
 
-    /// There will be no other try: what comes from now on is not kept. What is kept may still be
-    /// being played.
+    /// Ends the storing: there will be no retry. Stored data may still be in use.
     pub(crate) fn forget(&self) {
         if let Replay::Stream(tape) = self {
             tape.borrow_mut().lost = true;
@@ -96,23 +95,23 @@ impl Replay {
     }
 }
 
-/// A streamed body and what has passed of it.
-pub(crate) struct Tape {
+/// A streamed body and the part that has been sent.
+pub(crate) struct StoredBody {
     /// Gone once it has ended.
     source: Option<Box<dyn BodyStream>>,
     length: Option<u64>,
-    /// What has arrived and was not played yet.
+    /// Received and not sent yet.
     ahead: VecDeque<Frame>,
     kept: Vec<Bytes>,
     kept_bytes: usize,
     /// There is no second try.
     once: bool,
-    /// The beginning is not kept any more.
+    /// The beginning is not stored any more.
     lost: bool,
     trailers: Option<Headers>,
 }
 
-impl Tape {
+impl StoredBody {
     fn lose(&mut self) {
         self.lost = true;
         self.kept = Vec::new();
@@ -164,21 +163,21 @@ impl Tape {
         } else if data.len() >= COPIED_BYTES || self.length == Some(data.len() as u64) {
             self.kept.push(data.clone());
         } else {
-            // It may be all that holds a block of its worker, and more of the body may be long in
-            // coming.
+            // It may be all that holds a buffer of its worker, and the rest of the body may take
+            // long.
             self.kept.push(net::detach(data).freeze());
         }
     }
 }
 
-/// One playing of a tape.
-struct Player {
-    tape: Rc<RefCell<Tape>>,
+/// One sending of a stored body.
+struct StoredBodyReader {
+    tape: Rc<RefCell<StoredBody>>,
     at: usize,
     played: u64,
 }
 
-impl BodyStream for Player {
+impl BodyStream for StoredBodyReader {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let tape = &mut *self.tape.borrow_mut();
         if let Some(data) = tape.kept.get(self.at) {

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_open_is_nobody() {
+    fn without_an_open_server_none_is_found() {
         let ring = Ring::new([("a:1", 1)].into_iter());
         assert_eq!(ring.find(7, |_| false), None);
         assert_eq!(Ring::new(std::iter::empty()).find(7, |_| true), None);

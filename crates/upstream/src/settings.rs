@@ -1,4 +1,4 @@
-//! What may be written under `upstreams`.
+//! The settings under `upstreams`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,43 +15,42 @@ pub struct UpstreamSettings {
     /// `unix:/run/app.sock`, or maps with `address` and more.
     #[setting(example = ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }])]
     pub servers: Vec<ServerSettings>,
-    /// How a server is picked for a request.
+    /// How the server for a request is chosen.
     #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
     pub balance: Balance,
-    /// Asks every server regularly whether it is well. Without it, only failing requests tell.
+    /// Active health checks. Without them, only failing requests are noticed.
     #[setting(example = { "path": "/healthz" })]
     pub health: Option<HealthSettings>,
-    /// How long to wait for what.
+    /// Time-outs of the upstream.
     #[setting(default = {})]
     pub timeouts: TimeoutSettings,
-    /// Trying again on another server, where that is safe: nothing was sent, or the method is
+    /// Retries on another server, where that is safe: nothing was sent, or the method is
     /// idempotent.
     #[setting(default = {})]
     pub retries: RetrySettings,
     /// Connections kept open between requests.
     #[setting(default = {})]
     pub keepalive: KeepaliveSettings,
-    /// Taking a server out of rotation for a while when requests to it keep failing.
+    /// Ejects a server for a while when requests to it keep failing.
     #[setting(default = {})]
     pub ejection: EjectionSettings,
-    /// A server that comes back gets its full share only after this time.
+    /// A returning server reaches its full share only after this time.
     #[setting(default = "0s", range = "0s"..="1h", example = "30s")]
     pub slow_start: Duration,
-    /// With a smaller share of servers in rotation than this, all are used, healthy or not:
-    /// better a few failing requests than a few servers that break down under the load of all.
-    /// `0%` is never.
+    /// If a smaller share of servers is in rotation, all are used, healthy or not: some failing
+    /// requests are better than a few overloaded servers. `0%` disables it.
     #[setting(default = "0%", example = "50%")]
     pub panic_threshold: Percent,
-    /// What the Host field says to the server.
+    /// The Host header sent to the server.
     #[setting(default = "preserve", example = "server", example = { "fixed": "app.internal" })]
     pub host: HostSettings,
-    /// Also sends `Forwarded` (RFC 7239) besides X-Forwarded-For, -Proto and -Host.
+    /// Sends `Forwarded` (RFC 7239) in addition to X-Forwarded-For, -Proto and -Host.
     #[setting(default = false)]
     pub forwarded: bool,
-    /// Largest head of an answer.
+    /// Largest response head.
     #[setting(default = "64KiB", range = "1KiB"..="1MiB")]
     pub headers: Size,
-    /// Most fields in the head of an answer.
+    /// Most headers in a response.
     #[setting(default = 200, range = 8..=256)]
     pub header_count: u32,
 }
@@ -60,9 +59,9 @@ pub struct UpstreamSettings {
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = address)]
 pub struct ServerSettings {
-    /// Where it is. Names are resolved, and resolved again when their time is up; every address
-    /// counts as a server. Of a name with IPv4 and IPv6 addresses one kind is used: IPv4,
-    /// unless only IPv6 takes connections.
+    /// Its address. Names are resolved, and resolved again when their TTL ends; every address
+    /// counts as a server. Of a name with IPv4 and IPv6 addresses one family is used: IPv4, unless
+    /// only IPv6 accepts connections.
     #[setting(example = "127.0.0.1:9001", example = "unix:/run/app.sock")]
     pub address: Address,
     /// Its share of the requests, compared to the other servers.
@@ -71,12 +70,13 @@ pub struct ServerSettings {
     /// Used only when no other server is.
     #[setting(default = false)]
     pub backup: bool,
-    /// Requests it is sent at a time; more go to the others, or get 503.
+    /// Requests in flight to this server; further ones go to other servers, or wait for up to
+    /// `timeouts.queue`.
     #[setting(range = 1..=1000000, example = 200)]
     pub max_connections: Option<u32>,
-    /// Connections to it in use that may wait for slow clients at a time: for more of a request
-    /// body, or for a response to be taken. With one more, the slowest client is cut off: 408,
-    /// or a reset within a response. Unless set, half of `max_connections`; without that,
+    /// Connections to it that may wait for slow clients at the same time: for more of a request
+    /// body, or for the client to read the response. Beyond it the slowest client is disconnected:
+    /// 408, or a reset within a response. Unless set, half of `max_connections`; without that,
     /// unlimited.
     #[setting(range = 1..=1000000, example = 50)]
     pub max_slow_clients: Option<u32>,
@@ -85,11 +85,11 @@ pub struct ServerSettings {
 /// How a server is picked.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Balance {
-    /// The better of two picked at random: fewer requests under way, faster answers lately.
+    /// The better of two random servers: fewer requests in flight, faster recent responses.
     P2c,
     /// One after the other, by weight.
     RoundRobin,
-    /// The one with the fewest requests under way, over all workers.
+    /// The one with the fewest requests in flight, over all workers.
     LeastRequests,
     /// Any, by weight.
     Random,
@@ -98,10 +98,10 @@ pub enum Balance {
     Hash(Key),
 }
 
-/// What Host says to the server.
+/// The Host header sent to the server.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum HostSettings {
-    /// What the client said.
+    /// The client's.
     Preserve,
     /// The server's address as it is written under `servers`.
     Server,
@@ -112,45 +112,50 @@ pub enum HostSettings {
 /// Active health checks.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct HealthSettings {
-    /// What to GET; without it a connection is proof enough.
+    /// The path to GET; without it only a connection is made.
     #[setting(example = "/healthz")]
     pub path: Option<String>,
     /// How often.
     #[setting(default = "5s", range = "100ms"..="1h")]
     pub interval: Duration,
-    /// How long an answer may take.
+    /// Time-out of a check.
     #[setting(default = "1s", range = "10ms"..="1m")]
     pub timeout: Duration,
-    /// Good answers in a row that bring a server back.
+    /// Successful checks in a row that bring a server back.
     #[setting(default = 2, range = 1..=100)]
     pub healthy_after: u32,
-    /// Bad ones in a row that take it out.
+    /// Failed checks in a row that take it out.
     #[setting(default = 3, range = 1..=100)]
     pub unhealthy_after: u32,
-    /// The statuses of a good answer.
+    /// The statuses of a successful check.
     #[setting(default = "200-399", example = "204")]
     pub status: StatusRange,
-    /// What Host says in a check; the server's address unless set.
+    /// The Host header of a check; the server's address unless set.
     pub host: Option<String>,
 }
 
-/// How long to wait for a server.
+/// Time-outs of an upstream.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct TimeoutSettings {
     /// For a connection. A lost packet of its making is sent again after one second (RFC 6298
     /// 2): less than that gives up on a server that was only busy for a moment.
     #[setting(default = "3s", range = "1ms"..="5m")]
     pub connect: Duration,
-    /// From the last byte of the request to the head of the answer.
+    /// Longest time a request waits, in order of arrival, while every server is at its
+    /// `max_connections`; then the client gets 503. At most 1024 requests of a worker wait. 0s
+    /// does not wait.
+    #[setting(default = "3s", range = "0s"..="5m")]
+    pub queue: Duration,
+    /// From the last byte of the request to the response head.
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub response: Duration,
-    /// The longest pause within an answer.
+    /// Longest pause within a response.
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub read: Duration,
-    /// The longest pause while the server takes a request.
+    /// Longest pause while the server reads a request.
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub write: Duration,
-    /// How long a connection is kept unused, and a tunnel without a byte.
+    /// How long a connection may be unused, and a tunnel without data.
     #[setting(default = "60s", range = "1ms"..="1d")]
     pub idle: Duration,
 }
@@ -158,13 +163,13 @@ pub struct TimeoutSettings {
 /// Trying again.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RetrySettings {
-    /// Tries in all, the first one counted; 1 is never again.
+    /// Total attempts; 1 disables retries.
     #[setting(default = 2, range = 1..=10)]
     pub attempts: u32,
     /// Retries at most, as a share of the requests; a few are always allowed.
     #[setting(default = "20%")]
     pub budget: Percent,
-    /// Answers to try again for as well, when the method is idempotent.
+    /// Statuses that are retried as well, if the method is idempotent.
     #[setting(default = [], example = [502, 503])]
     pub statuses: Vec<u16>,
 }
@@ -183,18 +188,18 @@ pub struct KeepaliveSettings {
     pub max_requests: u32,
 }
 
-/// Taking failing servers out.
+/// Ejection of failing servers.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct EjectionSettings {
-    /// Failures in a row that take a server out: no connection, no answer, or one of
-    /// `statuses`; 0 is never.
+    /// Failures in a row that eject a server: no connection, no response, or one of `statuses`; 0
+    /// disables it.
     #[setting(default = 5, range = 0..=10000)]
     pub failures: u32,
-    /// How long; twice as long the next time, up to ten times. Then one request is let through
-    /// to see.
+    /// Duration of an ejection; doubled each time, up to ten times. Then one request tries the
+    /// server.
     #[setting(default = "10s", range = "10ms"..="1h")]
     pub ejected_for: Duration,
-    /// The share of servers that may be out for this reason at a time.
+    /// The share of servers that may be ejected at the same time.
     #[setting(default = "50%")]
     pub max_ejected: Percent,
     /// Statuses that count as failures.
@@ -253,14 +258,14 @@ impl Setting for StatusRange {
 }
 
 impl ServerSettings {
-    /// How many connections may wait for slow clients.
+    /// Connections that may wait for slow clients.
     pub(crate) fn slow_clients(&self) -> Option<u32> {
         self.max_slow_clients.or(self.max_connections.map(|most| (most / 2).max(1)))
     }
 }
 
 impl UpstreamSettings {
-    /// Whether so few of `total` servers are healthy that all shall be used.
+    /// True if so few of `total` servers are healthy that all are used.
     pub(crate) fn is_panic(&self, healthy: usize, total: usize) -> bool {
         (healthy as f64) < self.panic_threshold.fraction() * total as f64
     }
@@ -279,12 +284,12 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
     for (at, server) in upstream.servers.iter().enumerate() {
         let span = written.get(at).map_or(place.span, |node| node.span);
         if upstream.servers[..at].iter().any(|other| other.address == server.address) {
-            let message = format!("the server {} stands here twice", server.address);
+            let message = format!("the server {} is listed twice", server.address);
             reader.error(span, message);
         }
         let anywhere = matches!(server.address, Address::Tcp { host: Host::Any, .. });
         if anywhere || server.address.port() == Some(0) {
-            let message = format!("{} is no place to connect to", server.address);
+            let message = format!("{} is not an address to connect to", server.address);
             reader.error(span, message).help("name a host and a port");
         }
     }
@@ -307,7 +312,7 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
         if host.is_some_and(|host| !wire::token::is_field_value(host.as_bytes()) || host.is_empty())
         {
             let place = node.get(key).unwrap_or(node);
-            reader.error(place.span, "this is no value for a Host field");
+            reader.error(place.span, "this is not a valid Host header");
         }
     }
 }
@@ -353,14 +358,14 @@ mod tests {
     fn errors_are_found() {
         for (node, expected) in [
             (node!({ "servers": [] }), "an upstream needs a server"),
-            (node!({ "servers": ["a:1", "a:1"] }), "the server a:1 stands here twice"),
-            (node!({ "servers": [":80"] }), ":80 is no place to connect to"),
+            (node!({ "servers": ["a:1", "a:1"] }), "the server a:1 is listed twice"),
+            (node!({ "servers": [":80"] }), ":80 is not an address to connect to"),
             (
                 node!({ "servers": [{ "address": "a:1", "backup": true }] }),
                 "all servers are backups",
             ),
             (node!({ "servers": ["a:1"], "health": { "path": "healthz" } }), "begins with /"),
-            (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "no value for a Host"),
+            (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "not a valid Host"),
             (node!({ "servers": ["a:1"], "tls": {} }), "`tls` comes later"),
             (node!({ "servers": ["a:1"], "retries": { "attempts": 0 } }), "between 1 and 10"),
         ] {

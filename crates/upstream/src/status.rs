@@ -7,7 +7,7 @@ use exchange::client::{Pool, PoolState};
 use net::clock;
 
 use crate::cluster::Cluster;
-use crate::member::State;
+use crate::member::ServerState;
 use crate::settings::Balance;
 use crate::upstreams::Upstreams;
 
@@ -31,12 +31,12 @@ pub struct ServerStatus {
     pub address: String,
     pub weight: u32,
     pub backup: bool,
-    pub state: State,
+    pub state: ServerState,
     /// Failures in a row.
     pub failures: u32,
     /// How long it stays ejected.
     pub ejected_for_ms: u64,
-    /// Connections; the active ones are the requests under way.
+    /// Connections; active ones equal the requests in flight.
     pub connections: PoolState,
 }
 
@@ -68,7 +68,7 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
             }
         })
         .collect();
-    let healthy = servers.iter().filter(|server| server.state == State::Healthy).count();
+    let healthy = servers.iter().filter(|server| server.state == ServerState::Healthy).count();
     UpstreamStatus {
         name: cluster.name.to_string(),
         balance: match snapshot.settings.balance {

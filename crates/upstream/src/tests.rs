@@ -73,7 +73,7 @@ impl Server {
     }
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nowhere() -> String {
     let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();

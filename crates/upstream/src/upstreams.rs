@@ -1,9 +1,9 @@
 //! All upstreams of the process, by name.
 //!
-//! `server` applies the upstreams of every new Plan here before its workers build their handlers;
-//! handlers find their cluster by name; the control thread (see [`crate::control`]) looks after the
-//! clusters that are here. A cluster that the new Plan does not name lives on until the last
-//! handler of an old one is gone.
+//! `server` applies the upstreams of every new plan here before its workers build their handlers;
+//! handlers find their cluster by name; the control thread ([`crate::control`]) runs checks and
+//! resolves names for the clusters that are here. A cluster that the new plan does not name lives
+//! until the last handler of an old plan is gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use crate::cluster::Cluster;
 use crate::settings::UpstreamSettings;
 
-/// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
+/// The registry of upstreams. The process has one, in its [`Shared`] state.
 #[derive(Default)]
 pub struct Upstreams {
     clusters: Mutex<BTreeMap<String, Arc<Cluster>>>,
@@ -25,8 +25,8 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
-    /// server does, for its whole life.
+    /// The registry of the process. [`Shared`] holds a weak reference: the server holds it for its
+    /// whole life.
     pub fn of(shared: &Shared) -> Arc<Upstreams> {
         shared.get((), Upstreams::default)
     }
@@ -58,15 +58,15 @@ impl Upstreams {
         self.changed.notify_one();
     }
 
-    /// Waits until every name among the servers has been resolved once, at most for so long: what a
-    /// start does after [`Upstreams::apply`], so that the first request finds a server.
+    /// Waits until every server name has been resolved once, at most `within`. A start does so
+    /// after [`Upstreams::apply`], so that the first request finds a server.
     pub async fn settled(&self, within: Duration) {
         let settling = async {
             for cluster in self.all() {
                 cluster.settled().await;
             }
         };
-        // Late names come when they come: until then their servers are not there.
+        // A name that is late adds its servers when it is resolved.
         let _ = tokio::time::timeout(within, settling).await;
     }
 

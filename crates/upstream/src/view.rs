@@ -1,7 +1,7 @@
-//! A cluster as one worker sees it between two changes: who may be picked, ready to pick from.
+//! A cluster as one worker sees it between two changes: the servers that can be picked.
 //!
-//! Made anew when the cluster's version has moved on or a time out is over; the measurements and
-//! connections of servers that stay are carried over. A request holds the view it began with.
+//! Rebuilt when the version of the cluster has changed or an ejection has ended; measurements and
+//! connections of remaining servers are carried over. A request holds the view it began with.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use crate::limits::{
     FAILURE_LATENCY_US, LATENCY_EXPIRES, LATENCY_FADES, LATENCY_NEAR, LATENCY_SLACK_US,
     LOSSES_BEFORE_SAMPLE,
 };
-use crate::member::{Member, State};
+use crate::member::{Member, ServerState};
 use crate::settings::{HostSettings, UpstreamSettings};
 
 /// Classes of a server's answers: 1xx to 5xx, then no answer.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "error"];
 pub(crate) const CLASS_ERROR: usize = 5;
 
-/// A server as this worker knows it, whatever the view.
+/// Measurements and connections of a server on this worker, across views.
 pub(crate) struct Stats {
     pub(crate) pool: Rc<Pool>,
-    /// Moving average of the time to the head of an answer, and when it was last measured.
+    /// Moving average of the time to the response head, and when it was last measured.
     latency_us: Cell<f64>,
     measured_us: Cell<u64>,
     /// The last measurement was a failure.
@@ -66,9 +66,9 @@ impl Stats {
         self.classes[class].inc();
     }
 
-    /// Takes a latency into the average. A slower answer counts at once, a faster one by and by: it
-    /// is better to believe in trouble too early than too late (peak EWMA). The first success after
-    /// a failure or after an expired measurement replaces the average.
+    /// Adds a latency to the average. A slower response counts at once, a faster one gradually
+    /// (peak EWMA). The first success after a failure or after an expired measurement replaces the
+    /// average.
     pub(crate) fn measure(&self, latency_us: u64, now_us: u64) {
         let latency = latency_us as f64;
         let age_us = now_us.saturating_sub(self.measured_us.get());
@@ -83,9 +83,9 @@ impl Stats {
         self.measured_us.set(now_us);
     }
 
-    /// The average as it counts now: old measurements fade, so that a server that was slow once is
-    /// tried again. As finagle's and linkerd's do: by a power of the time, so that even the slowest
-    /// answer is forgotten within the minute.
+    /// The decayed average: old measurements fade, so that a server that was slow once is tried
+    /// again. As in finagle and linkerd, by a power of the time, so that even the slowest response
+    /// is forgotten within a minute.
     pub(crate) fn latency_at(&self, now_us: u64) -> f64 {
         let age_us = now_us.saturating_sub(self.measured_us.get());
         // What was measured within the last thousandth is not worth an exponential.
@@ -95,7 +95,7 @@ impl Stats {
         self.latency_us.get() * (-(age_us as f64) / LATENCY_FADES.as_micros() as f64).exp()
     }
 
-    /// Takes a failure into the average: failing is often fast, and must not look good.
+    /// Adds a failure to the average: a failure is often fast and must not look good.
     pub(crate) fn measure_failure(&self, latency_us: u64, now_us: u64) {
         self.measure(latency_us.max(FAILURE_LATENCY_US), now_us);
         self.failed.set(true);
@@ -107,8 +107,8 @@ impl Stats {
         self.losses.set(0);
     }
 
-    /// Notes a lost comparison. True if the server is to be picked nevertheless: it was neither
-    /// picked nor measured for a while, so that what is known of it may be outdated.
+    /// Counts a lost comparison. True if the server should be picked nevertheless: it was neither
+    /// picked nor measured recently, so its measurement may be outdated.
     pub(crate) fn lost(&self, now_us: u64) -> bool {
         let losses = self.losses.get() + 1;
         self.losses.set(losses.min(LOSSES_BEFORE_SAMPLE));
@@ -169,7 +169,7 @@ impl Peer {
 /// Who may be picked.
 pub(crate) struct View {
     version: u64,
-    /// When somebody's time out is over.
+    /// When the next ejection ends.
     recheck_ms: u64,
     pub(crate) settings: Arc<UpstreamSettings>,
     pub(crate) options: Rc<ClientOptions>,
@@ -244,17 +244,23 @@ impl View {
         self.usable.iter().chain(&self.trials).any(|&at| self.peers[at].has_room())
     }
 
+    /// True if the only reason why no server takes a request is `max_connections`.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.usable.is_empty() && !self.has_room()
+    }
+
     pub(crate) fn ring(&self) -> Option<&crate::ring::Ring> {
         self.members.ring.as_ref()
     }
 
-    /// Primaries in rotation; else backups in rotation; with too few of all in rotation, everybody.
+    /// Primaries in rotation; otherwise backups in rotation; with too few servers in rotation, all
+    /// servers.
     fn choose_usable(&mut self, now_ms: u64) {
-        let states: Vec<State> =
+        let states: Vec<ServerState> =
             self.peers.iter().map(|peer| peer.member.standing.state(now_ms)).collect();
         let healthy = |backup: bool| -> Vec<usize> {
             (0..self.peers.len())
-                .filter(|&at| states[at] == State::Healthy)
+                .filter(|&at| states[at] == ServerState::Healthy)
                 .filter(|&at| self.peers[at].member.backup == backup)
                 .collect()
         };
@@ -266,7 +272,8 @@ impl View {
         } else if usable.is_empty() {
             usable = backups;
         }
-        self.trials = (0..self.peers.len()).filter(|&at| states[at] == State::Trial).collect();
+        self.trials =
+            (0..self.peers.len()).filter(|&at| states[at] == ServerState::Trial).collect();
         let turns = self.peers.iter().filter_map(|peer| peer.member.standing.turns_at_ms(now_ms));
         self.recheck_ms = turns.min().unwrap_or(u64::MAX);
         for &at in &usable {
@@ -295,7 +302,7 @@ fn host_field(settings: &UpstreamSettings, member: &Member) -> HostField {
     }
 }
 
-/// What Host says when it shall say the server; a Unix socket has no authority of its own.
+/// The Host value under `host: server`; a Unix socket has no authority of its own.
 pub(crate) fn host_of(member: &Member) -> &str {
     if member.server.starts_with("unix:") { "localhost" } else { &member.server }
 }

@@ -111,8 +111,10 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
         gate.wait();
         peer.send(OK);
     });
-    let server =
-        gateway(&format!(r#"servers: [{{ address: "{}", max_connections: 2 }}]"#, slow.address()));
+    let server = gateway(&format!(
+        r#"servers: [{{ address: "{}", max_connections: 2 }}], timeouts: {{ queue: 0s }}"#,
+        slow.address()
+    ));
     let mut waiting: Vec<_> = (0..2).map(|_| server.connect("web")).collect();
     for client in &mut waiting {
         client.send(super::GET);

@@ -1,4 +1,4 @@
-//! Every promise of the handler against real folders.
+//! Every promise of the handler against real directories.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -34,12 +34,12 @@ fn record(node: &Node) -> Files {
     settings::read(node).unwrap()
 }
 
-fn life(node: &Node) -> Life {
-    Life::new(Arc::new(record(node)), &context())
+fn life(node: &Node) -> FilesHandler {
+    FilesHandler::new(Arc::new(record(node)), &context())
 }
 
-/// A folder with these files; a path that ends in `/` is a folder.
-fn folder(files: &[(&str, &str)]) -> TempDir {
+/// A directory with these files; a path that ends in `/` is a directory.
+fn directory(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, content) in files {
         let path = dir.path().join(path);
@@ -83,7 +83,7 @@ impl Answered {
     }
 }
 
-async fn send(life: &Life, mut request: Request) -> Answered {
+async fn send(life: &FilesHandler, mut request: Request) -> Answered {
     let (outcome, at_once) = match life.handle(&mut request) {
         MaybeFuture::Ready(outcome) => (outcome, true),
         MaybeFuture::Future(future) => (future.await, false),
@@ -114,7 +114,7 @@ fn read_range(range: &FileRange, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes);
 }
 
-async fn get(life: &Life, target: &str, headers: &[(&str, &str)]) -> Answered {
+async fn get(life: &FilesHandler, target: &str, headers: &[(&str, &str)]) -> Answered {
     send(life, request(Method::Get, target, headers)).await
 }
 
@@ -129,7 +129,8 @@ fn the_declaration_is_valid() {
 
 #[test]
 fn a_file_is_served_with_its_validators_and_then_at_once() {
-    let dir = folder(&[("a.txt", "hello"), ("sub/b.css", "b{}"), ("C%41.bin", "c"), ("empty", "")]);
+    let dir =
+        directory(&[("a.txt", "hello"), ("sub/b.css", "b{}"), ("C%41.bin", "c"), ("empty", "")]);
     run(async {
         let life = life(&at(&dir));
         let first = get(&life, "/a.txt", &[]).await;
@@ -158,7 +159,7 @@ fn a_file_is_served_with_its_validators_and_then_at_once() {
 
 #[test]
 fn only_get_and_head() {
-    let dir = folder(&[("a.txt", "hello")]);
+    let dir = directory(&[("a.txt", "hello")]);
     run(async {
         let life = life(&at(&dir));
         for _ in 0..2 {
@@ -174,14 +175,14 @@ fn only_get_and_head() {
 }
 
 #[test]
-fn folders_have_an_index_and_a_slash() {
-    let dir = folder(&[
+fn directories_have_an_index_and_a_slash() {
+    let dir = directory(&[
         ("docs/index.htm", "two"),
         ("a:b/index.html", "colon"),
         ("none/x", ""),
         ("both/index.html", "one"),
         ("both/index.htm", "two"),
-        ("index.html/x", "a folder of that name"),
+        ("index.html/x", "a directory of that name"),
     ]);
     run(async {
         let root = dir.path().to_str().unwrap();
@@ -205,7 +206,7 @@ fn folders_have_an_index_and_a_slash() {
 
 #[test]
 fn compressed_neighbours_are_negotiated() {
-    let dir = folder(&[
+    let dir = directory(&[
         ("app.js", "plain"),
         ("app.js.br", "brotli"),
         ("app.js.gz", "gzip!"),
@@ -258,7 +259,7 @@ fn compressed_neighbours_are_negotiated() {
 
 #[test]
 fn there_is_no_way_out() {
-    let dir = folder(&[("root/a.txt", "inside"), ("secret", "secret"), ("root/sub/b", "b")]);
+    let dir = directory(&[("root/a.txt", "inside"), ("secret", "secret"), ("root/sub/b", "b")]);
     let root = dir.path().join("root");
     symlink("../secret", root.join("up")).unwrap();
     symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
@@ -297,7 +298,8 @@ fn there_is_no_way_out() {
 
 #[test]
 fn hidden_and_special_files_are_not_there() {
-    let dir = folder(&[(".env", "s"), (".git/config", "s"), (".well-known/x", "ok"), ("a", "a")]);
+    let dir =
+        directory(&[(".env", "s"), (".git/config", "s"), (".well-known/x", "ok"), ("a", "a")]);
     let socket = std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status();
     assert!(socket.unwrap().success());
     fs::set_permissions(dir.path().join("a"), fs::Permissions::from_mode(0o644)).unwrap();
@@ -316,7 +318,7 @@ fn hidden_and_special_files_are_not_there() {
 #[test]
 fn a_listing_shows_what_can_be_asked_for() {
     let dir =
-        folder(&[("b&b.txt", "123"), ("a/x", ""), (".hidden", ""), ("c/index.html", "index")]);
+        directory(&[("b&b.txt", "123"), ("a/x", ""), (".hidden", ""), ("c/index.html", "index")]);
     symlink("b&b.txt", dir.path().join("link")).unwrap();
     symlink("/etc/passwd", dir.path().join("out")).unwrap();
     run(async {
@@ -344,7 +346,7 @@ fn a_listing_shows_what_can_be_asked_for() {
 
 #[test]
 fn an_application_in_the_browser_gets_its_page() {
-    let dir = folder(&[("index.html", "app"), ("a.js", "js")]);
+    let dir = directory(&[("index.html", "app"), ("a.js", "js")]);
     run(async {
         let root = dir.path().to_str().unwrap();
         let life = life(&node!({ "root": root, "spa": "index.html" }));
@@ -364,7 +366,7 @@ fn an_application_in_the_browser_gets_its_page() {
 
 #[test]
 fn cache_control_and_types_are_what_is_set() {
-    let dir = folder(&[("a.wasm2", "w"), ("b.txt", "b")]);
+    let dir = directory(&[("a.wasm2", "w"), ("b.txt", "b")]);
     run(async {
         let root = dir.path().to_str().unwrap();
         let life = life(&node!({
@@ -384,7 +386,7 @@ fn cache_control_and_types_are_what_is_set() {
 
 #[test]
 fn errors_are_named() {
-    let dir = folder(&[("a", "")]);
+    let dir = directory(&[("a", "")]);
     let root = dir.path().to_str().unwrap();
     let file = format!("{root}/a");
     let read = |node: &Node| {
@@ -394,8 +396,8 @@ fn errors_are_named() {
         report.render()
     };
     for (settings, why) in [
-        (node!("none/such"), "there is no folder none/such"),
-        (node!((file)), "there is no folder"),
+        (node!("none/such"), "there is no directory none/such"),
+        (node!((file)), "there is no directory"),
         (node!({ "root": root, "index": ["../x"] }), "an index is a file name"),
         (node!({ "root": root, "spa": "/index.html" }), "not a path inside"),
         (node!({ "root": root, "precompressed": ["br", "br"] }), "twice"),

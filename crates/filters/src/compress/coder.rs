@@ -1,8 +1,8 @@
 //! A body that is coded while it passes.
 //!
 //! Takes what the source has, codes it, and flushes when the source pauses and its length is
-//! unknown: then somebody may be waiting for exactly what came last. Small amounts are coded in
-//! place, larger ones on the blocking pool; one piece of work is under way at a time, so memory is
+//! unknown: then the client may be waiting for the latest data. Small amounts are coded in
+//! place, larger ones on the blocking pool; one piece of work is in flight at a time, so memory is
 //! bounded by the encoder's window and one batch, whatever the length of the body.
 
 use std::io;
@@ -26,7 +26,7 @@ const LITTLE_BYTES: usize = 4 * 1024;
 
 pub(super) struct Coder {
     source: Body,
-    state: State,
+    state: CoderState,
     /// Input that waits to be coded.
     batch: Vec<u8>,
     /// A file the source has handed over.
@@ -35,14 +35,14 @@ pub(super) struct Coder {
     unflushed: usize,
     /// What may still be coded in place, beyond little amounts.
     on_worker_left: usize,
-    /// Nobody may be waiting for a part: the source said how long it is.
+    /// No client waits for a part: the source said how long it is.
     flushes: bool,
     trailers: Option<Headers>,
     /// Where what comes of it is counted.
     offer: Offer,
 }
 
-enum State {
+enum CoderState {
     Idle(Box<Encoder>),
     Working(Blocking<io::Result<Done>>, Goal),
     /// All content is out; trailers may follow.
@@ -64,7 +64,7 @@ struct Done {
 }
 
 /// What is found when the source is asked.
-enum Found {
+enum CodedPart {
     Work(Goal),
     Pause,
     Broken(Fault),
@@ -75,7 +75,7 @@ impl Coder {
         Coder {
             flushes: source.length().is_none(),
             source,
-            state: State::Idle(Box::new(encoder)),
+            state: CoderState::Idle(Box::new(encoder)),
             batch: Vec::new(),
             file: None,
             unflushed: 0,
@@ -86,22 +86,22 @@ impl Coder {
     }
 
     /// Gathers a batch from the source.
-    fn gather(&mut self, cx: &mut Context<'_>) -> Found {
+    fn gather(&mut self, cx: &mut Context<'_>) -> CodedPart {
         loop {
             if self.file.is_some() || self.batch.len() >= BATCH_BYTES {
-                return Found::Work(Goal::GoOn);
+                return CodedPart::Work(Goal::GoOn);
             }
             match self.source.poll_frame(cx) {
                 Poll::Ready(Some(Ok(Frame::Data(data)))) => self.batch.extend_from_slice(&data),
                 Poll::Ready(Some(Ok(Frame::File(range)))) => self.file = Some(range),
                 Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => self.trailers = Some(trailers),
-                Poll::Ready(Some(Err(fault))) => return Found::Broken(fault),
-                Poll::Ready(None) => return Found::Work(Goal::Finish),
+                Poll::Ready(Some(Err(fault))) => return CodedPart::Broken(fault),
+                Poll::Ready(None) => return CodedPart::Work(Goal::Finish),
                 Poll::Pending => {
                     let waiting = !self.batch.is_empty() || self.unflushed > 0;
                     return match waiting && self.flushes {
-                        true => Found::Work(Goal::Flush),
-                        false => Found::Pause,
+                        true => CodedPart::Work(Goal::Flush),
+                        false => CodedPart::Pause,
                     };
                 }
             }
@@ -133,7 +133,7 @@ impl Coder {
             let out = code(&mut encoder, &input, goal)?;
             Ok(Done { encoder, taken, out })
         };
-        self.state = State::Working(net::blocking(job), goal);
+        self.state = CoderState::Working(net::blocking(job), goal);
         Ok(None)
     }
 
@@ -148,11 +148,12 @@ impl Coder {
     }
 
     fn settle(&mut self, encoder: Box<Encoder>, goal: Goal) {
-        self.state = if goal == Goal::Finish { State::Finished } else { State::Idle(encoder) };
+        self.state =
+            if goal == Goal::Finish { CoderState::Finished } else { CoderState::Idle(encoder) };
     }
 
     fn fail<T>(&mut self, error: impl std::fmt::Display) -> Poll<Option<Result<T, Fault>>> {
-        self.state = State::Finished;
+        self.state = CoderState::Finished;
         Poll::Ready(Some(Err(Fault::internal(format!("a body cannot be compressed: {error}")))))
     }
 }
@@ -171,13 +172,13 @@ fn code(encoder: &mut Encoder, input: &[u8], goal: Goal) -> io::Result<Vec<u8>> 
 impl BodyStream for Coder {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         loop {
-            let out = match std::mem::replace(&mut self.state, State::Finished) {
-                State::Finished => {
+            let out = match std::mem::replace(&mut self.state, CoderState::Finished) {
+                CoderState::Finished => {
                     return Poll::Ready(self.trailers.take().map(|t| Ok(Frame::Trailers(t))));
                 }
-                State::Working(mut job, goal) => match Pin::new(&mut job).poll(cx) {
+                CoderState::Working(mut job, goal) => match Pin::new(&mut job).poll(cx) {
                     Poll::Pending => {
-                        self.state = State::Working(job, goal);
+                        self.state = CoderState::Working(job, goal);
                         return Poll::Pending;
                     }
                     Poll::Ready(Ok(Ok(done))) => {
@@ -188,16 +189,16 @@ impl BodyStream for Coder {
                     Poll::Ready(Ok(Err(error))) => return self.fail(error),
                     Poll::Ready(Err(error)) => return self.fail(error),
                 },
-                State::Idle(encoder) => match self.gather(cx) {
-                    Found::Pause => {
-                        self.state = State::Idle(encoder);
+                CoderState::Idle(encoder) => match self.gather(cx) {
+                    CodedPart::Pause => {
+                        self.state = CoderState::Idle(encoder);
                         return Poll::Pending;
                     }
-                    Found::Broken(fault) => {
+                    CodedPart::Broken(fault) => {
                         self.trailers = None;
                         return Poll::Ready(Some(Err(fault)));
                     }
-                    Found::Work(goal) => match self.work(encoder, goal) {
+                    CodedPart::Work(goal) => match self.work(encoder, goal) {
                         Ok(out) => out,
                         Err(error) => return self.fail(error),
                     },

@@ -129,7 +129,7 @@ fn a_key_that_is_not_hidden_is_passed_on() {
 #[test]
 fn errors_are_named_and_show_no_key() {
     for (settings, why) in [
-        (node!({ "keys": [] }), "nobody can come in"),
+        (node!({ "keys": [] }), "no request is allowed"),
         (node!({}), "\"keys\" is missing"),
         (node!({ "keys": [{ "consumer": "a" }] }), "either sha256 or key"),
         (

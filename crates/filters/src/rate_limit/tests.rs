@@ -7,7 +7,7 @@ use settings::{Rate, node};
 use telemetry::families;
 use wire::Known;
 
-use super::{Gcra, KIND, Quota, Verdict};
+use super::{Gcra, KIND, Quota, RateDecision};
 use crate::testing::{context, errors, filter, filter_in, get, passed, plan, rendered};
 
 const SECOND: u64 = 1_000_000_000;
@@ -17,7 +17,7 @@ fn gcra(rate: &str, burst: u32) -> Gcra {
 }
 
 fn allowed(gcra: Gcra, cell: &AtomicU64, now_ns: u64) -> bool {
-    matches!(gcra.take(cell, now_ns), Verdict::Allowed(_))
+    matches!(gcra.take(cell, now_ns), RateDecision::Allowed(_))
 }
 
 #[test]
@@ -74,18 +74,18 @@ fn never_more_than_burst_and_rate_over_any_time() {
 }
 
 #[test]
-fn a_verdict_says_what_is_left_and_how_long_to_wait() {
+fn a_decision_has_the_remaining_quota_and_the_wait() {
     let (limit, cell) = (gcra("1/m", 3), AtomicU64::new(0));
     let now = 5 * SECOND;
     for (left, full_in_s) in [(2, 60), (1, 120), (0, 180)] {
         let verdict = limit.take(&cell, now);
-        assert_eq!(verdict, Verdict::Allowed(Quota { left, full_in_s }));
+        assert_eq!(verdict, RateDecision::Allowed(Quota { left, full_in_s }));
     }
     let refused =
-        |full_in_s, wait_s| Verdict::Refused { quota: Quota { left: 0, full_in_s }, wait_s };
+        |full_in_s, wait_s| RateDecision::Refused { quota: Quota { left: 0, full_in_s }, wait_s };
     assert_eq!(limit.take(&cell, now), refused(180, 60));
     assert_eq!(limit.take(&cell, now + 59 * SECOND + 1), refused(121, 1));
-    assert!(matches!(limit.take(&cell, now + 60 * SECOND), Verdict::Allowed(_)));
+    assert!(matches!(limit.take(&cell, now + 60 * SECOND), RateDecision::Allowed(_)));
     let quota = Quota { left: 7, full_in_s: u32::MAX };
     assert_eq!(Quota::unpack(quota.pack()), quota);
 }
@@ -192,7 +192,7 @@ fn an_ipv6_network_counts_as_one_client() {
 }
 
 #[test]
-fn a_reload_forgives_nobody_and_names_keep_limits_apart() {
+fn a_reload_keeps_debts_and_names_separate_limits() {
     let context = context();
     let settings = node!({ "rate": "1/h", "burst": 3 });
     let old = filter_in(&KIND, &settings, &context);

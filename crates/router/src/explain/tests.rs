@@ -2,9 +2,9 @@
 
 use settings::{Node, Span, node};
 
-use super::{Verdict, Why};
+use super::{RuleVerdict, Why};
 use crate::testing::request;
-use crate::{CANDIDATES_SHOWN, Input, Order, Router, Rule};
+use crate::{CANDIDATES_SHOWN, Input, Router, Rule, RuleOrder};
 
 fn router(rules: Vec<(&str, Node)>) -> Router {
     let rule = |(name, matches): (&str, Node)| Rule {
@@ -79,23 +79,23 @@ fn the_rule_of_the_order_is_named() {
         (
             node!({ "path": "/a/{x}", "priority": 1, "methods": "GET" }),
             node!({ "path": "/a/b" }),
-            Order::Priority,
+            RuleOrder::Priority,
         ),
-        (node!({ "host": "h" }), node!({ "path": "/a/b" }), Order::Host),
-        (node!({ "path": "/a/b" }), node!({ "path": "/a/{x}" }), Order::Segment(2)),
-        (node!({ "path": "/{x}/b" }), node!({ "path": "/{*x}" }), Order::Segment(1)),
-        (node!({ "path": "/a/b" }), node!({ "path": { "ant": "/a/*" } }), Order::Pattern),
-        (node!({ "methods": "GET" }), node!({}), Order::Conditions),
+        (node!({ "host": "h" }), node!({ "path": "/a/b" }), RuleOrder::Host),
+        (node!({ "path": "/a/b" }), node!({ "path": "/a/{x}" }), RuleOrder::Segment(2)),
+        (node!({ "path": "/{x}/b" }), node!({ "path": "/{*x}" }), RuleOrder::Segment(1)),
+        (node!({ "path": "/a/b" }), node!({ "path": { "ant": "/a/*" } }), RuleOrder::Pattern),
+        (node!({ "methods": "GET" }), node!({}), RuleOrder::Conditions),
         (
             node!({ "when": { "header": "host" } }),
             node!({ "when": { "scheme": "http" } }),
-            Order::File,
+            RuleOrder::File,
         ),
     ] {
         let router = router(vec![("first", first), ("second", second)]);
         let request = request("GET", "h/a/b", &[]);
         let explanation = router.explain(&Input::from(&request));
-        let Verdict::Route(chosen) = &explanation.verdict else { panic!("{explanation}") };
+        let RuleVerdict::Route(chosen) = &explanation.verdict else { panic!("{explanation}") };
         assert_eq!(chosen.name, "first", "{explanation}");
         assert_eq!(explanation.others[0].why, Why::Later(order), "{explanation}");
     }

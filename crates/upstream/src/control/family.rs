@@ -94,7 +94,7 @@ mod tests {
             family.until = None;
             assert_eq!(family.choose(both(on_v6.port())).await.addresses, [on_v6]);
 
-            // Nobody there: what was used is used on, and it is not sure.
+            // No address accepts connections: keeps the previous family, without certainty.
             let closed = on_v4.port();
             drop(v4);
             family.until = None;

@@ -1,4 +1,4 @@
-//! Who gets how much. No request is sent: the choice alone is made, with a known seed.
+//! Distribution of requests. No request is sent: only the choice is made, with a fixed seed.
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,7 @@ fn one_slow_answer_is_forgotten_within_seconds() {
 }
 
 #[test]
-fn p2c_prefers_the_server_with_fewer_requests_under_way() {
+fn p2c_prefers_the_server_with_fewer_requests_in_flight() {
     block_on_local(async {
         let server = Server::start(Does::Hang);
         let other = Server::start(Does::Hang);
@@ -211,7 +211,7 @@ fn a_key_stays_with_its_server_and_moves_only_when_that_fails() {
 }
 
 #[test]
-fn nobody_is_picked_twice_for_one_request() {
+fn no_server_is_picked_twice_for_one_request() {
     block_on_local(async {
         for method in ["p2c", "random", "round_robin", "least_requests"] {
             let key = MapKey { name: "balance".to_owned(), span: Span::NOWHERE };

@@ -158,7 +158,7 @@ fn a_slow_server_is_504_and_a_client_that_leaves_ends_its_request() {
         let gateway = Gateway::new(with(&[&server.text()], node!({})));
         let before = server.requests.get();
         tokio::select! {
-            _ = gateway.get() => panic!("nobody answers"),
+            _ = gateway.get() => panic!("the server does not answer"),
             () = async {
                 while server.requests.get() == before {
                     tokio::task::yield_now().await;

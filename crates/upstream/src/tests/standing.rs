@@ -121,7 +121,7 @@ fn without_a_healthy_server_the_answer_is_503_or_panic() {
         fail(&gateway, &[1]);
         let fault = gateway.get().await.err().unwrap();
         assert_eq!((fault.status, fault.slug()), (503, "destination_unavailable"));
-        // In turn, whoever of the two answered slowly on a busy machine.
+        // In rotation, whichever of the two was slow on a busy machine.
         let more = node!({ "health": {}, "panic_threshold": "50%", "balance": "round_robin" });
         gateway.apply(with(&servers, more));
         for _ in 0..20 {
@@ -182,7 +182,7 @@ fn a_new_plan_keeps_standing_and_connections() {
         assert_eq!(gateway.states(), ["unhealthy", "healthy"]);
         assert_eq!((one.requests.get(), other.requests.get()), (6, 1));
         assert_eq!((one.connections.get(), other.connections.get()), (1, 1));
-        // Without checks nobody could ever say that it is well again.
+        // Without checks nothing could mark it healthy again.
         gateway.apply(with(&servers, node!({})));
         assert_eq!(gateway.states(), ["healthy", "healthy"]);
         // A server that leaves the configuration gets nothing more.
@@ -192,25 +192,63 @@ fn a_new_plan_keeps_standing_and_connections() {
     });
 }
 
+/// A server with one connection, and how long requests wait for it.
+fn one_connection(server: &Server, queue: &str) -> Node {
+    let servers = Node::made(Value::List(vec![Node::made(Value::Map(vec![
+        (key("address"), Node::plain(server.text())),
+        (key("max_connections"), Node::plain("1")),
+    ]))]));
+    let timeouts = Node::made(Value::Map(vec![(key("queue"), Node::plain(queue))]));
+    Node::made(Value::Map(vec![(key("servers"), servers), (key("timeouts"), timeouts)]))
+}
+
+async fn requested(server: &Server) {
+    while server.requests.get() == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
 #[test]
 fn a_full_server_is_passed_over_and_full_servers_are_503() {
     block_on_local(async {
         let server = Server::start(Does::Hang);
-        let servers = Node::made(Value::List(vec![Node::made(Value::Map(vec![
-            (key("address"), Node::plain(server.text())),
-            (key("max_connections"), Node::plain("1")),
-        ]))]));
-        let gateway = Gateway::new(Node::made(Value::Map(vec![(key("servers"), servers)])));
+        let gateway = Gateway::new(one_connection(&server, "0s"));
         let second = async {
-            while server.requests.get() == 0 {
-                tokio::task::yield_now().await;
-            }
+            requested(&server).await;
             gateway.get().await.err().unwrap()
         };
         let fault = tokio::select! {
-            _ = gateway.get() => panic!("nobody answers"),
+            _ = gateway.get() => panic!("the server does not answer"),
             fault = second => fault,
         };
         assert_eq!((fault.status, fault.slug()), (503, "connection_limit_reached"));
+    });
+}
+
+#[test]
+fn requests_above_max_connections_wait_for_room() {
+    block_on_local(async {
+        let server = Server::start(Does::Hang);
+        let gateway = Gateway::new(one_connection(&server, "1m"));
+        let mut first = Box::pin(gateway.get());
+        tokio::select! {
+            _ = &mut first => panic!("the server does not answer"),
+            () = requested(&server) => {}
+        }
+        let (second, third) = (gateway.get(), gateway.get());
+        let waiting = async {
+            tokio::join!(async { second.await.unwrap().status }, async {
+                third.await.unwrap().status
+            })
+        };
+        tokio::pin!(waiting);
+        tokio::select! {
+            biased;
+            _ = &mut waiting => panic!("there is no room"),
+            () = tokio::task::yield_now() => {}
+        }
+        server.does.set(Does::Answer(200));
+        drop(first);
+        assert_eq!(waiting.await, (200, 200));
     });
 }

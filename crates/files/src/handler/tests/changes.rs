@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is served when it has not been looked at for so many times as long as it is believed.
-async fn later(life: &Life, target: &str, times: u32) -> Answered {
+async fn later(life: &FilesHandler, target: &str, times: u32) -> Answered {
     let request = request(Method::Get, target, &[]);
     let now = net::clock::now().after(FRESH * times + Duration::from_millis(10));
     read(life.answer_at(&request, now).await, false).await
@@ -12,7 +12,7 @@ async fn later(life: &Life, target: &str, times: u32) -> Answered {
 #[test]
 fn what_changes_is_seen_after_a_second_and_what_is_sent_stays_whole() {
     let large = "x".repeat(100_000);
-    let dir = folder(&[("small", "one"), ("large", &large), ("gone", "gone")]);
+    let dir = directory(&[("small", "one"), ("large", &large), ("gone", "gone")]);
     let write = |name: &str, content: &str| {
         // As good tools do: a new file under the old name.
         fs::write(dir.path().join("new"), content).unwrap();
@@ -70,7 +70,7 @@ fn a_large_file_comes_in_windows() {
 
 #[test]
 fn a_truncated_file_ends_in_an_error_and_not_in_another_one() {
-    let dir = folder(&[("large", &"x".repeat(100_000))]);
+    let dir = directory(&[("large", &"x".repeat(100_000))]);
     run(async {
         let life = life(&at(&dir));
         let mut asked = request(Method::Get, "/large", &[]);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn conditions_decide_before_the_content() {
-    let dir = folder(&[("a.txt", "hello")]);
+    let dir = directory(&[("a.txt", "hello")]);
     let day = Duration::from_secs(86_400);
     let modified = std::time::UNIX_EPOCH + 10_000 * day;
     fs::File::open(dir.path().join("a.txt")).unwrap().set_modified(modified).unwrap();
@@ -56,7 +56,7 @@ fn conditions_decide_before_the_content() {
 fn ranges_of_memory_and_of_files() {
     let text: String = ('a'..='z').collect();
     let large = text.repeat(SMALL_FILE_BYTES as usize / 26 + 1);
-    let dir = folder(&[("small", &text), ("large", &large), ("empty", "")]);
+    let dir = directory(&[("small", &text), ("large", &large), ("empty", "")]);
     run(async {
         let life = life(&at(&dir));
         for (path, content) in [("/small", &text), ("/large", &large)] {
@@ -94,7 +94,7 @@ fn ranges_of_memory_and_of_files() {
 #[test]
 fn several_ranges_come_in_parts() {
     let content = "0123456789".repeat(30_000);
-    let dir = folder(&[("a.txt", &content)]);
+    let dir = directory(&[("a.txt", &content)]);
     run(async {
         let life = life(&at(&dir));
         let asked = "bytes=0-4, 200000-200002, -3";
@@ -117,7 +117,7 @@ fn several_ranges_come_in_parts() {
         assert_eq!(answered.text(), wanted.concat());
         assert_eq!(answered.field("content-range"), "");
         let other = get(&life, "/a.txt", &[("range", asked)]).await;
-        assert_ne!(other.field("content-type"), kind, "nobody can guess it");
+        assert_ne!(other.field("content-type"), kind, "it is unpredictable");
         // Too many, or ones that touch: the whole, or one.
         let many = format!("bytes={}", "0-0,".repeat(100));
         assert_eq!(get(&life, "/a.txt", &[("range", &many)]).await.status, 200);
@@ -128,7 +128,7 @@ fn several_ranges_come_in_parts() {
 
 #[test]
 fn a_range_is_ignored_when_the_file_is_another_one() {
-    let dir = folder(&[("a.txt", "hello")]);
+    let dir = directory(&[("a.txt", "hello")]);
     let old = std::time::SystemTime::now() - Duration::from_secs(3600);
     fs::File::open(dir.path().join("a.txt")).unwrap().set_modified(old).unwrap();
     run(async {
