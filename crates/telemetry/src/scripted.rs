@@ -92,7 +92,7 @@ impl Scripted {
         if let Some(known) = families.get(&declaration.name) {
             let same = known.declaration == declaration;
             return same.then_some(()).ok_or_else(|| {
-                format!("'{}' is already declaration differently", declaration.name)
+                format!("'{}' is already declared differently", declaration.name)
             });
         }
         if families.len() == SCRIPTED_FAMILIES {
